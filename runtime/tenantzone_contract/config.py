@@ -1,0 +1,216 @@
+"""The runtime config: one complete, self-checking snapshot of a pool and its zones.
+
+The operator writes it into the pool's ConfigMap under ``CONFIG_KEY``; kubelet projects it into each engine pod; the
+engine and its front door read it with :func:`parse_config`. A snapshot is applied whole or not at all.
+"""
+
+import hashlib
+import json
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from tenantzone_contract.share import BlockShare, percentage
+
+SCHEMA_VERSION = 1
+
+CONFIG_KEY = "config.json"
+"""The ConfigMap's key, and so the name of the file in the engine's config folder."""
+
+CONFIG_HASH_ANNOTATION = "tenantzone.io/config-hash"
+"""Set on an engine pod after the ConfigMap has changed: kubelet then syncs that pod's volumes at once."""
+
+
+class ConfigError(ValueError):
+    """A config that can't be used. The message names the field and says what to change."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+Name = Annotated[str, Field(min_length=1, max_length=253)]
+Seconds = Annotated[float, Field(ge=0)]
+
+
+class Lending(_Model):
+    """What others may borrow of a reservation that its owner does not use."""
+
+    lendable: BlockShare = "100%"
+    """Blocks, or a percentage of the reservation."""
+    max_loan_seconds: Seconds | None = None
+    """After this time a loan is due; None: when the lender asks for it."""
+
+
+class Idle(_Model):
+    """What happens to a zone without requests. None: never."""
+
+    after_seconds: Seconds = 60.0
+    evict_after_seconds: Seconds | None = None
+    forget_after_seconds: Seconds | None = None
+
+
+class ZoneConfig(_Model):
+    """One tenant's zone."""
+
+    name: Name
+    tenant: Name
+    generation: Annotated[int, Field(ge=0)]
+    """``metadata.generation`` of the TenantZone that this was made from; the engine reports it back."""
+    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
+    reserved: BlockShare = 0
+    limit: BlockShare | None = None
+    """Hard cap; None: the whole pool."""
+    weight: Annotated[int, Field(ge=1)] = 1
+    lending: Lending = Lending()
+    idle: Idle = Idle()
+    scrub: Literal["OnTransfer", "Never"] = "Never"
+
+    @model_validator(mode="after")
+    def _amounts_agree(self) -> Self:
+        if _exceeds(self.reserved, self.limit):
+            raise ValueError(f"reserved ({self.reserved}) must not exceed limit ({self.limit})")
+        if isinstance(self.lending.lendable, int) and _exceeds(self.lending.lendable, self.reserved):
+            raise ValueError(f"lending.lendable ({self.lending.lendable}) must not exceed reserved ({self.reserved})")
+        return self
+
+
+def _exceeds(amount: int | str, bound: int | str | None) -> bool:
+    """Whether it certainly does: a count and a percentage can only be compared on an engine."""
+    if isinstance(amount, int) and isinstance(bound, int):
+        return amount > bound
+    if isinstance(amount, str) and isinstance(bound, str):
+        return percentage(amount) > percentage(bound)
+    return False
+
+
+class UnknownTenantTemplate(_Model):
+    """What an auto-registered zone is given; its reservation is 0."""
+
+    limit: BlockShare | None = None
+    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
+    idle: Idle = Idle()
+
+
+class UnknownTenants(_Model):
+    """What happens to a request whose tenant has no zone."""
+
+    mode: Literal["Reject", "AutoRegister"] = "Reject"
+    template: UnknownTenantTemplate = UnknownTenantTemplate()
+
+
+class Watermarks(_Model):
+    """Fractions of free blocks: background reclaim starts under ``low`` and stops at ``high``."""
+
+    low: Annotated[float, Field(ge=0, le=1)] = 0.0
+    high: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"low ({self.low}) must not exceed high ({self.high})")
+        return self
+
+
+class PoolConfig(_Model):
+    """What all zones of a pool share."""
+
+    namespace: Name
+    name: Name
+    unknown_tenants: UnknownTenants = UnknownTenants()
+    watermarks: Watermarks = Watermarks()
+
+
+class RuntimeConfig(_Model):
+    """A complete snapshot. ``generation`` grows by one with each change of content; ``hash`` covers the content."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    generation: Annotated[int, Field(ge=1)]
+    hash: str
+    pool: PoolConfig
+    zones: tuple[ZoneConfig, ...] = ()
+
+    @model_validator(mode="after")
+    def _zones_are_distinct(self) -> Self:
+        for what in ("name", "tenant"):
+            seen: set[str] = set()
+            for zone in self.zones:
+                value = getattr(zone, what)
+                if value in seen:
+                    raise ValueError(f"zones: two zones have the {what} {value!r}")
+                seen.add(value)
+        return self
+
+
+def content_hash(pool: PoolConfig, zones: tuple[ZoneConfig, ...]) -> str:
+    """``sha256:`` and the digest of the content, whichever generation carries it."""
+    content = {
+        "schemaVersion": SCHEMA_VERSION,
+        "pool": pool.model_dump(mode="json", by_alias=True),
+        "zones": [zone.model_dump(mode="json", by_alias=True) for zone in zones],
+    }
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def make_config(generation: int, pool: PoolConfig, zones: tuple[ZoneConfig, ...]) -> RuntimeConfig:
+    """A snapshot with its hash.
+
+    Raises:
+        ConfigError: two zones share a name or a tenant.
+    """
+    try:
+        return RuntimeConfig(generation=generation, hash=content_hash(pool, zones), pool=pool, zones=zones)
+    except ValidationError as error:
+        raise ConfigError(_explain(error)) from None
+
+
+def dump_config(config: RuntimeConfig) -> str:
+    """The snapshot as the text that goes into the ConfigMap."""
+    return config.model_dump_json(by_alias=True, indent=1)
+
+
+def parse_config(text: str) -> RuntimeConfig:
+    """Read a snapshot, all of it or nothing.
+
+    Raises:
+        ConfigError: not JSON, of a version that this code does not know, a field out of bounds, or content that does
+            not fit the hash (a file that was cut off or edited by hand).
+    """
+    if not text.strip():
+        raise ConfigError("the config is empty; the last good one stays")
+    try:
+        raw = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"not valid JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError("expected a JSON object")
+    version = raw.get("schemaVersion")
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise ConfigError(
+            f"schemaVersion: {version} is newer than the {SCHEMA_VERSION} that this runtime reads; upgrade the runtime"
+        )
+    try:
+        config = RuntimeConfig.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(_explain(error)) from None
+    expected = content_hash(config.pool, config.zones)
+    if config.hash != expected:
+        raise ConfigError(f"hash: the content has {expected}, the file says {config.hash}; it was cut off or edited")
+    return config
+
+
+def _explain(error: ValidationError) -> str:
+    """Pydantic's first error as ``zones[2].limit: what is wrong``."""
+    first = error.errors()[0]
+    path = ""
+    for part in first["loc"]:
+        # A union's branch shows up as a part that is a type's name, never as a field of ours.
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif "-" not in part and "[" not in part:
+            path += f".{part}" if path else part
+    message = first["msg"].removeprefix("Value error, ")
+    more = f" (and {len(error.errors()) - 1} more)" if len(error.errors()) > 1 else ""
+    return f"{path}: {message}{more}" if path else f"{message}{more}"

@@ -1,0 +1,105 @@
+"""The engine's report: what it applied, what each zone holds. The operator reads it from the admin port."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+REPORT_VERSION = 1
+
+REPORT_PATH = "/report"
+HEALTH_PATH = "/healthz"
+METRICS_PATH = "/metrics"
+
+DEFAULT_ADMIN_PORT = 9464
+
+ZoneState = Literal["Active", "Idle", "Evicted"]
+"""Active: a request waits or runs. Idle: none does. Evicted: idle and all blocks gone; the binding is kept."""
+
+EvictionReason = Literal["quiet", "recall", "own", "limit", "idle", "removed", "reset"]
+"""Why a cached block was evicted.
+
+quiet: S1, from a zone past its idle window, for another zone. recall: S1b, surplus taken back for a zone that is within
+its reservation. own: S2, the zone's least recently used. limit: held would pass the zone's limit. idle: the zone's
+``evictAfter`` has passed. removed: the zone is gone from the config. reset: the prefix cache was reset.
+"""
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Model(BaseModel):
+    # An older operator must be able to read a newer engine's report: unknown fields are ignored.
+    model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class ZoneReport(_Model):
+    """One zone on one engine. All amounts are KV-cache blocks unless the name says tokens or requests."""
+
+    name: str
+    tenant: str
+    generation: int
+    """Of the TenantZone that is enforced now."""
+    state: ZoneState
+    reserved: Count
+    limit: Count
+    in_use: Count
+    """Referenced by a request."""
+    cached: Count
+    """Kept for its prefix, referenced by nobody."""
+    waiting_requests: Count = 0
+    running_requests: Count = 0
+    prefix_query_tokens: Count = 0
+    prefix_hit_tokens: Count = 0
+    prompt_tokens: Count = 0
+    generation_tokens: Count = 0
+    evicted_blocks: dict[EvictionReason, Count] = {}
+    preemptions: Count = 0
+
+    @property
+    def held(self) -> int:
+        return self.in_use + self.cached
+
+
+class Rejection(_Model):
+    """A config that the engine refused; what it enforced before is still in force."""
+
+    generation: int | None = None
+    """None if the file was too broken to tell."""
+    error: str
+    unix_time: float
+
+
+class ConfigStatus(_Model):
+    """Which config is in force."""
+
+    applied_generation: int | None = None
+    applied_hash: str | None = None
+    applied_unix_time: float | None = None
+    rejected: Rejection | None = None
+    """The newest file, if it was refused."""
+
+
+class EngineReport(_Model):
+    """An immutable snapshot of one engine core."""
+
+    version: Literal[1] = REPORT_VERSION
+    engine_version: str
+    """vLLM's."""
+    pod: str = ""
+    capacity_blocks: Count
+    """Blocks that requests can use (vLLM's null block is not among them)."""
+    block_size_tokens: Count
+    free_blocks: Count
+    config: ConfigStatus
+    zones: tuple[ZoneReport, ...] = ()
+    started_unix_time: float
+    published_unix_time: float
+
+
+def parse_report(text: str | bytes) -> EngineReport:
+    """Read a report.
+
+    Raises:
+        ValueError: it is not one, or it is of a version that this code does not know.
+    """
+    return EngineReport.model_validate_json(text)

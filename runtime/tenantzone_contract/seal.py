@@ -1,0 +1,79 @@
+"""The sealed binding of a request to a tenant.
+
+The front door knows who asks; the scheduler decides who pays. Between them lie vLLM's own request models, and routes
+that may not pass the door at all. So the door seals the binding with a key that only the two share, and the scheduler
+believes nothing without a valid seal.
+
+The cache salt that the door sets is under the same seal: it puts the request into the tenant's prefix namespace, and it
+is itself a keyed digest, because vLLM publishes salts in KV events.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+import time
+
+SEAL_ARGUMENT = "tenantzone_seal"
+"""The request's extra argument (``vllm_xargs``) that carries the seal."""
+
+_VERSION = "1"
+_LIFETIME_SECONDS = 3600.0
+
+
+class SealError(ValueError):
+    """A seal that is absent, forged, stale, or of another request."""
+
+
+def new_seal_key() -> bytes:
+    return secrets.token_bytes(32)
+
+
+def _digest(key: bytes, *parts: str) -> bytes:
+    # Each part's length goes in, so that no two lists of parts give the same message.
+    message = b"".join(len(part.encode()).to_bytes(4) + part.encode() for part in parts)
+    return hmac.digest(key, message, hashlib.sha256)
+
+
+def tenant_salt(key: bytes, tenant: str, client_salt: str) -> str:
+    """The cache salt of a tenant's requests: its own namespace, and in it the client's."""
+    return _digest(key, "salt", tenant, client_salt).hex()
+
+
+def seal(key: bytes, tenant: str, cache_salt: str, *, now: float | None = None) -> str:
+    """Bind a request to a tenant.
+
+    Args:
+        key: shared by the front door and the scheduler.
+        tenant: who asks.
+        cache_salt: what the door has set on this request.
+        now: Unix time in seconds; the present by default.
+    """
+    issued = f"{time.time() if now is None else now:.0f}"
+    nonce = secrets.token_hex(8)
+    name = base64.urlsafe_b64encode(tenant.encode()).decode()
+    mac = _digest(key, "seal", _VERSION, tenant, issued, nonce, cache_salt).hex()
+    return ".".join((_VERSION, name, issued, nonce, mac))
+
+
+def unseal(key: bytes, text: str, cache_salt: str, *, now: float | None = None) -> str:
+    """The tenant that a valid seal names.
+
+    Raises:
+        SealError: the seal is not valid for a request with this salt.
+    """
+    try:
+        version, name, issued, nonce, mac = text.split(".")
+        tenant = base64.urlsafe_b64decode(name).decode()
+        given = bytes.fromhex(mac)
+        age = (time.time() if now is None else now) - float(issued)
+    except ValueError:
+        raise SealError("the seal is malformed") from None
+    if version != _VERSION:
+        raise SealError(f"the seal has version {version!r}, expected {_VERSION!r}")
+    if not hmac.compare_digest(given, _digest(key, "seal", _VERSION, tenant, issued, nonce, cache_salt)):
+        raise SealError("the seal does not fit this request")
+    # A clock that was set back makes an age negative; a minute of it is forgiven.
+    if not -60.0 <= age <= _LIFETIME_SECONDS:
+        raise SealError(f"the seal is {age:.0f} s old")
+    return tenant

@@ -1,0 +1,61 @@
+"""Where the runtime's parts find each other: environment variables, read by the front door and by the engine core.
+
+vLLM starts the API server and the engine core as separate processes, and both inherit the environment. Every setting
+has a default that fits the manifests, so that flags alone turn zones on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenantzone_contract.report import DEFAULT_ADMIN_PORT
+
+CONFIG_DIR = "TENANTZONE_CONFIG_DIR"
+KEYS_DIR = "TENANTZONE_KEYS_DIR"
+ADMIN_HOST = "TENANTZONE_ADMIN_HOST"
+ADMIN_PORT = "TENANTZONE_ADMIN_PORT"
+OPEN_ROUTES = "TENANTZONE_OPEN_ROUTES"
+SEAL_KEY = "TENANTZONE_SEAL_KEY"
+POD_NAME = "POD_NAME"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The runtime's settings, as the environment gives them."""
+
+    config_dir: Path
+    """Holds the projected ConfigMap (``config.json``)."""
+    keys_dir: Path
+    """Holds the tenants' API keys: one file per tenant, named by the tenant."""
+    admin_host: str
+    admin_port: int
+    open_routes: frozenset[str]
+    """Paths served without a key although they show more than one tenant (``/metrics`` for instance)."""
+    seal_key: bytes
+    """Shared by the front door and the scheduler; empty until the first of them has made one."""
+    pod_name: str
+
+
+def read_settings(environ: Mapping[str, str]) -> Settings:
+    """Settings from environment variables.
+
+    Raises:
+        ValueError: a variable that can't be understood, named.
+    """
+    try:
+        admin_port = int(environ.get(ADMIN_PORT, DEFAULT_ADMIN_PORT))
+    except ValueError:
+        raise ValueError(f"{ADMIN_PORT}={environ[ADMIN_PORT]!r}: expected a port number") from None
+    try:
+        seal_key = bytes.fromhex(environ.get(SEAL_KEY, ""))
+    except ValueError:
+        raise ValueError(f"{SEAL_KEY}: expected hexadecimal digits") from None
+    return Settings(
+        config_dir=Path(environ.get(CONFIG_DIR, "/etc/tenantzone/config")),
+        keys_dir=Path(environ.get(KEYS_DIR, "/etc/tenantzone/keys")),
+        admin_host=environ.get(ADMIN_HOST, "0.0.0.0"),
+        admin_port=admin_port,
+        open_routes=frozenset(filter(None, environ.get(OPEN_ROUTES, "").split(","))),
+        seal_key=seal_key,
+        pod_name=environ.get(POD_NAME, ""),
+    )

@@ -1,0 +1,1 @@
+"""The zone-aware vLLM runtime: what runs in an engine pod."""
