@@ -6,14 +6,14 @@ engine and its front door read it with :func:`parse_config`. A snapshot is appli
 
 import hashlib
 import json
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from tenantzone_contract.share import BlockShare, percentage
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 
 CONFIG_KEY = "config.json"
 """The ConfigMap's key, and so the name of the file in the engine's config folder."""

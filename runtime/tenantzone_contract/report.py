@@ -1,11 +1,11 @@
 """The engine's report: what it applied, what each zone holds. The operator reads it from the admin port."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-REPORT_VERSION = 1
+REPORT_VERSION: Final = 1
 
 REPORT_PATH = "/report"
 HEALTH_PATH = "/healthz"

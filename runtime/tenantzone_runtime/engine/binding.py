@@ -1,0 +1,51 @@
+"""From a request to its zone: the scheduler believes the front door's seal and nothing else."""
+
+from vllm.v1.request import Request
+
+from tenantzone_contract.seal import SEAL_ARGUMENT, SealError, unseal
+from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.zone import Zone
+
+
+class BindingError(Exception):
+    """The request can't be bound to a zone, so it must not be served."""
+
+
+class Binder:
+    """Finds the zone of each new request.
+
+    Args:
+        seal_key: shared with the front door.
+        ledger: the zones.
+    """
+
+    def __init__(self, seal_key: bytes, ledger: Ledger) -> None:
+        self._seal_key = seal_key
+        self._ledger = ledger
+
+    def bind(self, request: Request) -> Zone | None:
+        """The request's zone, or None where no zone is declared: stock vLLM then.
+
+        Raises:
+            BindingError: zones are declared, and the request has no valid seal or its tenant no zone.
+        """
+        seal = self._take_seal(request)
+        if not any(not zone.leaving for zone in self._ledger.zones.values()):
+            return None
+        try:
+            tenant = unseal(self._seal_key, seal, request.cache_salt or "")
+        except SealError as error:
+            raise BindingError(f"{error}; it did not come through the front door") from None
+        zone = self._ledger.zones.get(tenant)
+        if zone is None or zone.leaving:
+            raise BindingError(f"tenant {tenant!r} has no zone")
+        return zone
+
+    @staticmethod
+    def _take_seal(request: Request) -> str:
+        """Take the seal out of the request's extra arguments: nothing behind the scheduler has use for it."""
+        params = request.sampling_params
+        if params is None or not params.extra_args:
+            return ""
+        seal = params.extra_args.pop(SEAL_ARGUMENT, "")
+        return seal if isinstance(seal, str) else ""

@@ -1,0 +1,205 @@
+"""vLLM's block pool, with an owner for each block.
+
+The stock free queue keeps what belongs to nobody: free blocks, and what requests from before the first zone left
+cached. What a zone keeps cached is in the zone's own order, and in the zone's own prefix index, so that a lookup can't
+even see another zone's blocks. With no zone declared, every method is the stock one.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from vllm.v1.core.block_pool import BlockHashToBlockMap, BlockPool
+from vllm.v1.core.kv_cache_utils import KVCacheBlock
+
+from tenantzone_contract.report import EvictionReason
+from tenantzone_runtime.zones import states
+from tenantzone_runtime.zones.configure import discard_if_gone
+from tenantzone_runtime.zones.eviction import make_room
+from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.zone import Zone
+
+
+class ZoneBlockPool(BlockPool):
+    """A block pool that knows on whose behalf it acts.
+
+    The KV cache manager says so around whatever it does for a request. While the pool acts for a zone,
+    ``get_num_free_blocks`` answers what that zone may take, which makes each of vLLM's own checks a quota check.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._unowned_index = BlockHashToBlockMap()
+        self._index: dict[Zone, BlockHashToBlockMap] = {}
+        self.acting: Zone | None = None
+        """On whose behalf; None: nobody's, or a request's from before any zone was declared."""
+        self.allocating = False
+        """Whether blocks are about to be taken, so that the question for free blocks is a question for quota."""
+        super().__init__(*args, **kwargs)
+        self.ledger = Ledger(self.num_gpu_blocks)
+
+    @property
+    def capacity(self) -> int:
+        """Blocks that requests can use: all but vLLM's null block."""
+        return int(self.num_gpu_blocks) - 1
+
+    @property
+    def cached_block_hash_to_block(self) -> BlockHashToBlockMap:
+        """The prefix index of the zone that the pool acts for; stock code reads and writes it under this name."""
+        if self.acting is None:
+            return self._unowned_index
+        index = self._index.get(self.acting)
+        if index is None:
+            index = self._index[self.acting] = BlockHashToBlockMap()
+        return index
+
+    @cached_block_hash_to_block.setter
+    def cached_block_hash_to_block(self, index: BlockHashToBlockMap) -> None:
+        if self.acting is None:
+            self._unowned_index = index
+        else:
+            self._index[self.acting] = index
+
+    @contextmanager
+    def acting_for(self, zone: Zone | None) -> Iterator[None]:
+        """Look up or forget prefixes on behalf of a zone; not for taking blocks."""
+        before = self.acting, self.allocating
+        self.acting, self.allocating = zone, False
+        try:
+            yield
+        finally:
+            self.acting, self.allocating = before
+
+    def available_to(self, zone: Zone) -> int:
+        """Blocks that a zone may take now, its own cached ones among them."""
+        return self.ledger.takeable(zone, self.free_block_queue.num_free_blocks)
+
+    def get_num_free_blocks(self) -> int:
+        """Blocks that the acting zone may take; for nobody in particular, all that no request uses."""
+        free = int(self.free_block_queue.num_free_blocks)
+        if not self.ledger.zones:
+            return free
+        if self.acting is not None:
+            return self.available_to(self.acting)
+        if self.allocating:
+            return self.ledger.takeable_without_zone(free)
+        return free + self.ledger.cached_blocks
+
+    def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
+        """Blocks for the acting zone; others' are evicted for them in the order of the zone core."""
+        if not self.ledger.zones:
+            return super().get_new_blocks(num_blocks)
+        zone = self.acting
+        for owner, block_ids in make_room(self.ledger, zone, num_blocks, self.free_block_queue.num_free_blocks):
+            self.return_evicted(owner, block_ids)
+        # The stock method pops free blocks, and blocks cached before the first zone: act for nobody meanwhile.
+        with self.acting_for(None):
+            blocks = super().get_new_blocks(num_blocks)
+        if zone is not None:
+            self.ledger.take(zone, [block.block_id for block in blocks])
+        return blocks
+
+    def touch(self, blocks: Sequence[KVCacheBlock]) -> None:
+        if not self.ledger.zones:
+            return super().touch(blocks)
+        zone = self.acting
+        owner = self.ledger.owner
+        hits = []
+        for block in blocks:
+            if owner[block.block_id] is not zone and not block.is_null:
+                raise ForeignBlockError(block.block_id, zone)
+            if block.ref_cnt == 0 and not block.is_null:
+                if zone is None:
+                    self.free_block_queue.remove(block)
+                else:
+                    hits.append(block.block_id)
+            block.ref_cnt += 1
+            if self.metrics_collector:
+                self.metrics_collector.on_block_accessed(block)
+        if zone is not None and hits:
+            self.ledger.reuse(zone, hits)
+        return None
+
+    def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
+        """Let go of a request's blocks, first to be evicted first, whoever owns them."""
+        if not self.ledger.zones:
+            return super().free_blocks(ordered_blocks)
+        owner = self.ledger.owner
+        unowned: list[KVCacheBlock] = []
+        kept: dict[Zone, list[int]] = {}
+        dropped: dict[Zone, list[KVCacheBlock]] = {}
+        for block in ordered_blocks:
+            zone = owner[block.block_id]
+            if zone is None:
+                unowned.append(block)
+                continue
+            block.ref_cnt -= 1
+            if block.ref_cnt > 0:
+                continue
+            if block.block_hash is None or not self.enable_caching or zone.leaving:
+                dropped.setdefault(zone, []).append(block)
+            else:
+                kept.setdefault(zone, []).append(block.block_id)
+        for zone in kept.keys() | dropped.keys():
+            self._release(zone, kept.get(zone, []), dropped.get(zone, []))
+        if unowned:
+            super().free_blocks(unowned)
+        return None
+
+    def _release(self, zone: Zone, kept: list[int], dropped: list[KVCacheBlock]) -> None:
+        self.ledger.release(zone, kept, [block.block_id for block in dropped])
+        if dropped:
+            self._forget(zone, dropped)
+        self._discard_if_gone(zone)
+
+    def evict(self, zone: Zone, reason: EvictionReason) -> int:
+        """Evict all that a zone keeps cached. Returns how many blocks that were."""
+        block_ids = self.ledger.evict(zone, len(zone.cached), reason)
+        self.return_evicted(zone, block_ids)
+        return len(block_ids)
+
+    def return_evicted(self, owner: Zone, block_ids: list[int]) -> None:
+        """Take blocks that the ledger has evicted out of their former owner's prefix index; they are free now."""
+        self._forget(owner, [self.blocks[block_id] for block_id in block_ids])
+        states.blocks_evicted(owner)
+        self._discard_if_gone(owner)
+
+    def _forget(self, owner: Zone, blocks: list[KVCacheBlock]) -> None:
+        with self.acting_for(owner):
+            for block in blocks:
+                self._maybe_evict_cached_block(block)
+        self.free_block_queue.prepend_n(blocks)
+
+    def _discard_if_gone(self, zone: Zone) -> None:
+        discard_if_gone(self.ledger, zone)
+        if self.ledger.zones.get(zone.spec.tenant) is not zone:
+            self._index.pop(zone, None)
+
+    def evict_blocks(self, block_ids: set[int]) -> None:
+        """Forget given blocks' prefixes, whoever owns them; those that no request uses are free then."""
+        owner = self.ledger.owner
+        owned = {block_id for block_id in block_ids if owner[block_id] is not None}
+        super().evict_blocks(block_ids - owned)
+        for block_id in owned:
+            zone = owner[block_id]
+            assert zone is not None
+            if block_id in zone.cached:
+                self.ledger.evict_block(zone, block_id, "reset")
+                self.return_evicted(zone, [block_id])
+            else:
+                with self.acting_for(zone):
+                    self._maybe_evict_cached_block(self.blocks[block_id])
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget every prefix of every zone; refused, as in stock, while any request holds blocks."""
+        if self.get_num_free_blocks() == self.capacity:
+            for zone in list(self.ledger.zones.values()):
+                self.evict(zone, "reset")
+        return bool(super().reset_prefix_cache())
+
+
+class ForeignBlockError(RuntimeError):
+    """A request was about to use a block of another zone. It must never be served."""
+
+    def __init__(self, block_id: int, zone: Zone | None) -> None:
+        name = "no zone" if zone is None else f"zone {zone.spec.tenant}"
+        super().__init__(f"block {block_id} does not belong to {name}")

@@ -1,0 +1,96 @@
+"""What goes on beside the steps: new configs are applied, time passes for idle zones, the report is published.
+
+One thread does it all, in turns. vLLM's own loop sleeps while no request is there, so it can't be done in a step; and
+the steps must not wait for files or for HTTP. The thread changes zones only under the scheduler's ``zone_lock``, which is
+free between two steps.
+"""
+
+import logging
+import threading
+import time
+from pathlib import Path
+
+from tenantzone_contract.config import ConfigError
+from tenantzone_contract.report import ConfigStatus, EngineReport
+from tenantzone_runtime.engine.reporting import make_report
+from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.reload import ConfigSource
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 0.1
+
+
+class Housekeeping:
+    """Keeps a scheduler's zones as the config folder says, and a report of them for whoever asks.
+
+    Args:
+        scheduler: whose zones.
+        config_dir: where the pool's ConfigMap is projected.
+        pod: this engine pod's name, for the report.
+    """
+
+    def __init__(self, scheduler: ZoneAwareScheduler, config_dir: Path, *, pod: str) -> None:
+        self._scheduler = scheduler
+        self._source = ConfigSource(config_dir)
+        self._pod = pod
+        self._started_unix_time = time.time()
+        self._status = ConfigStatus()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tenantzone-housekeeping", daemon=True)
+        # Before the first request is served, so that no request can slip in ahead of its zone.
+        self.turn()
+
+    @property
+    def report(self) -> EngineReport:
+        """The newest snapshot; immutable, so that any thread may read it."""
+        return self._report
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, after its turn."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def turn(self) -> None:
+        """Look for a new config, let time pass, publish a report."""
+        if self._source.poll():
+            self._apply()
+        self._scheduler.let_time_pass()
+        self._report = make_report(
+            self._scheduler, self._status, pod=self._pod, started_unix_time=self._started_unix_time
+        )
+
+    @property
+    def _in_force(self) -> tuple[int | None, str | None]:
+        return self._status.applied_generation, self._status.applied_hash
+
+    def _apply(self) -> None:
+        config = self._source.config
+        if config is not None and (config.generation, config.hash) != self._in_force:
+            try:
+                self._scheduler.apply_config(config)
+            except ConfigError as error:
+                self._source.refuse(str(error))
+            else:
+                logger.info("config %d is in force: %d zones", config.generation, len(config.zones))
+                self._status = ConfigStatus(
+                    applied_generation=config.generation,
+                    applied_hash=config.hash,
+                    applied_unix_time=time.time(),
+                )
+        rejection = self._source.rejection
+        if rejection is not None:
+            logger.error("the config is refused, the last good one stays: %s", rejection.error)
+        self._status = self._status.model_copy(update={"rejected": rejection})
+
+    def _run(self) -> None:
+        while not self._stopping.wait(INTERVAL_SECONDS):
+            try:
+                self.turn()
+            except Exception:
+                # The engine must go on serving; the report grows old, and the health check says so.
+                logger.exception("housekeeping failed, the zones stay as they are")

@@ -1,0 +1,54 @@
+"""From the scheduler's state to the engine's report."""
+
+import time
+from collections import Counter
+
+import vllm
+
+from tenantzone_contract.report import ConfigStatus, EngineReport, ZoneReport
+from tenantzone_runtime.engine.kv_cache_manager import zone_of
+from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.zones.zone import Zone
+
+
+def make_report(
+    scheduler: ZoneAwareScheduler, config: ConfigStatus, *, pod: str, started_unix_time: float
+) -> EngineReport:
+    """An immutable snapshot, made between two steps."""
+    with scheduler.zone_lock:
+        pool = scheduler.block_pool
+        running = Counter(zone_of(request) for request in scheduler.running)
+        zones = tuple(_zone_report(zone, running[zone]) for zone in pool.ledger.zones.values() if not zone.leaving)
+        return EngineReport(
+            engine_version=vllm.__version__,
+            pod=pod,
+            capacity_blocks=pool.capacity,
+            block_size_tokens=scheduler.block_size,
+            free_blocks=pool.free_block_queue.num_free_blocks,
+            config=config,
+            zones=zones,
+            started_unix_time=started_unix_time,
+            published_unix_time=time.time(),
+        )
+
+
+def _zone_report(zone: Zone, running: int) -> ZoneReport:
+    spec, counters = zone.spec, zone.counters
+    return ZoneReport(
+        name=spec.name,
+        tenant=spec.tenant,
+        generation=spec.generation,
+        state=zone.state,
+        reserved=spec.quota.reserved,
+        limit=spec.quota.limit,
+        in_use=zone.in_use,
+        cached=len(zone.cached),
+        waiting_requests=zone.requests - running,
+        running_requests=running,
+        prefix_query_tokens=counters.prefix_query_tokens,
+        prefix_hit_tokens=counters.prefix_hit_tokens,
+        prompt_tokens=counters.prompt_tokens,
+        generation_tokens=counters.generation_tokens,
+        evicted_blocks=dict(counters.evicted),
+        preemptions=counters.preemptions,
+    )

@@ -1,0 +1,89 @@
+"""Which vLLM this adapter fits, and which of its features do not go with zones yet.
+
+Whatever depends on vLLM's version is here.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import vllm
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+from vllm.config import VllmConfig
+from vllm.v1.core import kv_cache_coordinator
+from vllm.v1.core.sched import scheduler as stock_scheduler
+from vllm.v1.kv_cache_interface import KVCacheConfig
+
+from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
+
+SUPPORTED_VERSIONS = SpecifierSet(">=0.32.0,<0.33")
+
+
+class UnsupportedError(RuntimeError):
+    """Zones can't be enforced with this vLLM, this model or this flag; the message names it and says what to do."""
+
+
+def check_version(version: str = vllm.__version__) -> None:
+    """Refuse a vLLM whose internals this adapter was not made for.
+
+    Raises:
+        UnsupportedError: the version is outside of the supported range.
+    """
+    if not SUPPORTED_VERSIONS.contains(Version(version), prereleases=True):
+        raise UnsupportedError(
+            f"vLLM {version} is not supported, zones need vllm{SUPPORTED_VERSIONS}; install one of those, "
+            "or start vLLM without --scheduler-cls to go without zones"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Unsupported:
+    name: str
+    used: Callable[[VllmConfig, KVCacheConfig], bool]
+
+
+_UNSUPPORTED = (
+    _Unsupported("--kv-transfer-config (a KV connector)", lambda config, _: config.kv_transfer_config is not None),
+    _Unsupported("--speculative-config", lambda config, _: config.speculative_config is not None),
+    _Unsupported("--data-parallel-size above 1", lambda config, _: config.parallel_config.data_parallel_size > 1),
+    _Unsupported(
+        "--pipeline-parallel-size above 1", lambda config, _: config.parallel_config.pipeline_parallel_size > 1
+    ),
+    _Unsupported("an encoder-decoder model", lambda config, _: config.model_config.is_encoder_decoder),
+    _Unsupported("a pooling model", lambda config, _: config.model_config.runner_type == "pooling"),
+    _Unsupported(
+        "a model with more than one group of KV caches (hybrid attention)",
+        lambda _, caches: len(caches.kv_cache_groups) != 1,
+    ),
+    _Unsupported("a model with Mamba layers", lambda _, caches: bool(caches.has_mamba_layers)),
+)
+
+
+def check_supported(config: VllmConfig, caches: KVCacheConfig) -> None:
+    """Refuse what was asked for and does not go with zones yet.
+
+    Raises:
+        UnsupportedError: a flag or a kind of model, named, with the model.
+    """
+    found = [unsupported.name for unsupported in _UNSUPPORTED if unsupported.used(config, caches)]
+    if found:
+        raise UnsupportedError(
+            f"model {config.model_config.model}: not supported together with zones: {'; '.join(found)}. "
+            "Leave it out, or start vLLM without --scheduler-cls to go without zones"
+        )
+
+
+@contextmanager
+def zone_classes() -> Iterator[None]:
+    """While a scheduler is made, vLLM makes our KV cache manager and block pool where it would make its own.
+
+    vLLM names both classes in module globals and offers no other way to choose them.
+    """
+    manager, pool = stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool
+    stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool = ZoneKVCacheManager, ZoneBlockPool
+    try:
+        yield
+    finally:
+        stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool = manager, pool

@@ -1,0 +1,190 @@
+"""vLLM's real scheduler, cache manager and block pool without a model: tokens are made up, everything else is real."""
+
+import itertools
+import json
+from pathlib import Path
+
+from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, VllmConfig
+from vllm.sampling_params import SamplingParams
+from vllm.utils.hashing import sha256
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request
+from vllm.v1.structured_output import StructuredOutputManager
+
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig, make_config
+from tenantzone_contract.seal import SEAL_ARGUMENT, seal, tenant_salt
+from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+
+BLOCK_TOKENS = 16
+SEAL_KEY = b"k" * 32
+EOS = 2
+
+MODEL = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "max_position_embeddings": 4096,
+    "vocab_size": 128,
+    "eos_token_id": EOS,
+}
+
+
+def vllm_config(folder: Path, *, max_batched_tokens: int = 1024, policy: str = "fcfs") -> VllmConfig:
+    (folder / "config.json").write_text(json.dumps(MODEL))
+    return VllmConfig(
+        model_config=ModelConfig(model=str(folder), skip_tokenizer_init=True, dtype="float32", max_model_len=4096),
+        cache_config=CacheConfig(block_size=BLOCK_TOKENS, enable_prefix_caching=True),
+        scheduler_config=SchedulerConfig(
+            max_num_seqs=64,
+            max_num_batched_tokens=max_batched_tokens,
+            max_model_len=4096,
+            is_encoder_decoder=False,
+            policy=policy,
+        ),
+    )
+
+
+def caches(blocks: int) -> KVCacheConfig:
+    import torch
+
+    spec = FullAttentionSpec(block_size=BLOCK_TOKENS, num_kv_heads=2, head_size=32, dtype=torch.float32)
+    return KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)])
+
+
+def make_scheduler(config: VllmConfig, capacity: int, *, zones: bool = True) -> Scheduler:
+    """A scheduler with ``capacity`` usable blocks; with ``zones`` ours, else vLLM's."""
+    kv_caches = caches(capacity + 1)
+    config.cache_config.num_gpu_blocks = capacity + 1
+    arguments = {
+        "vllm_config": config,
+        "kv_cache_config": kv_caches,
+        "structured_output_manager": StructuredOutputManager(config),
+        "block_size": BLOCK_TOKENS,
+        "log_stats": True,
+    }
+    if zones:
+        return ZoneAwareScheduler(**arguments, seal_key=SEAL_KEY)
+    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+
+    return AsyncScheduler(**arguments)
+
+
+class Driver:
+    """Sends requests as the front door would, and runs steps as the engine core would."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.finished: dict[str, str] = {}
+        """Request id → how it finished."""
+        self._cached_tokens: dict[str, int] = {}
+        self._ids = itertools.count()
+        self._generation = itertools.count(1)
+        init_none_hash(sha256)
+        self._hasher = get_request_block_hasher(BLOCK_TOKENS, sha256)
+
+    def declare(self, *zones: ZoneConfig) -> RuntimeConfig:
+        config = make_config(next(self._generation), PoolConfig(namespace="test", name="pool"), zones)
+        self.scheduler.apply_config(config)
+        return config
+
+    def zone(self, tenant: str):
+        return self.scheduler.block_pool.ledger.zones[tenant]
+
+    def send(
+        self,
+        tenant: str | None,
+        tokens: list[int],
+        *,
+        max_tokens: int = 1,
+        client_salt: str = "",
+        priority: int = 0,
+    ) -> Request:
+        """Add a request; without a tenant as if it had come past the front door."""
+        params = SamplingParams(max_tokens=max_tokens, ignore_eos=True)
+        salt: str | None = client_salt or None
+        if tenant is not None:
+            salt = tenant_salt(SEAL_KEY, tenant, client_salt)
+            params.extra_args = {SEAL_ARGUMENT: seal(SEAL_KEY, tenant, salt)}
+        request = Request(
+            request_id=f"{tenant}-{next(self._ids)}",
+            prompt_token_ids=tokens,
+            sampling_params=params,
+            pooling_params=None,
+            cache_salt=salt,
+            priority=priority,
+            block_hasher=self._hasher,
+        )
+        self.scheduler.add_request(request)
+        return request
+
+    def step(self) -> list[str]:
+        """One step; every scheduled request that has its whole prompt gets one token. Returns who was scheduled."""
+        output = self.scheduler.schedule()
+        scheduled = list(output.num_scheduled_tokens)
+        sampled = [[] if self.scheduler.requests[name].is_prefill_chunk else [5] for name in scheduled]
+        result = ModelRunnerOutput(
+            req_ids=scheduled,
+            req_id_to_index={name: index for index, name in enumerate(scheduled)},
+            sampled_token_ids=sampled,
+        )
+        for outputs in self.scheduler.update_from_output(output, result).values():
+            for item in outputs.outputs:
+                if item.prefill_stats is not None:
+                    self._cached_tokens[item.request_id] = item.prefill_stats.num_cached_tokens
+                if item.finish_reason is not None:
+                    self.finished[item.request_id] = str(item.finish_reason)
+        return scheduled
+
+    def run(self, most: int = 500) -> None:
+        """Step until no request is left."""
+        for _ in range(most):
+            if not self.scheduler.has_unfinished_requests():
+                self.check()
+                return
+            self.step()
+            self.check()
+        raise AssertionError(f"requests are left after {most} steps")
+
+    def ask(self, tenant: str | None, tokens: list[int], **arguments) -> Request:
+        """Send a request and run until all are done."""
+        request = self.send(tenant, tokens, **arguments)
+        self.run()
+        return request
+
+    def cached_tokens(self, request: Request) -> int:
+        """Prompt tokens that were found in the cache when the request was first admitted."""
+        return self._cached_tokens[request.request_id]
+
+    def check(self) -> None:
+        """I1, and that each zone's counts are what the request's block tables say."""
+        pool = getattr(self.scheduler, "block_pool", None)
+        if pool is None:
+            return
+        manager = self.scheduler.kv_cache_manager
+        unowned = {block.block_id for block in pool.blocks if block.ref_cnt > 0 and not block.is_null} - {
+            index for index, owner in enumerate(pool.ledger.owner) if owner is not None
+        }
+        pool.ledger.check(pool.free_block_queue.num_free_blocks, len(unowned), pool.capacity)
+        for name, request in self.scheduler.requests.items():
+            for block in manager.get_blocks(name).blocks[0]:
+                assert pool.ledger.owner[block.block_id] is getattr(request, "zone", None), "I4: a foreign block"
+        for zone in pool.ledger.zones.values():
+            assert zone.leaving or zone.held <= max(zone.spec.quota.limit, zone.in_use), "I3: over its limit"
+
+
+_distinct = itertools.count()
+
+
+def prompt(blocks: int, seed: int | None = None, extra: int = 1) -> list[int]:
+    """A prompt of so many full blocks and ``extra`` tokens: the same tokens for the same seed, new ones without."""
+    number = next(_distinct) + 1_000_000 if seed is None else seed
+    head = [3 + (number >> shift) % 100 for shift in (0, 6, 12, 18)]
+    return (head + [7 + number % 90] * (blocks * BLOCK_TOKENS + extra))[: blocks * BLOCK_TOKENS + extra]
