@@ -31,7 +31,9 @@ def new_seal_key() -> bytes:
 
 def _digest(key: bytes, *parts: str) -> bytes:
     # Each part's length goes in, so that no two lists of parts give the same message.
-    message = b"".join(len(part.encode()).to_bytes(4) + part.encode() for part in parts)
+    # JSON can spell half of a surrogate pair; a client that does must not make this raise.
+    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
+    message = b"".join(len(part).to_bytes(4) + part for part in encoded)
     return hmac.digest(key, message, hashlib.sha256)
 
 

@@ -1,8 +1,8 @@
 """What goes on beside the steps: new configs are applied, time passes for idle zones, the report is published.
 
 One thread does it all, in turns. vLLM's own loop sleeps while no request is there, so it can't be done in a step; and
-the steps must not wait for files or for HTTP. The thread changes zones only under the scheduler's ``zone_lock``, which is
-free between two steps.
+the steps must not wait for files or for HTTP. The thread changes zones only under the scheduler's ``zone_lock``, which
+is free between two steps.
 """
 
 import logging

@@ -1,9 +1,6 @@
-"""vLLM's plugin hook: runs early in each of its processes, the parent first.
+"""vLLM's plugin hook: runs early in each of its processes, the parent first."""
 
-The front door (in the API server) and the scheduler (in the engine core) need one key for the seal. The parent process
-makes it here, before it starts any other, and they inherit it. It never leaves the environment of these processes.
-"""
-
+import logging
 import os
 
 from tenantzone_contract.seal import new_seal_key
@@ -11,6 +8,23 @@ from tenantzone_contract.settings import SEAL_KEY
 
 
 def register() -> None:
-    """Make the seal key unless there is one. vLLM calls this more than once."""
+    """Prepare a vLLM process for zones. vLLM calls this more than once."""
+    _make_seal_key()
+    _log_as_vllm_does()
+
+
+def _make_seal_key() -> None:
+    """The front door (in the API server) and the scheduler (in the engine core) need one key for the seal.
+
+    The parent process makes it before it starts any other, and they inherit it.
+    """
     if not os.environ.get(SEAL_KEY):
         os.environ[SEAL_KEY] = new_seal_key().hex()
+
+
+def _log_as_vllm_does() -> None:
+    """vLLM configures its own logger only; without this, what the runtime says would be lost or unformatted."""
+    theirs, ours = logging.getLogger("vllm"), logging.getLogger("tenantzone_runtime")
+    ours.handlers = theirs.handlers
+    ours.setLevel(theirs.level)
+    ours.propagate = theirs.propagate

@@ -1,0 +1,81 @@
+"""Puts the binding of a request to its tenant into the request's body."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tenantzone_contract.seal import SEAL_ARGUMENT, seal, tenant_salt
+from tenantzone_runtime.door.answers import Refusal
+
+_EXTRA_ARGUMENTS = "vllm_xargs"
+_CACHE_SALT = "cache_salt"
+
+
+def parse_body(body: bytes) -> dict[str, Any]:
+    """The body as the object that it holds.
+
+    Raises:
+        Refusal: it holds none.
+    """
+    try:
+        parsed = json.loads(body)
+    # Besides malformed JSON: bytes that are no text, numbers too long to convert, brackets nested too deep.
+    except (ValueError, RecursionError) as error:
+        raise Refusal(400, f"The request's body is not valid JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise Refusal(400, "The request's body must be a JSON object")
+    return parsed
+
+
+def check_fields(body: Mapping[str, Any], refused: Mapping[str, str]) -> None:
+    """Refuse fields that would lead around the binding.
+
+    Raises:
+        Refusal: a field that is set, named.
+    """
+    for name, reason in refused.items():
+        if body.get(name) not in (None, False):
+            raise Refusal(400, f"'{name}' is not supported together with tenant zones: {reason}", param=name)
+
+
+def bind(body: dict[str, Any], seal_key: bytes, tenant: str) -> bytes:
+    """The body with the tenant's cache salt and the seal in it, as JSON.
+
+    Serialised anew from what was parsed: a key that the client sent twice is there once, and it is ours.
+
+    Raises:
+        Refusal: the client's own salt or extra arguments are malformed.
+    """
+    arguments = _other_arguments(body)
+    salt = tenant_salt(seal_key, tenant, _client_salt(body))
+    arguments[SEAL_ARGUMENT] = seal(seal_key, tenant, salt)
+    return json.dumps({**body, _CACHE_SALT: salt, _EXTRA_ARGUMENTS: arguments}).encode()
+
+
+def without_seal(body: dict[str, Any]) -> bytes:
+    """The body without any seal, as JSON: whatever the client sent as one is worth nothing.
+
+    Raises:
+        Refusal: the client's own extra arguments are malformed.
+    """
+    if arguments := _other_arguments(body):
+        return json.dumps({**body, _EXTRA_ARGUMENTS: arguments}).encode()
+    return json.dumps({name: value for name, value in body.items() if name != _EXTRA_ARGUMENTS}).encode()
+
+
+def _other_arguments(body: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = body.get(_EXTRA_ARGUMENTS)
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, dict):
+        raise Refusal(400, f"'{_EXTRA_ARGUMENTS}' must be an object", param=_EXTRA_ARGUMENTS)
+    return {name: value for name, value in arguments.items() if name != SEAL_ARGUMENT}
+
+
+def _client_salt(body: Mapping[str, Any]) -> str:
+    salt = body.get(_CACHE_SALT)
+    if salt is None:
+        return ""
+    if not isinstance(salt, str) or not salt:
+        raise Refusal(400, f"'{_CACHE_SALT}' must be a non-empty string", param=_CACHE_SALT)
+    return salt

@@ -1,0 +1,174 @@
+"""The front door itself: ASGI middleware that lets a request through under its tenant's name, or not at all."""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Sequence
+
+from tenantzone_contract.settings import SEAL_KEY, Settings, read_settings
+from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
+from tenantzone_runtime.door.binding import bind, check_fields, parse_body, without_seal
+from tenantzone_runtime.door.identity import KeyRing
+from tenantzone_runtime.door.limits import ClientDisconnected, read_body
+from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
+from tenantzone_runtime.reload import ConfigSource
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.1
+"""How old what is known of keys and zones may get while requests come in."""
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class TenantMiddleware:
+    """Binds each request to the tenant whose API key it shows.
+
+    Without any key file and without a config, requests pass untouched: stock vLLM. With keys and no config, a key is
+    required and requests go to the default zone. With a config, a tenant needs a zone.
+
+    Args:
+        app: what is behind the door.
+        settings: by default from the environment, as vLLM gives its ``--middleware`` no arguments.
+
+    Raises:
+        ValueError: a setting that is wrong, or no seal key.
+    """
+
+    def __init__(self, app: App, settings: Settings | None = None) -> None:
+        self._app = app
+        self._settings = settings or read_settings(os.environ)
+        if not self._settings.seal_key:
+            raise ValueError(
+                f"{SEAL_KEY} is empty: the vLLM plugin 'tenantzone' makes the key when vLLM starts. "
+                "If VLLM_PLUGINS is set, add 'tenantzone' to it"
+            )
+        self._routes = RouteTable(self._settings.open_routes)
+        self._keys = KeyRing(self._settings.keys_dir)
+        self._config = ConfigSource(self._settings.config_dir)
+        self._tenants: frozenset[str] = frozenset()
+        self._look_lock = asyncio.Lock()
+        self._look()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        await self._look_if_due()
+        if not self._keys.required and self._config.config is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+        else:
+            # A WebSocket. Closed before it is accepted, it is answered with 403.
+            await send({"type": "websocket.close", "code": 1008, "reason": "not supported together with tenant zones"})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            route = self._route(scope)
+            if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
+                tenant = self._tenant(scope["headers"])
+                if route.access is Access.SEALED:
+                    scope, receive = await self._seal(scope, receive, route, tenant)
+        except Refusal as refusal:
+            await refusal.send(send)
+        except ClientDisconnected:
+            return
+        else:
+            await self._app(scope, receive, send)
+
+    def _route(self, scope: Scope) -> Route:
+        method, path = scope["method"], routed_path(scope["path"], scope.get("root_path", ""))
+        routes = self._routes.at(path)
+        if not routes:
+            raise Refusal(404, f"{path} is not a route of this server, letter by letter; check the URL")
+        # A browser asks with OPTIONS, and without a key, before it sends anything: vLLM's CORS middleware answers.
+        wanted = {"HEAD": "GET", "OPTIONS": routes[0].method}.get(method, method)
+        route = next((route for route in routes if route.method == wanted), None)
+        if route is None:
+            allowed = ", ".join(route.method for route in routes)
+            raise Refusal(405, f"{path} takes {allowed}, not {method}", headers={"allow": allowed})
+        if route.access is Access.REFUSED:
+            raise Refusal(403, f"{method} {path} is closed to tenants: {route.reason}")
+        return route
+
+    def _tenant(self, headers: Headers) -> str:
+        tenant = self._keys.tenant_of(_shown_key(headers))
+        if tenant is None:
+            raise _unauthorized("This API key is not known here; check it, or ask whoever runs this server for one")
+        if self._config.config is not None and tenant not in self._tenants:
+            raise Refusal(403, f"Tenant {tenant!r} has no zone on this engine; ask for a TenantZone in its pool")
+        return tenant
+
+    async def _seal(self, scope: Scope, receive: Receive, route: Route, tenant: str) -> tuple[Scope, Receive]:
+        if _header(scope["headers"], b"content-encoding") not in (None, b"identity"):
+            raise Refusal(415, "Compressed request bodies are not supported; send it without Content-Encoding")
+        body = parse_body(await read_body(receive, _header(scope["headers"], b"content-length")))
+        check_fields(body, route.refused_fields)
+        sealed = without_seal(body) if self._config.config is None else bind(body, self._settings.seal_key, tenant)
+        framing = (b"content-length", b"transfer-encoding")
+        headers = [header for header in scope["headers"] if header[0].lower() not in framing]
+        headers.append((b"content-length", str(len(sealed)).encode()))
+        return {**scope, "headers": headers}, _replay(sealed, receive)
+
+    async def _look_if_due(self) -> None:
+        if self._is_due():
+            async with self._look_lock:
+                if self._is_due():
+                    await asyncio.to_thread(self._look)
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._looked_at > _LOOK_SECONDS
+
+    def _look(self) -> None:
+        self._keys.refresh()
+        if self._config.poll():
+            config = self._config.config
+            self._tenants = frozenset(zone.tenant for zone in config.zones) if config else frozenset()
+            if rejection := self._config.rejection:
+                _log.error("the front door keeps its last good config: %s", rejection.error)
+        self._looked_at = time.monotonic()
+
+
+def _header(headers: Headers, name: bytes) -> bytes | None:
+    return next((value for key, value in headers if key.lower() == name), None)
+
+
+def _shown_key(headers: Headers) -> bytes:
+    """The one key that the request shows.
+
+    Raises:
+        Refusal: there is none, or there are two different ones.
+    """
+    shown = set()
+    for name, value in headers:
+        match name.lower():
+            case b"authorization":
+                scheme, _, key = value.partition(b" ")
+                if scheme.lower() == b"bearer":
+                    shown.add(key.strip())
+            case b"x-api-key" | b"api-key":
+                shown.add(value.strip())
+    if len(shown) != 1:
+        problem = "shows several API keys" if shown else "shows no API key"
+        raise _unauthorized(f"The request {problem}; send one in the header 'Authorization: Bearer KEY'")
+    return shown.pop()
+
+
+def _unauthorized(message: str) -> Refusal:
+    return Refusal(401, message, headers={"www-authenticate": "Bearer"})
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Receive the new body first, and then what the client still sends: that it went away."""
+    replayed = False
+
+    async def receive_replayed() -> Message:
+        nonlocal replayed
+        if replayed:
+            return await receive()
+        replayed = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_replayed

@@ -1,0 +1,205 @@
+"""What the front door does with each route of vLLM's API server.
+
+Declared for every route of vLLM 0.32, in all its modes. What is not here is refused, so a route that a later vLLM adds
+stays shut until somebody has decided on it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+WEBSOCKET = "websocket"
+"""Stands for the method of a route that is no HTTP request."""
+
+
+class Access(Enum):
+    """Who may pass, and how."""
+
+    OPEN = "open"
+    """Anybody: probes and what is public about the server."""
+    KEYED = "keyed"
+    """Whoever has a key; the route touches no KV cache."""
+    SEALED = "sealed"
+    """Whoever has a key and a zone; the JSON body gets the tenant's cache salt and the seal."""
+    REFUSED = "refused"
+    """Nobody: it crosses tenants, or it can't carry the seal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One route. ``reason`` says why it is refused and what to do instead."""
+
+    method: str
+    path: str
+    """As vLLM declares it, with ``{parameters}``."""
+    access: Access
+    reason: str = ""
+    refused_fields: Mapping[str, str] = field(default_factory=dict)
+    """Fields of a sealed route's body that would lead around the seal, and why."""
+
+
+_NO_BEAM_SEARCH = {"use_beam_search": "vLLM's beam search drops the arguments that bind a request to its tenant"}
+_NO_STORED_RESPONSES = {
+    "previous_response_id": "stored responses are shared between tenants; send the conversation in 'input'",
+    "background": "stored responses are shared between tenants; wait for the answer or use 'stream'",
+}
+
+_OPEN = (("GET", "/health"), ("GET", "/ping"), ("POST", "/ping"), ("GET", "/version"))
+
+_KEYED = (
+    ("GET", "/v1/models"),
+    ("POST", "/v1/messages/count_tokens"),
+    ("POST", "/tokenize"),
+    ("POST", "/detokenize"),
+    ("GET", "/tokenizer_info"),
+    ("GET", "/openapi.json"),
+    ("GET", "/docs"),
+    ("GET", "/docs/oauth2-redirect"),
+    ("GET", "/redoc"),
+)
+
+# Each of these has `cache_salt` and `vllm_xargs` in its protocol and hands both on to the engine.
+_SEALED: tuple[tuple[str, Mapping[str, str]], ...] = (
+    ("/v1/chat/completions", _NO_BEAM_SEARCH),
+    ("/v1/chat/completions/batch", _NO_BEAM_SEARCH),
+    ("/v1/completions", _NO_BEAM_SEARCH),
+    ("/v1/responses", _NO_STORED_RESPONSES),
+    ("/v1/messages", {}),
+)
+
+_REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
+    (
+        "it shows what all tenants do; scrape the admin port, or list the path in TENANTZONE_OPEN_ROUTES",
+        (("GET", "/metrics"), ("GET", "/load"), ("GET", "/kv_event_sources"), ("GET", "/server_info")),
+    ),
+    (
+        "stored responses are shared between tenants; keep the answer of POST /v1/responses",
+        (("GET", "/v1/responses/{response_id}"), ("POST", "/v1/responses/{response_id}/cancel")),
+    ),
+    (
+        "its requests can't carry the tenant's seal yet; use /v1/chat/completions or /v1/completions",
+        (
+            ("POST", "/v1/systemone"),
+            ("POST", "/generative_scoring"),
+            ("POST", "/invocations"),
+            ("POST", "/cohere/v2/chat"),
+            ("POST", "/cohere/v2/chat/render"),
+            ("POST", "/v1/audio/transcriptions"),
+            ("POST", "/v1/audio/translations"),
+            (WEBSOCKET, "/v1/realtime"),
+        ),
+    ),
+    (
+        "pooling models are not supported together with zones yet; run a vLLM without zones for it",
+        (
+            ("POST", "/v1/embeddings"),
+            ("POST", "/v2/embed"),
+            ("POST", "/pooling"),
+            ("POST", "/classify"),
+            ("POST", "/score"),
+            ("POST", "/v1/score"),
+            ("POST", "/rerank"),
+            ("POST", "/v1/rerank"),
+            ("POST", "/v2/rerank"),
+        ),
+    ),
+    (
+        "disaggregated serving is not supported together with zones yet; use /v1/chat/completions or /v1/completions",
+        (
+            ("POST", "/inference/v1/generate"),
+            ("POST", "/inference/v1/abort_requests"),
+            ("POST", "/abort_requests"),
+            ("POST", "/v1/chat/completions/render"),
+            ("POST", "/v1/completions/render"),
+            ("POST", "/v1/messages/render"),
+            ("POST", "/v1/responses/render"),
+            ("POST", "/v1/chat/completions/derender"),
+            ("POST", "/v1/completions/derender"),
+        ),
+    ),
+    (
+        "it changes or stops the engine for all tenants; do it where the engine is started",
+        (
+            ("POST", "/v1/load_lora_adapter"),
+            ("POST", "/v1/unload_lora_adapter"),
+            ("POST", "/adapters"),
+            ("DELETE", "/adapters/{adapter_name}"),
+            ("POST", "/start_profile"),
+            ("POST", "/stop_profile"),
+            ("POST", "/reset_prefix_cache"),
+            ("POST", "/reset_mm_cache"),
+            ("POST", "/reset_encoder_cache"),
+            ("POST", "/collective_rpc"),
+            ("POST", "/sleep"),
+            ("POST", "/release_kv_cache_memory"),
+            ("POST", "/wake_up"),
+            ("GET", "/is_sleeping"),
+            ("POST", "/pause"),
+            ("POST", "/resume"),
+            ("GET", "/is_paused"),
+            ("POST", "/init_weight_transfer_engine"),
+            ("POST", "/shutdown_weight_transfer_engine"),
+            ("POST", "/start_weight_update"),
+            ("POST", "/start_draft_weight_update"),
+            ("POST", "/update_weights"),
+            ("POST", "/finish_weight_update"),
+            ("POST", "/update_weight_version"),
+            ("GET", "/weight_info"),
+            ("POST", "/weight_checker"),
+            ("GET", "/get_world_size"),
+            ("POST", "/scale_elastic_ep"),
+            ("POST", "/is_scaling_elastic_ep"),
+            ("POST", "/fault_tolerance/apply"),
+            ("GET", "/fault_tolerance/status"),
+        ),
+    ),
+)
+
+ROUTES: tuple[Route, ...] = (
+    *(Route(method, path, Access.OPEN) for method, path in _OPEN),
+    *(Route(method, path, Access.KEYED) for method, path in _KEYED),
+    *(Route("POST", path, Access.SEALED, refused_fields=fields) for path, fields in _SEALED),
+    *(Route(method, path, Access.REFUSED, reason) for reason, group in _REFUSED for method, path in group),
+)
+
+
+class RouteTable:
+    """Finds what is declared for a path.
+
+    Args:
+        open_routes: paths that are opened to everybody although they are keyed or refused by default.
+
+    Raises:
+        ValueError: an open route that is unknown, or that can't be opened without letting requests around the zones.
+    """
+
+    def __init__(self, open_routes: Iterable[str] = ()) -> None:
+        opened = frozenset(open_routes)
+        self._exact: dict[str, tuple[Route, ...]] = {}
+        self._patterns: list[tuple[re.Pattern[str], Route]] = []
+        for route in ROUTES:
+            if "{" in route.path:
+                self._patterns.append((_pattern(route.path), route))
+                continue
+            if route.path in opened and route.method == "GET":
+                route = Route("GET", route.path, Access.OPEN)
+            self._exact[route.path] = (*self._exact.get(route.path, ()), route)
+        readable = {path for path, routes in self._exact.items() if any(route.method == "GET" for route in routes)}
+        for path in sorted(opened - readable):
+            raise ValueError(f"TENANTZONE_OPEN_ROUTES: {path!r} can't be opened, only {', '.join(sorted(readable))}")
+
+    def at(self, path: str) -> tuple[Route, ...]:
+        """The routes of a path, one for each of its methods. None for a path that is not exactly one of vLLM's."""
+        return self._exact.get(path) or tuple(route for pattern, route in self._patterns if pattern.fullmatch(path))
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path)))
+
+
+def routed_path(path: str, root_path: str) -> str:
+    """The path that the application routes on: without the prefix under which it is mounted."""
+    if root_path and path.startswith(root_path) and path.removeprefix(root_path)[:1] in ("", "/"):
+        return path.removeprefix(root_path)
+    return path

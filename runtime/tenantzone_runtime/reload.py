@@ -1,0 +1,169 @@
+"""The last good config: looks at a folder that kubelet projects, reads what changed, keeps what worked.
+
+It polls: kubelet swaps a symbolic link, not every volume sends events for that, and a look costs microseconds.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self, TypeVar
+
+from tenantzone_contract.config import CONFIG_KEY, RuntimeConfig, parse_config
+from tenantzone_contract.report import Rejection
+
+_PROJECTION_LINK = "..data"
+_CLOCK_TICK_NS = 100_000_000
+
+T = TypeVar("T")
+
+
+def projection_of(folder: Path) -> Path | None:
+    """The folder that kubelet's link leads to now, with everything in it from one ConfigMap or Secret.
+
+    None in a plain folder, or where there is none.
+    """
+    try:
+        return folder / (folder / _PROJECTION_LINK).readlink()
+    except FileNotFoundError:
+        return None
+
+
+def across_swaps(folder: Path, read: Callable[[], T]) -> T:
+    """Read something in a projected folder, again if kubelet swapped the content meanwhile.
+
+    A path is followed link by link, so even a single open can arrive in a projection that is just gone; and a listing
+    can see one that is half deleted.
+
+    Raises:
+        FileNotFoundError: it is missing, not merely swapped.
+    """
+    while True:
+        before = projection_of(folder)
+        try:
+            found = read()
+        except FileNotFoundError:
+            if projection_of(folder) == before:
+                raise
+        else:
+            if projection_of(folder) == before:
+                return found
+
+
+@dataclass(frozen=True, slots=True)
+class FileStamp:
+    """Tells one state of a file from the next without reading it."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """The stamp of the file that the path leads to, through all links.
+
+        Raises:
+            OSError: there is none, or it is out of reach.
+        """
+        status = path.stat()
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def is_settled(self) -> bool:
+        """Whether any later write will show. File systems tell the time in ticks, and one tick may see two writes."""
+        return time.time_ns() - self.modified_ns > _CLOCK_TICK_NS
+
+
+class ConfigSource:
+    """The newest config of a folder that could be read whole, and what is wrong with the file if it is not that one.
+
+    Args:
+        folder: where the pool's ConfigMap is projected. It need not exist yet.
+        now: Unix time in seconds.
+    """
+
+    config: RuntimeConfig | None = None
+    """The last good one; None until there was one."""
+    rejection: Rejection | None = None
+    """Why the file as it is now is not ``config``; None if it is, or if there never was a file."""
+
+    def __init__(self, folder: Path, *, now: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._path = folder / CONFIG_KEY
+        self._now = now
+        self._stamp: FileStamp | None = None
+        self._content: bytes | None = None
+        self._fallback: RuntimeConfig | None = None
+
+    def poll(self) -> bool:
+        """Look at the file, and read it if it has changed.
+
+        Returns:
+            Whether ``config`` or ``rejection`` is another one than before.
+        """
+        before = self.config, self.rejection
+        try:
+            new = across_swaps(self._folder, self._read_if_changed)
+        except FileNotFoundError:
+            if before != (None, None):
+                self._forget_file(f"{self._path} is missing; the last good config stays")
+        except OSError as error:
+            self._forget_file(f"{self._path} can't be read: {error.strerror}; the last good config stays")
+        else:
+            if new is not None and new != self._content:
+                self._content = new
+                self._take(new)
+        return self.config is not before[0] or self.rejection is not before[1]
+
+    def refuse(self, error: str) -> None:
+        """Say that ``config`` can't be applied here although it reads well. The one before it is the last good one."""
+        assert self.config is not None, "there is no config to refuse"
+        self._reject(error, self.config.generation)
+        self.config = self._fallback
+
+    def _read_if_changed(self) -> bytes | None:
+        # The stamp comes first: if the file changes in between, the next look sees another stamp and reads again.
+        stamp = FileStamp.of(self._path)
+        if stamp == self._stamp:
+            return None
+        content = self._path.read_bytes()
+        self._stamp = stamp if stamp.is_settled() else None
+        return content
+
+    def _take(self, content: bytes) -> None:
+        try:
+            config = parse_config(content.decode())
+        # Besides ConfigError: bytes that are no text, numbers too long to convert, brackets nested too deep.
+        except (ValueError, RecursionError) as error:
+            self._reject(str(error), _generation_in(content))
+            return
+        self.rejection = None
+        if self.config is not None and _identity(config) == _identity(self.config):
+            return
+        self._fallback = self.config
+        self.config = config
+
+    def _forget_file(self, error: str) -> None:
+        self._stamp = self._content = None
+        self._reject(error, None)
+
+    def _reject(self, error: str, generation: int | None) -> None:
+        # The same complaint about the same file keeps its time.
+        if self.rejection is None or (self.rejection.error, self.rejection.generation) != (error, generation):
+            self.rejection = Rejection(generation=generation, error=error, unix_time=self._now())
+
+
+def _identity(config: RuntimeConfig) -> tuple[int, str]:
+    # The generation counts too: the engine's acknowledgement names it.
+    return config.generation, config.hash
+
+
+def _generation_in(content: bytes) -> int | None:
+    """The generation of a file that is no valid config, if that much can be told."""
+    try:
+        raw = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    generation = raw.get("generation") if isinstance(raw, dict) else None
+    return generation if type(generation) is int else None

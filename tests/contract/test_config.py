@@ -1,0 +1,192 @@
+"""The runtime config: what is written is what is read, and what is wrong is named."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenantzone_contract.config import (
+    ConfigError,
+    Idle,
+    Lending,
+    PoolConfig,
+    UnknownTenants,
+    UnknownTenantTemplate,
+    Watermarks,
+    ZoneConfig,
+    content_hash,
+    dump_config,
+    make_config,
+    parse_config,
+)
+
+POOL = PoolConfig(namespace="models", name="main")
+names = st.text(min_size=1, max_size=253)
+seconds = st.floats(min_value=0, max_value=1e9)
+int32 = st.integers(-(2**31), 2**31 - 1)
+
+
+@st.composite
+def shares(draw: st.DrawFn) -> dict[str, Any]:
+    """A reservation and a limit that agree."""
+    if draw(st.booleans()):
+        low, high = sorted(draw(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9))))
+        return {"reserved": low, "limit": draw(st.sampled_from([high, None]))}
+    low, high = sorted(draw(st.tuples(st.integers(0, 100), st.integers(0, 100))))
+    return {"reserved": f"{low}%", "limit": draw(st.sampled_from([f"{high}%", None, 0]))}
+
+
+@st.composite
+def zones(draw: st.DrawFn) -> tuple[ZoneConfig, ...]:
+    tenants = draw(st.lists(names, unique=True, max_size=4))
+    return tuple(
+        ZoneConfig(
+            name=tenant,
+            tenant=tenant,
+            generation=draw(st.integers(0)),
+            priority=draw(int32),
+            weight=draw(st.integers(1)),
+            lending=Lending(
+                lendable=draw(st.sampled_from([0, "0%", "100%"])), max_loan_seconds=draw(st.none() | seconds)
+            ),
+            idle=Idle(after_seconds=draw(seconds), evict_after_seconds=draw(st.none() | seconds)),
+            scrub=draw(st.sampled_from(["OnTransfer", "Never"])),
+            **draw(shares()),
+        )
+        for tenant in tenants
+    )
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> PoolConfig:
+    low, high = sorted(draw(st.tuples(st.floats(0, 1), st.floats(0, 1))))
+    template = UnknownTenantTemplate(limit=draw(st.sampled_from([None, 5, "10%"])), priority=draw(int32))
+    return PoolConfig(
+        namespace=draw(names),
+        name=draw(names),
+        watermarks=Watermarks(low=low, high=high),
+        unknown_tenants=UnknownTenants(mode=draw(st.sampled_from(["Reject", "AutoRegister"])), template=template),
+    )
+
+
+@given(st.integers(1), pools(), zones())
+def test_what_is_dumped_is_what_is_parsed(generation, pool, declared):
+    config = make_config(generation, pool, declared)
+    assert parse_config(dump_config(config)) == config
+
+
+@given(pools(), zones())
+def test_the_hash_depends_on_the_content_alone(pool, declared):
+    assert make_config(1, pool, declared).hash == make_config(2, pool, declared).hash == content_hash(pool, declared)
+
+
+@given(zones(), st.data())
+def test_a_file_that_was_cut_off_is_refused(declared, data):
+    text = dump_config(make_config(1, POOL, declared))
+    with pytest.raises(ConfigError):
+        parse_config(text[: data.draw(st.integers(0, len(text) - 1))])
+
+
+@given(st.text())
+def test_whatever_the_text_it_is_parsed_or_refused(text):
+    with pytest.raises(ConfigError):
+        parse_config(text)
+
+
+def raw() -> dict[str, Any]:
+    zone = ZoneConfig(name="acme", tenant="acme", generation=1, reserved=10, limit=50)
+    other = ZoneConfig(name="burst", tenant="burst", generation=1, limit="60%")
+    return json.loads(dump_config(make_config(3, POOL, (zone, other))))
+
+
+def changed(path: str, value: object) -> str:
+    """The config's text with one field set."""
+    config = raw()
+    *parents, last = path.split(".")
+    target: Any = config
+    for part in parents:
+        target = target[int(part)] if part.isdigit() else target[part]
+    target[last] = value
+    return json.dumps(config)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "error"),
+    [
+        ("generation", 0, "generation: "),
+        ("generation", "soon", "generation: "),
+        ("hash", None, "hash: "),
+        ("pool", None, "pool: "),
+        ("pool.name", "", "pool.name: "),
+        ("pool.namespace", 7, "pool.namespace: "),
+        ("pool.watermarks", {"low": 0.5, "high": 0.1}, "pool.watermarks: low (0.5) must not exceed high (0.1)"),
+        ("pool.watermarks.high", 1.5, "pool.watermarks.high: "),
+        ("pool.unknownTenants.mode", "Ignore", "pool.unknownTenants.mode: "),
+        ("pool.unknownTenants.template.limit", "150%", "pool.unknownTenants.template.limit: "),
+        ("zones", {}, "zones: "),
+        ("zones.1.name", "acme", "zones: two zones have the name 'acme'"),
+        ("zones.1.tenant", "acme", "zones: two zones have the tenant 'acme'"),
+        ("zones.0.tenant", "x" * 254, "zones[0].tenant: "),
+        ("zones.0.generation", -1, "zones[0].generation: "),
+        ("zones.0.priority", 2**31, "zones[0].priority: "),
+        ("zones.0.reserved", -1, "zones[0].reserved: expected a number of blocks that is not negative"),
+        ("zones.0.reserved", True, "zones[0].reserved: expected a number of blocks or a percentage"),
+        ("zones.0.reserved", 1.5, "zones[0].reserved: expected a number of blocks or a percentage"),
+        ("zones.1.limit", "101%", 'zones[1].limit: expected a whole percentage from "0%" to "100%"'),
+        ("zones.1.limit", "٥%", "zones[1].limit: "),
+        ("zones.1.limit", "5%\n", "zones[1].limit: "),
+        ("zones.0.reserved", 51, "zones[0]: reserved (51) must not exceed limit (50)"),
+        ("zones.1.reserved", "61%", "zones[1]: reserved (61%) must not exceed limit (60%)"),
+        ("zones.0.weight", 0, "zones[0].weight: "),
+        ("zones.0.lending.lendable", "x", "zones[0].lending.lendable: "),
+        ("zones.0.lending.lendable", 11, "zones[0]: lending.lendable (11) must not exceed reserved (10)"),
+        ("zones.0.lending.maxLoanSeconds", -1, "zones[0].lending.maxLoanSeconds: "),
+        ("zones.0.idle.afterSeconds", "long", "zones[0].idle.afterSeconds: "),
+        ("zones.0.scrub", "Always", "zones[0].scrub: "),
+        ("zones.0.colour", "red", "zones[0].colour: "),
+        ("schemaVersion", 2, "schemaVersion: 2 is newer than the 1 that this runtime reads; upgrade the runtime"),
+        ("schemaVersion", 0, "schemaVersion: "),
+        ("schemaVersion", "1", "schemaVersion: "),
+        ("extra", 1, "extra: "),
+    ],
+)
+def test_a_bad_field_is_named(path, value, error):
+    with pytest.raises(ConfigError) as refused:
+        parse_config(changed(path, value))
+    assert str(refused.value).startswith(error)
+
+
+@pytest.mark.parametrize("path", ["generation", "hash", "pool", "zones.0.name", "zones.0.tenant", "zones.0.generation"])
+def test_a_missing_field_is_named(path):
+    config = raw()
+    target: Any = config
+    *parents, last = path.split(".")
+    for part in parents:
+        target = target[int(part)] if part.isdigit() else target[part]
+    del target[last]
+    with pytest.raises(ConfigError, match=last):
+        parse_config(json.dumps(config))
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_file_is_called_empty(text):
+    with pytest.raises(ConfigError, match="the config is empty"):
+        parse_config(text)
+
+
+def test_content_that_does_not_fit_its_hash_is_refused():
+    with pytest.raises(ConfigError, match=r"hash: the content has sha256:\w+, the file says sha256:\w+"):
+        parse_config(changed("zones.0.priority", 5))
+
+
+def test_a_zone_list_that_was_cut_short_is_refused():
+    with pytest.raises(ConfigError, match="hash: "):
+        parse_config(changed("zones", raw()["zones"][:1]))
+
+
+def test_two_zones_of_one_tenant_can_not_be_made_into_a_config():
+    zone = ZoneConfig(name="acme", tenant="acme", generation=1)
+    with pytest.raises(ConfigError, match="two zones have the tenant 'acme'"):
+        make_config(1, POOL, (zone, zone.model_copy(update={"name": "other"})))

@@ -1,0 +1,84 @@
+"""The seal: nobody without the key can bind a request to a tenant, or move a binding to another request."""
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from tenantzone_contract.seal import SealError, new_seal_key, seal, tenant_salt, unseal
+
+KEY = bytes(32)
+NOW = 1_000_000.0
+tenants = st.text(min_size=1)
+any_text = st.text(st.characters(exclude_categories=()))
+"""Also halves of surrogate pairs, which have no bytes."""
+
+
+@given(tenants, st.text())
+def test_a_seal_names_its_tenant(tenant, salt):
+    assert unseal(KEY, seal(KEY, tenant, salt, now=NOW), salt, now=NOW) == tenant
+
+
+@given(tenants, st.text(), st.text())
+def test_a_seal_does_not_fit_another_salt(tenant, salt, other):
+    assume(salt != other)
+    with pytest.raises(SealError, match="does not fit"):
+        unseal(KEY, seal(KEY, tenant, salt, now=NOW), other, now=NOW)
+
+
+def test_a_seal_under_another_key_is_refused():
+    with pytest.raises(SealError, match="does not fit"):
+        unseal(new_seal_key(), seal(new_seal_key(), "acme", "salt"), "salt")
+
+
+@given(any_text)
+@example("1.YQ==.1.\ud800.00")
+def test_text_that_is_no_seal_is_refused(text):
+    with pytest.raises(SealError):
+        unseal(KEY, text, "salt", now=NOW)
+
+
+@given(any_text)
+@example("\ud800")
+def test_a_salt_that_is_no_text_is_refused(salt):
+    with pytest.raises(SealError):
+        unseal(KEY, seal(KEY, "acme", "another salt", now=NOW), salt, now=NOW)
+
+
+@given(st.integers(0, 4), any_text)
+def test_a_seal_with_any_part_changed_is_refused(index, replacement):
+    parts = seal(KEY, "acme", "salt", now=NOW).split(".")
+    assume(parts[index] != replacement)
+    # The digits of the digest may be written in capitals: the same digest.
+    assume(index != 4 or parts[index] != replacement.lower())
+    parts[index] = replacement
+    with pytest.raises(SealError):
+        unseal(KEY, ".".join(parts), "salt", now=NOW)
+
+
+@pytest.mark.parametrize("age", [-61, 3_601, float("inf")])
+def test_a_seal_out_of_its_time_is_refused(age):
+    with pytest.raises(SealError, match="s old"):
+        unseal(KEY, seal(KEY, "acme", "salt", now=NOW), "salt", now=NOW + age)
+
+
+@pytest.mark.parametrize("age", [-59, 0, 3_599])
+def test_a_seal_in_its_time_is_good(age):
+    assert unseal(KEY, seal(KEY, "acme", "salt", now=NOW), "salt", now=NOW + age) == "acme"
+
+
+def test_two_seals_of_one_request_differ():
+    assert seal(KEY, "acme", "salt", now=NOW) != seal(KEY, "acme", "salt", now=NOW)
+
+
+@given(tenants, st.text(), tenants, st.text())
+def test_salts_are_the_same_only_for_the_same_tenant_and_salt(tenant, salt, other_tenant, other_salt):
+    same = (tenant, salt) == (other_tenant, other_salt)
+    assert (tenant_salt(KEY, tenant, salt) == tenant_salt(KEY, other_tenant, other_salt)) is same
+
+
+@given(tenants, st.text())
+def test_a_salt_is_one_that_vllm_takes_and_does_not_show_the_tenant(tenant, salt):
+    made = tenant_salt(KEY, tenant, salt)
+    assert len(made) == 64
+    assert set(made) <= set("0123456789abcdef")
+    assert made != tenant_salt(new_seal_key(), tenant, salt)

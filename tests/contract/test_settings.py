@@ -1,0 +1,29 @@
+"""Settings from the environment."""
+
+from pathlib import Path
+
+import pytest
+
+from tenantzone_contract.settings import read_settings
+
+
+def test_an_empty_environment_gives_what_the_manifests_mount():
+    settings = read_settings({})
+    assert settings.config_dir == Path("/etc/tenantzone/config")
+    assert settings.keys_dir == Path("/etc/tenantzone/keys")
+    assert settings.admin_port == 9464
+    assert settings.open_routes == frozenset()
+    assert settings.seal_key == b""
+
+
+def test_open_routes_are_separated_by_commas():
+    assert read_settings({"TENANTZONE_OPEN_ROUTES": "/metrics,/load,"}).open_routes == {"/metrics", "/load"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("TENANTZONE_ADMIN_PORT", "high"), ("TENANTZONE_ADMIN_PORT", ""), ("TENANTZONE_SEAL_KEY", "xyz")],
+)
+def test_a_variable_that_can_not_be_understood_is_named(name, value):
+    with pytest.raises(ValueError, match=name):
+        read_settings({name: value})

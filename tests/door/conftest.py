@@ -1,0 +1,13 @@
+"""What the door's tests share."""
+
+import pytest
+
+from tests.door.harness import give_keys, give_zones
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A pod with the keys of three tenants, of whom two have a zone."""
+    give_keys(tmp_path, acme="acme-key", burst="burst-key", stray="stray-key")
+    give_zones(tmp_path, "acme", "burst")
+    return tmp_path

@@ -1,0 +1,147 @@
+"""An engine's API server behind the door, as small as can be: it answers with the request that reached it."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from tenantzone_contract.seal import unseal
+from tenantzone_contract.settings import Settings
+from tenantzone_runtime.door.answers import App, Message, Receive, Scope, Send
+from tenantzone_runtime.door.middleware import TenantMiddleware
+from tests.runtime.folders import config_text, project
+
+SEAL_KEY = bytes(range(32))
+PROMPT = {"prompt": "hello"}
+
+
+def settings(folder: Path, *open_routes: str) -> Settings:
+    """Of a pod whose config and keys are projected into ``folder``."""
+    return Settings(
+        config_dir=folder / "config",
+        keys_dir=folder / "keys",
+        admin_host="127.0.0.1",
+        admin_port=0,
+        open_routes=frozenset(open_routes),
+        seal_key=SEAL_KEY,
+        pod_name="",
+    )
+
+
+def give_keys(folder: Path, **keys: str) -> None:
+    project(folder / "keys", keys)
+
+
+def give_zones(folder: Path, *tenants: str, generation: int = 1) -> None:
+    project(folder / "config", {"config.json": config_text(generation, *tenants)})
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with what arrived: path, headers, body. It stands for vLLM."""
+    assert scope["type"] == "http"
+    body = b""
+    more = True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    seen = {
+        "path": scope["path"],
+        "headers": {name.decode(): value.decode() for name, value in scope["headers"]},
+        "body": body.decode(),
+    }
+    answer = json.dumps(seen).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+    await send({"type": "http.response.body", "body": answer})
+
+
+def call(
+    app: App,
+    method: str = "POST",
+    path: str = "/v1/completions",
+    *,
+    body: bytes | object = b"",
+    headers: Mapping[str, str] | None = None,
+    key: str | None = None,
+    root_path: str = "",
+) -> httpx.Response:
+    """One request, straight through ASGI: what a server in between would tidy up arrives as it is."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    sent = {"content-type": "application/json", **(headers or {})}
+    if key is not None:
+        sent["authorization"] = f"Bearer {key}"
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": b"",
+        "root_path": root_path,
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in sent.items()],
+    }
+    incoming = [{"type": "http.request", "body": content, "more_body": False}]
+    outgoing: list[Message] = []
+
+    async def receive() -> Message:
+        return incoming.pop(0) if incoming else {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        outgoing.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    start, *parts = outgoing
+    return httpx.Response(start["status"], headers=start["headers"], content=b"".join(part["body"] for part in parts))
+
+
+@contextmanager
+def serving(app: App) -> Iterator[str]:
+    """The app on a real server, as vLLM runs it."""
+    sock = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[sock])))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        sock.close()
+
+
+def error_of(response: httpx.Response) -> dict[str, Any]:
+    """OpenAI's error shape, as vLLM gives it."""
+    body = response.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    assert body["error"]["code"] == response.status_code
+    assert response.headers["content-type"] == "application/json"
+    return body["error"]
+
+
+def body_seen(response: httpx.Response) -> dict[str, Any]:
+    assert response.status_code == 200, response.text
+    return json.loads(response.json()["body"])
+
+
+def tenant_seen(response: httpx.Response) -> str:
+    body = body_seen(response)
+    return unseal(SEAL_KEY, body["vllm_xargs"]["tenantzone_seal"], body["cache_salt"])
+
+
+def door(folder: Path, app: App = echo, *open_routes: str) -> TenantMiddleware:
+    return TenantMiddleware(app, settings(folder, *open_routes))
+
+
+def eventually(condition: Callable[[], bool], *, seconds: float = 10.0) -> None:
+    """Wait for a condition, asking again and again."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.01)

@@ -1,0 +1,212 @@
+"""Who gets through the door, and as what."""
+
+import asyncio
+
+import pytest
+
+from tenantzone_contract.seal import tenant_salt
+from tenantzone_contract.settings import Settings
+from tenantzone_runtime.door.limits import MAX_BODY_BYTES
+from tenantzone_runtime.door.middleware import TenantMiddleware
+from tests.door.harness import (
+    PROMPT,
+    SEAL_KEY,
+    body_seen,
+    call,
+    door,
+    echo,
+    error_of,
+    eventually,
+    give_keys,
+    give_zones,
+    settings,
+    tenant_seen,
+)
+
+
+class TestBinding:
+    def test_a_request_is_sealed_for_the_tenant_of_its_key(self, folder):
+        response = call(door(folder), body=PROMPT, key="acme-key")
+        assert tenant_seen(response) == "acme"
+        assert body_seen(response)["cache_salt"] == tenant_salt(SEAL_KEY, "acme", "")
+        assert body_seen(response)["prompt"] == "hello"
+
+    @pytest.mark.parametrize("header", ["x-api-key", "api-key", "X-API-KEY"])
+    def test_other_headers_that_clients_use_are_accepted(self, folder, header):
+        response = call(door(folder), path="/v1/messages", body=PROMPT, headers={header: "burst-key"})
+        assert tenant_seen(response) == "burst"
+
+    @pytest.mark.parametrize("scheme", ["bearer", "BEARER"])
+    def test_the_scheme_may_be_written_in_any_case(self, folder, scheme):
+        assert tenant_seen(call(door(folder), body=PROMPT, headers={"authorization": f"{scheme} acme-key"})) == "acme"
+
+    def test_nothing_in_the_body_changes_the_tenant(self, folder):
+        stolen = body_seen(call(door(folder), body=PROMPT, key="burst-key"))
+        response = call(door(folder), body=stolen | {"tenant": "burst", "zone": "burst"}, key="acme-key")
+        assert tenant_seen(response) == "acme"
+        assert body_seen(response)["cache_salt"] == tenant_salt(SEAL_KEY, "acme", stolen["cache_salt"])
+
+    def test_the_length_is_that_of_the_new_body(self, folder):
+        response = call(door(folder), body=PROMPT, key="acme-key", headers={"Content-Length": "19", "X-Trace": "t"})
+        seen = response.json()
+        assert int(seen["headers"]["content-length"]) == len(seen["body"])
+        assert seen["headers"]["X-Trace"] == "t"
+
+    @pytest.mark.parametrize("field", ["use_beam_search"])
+    def test_fields_that_lead_around_the_seal_are_refused(self, folder, field):
+        error = error_of(call(door(folder), body=PROMPT | {field: True}, key="acme-key"))
+        assert (error["code"], error["param"]) == (400, field)
+
+    @pytest.mark.parametrize(("field", "value"), [("previous_response_id", "resp_1"), ("background", True)])
+    def test_stored_responses_are_refused(self, folder, field, value):
+        error = error_of(call(door(folder), path="/v1/responses", body={field: value}, key="acme-key"))
+        assert (error["code"], error["param"]) == (400, field)
+
+    @pytest.mark.parametrize("body", [b"", b"not json", b"[]", b"1", b"\xff"])
+    def test_a_body_that_is_no_json_object_never_passes(self, folder, body):
+        assert error_of(call(door(folder), body=body, key="acme-key"))["code"] == 400
+
+    @pytest.mark.parametrize("encoding", ["gzip", "br", "identity, gzip"])
+    def test_a_compressed_body_is_refused(self, folder, encoding):
+        response = call(door(folder), body=PROMPT, key="acme-key", headers={"Content-Encoding": encoding})
+        assert error_of(response)["code"] == 415
+
+    def test_a_body_declared_too_large_is_refused(self, folder):
+        response = call(door(folder), key="acme-key", headers={"content-length": str(MAX_BODY_BYTES + 1)})
+        assert error_of(response)["code"] == 413
+
+    def test_a_body_that_turns_out_too_large_is_refused(self, folder):
+        assert error_of(call(door(folder), body=bytes(MAX_BODY_BYTES + 1), key="acme-key"))["code"] == 413
+
+
+class TestKeys:
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            pytest.param({}, id="none"),
+            pytest.param({"authorization": "Bearer wrong"}, id="a wrong one"),
+            pytest.param({"authorization": "Bearer"}, id="an empty one"),
+            pytest.param({"authorization": "Basic YWNtZS1rZXk="}, id="another scheme"),
+            pytest.param({"authorization": "acme-key"}, id="no scheme"),
+            pytest.param({"authorization": "Bearer acme-key", "x-api-key": "burst-key"}, id="two tenants'"),
+            pytest.param({"authorization": "Bearer \xe9"}, id="no ASCII"),
+        ],
+    )
+    @pytest.mark.parametrize("path", ["/v1/completions", "/v1/models"])
+    def test_without_one_good_key_it_is_401(self, folder, headers, path):
+        method = "GET" if path == "/v1/models" else "POST"
+        response = call(door(folder), method, path, body=PROMPT, headers=headers)
+        assert error_of(response)["type"] == "AuthenticationError"
+        assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
+
+    def test_the_same_key_twice_is_one_key(self, folder):
+        headers = {"authorization": "Bearer acme-key", "x-api-key": "acme-key"}
+        assert tenant_seen(call(door(folder), body=PROMPT, headers=headers)) == "acme"
+
+    def test_a_tenant_without_a_zone_is_403(self, folder):
+        error = error_of(call(door(folder), body=PROMPT, key="stray-key"))
+        assert (error["code"], error["type"]) == (403, "PermissionDeniedError")
+        assert "Tenant 'stray' has no zone" in error["message"]
+
+    def test_a_config_without_zones_leaves_nobody_in(self, folder):
+        give_zones(folder, generation=2)
+        assert call(door(folder), body=PROMPT, key="acme-key").status_code == 403
+
+    def test_a_config_without_keys_leaves_nobody_in(self, tmp_path):
+        give_zones(tmp_path, "acme")
+        assert call(door(tmp_path), body=PROMPT, key="acme-key").status_code == 401
+
+    def test_no_answer_repeats_the_key(self, folder):
+        assert "wrong-key" not in call(door(folder), body=PROMPT, key="wrong-key").text
+
+
+class TestWithoutConfig:
+    def test_with_no_keys_either_everything_passes_untouched(self, tmp_path):
+        body = b'{"vllm_xargs": {"tenantzone_seal": "x"}, "a":1, "a":2}'
+        for path in ("/v1/completions", "/metrics", "/unknown"):
+            assert call(door(tmp_path), path=path, body=body).json()["body"].encode() == body
+
+    def test_with_keys_one_is_required_and_the_request_is_not_sealed(self, tmp_path):
+        give_keys(tmp_path, acme="acme-key")
+        made = door(tmp_path)
+        assert call(made, body=PROMPT).status_code == 401
+        sent = PROMPT | {"cache_salt": "mine", "vllm_xargs": {"tenantzone_seal": "forged", "top": 1}}
+        assert body_seen(call(made, body=sent, key="acme-key")) == PROMPT | {
+            "cache_salt": "mine",
+            "vllm_xargs": {"top": 1},
+        }
+
+    def test_a_first_config_that_is_broken_is_none(self, tmp_path, caplog):
+        give_keys(tmp_path, acme="acme-key")
+        (tmp_path / "config").mkdir()
+        (tmp_path / "config" / "config.json").write_text("{")
+        assert "vllm_xargs" not in body_seen(call(door(tmp_path), body=PROMPT, key="acme-key"))
+        assert "not valid JSON" in caplog.text
+
+
+class TestHotReload:
+    def test_keys_zones_and_their_loss_take_effect_without_a_restart(self, tmp_path):
+        made = door(tmp_path)
+
+        def status(key: str) -> int:
+            return call(made, body=PROMPT, key=key).status_code
+
+        assert status("any") == 200
+        give_keys(tmp_path, acme="first")
+        eventually(lambda: status("any") == 401)
+        give_zones(tmp_path, "acme")
+        eventually(lambda: "vllm_xargs" in body_seen(call(made, body=PROMPT, key="first")))
+        give_keys(tmp_path, acme="second")
+        eventually(lambda: status("first") == 401)
+        assert status("second") == 200
+        give_zones(tmp_path, "burst", generation=2)
+        eventually(lambda: status("second") == 403)
+
+    def test_a_broken_config_changes_nothing(self, folder, caplog):
+        made = door(folder)
+        (folder / "config" / "config.json").unlink()
+        (folder / "config" / "config.json").write_text("{")
+
+        def complained() -> bool:
+            assert tenant_seen(call(made, body=PROMPT, key="acme-key")) == "acme"
+            return "keeps its last good config: not valid JSON" in caplog.text
+
+        eventually(complained)
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body_gets_nothing_and_disturbs_nobody(folder):
+    incoming = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+    headers = [(b"authorization", b"Bearer acme-key")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers}
+
+    async def receive():
+        return incoming.pop(0)
+
+    async def send(message):
+        raise AssertionError(f"nobody is there to get {message}")
+
+    asyncio.run(door(folder)(scope, receive, send))
+
+
+def test_lifespan_passes(folder):
+    passed = []
+
+    async def app(scope, receive, send):
+        passed.append(scope["type"])
+
+    asyncio.run(door(folder, app)({"type": "lifespan"}, None, None))
+    assert passed == ["lifespan"]
+
+
+def test_vllm_makes_it_without_arguments(folder, monkeypatch):
+    monkeypatch.setenv("TENANTZONE_SEAL_KEY", SEAL_KEY.hex())
+    monkeypatch.setenv("TENANTZONE_CONFIG_DIR", str(folder / "config"))
+    monkeypatch.setenv("TENANTZONE_KEYS_DIR", str(folder / "keys"))
+    assert tenant_seen(call(TenantMiddleware(echo), body=PROMPT, key="acme-key")) == "acme"
+
+
+def test_without_a_seal_key_it_does_not_start_and_says_what_to_do(folder):
+    known = settings(folder)
+    keyless = Settings(**{name: getattr(known, name) for name in known.__slots__} | {"seal_key": b""})
+    with pytest.raises(ValueError, match=r"TENANTZONE_SEAL_KEY is empty.*VLLM_PLUGINS"):
+        TenantMiddleware(echo, keyless)

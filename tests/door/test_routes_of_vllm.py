@@ -1,0 +1,130 @@
+"""The route table against vLLM itself: nothing that it serves is undecided, and what is sealed reaches the engine."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import vllm
+from fastapi import FastAPI
+from starlette.routing import BaseRoute, Mount, WebSocketRoute
+from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
+from vllm.entrypoints.anthropic.serving import AnthropicServingMessages
+from vllm.entrypoints.launchers.app import build_app
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
+from vllm.entrypoints.openai.chat_completion.protocol import BatchChatCompletionRequest, ChatCompletionRequest
+from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+from tenantzone_contract.seal import SEAL_ARGUMENT
+from tenantzone_runtime.door.binding import bind, parse_body
+from tenantzone_runtime.door.routes import ROUTES, WEBSOCKET, Access
+from tenantzone_runtime.serve import FLAGS
+from tests.door.harness import SEAL_KEY, call
+
+DECLARED = {(route.method, route.path) for route in ROUTES}
+ENTRYPOINTS = Path(vllm.__file__).parent / "entrypoints"
+
+
+def vllm_app(*flags: str) -> FastAPI:
+    args = make_arg_parser(FlexibleArgumentParser()).parse_args(flags)
+    return build_app(args, ("generate", "transcription", "realtime"))
+
+
+@pytest.fixture(scope="module")
+def served() -> list[BaseRoute]:
+    """The routes of vLLM's own application with everything turned on that it can serve."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_SERVER_DEV_MODE", "1")
+        patch.setenv("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "1")
+        return vllm_app("--enable-scale-out", "--enable-tokenizer-info-endpoint", "--enable-fault-tolerance").routes
+
+
+def methods_of(route: BaseRoute) -> set[str]:
+    if isinstance(route, WebSocketRoute):
+        return {WEBSOCKET}
+    # A mounted application answers all methods; vLLM's one is /metrics.
+    return {"GET"} if isinstance(route, Mount) else route.methods - {"HEAD"}
+
+
+def test_every_route_that_is_served_is_declared(served):
+    found = {(method, route.path) for route in served for method in methods_of(route)}
+    assert found
+    assert found <= DECLARED
+
+
+def declared_in_source() -> Iterator[tuple[str, str]]:
+    """What vLLM's routers declare, also those that this machine or model can't have turned on."""
+    decorator = re.compile(r"router\.(get|post|put|patch|delete|websocket|add_api_route)\(\s*\"(/[^\"]*)\"")
+    for file in ENTRYPOINTS.rglob("*.py"):
+        for method, path in decorator.findall(file.read_text()):
+            yield {"websocket": WEBSOCKET, "add_api_route": "POST"}.get(method, method.upper()), path
+
+
+def test_every_route_in_vllms_source_is_declared():
+    found = set(declared_in_source())
+    assert ("POST", "/v1/embeddings") in found
+    assert ("POST", "/cohere/v2/chat") in found
+    assert found <= DECLARED
+
+
+def test_no_route_is_declared_that_vllm_does_not_have(served):
+    found = {(method, route.path) for route in served for method in methods_of(route)} | set(declared_in_source())
+    assert found >= DECLARED
+
+
+MESSAGES = {"model": "m", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 8}
+
+
+def sampling_of_batch(body: dict[str, Any]) -> Any:
+    batch = BatchChatCompletionRequest.model_validate(body)
+    single = batch.to_chat_completion_request(batch.messages[0])
+    return single.cache_salt, single.to_sampling_params(8, {})
+
+
+def sampling_of_messages(body: dict[str, Any]) -> Any:
+    messages = AnthropicMessagesRequest.model_validate(body)
+    request = AnthropicServingMessages._build_base_request(messages, body["messages"])
+    return request.cache_salt, request.to_sampling_params(8, {})
+
+
+def sampling_of(protocol: Any) -> Any:
+    def of(body: dict[str, Any]) -> Any:
+        request = protocol.model_validate(body)
+        return request.cache_salt, request.to_sampling_params(8, {})
+
+    return of
+
+
+TO_SAMPLING = {
+    "/v1/chat/completions": (sampling_of(ChatCompletionRequest), MESSAGES),
+    "/v1/chat/completions/batch": (sampling_of_batch, MESSAGES | {"messages": [MESSAGES["messages"]]}),
+    "/v1/completions": (sampling_of(CompletionRequest), {"model": "m", "prompt": "hello"}),
+    "/v1/responses": (sampling_of(ResponsesRequest), {"model": "m", "input": "hello"}),
+    "/v1/messages": (sampling_of_messages, MESSAGES),
+}
+
+
+@pytest.mark.parametrize("path", [route.path for route in ROUTES if route.access is Access.SEALED])
+def test_a_sealed_routes_salt_and_seal_reach_the_engine(path):
+    to_sampling, body = TO_SAMPLING[path]
+    bound = parse_body(bind(body | {"vllm_xargs": {"other": 1}}, bytes(32), "acme"))
+    salt, sampling = to_sampling(bound)
+    assert salt == bound["cache_salt"]
+    assert sampling.extra_args == {"other": 1, SEAL_ARGUMENT: bound["vllm_xargs"][SEAL_ARGUMENT]}
+
+
+def test_vllm_takes_the_door_as_its_middleware(folder, monkeypatch):
+    monkeypatch.setenv("TENANTZONE_SEAL_KEY", SEAL_KEY.hex())
+    monkeypatch.setenv("TENANTZONE_CONFIG_DIR", str(folder / "config"))
+    monkeypatch.setenv("TENANTZONE_KEYS_DIR", str(folder / "keys"))
+    app = vllm_app("--middleware", FLAGS["--middleware"], "--allowed-origins", '["https://chat.example"]')
+    assert call(app, "GET", "/version").status_code == 200
+    assert call(app, "GET", "/v1/models").status_code == 401
+    assert call(app, "GET", "/metrics", key="acme-key").status_code == 403
+    assert call(app, "POST", "/v1/completions", body={}, key="stray-key").status_code == 403
+    ask = {"origin": "https://chat.example", "access-control-request-method": "POST"}
+    asked = call(app, "OPTIONS", "/v1/chat/completions", headers=ask)
+    assert asked.headers["access-control-allow-origin"] == "https://chat.example"

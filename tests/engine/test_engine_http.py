@@ -1,0 +1,231 @@
+"""A real engine over HTTP, with the OpenAI client that users have."""
+
+import itertools
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import openai
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tenantzone_contract.config import Idle, ZoneConfig, dump_config
+
+pytestmark = pytest.mark.engine
+
+_numbers = itertools.count()
+
+
+def zone(tenant, **fields):
+    return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
+
+
+def new_prompt(blocks=20):
+    """A prompt that nobody has sent: one byte is one token, 32 tokens are a block."""
+    return (f"Story {next(_numbers)}: " + "once upon a time " * blocks * 2)[: blocks * 32 + 1]
+
+
+def cached_tokens(client, prompt, **arguments):
+    answer = client.completions.create(model="tiny", prompt=prompt, max_tokens=1, temperature=0, **arguments)
+    return answer.usage.prompt_tokens_details.cached_tokens
+
+
+def flood(client, requests=25, blocks=30):
+    with ThreadPoolExecutor(4) as at_once:
+        list(at_once.map(lambda _: cached_tokens(client, new_prompt(blocks)), range(requests)))
+
+
+def metric(engine, name, **labels):
+    for family in text_string_to_metric_families(engine.metrics()):
+        for sample in family.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                return sample.value
+    raise AssertionError(f"no metric {name} with {labels}")
+
+
+def test_before_any_config_it_is_stock(engine):
+    first, second = engine.cached_tokens_before_any_config
+    assert (first, second > 0) == (0, True)
+
+
+def test_a_prefix_is_found_by_its_own_tenant_only(engine):
+    engine.declare(zone("acme"), zone("burst"))
+    acme, burst, prompt = engine.client("acme"), engine.client("burst"), new_prompt()
+    assert cached_tokens(acme, prompt) == 0
+    assert cached_tokens(burst, prompt) == 0
+    assert cached_tokens(acme, prompt) == 640
+    assert cached_tokens(burst, prompt) == 640
+
+
+def test_chat_and_streams_are_bound_as_well(engine):
+    engine.declare(zone("acme"), zone("burst"))
+    messages = [{"role": "user", "content": new_prompt()}]
+
+    def ask(tenant):
+        stream = engine.client(tenant).chat.completions.create(
+            model="tiny", messages=messages, max_tokens=4, stream=True, stream_options={"include_usage": True}
+        )
+        return [chunk for chunk in stream if chunk.usage][-1].usage.prompt_tokens_details.cached_tokens
+
+    assert [ask("acme") > 0, ask("burst") > 0, ask("acme") > 0] == [False, False, True]
+
+
+def test_a_reservation_survives_a_flood(engine):
+    engine.declare(zone("acme", reserved="40%"), zone("burst", limit="60%"))
+    acme, prompt = engine.client("acme"), new_prompt(80)
+    cached_tokens(acme, prompt)
+    before = engine.zone("burst").evicted_blocks.get("limit", 0)
+    flood(engine.client("burst"))
+    evicted = engine.zone("burst").evicted_blocks["limit"] - before
+    assert evicted > 255, "the flood turned the pool over"
+    assert cached_tokens(acme, prompt) == 80 * 32
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param({"cache_salt": "acme"}, id="a salt"),
+        pytest.param({"vllm_xargs": {"tenantzone_seal": "1.YWNtZQ==.0.0.00"}}, id="a forged seal"),
+        pytest.param({"user": "acme", "tenant": "acme", "zone": "acme"}, id="other people's names"),
+    ],
+)
+def test_nothing_in_the_body_changes_the_zone(engine, body):
+    engine.declare(zone("acme"), zone("burst"))
+    prompt = new_prompt()
+    cached_tokens(engine.client("acme"), prompt)
+    held = engine.zone("acme").held
+    assert cached_tokens(engine.client("burst"), prompt, extra_body=body) == 0
+    assert engine.zone("acme").held == held
+
+
+def test_a_wrong_key_and_a_tenant_without_a_zone_are_refused(engine):
+    engine.declare(zone("acme"))
+    with pytest.raises(openai.AuthenticationError):
+        cached_tokens(engine.client("nobody"), "hello")
+    with pytest.raises(openai.PermissionDeniedError, match="stranger"):
+        cached_tokens(engine.client("stranger"), "hello")
+
+
+def test_a_key_that_was_just_added_works_without_a_restart(engine):
+    engine.declare(zone("late"))
+    with pytest.raises(openai.AuthenticationError):
+        cached_tokens(engine.client("late"), "hello")
+    engine.add_keys("late")
+
+    def accepted():
+        try:
+            return cached_tokens(engine.client("late"), "hello") == 0
+        except openai.AuthenticationError:
+            return False
+
+    engine.wait(accepted, "the new key is accepted")
+
+
+def _future(text):
+    return json.dumps({**json.loads(text), "schemaVersion": 99})
+
+
+def _edited(text):
+    content = json.loads(text)
+    content["zones"][0]["priority"] = 7
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "complaint"),
+    [
+        pytest.param(lambda _: "", "empty", id="empty"),
+        pytest.param(lambda text: text[: len(text) // 2], "not valid JSON", id="cut off"),
+        pytest.param(_future, "schemaVersion: 99", id="of a later version"),
+        pytest.param(_edited, "hash", id="edited by hand"),
+    ],
+)
+def test_a_broken_file_is_refused_and_the_last_good_one_stays(engine, break_it, complaint):
+    good = engine.declare(zone("acme", reserved="40%"), zone("burst", limit="60%"))
+    acme, prompt = engine.client("acme"), new_prompt()
+    cached_tokens(acme, prompt)
+    engine.write(break_it(dump_config(engine.config(zone("burst")))))
+    engine.wait(lambda: engine.report().config.rejected is not None, "the file is refused")
+    status = engine.report().config
+    assert complaint in status.rejected.error
+    assert status.applied_hash == good.hash
+    assert metric(engine, "tenantzone_config_last_reload_successful") == 0
+    assert cached_tokens(acme, prompt) == 640
+    engine.declare(zone("acme"))
+    assert engine.report().config.rejected is None
+    assert metric(engine, "tenantzone_config_last_reload_successful") == 1
+
+
+def test_a_config_that_does_not_fit_the_engine_is_refused_by_it(engine):
+    good = engine.declare(zone("acme", reserved=100))
+    too_much = engine.config(zone("acme", reserved=200), zone("burst", reserved=100))
+    engine.write(dump_config(too_much))
+    engine.wait(lambda: engine.report().config.rejected is not None, "the config is refused")
+    status = engine.report().config
+    assert status.rejected.generation == too_much.generation
+    assert "add up to 300 blocks, this engine has 255" in status.rejected.error
+    assert status.applied_hash == good.hash
+    assert engine.zone("acme").reserved == 100
+
+
+def test_a_file_that_goes_missing_changes_nothing(engine):
+    good = engine.declare(zone("acme"))
+    engine.config_file.unlink()
+    engine.wait(lambda: engine.report().config.rejected is not None, "it is noticed")
+    assert "missing" in engine.report().config.rejected.error
+    assert engine.report().config.applied_hash == good.hash
+    assert cached_tokens(engine.client("acme"), new_prompt()) == 0
+
+
+def test_a_removed_zone_is_refused_and_leaves_no_block(engine):
+    engine.declare(zone("acme"), zone("burst"))
+    prompt = new_prompt()
+    cached_tokens(engine.client("burst"), prompt)
+    engine.declare(zone("acme"))
+    assert [each.tenant for each in engine.report().zones] == ["acme"]
+    with pytest.raises(openai.PermissionDeniedError):
+        cached_tokens(engine.client("burst"), prompt)
+    engine.declare(zone("acme"), zone("burst"))
+    assert cached_tokens(engine.client("burst"), prompt) == 0
+
+
+def test_an_idle_zone_is_evicted_without_any_request_coming(engine):
+    engine.declare(zone("acme"))
+    cached_tokens(engine.client("acme"), new_prompt())
+    assert engine.zone("acme").state == "Idle"
+    engine.declare(zone("acme", idle=Idle(after_seconds=0, evict_after_seconds=0)))
+    engine.wait(lambda: engine.zone("acme").state == "Evicted", "the zone is evicted")
+    assert engine.zone("acme").held == 0
+
+
+def test_reloads_under_load_change_no_answer_and_lose_no_block(engine):
+    engine.declare(zone("acme"), zone("burst"))
+    prompts = [new_prompt(8) for _ in range(6)]
+
+    def answers(tenant):
+        client = engine.client(tenant)
+        return [
+            client.completions.create(model="tiny", prompt=prompt, max_tokens=60, temperature=0).choices[0].text
+            for prompt in prompts
+        ]
+
+    undisturbed = answers("acme")
+    with ThreadPoolExecutor(2) as at_once:
+        disturbed = [at_once.submit(answers, tenant) for tenant in ("acme", "burst")]
+        reloads = 0
+        while not all(answer.done() for answer in disturbed):
+            engine.declare(zone("acme", reserved=20 + reloads % 50), zone("burst", limit=60 + reloads % 100))
+            reloads += 1
+    assert reloads > 3
+    assert [answer.result() for answer in disturbed] == [undisturbed, undisturbed]
+    engine.declare()
+    engine.wait(lambda: engine.report().free_blocks == 255, "all blocks are free once no zone is left")
+
+
+def test_metrics_say_what_the_report_says(engine):
+    engine.declare(zone("acme", reserved=50))
+    cached_tokens(engine.client("acme"), new_prompt())
+    acme = engine.zone("acme")
+    assert metric(engine, "tenantzone_zone_blocks_reserved", tenant="acme") == 50
+    assert metric(engine, "tenantzone_zone_blocks_cached", tenant="acme") == acme.cached == 20
+    assert metric(engine, "tenantzone_zone_prompt_tokens_total", tenant="acme") == acme.prompt_tokens
+    assert metric(engine, "tenantzone_zone_state", tenant="acme", state="Idle") == 1

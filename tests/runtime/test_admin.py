@@ -1,0 +1,231 @@
+"""The admin port over real HTTP."""
+
+import http.client
+import json
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tenantzone_contract.report import (
+    ConfigStatus,
+    EngineReport,
+    Rejection,
+    ZoneReport,
+    parse_report,
+)
+from tenantzone_runtime.admin import AdminServer
+
+PUBLISHED = 1_000.0
+
+ACME = ZoneReport(
+    name="acme-zone",
+    tenant="acme",
+    generation=3,
+    state="Active",
+    reserved=40,
+    limit=100,
+    in_use=10,
+    cached=25,
+    waiting_requests=2,
+    running_requests=1,
+    prefix_query_tokens=400,
+    prefix_hit_tokens=300,
+    prompt_tokens=500,
+    generation_tokens=60,
+    evicted_blocks={"own": 7},
+    preemptions=4,
+)
+
+
+def report(**fields: object) -> EngineReport:
+    return EngineReport.model_validate(
+        {
+            "engineVersion": "0.32.0",
+            "pod": "engine-0",
+            "capacityBlocks": 255,
+            "blockSizeTokens": 16,
+            "freeBlocks": 220,
+            "config": ConfigStatus(applied_generation=5, applied_hash="sha256:00", applied_unix_time=990.0),
+            "zones": (ACME,),
+            "startedUnixTime": 900.0,
+            "publishedUnixTime": PUBLISHED,
+            **fields,
+        }
+    )
+
+
+@contextmanager
+def serving(
+    read_report: Callable[[], EngineReport] = report, *, now: float = PUBLISHED, max_age: float = 5.0
+) -> Iterator[str]:
+    server = AdminServer("127.0.0.1", 0, read_report, max_age=max_age, now=lambda: now)
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.stop()
+
+
+def get(url: str, **headers: str) -> tuple[int, str, str]:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as response:
+            return response.status, response.headers["Content-Type"], response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def metric(text: str, name: str, **labels: str) -> float:
+    return samples(text)[name, frozenset(labels.items())]
+
+
+def test_the_report_is_served_as_it_was_published():
+    with serving() as url:
+        status, content_type, body = get(f"{url}/report")
+    assert (status, content_type) == (200, "application/json")
+    assert parse_report(body) == report()
+
+
+def test_each_request_reads_the_newest_report():
+    published = iter([report(freeBlocks=1), report(freeBlocks=2)])
+    with serving(lambda: next(published)) as url:
+        assert [json.loads(get(f"{url}/report")[2])["freeBlocks"] for _ in range(2)] == [1, 2]
+
+
+def test_healthy_while_reports_are_young():
+    with serving(now=PUBLISHED + 5.0, max_age=5.0) as url:
+        assert get(f"{url}/healthz")[0] == 200
+
+
+def test_unhealthy_when_no_report_was_published_for_too_long():
+    with serving(now=PUBLISHED + 5.1, max_age=5.0) as url:
+        status, _, body = get(f"{url}/healthz")
+    assert status == 503
+    assert "5.1 s old" in body
+
+
+def test_metrics_tell_the_engine_the_config_and_each_zone():
+    with serving() as url:
+        status, content_type, text = get(f"{url}/metrics")
+    assert status == 200
+    assert content_type.startswith("text/plain")
+    zone = {"zone": "acme-zone", "tenant": "acme"}
+    assert metric(text, "tenantzone_engine_info", vllm_version="0.32.0", pod="engine-0") == 1
+    assert metric(text, "tenantzone_engine_capacity_blocks") == 255
+    assert metric(text, "tenantzone_engine_free_blocks") == 220
+    assert metric(text, "tenantzone_config_generation") == 5
+    assert metric(text, "tenantzone_config_last_reload_successful") == 1
+    assert metric(text, "tenantzone_config_last_reload_success_timestamp_seconds") == 990
+    assert metric(text, "tenantzone_config_rejected") == 0
+    assert metric(text, "tenantzone_zone_blocks_in_use", **zone) == 10
+    assert metric(text, "tenantzone_zone_blocks_cached", **zone) == 25
+    assert metric(text, "tenantzone_zone_blocks_reserved", **zone) == 40
+    assert metric(text, "tenantzone_zone_blocks_limit", **zone) == 100
+    assert metric(text, "tenantzone_zone_waiting_requests", **zone) == 2
+    assert metric(text, "tenantzone_zone_running_requests", **zone) == 1
+    assert metric(text, "tenantzone_zone_prefix_query_tokens_total", **zone) == 400
+    assert metric(text, "tenantzone_zone_prefix_hit_tokens_total", **zone) == 300
+    assert metric(text, "tenantzone_zone_prompt_tokens_total", **zone) == 500
+    assert metric(text, "tenantzone_zone_generation_tokens_total", **zone) == 60
+    assert metric(text, "tenantzone_zone_preemptions_total", **zone) == 4
+    assert metric(text, "tenantzone_zone_evicted_blocks_total", reason="own", **zone) == 7
+    assert metric(text, "tenantzone_zone_evicted_blocks_total", reason="recall", **zone) == 0
+    assert metric(text, "tenantzone_zone_state", state="Active", **zone) == 1
+    assert metric(text, "tenantzone_zone_state", state="Evicted", **zone) == 0
+
+
+def test_metrics_tell_that_the_newest_config_was_refused():
+    refused = ConfigStatus(applied_generation=5, rejected=Rejection(error="zones[0].weight: bad", unix_time=1.0))
+    with serving(lambda: report(config=refused)) as url:
+        text = get(f"{url}/metrics")[2]
+    assert metric(text, "tenantzone_config_last_reload_successful") == 0
+    assert metric(text, "tenantzone_config_rejected") == 1
+    assert metric(text, "tenantzone_config_generation") == 5
+
+
+def test_every_metric_has_a_help_text_a_unit_free_of_doubt_and_our_prefix():
+    with serving() as url:
+        families = list(text_string_to_metric_families(get(f"{url}/metrics")[2]))
+    assert families
+    for family in families:
+        assert family.name.startswith("tenantzone_")
+        assert family.documentation.endswith(".")
+        assert family.type in {"counter", "gauge"}
+        if family.type == "counter":
+            assert all(sample.name.endswith("_total") for sample in family.samples)
+
+
+def test_a_scraper_may_ask_for_openmetrics():
+    with serving() as url:
+        _, content_type, text = get(f"{url}/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text")
+    assert text.endswith("# EOF\n")
+
+
+def test_head_answers_without_a_body():
+    with serving() as url:
+        connection = http.client.HTTPConnection(url.removeprefix("http://"))
+        connection.request("HEAD", "/report")
+        response = connection.getresponse()
+        assert (response.status, response.read()) == (200, b"")
+        assert int(response.headers["Content-Length"]) > 0
+        connection.close()
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_it_is_read_only(method):
+    with serving() as url:
+        connection = http.client.HTTPConnection(url.removeprefix("http://"))
+        connection.request(method, "/report", body=b"{}")
+        response = connection.getresponse()
+        assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
+        connection.close()
+
+
+def test_an_unknown_path_names_the_known_ones():
+    with serving() as url:
+        status, _, body = get(f"{url}/reports")
+    assert status == 404
+    assert "/report, /healthz, /metrics" in body
+
+
+def test_a_port_in_use_is_named_with_what_to_change():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=rf"127\.0\.0\.1:{port} can't be opened .*; choose another with --admin-port"):
+            AdminServer("127.0.0.1", port, report)
+
+
+def test_a_host_that_is_not_here_is_named():
+    with pytest.raises(OSError, match="check --admin-host"):
+        AdminServer("192.0.2.1", 0, report)
+
+
+def test_stopping_frees_the_port_and_leaves_no_thread():
+    before = set(threading.enumerate())
+    with serving() as url:
+        get(f"{url}/report")
+        port = int(url.rpartition(":")[2])
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=10)
+    assert set(threading.enumerate()) <= before
+    socket.create_server(("127.0.0.1", port)).close()
+
+
+def test_stopping_before_starting_frees_the_port():
+    server = AdminServer("127.0.0.1", 0, report)
+    server.stop()
+    socket.create_server(("127.0.0.1", server.port)).close()

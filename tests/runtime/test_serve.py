@@ -1,0 +1,196 @@
+"""``tenantzone-runtime serve``: what it adds to vLLM, and what it refuses."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tenantzone_runtime import serve
+from tenantzone_runtime.serve import UsageError, check, with_flags
+
+OURS = [
+    "--scheduler-cls",
+    "tenantzone_runtime.engine.scheduler.ZoneScheduler",
+    "--middleware",
+    "tenantzone_runtime.door.middleware.TenantMiddleware",
+]
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tenantzone_runtime", "serve", *arguments]
+    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def executed(monkeypatch):
+    """What the process would have become: program, arguments, environment."""
+    seen = []
+    monkeypatch.setattr(os, "execve", lambda *what: seen.append(what))
+    return seen
+
+
+def test_vllms_arguments_pass_unchanged_and_in_order(executed):
+    given = [
+        "model",
+        "--max-model-len",
+        "512",
+        "-tp=2",
+        "--override.a.b",
+        "1",
+        "--tenant-keys",
+        "keys",
+        "--enforce-eager",
+    ]
+    serve.main(given)
+    ((program, command, _),) = executed
+    assert program == sys.executable
+    assert command[:4] == [sys.executable, "-P", "-m", "tenantzone_runtime.engine.launch"]
+    left = [argument for argument in given if argument not in ("--tenant-keys", "keys")]
+    assert command[4:] == [*left, *OURS]
+
+
+def test_our_arguments_become_the_environment(executed, tmp_path, monkeypatch):
+    monkeypatch.setenv("OTHER", "kept")
+    serve.main(
+        [
+            "model",
+            f"--zones-config={tmp_path}",
+            "--tenant-keys",
+            "keys",
+            "--admin-host",
+            "127.0.0.1",
+            "--admin-port",
+            "0",
+        ]
+    )
+    environment = executed[0][2]
+    assert environment["TENANTZONE_CONFIG_DIR"] == str(tmp_path)
+    assert environment["TENANTZONE_KEYS_DIR"] == str(Path("keys").absolute())
+    assert environment["TENANTZONE_ADMIN_HOST"] == "127.0.0.1"
+    assert environment["TENANTZONE_ADMIN_PORT"] == "0"
+    assert environment["OTHER"] == "kept"
+
+
+def test_what_is_not_given_is_left_to_the_environment(executed, monkeypatch):
+    monkeypatch.setenv("TENANTZONE_ADMIN_PORT", "9000")
+    serve.main(["model"])
+    assert executed[0][2]["TENANTZONE_ADMIN_PORT"] == "9000"
+
+
+def test_a_users_middleware_stays_and_ours_is_around_it():
+    assert with_flags(["model", "--middleware", "theirs.Tracing"]) == ["model", "--middleware", "theirs.Tracing", *OURS]
+
+
+def test_our_flags_are_not_given_twice():
+    assert with_flags(["model", *OURS]) == ["model", *OURS]
+    assert with_flags(["model", f"--scheduler_cls={OURS[1]}"]) == ["model", f"--scheduler_cls={OURS[1]}", *OURS[2:]]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--scheduler-cls", "theirs.Scheduler"],
+        ["--scheduler_cls=theirs.Scheduler"],
+        ["--grpc"],
+        ["--grpc-port", "5000"],
+        ["--grpc_port=5000"],
+        ["--tokens-only"],
+        ["--headless"],
+        ["--api-key", "secret"],
+        ["--data-parallel-size", "2"],
+        ["-dp", "2"],
+        ["-pp=2"],
+        ["--pipeline_parallel_size", "2"],
+        ["--kv-transfer-config", "{}"],
+        ["--kv-transfer-config.kv_connector", "x"],
+        ["--speculative-config", "{}"],
+        ["--no-async-scheduling"],
+    ],
+    ids=" ".join,
+)
+def test_what_does_not_go_with_zones_is_refused_and_named(arguments):
+    name = arguments[0].partition("=")[0].partition(".")[0].replace("_", "-")
+    with pytest.raises(UsageError, match=f"^{name} can't be used: ") as refused:
+        check(["model", *arguments, "--port", "1"], {})
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["model"],
+        ["model", "--data-parallel-size", "1", "-pp", "1"],
+        ["model", "--scheduler-cls", OURS[1]],
+        ["model", "--async-scheduling", "--enable-scale-out"],
+        ["--grpcish"],
+    ],
+    ids=" ".join,
+)
+def test_the_rest_is_vllms_own_business(arguments):
+    check(arguments, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("VLLM_USE_RUST_FRONTEND", "1"), ("VLLM_API_KEY", "secret"), ("VLLM_PLUGINS", "lora,other")]
+)
+def test_a_variable_that_does_not_go_with_zones_is_refused_and_named(name, value):
+    with pytest.raises(UsageError, match=name) as refused:
+        check(["model"], {name: value})
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("VLLM_USE_RUST_FRONTEND", "0"), ("VLLM_API_KEY", ""), ("VLLM_PLUGINS", "other,tenantzone")]
+)
+def test_a_variable_that_does_is_not(name, value):
+    check(["model"], {name: value})
+
+
+def test_show_flags_prints_what_a_shell_can_insert():
+    shown = run("--show-flags")
+    assert shown.returncode == 0
+    assert shown.stdout.split() == OURS
+    assert shown.stderr == ""
+
+
+def test_show_flags_names_the_environment_where_it_is_not_the_default(tmp_path):
+    shown = run("--show-flags", "--zones-config", str(tmp_path), "--admin-port", "9464")
+    assert shown.stdout.split() == OURS
+    assert f"TENANTZONE_CONFIG_DIR={tmp_path}" in shown.stderr
+    assert "TENANTZONE_ADMIN_PORT" not in shown.stderr
+
+
+def test_a_refusal_is_one_line_without_a_traceback():
+    refused = run("model", "--grpc")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("tenantzone-runtime serve: --grpc can't be used: ")
+    assert refused.stderr.count("\n") == 1
+
+
+def test_without_vllm_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match=r"tenantzone\[gpu\].*tenantzone\[cpu\]"):
+        serve.main(["model"])
+
+
+def test_a_file_where_a_folder_is_needed_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(SystemExit, match=r"--zones-config .* is not a folder"):
+        serve.main(["model", "--zones-config", str(tmp_path / "config.json")])
+
+
+def test_a_port_that_is_none_is_refused():
+    with pytest.raises(SystemExit, match="--admin-port 70000 is no port"):
+        serve.main(["model", "--admin-port", "70000"])
+
+
+def test_help_is_ours_and_vllms_with_a_section(executed, capsys):
+    serve.main(["--help"])
+    assert "--zones-config DIR" in capsys.readouterr().out
+    assert executed == []
+    serve.main(["--help=all"])
+    assert "--help=all" in executed[0][1]
