@@ -1,0 +1,56 @@
+PYTHON ?= python3
+VENV := .venv/bin
+DEMO := PYTHONPATH=hack $(VENV)/python -m demo
+LOCK := $(VENV)/uv pip compile pyproject.toml --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up down test lint format lock clean check python kubernetes ready
+
+help: ## what there is to make
+	@echo 'The first `make demo` or `make test` takes up to 25 minutes (about 5 GB of Python packages, a build of'
+	@echo 'Kubernetes, side by side); later ones find it all in place. Both bring everything that they need.'
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+
+demo: ready ## the product at work on real parts, as a story; MODEL=smollm2 tells it with a real chat model
+	@$(DEMO) run $(if $(MODEL),--model $(MODEL))
+
+up: ready ## start everything for playing, and say what to try
+	@$(DEMO) up $(if $(MODEL),--model $(MODEL))
+
+down: python ## end what `make up` started
+	@$(DEMO) down
+
+test: python kubernetes ## all tests; ARGS go to pytest
+	@$(VENV)/python -m pytest $(ARGS)
+
+lint: python ## format, style, types and import rules
+	@$(VENV)/ruff format --check
+	@$(VENV)/ruff check
+	@$(VENV)/mypy
+	@$(VENV)/lint-imports
+
+format: python ## let ruff format and repair what it can
+	@$(VENV)/ruff format
+	@$(VENV)/ruff check --fix
+
+lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade takes newer versions
+	$(LOCK) --extra cpu --extra operator --extra dev --override requirements/overrides.txt --universal -o requirements/dev.txt
+	$(LOCK) --extra operator --universal -o requirements/operator.txt
+	$(LOCK) --extra gpu --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
+
+clean: ## remove what was made in this folder; the caches that other clones use stay
+	rm -rf .venv .demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist *.egg-info
+
+# A cluster that KUBECONFIG names is used as it is.
+ready: check
+	@$(MAKE) --no-print-directory -j2 python $(if $(KUBECONFIG),,kubernetes)
+
+check:
+	@$(PYTHON) hack/bootstrap.py --check
+
+python: check
+	@$(PYTHON) hack/bootstrap.py
+
+kubernetes: check
+	@PYTHONPATH=hack $(PYTHON) -m controlplane build >/dev/null

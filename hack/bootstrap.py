@@ -1,0 +1,101 @@
+"""Makes the virtual environment ``.venv`` with everything that the demo, the tests and the linters need.
+
+Needs Python with pip and venv, nothing else. Does nothing when the environment is up to date. ``--check`` only says
+whether this machine is fit.
+"""
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - an older Python is told so here, before it fails on our syntax
+    sys.exit(f"TenantZone needs Python 3.11 or newer; this is {sys.version.split()[0]}. Try: make PYTHON=python3.11")
+
+import fcntl
+import hashlib
+import importlib.util
+import shutil
+import time
+from pathlib import Path
+
+from progress import CommandFailed, say, watch, written
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = ROOT / ".venv"
+STAMP = ENVIRONMENT / "bootstrap.sha256"
+UV = ENVIRONMENT / "bin" / "uv"
+PYTHON = ENVIRONMENT / "bin" / "python"
+UV_REQUIREMENTS = ROOT / "hack" / "bootstrap.txt"
+REQUIREMENTS = ROOT / "requirements" / "dev.txt"
+NAME = "python"
+QUIET_PIP = ("--quiet", "--disable-pip-version-check", "--root-user-action=ignore")
+
+NEEDED_BYTES = 12e9
+"""The environment, and uv's cache if that lies on another disk; torch brings its CUDA libraries along."""
+
+
+def main() -> None:
+    _check_machine()
+    if "--check" in sys.argv[1:] or _is_current():
+        return
+    # The file itself is the lock: two runs at once take turns, and the second finds nothing to do.
+    with Path(__file__).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _is_current():
+            return
+        _check_disk()
+        began = time.monotonic()
+        _install()
+        say(NAME, f"{ENVIRONMENT} is ready after {time.monotonic() - began:.0f} s")
+
+
+def _check_machine() -> None:
+    if importlib.util.find_spec("ensurepip") is None:
+        sys.exit(f"{sys.executable} can't make virtual environments. On Debian and Ubuntu: apt install python3-venv")
+
+
+def _check_disk() -> None:
+    free = shutil.disk_usage(ROOT).free
+    if not ENVIRONMENT.exists() and free < NEEDED_BYTES:
+        sys.exit(f"{ROOT} has {free / 1e9:.0f} GB of free disk; the Python packages need {NEEDED_BYTES / 1e9:.0f} GB")
+
+
+def _inputs() -> str:
+    """A digest of everything that the environment is made from."""
+    digest = hashlib.sha256(f"{sys.version} {ROOT}".encode())
+    for path in (Path(__file__), UV_REQUIREMENTS, REQUIREMENTS, ROOT / "pyproject.toml"):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _is_current() -> bool:
+    return STAMP.exists() and STAMP.read_text() == _inputs() and PYTHON.exists()
+
+
+def _install() -> None:
+    STAMP.unlink(missing_ok=True)
+    say(NAME, f"installing into {ENVIRONMENT}; the first time about 5 GB are downloaded, which takes minutes")
+    if not _is_usable():
+        _run(sys.executable, "-m", "venv", "--clear", ENVIRONMENT)
+    _run(PYTHON, "-m", "pip", "install", *QUIET_PIP, "--require-hashes", "-r", UV_REQUIREMENTS)
+    _run(UV, "pip", "sync", "--python", PYTHON, "--require-hashes", REQUIREMENTS)
+    _run(UV, "pip", "install", "--python", PYTHON, "--no-deps", "--no-build-isolation", "-e", ROOT)
+    STAMP.write_text(_inputs())
+
+
+def _is_usable() -> bool:
+    """Whether there is an environment of this Python that has uv: that one is only brought up to date."""
+    packages = ENVIRONMENT / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return packages.exists() and PYTHON.exists() and UV.exists()
+
+
+def _run(*command: str | Path) -> None:
+    # uv lists each package that it installs; the counts, which it prints too, are enough.
+    watch(NAME, command, status=written, worth_saying=lambda line: not line.startswith((" + ", " - ", " ~ ")))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except CommandFailed as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("interrupted; run it again, what was downloaded is kept")

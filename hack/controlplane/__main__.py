@@ -1,0 +1,78 @@
+"""``python -m controlplane``: the control plane by hand."""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from controlplane import detached
+from controlplane.binaries import BinariesError, find_binaries
+from controlplane.cluster import ClusterError
+from progress import CommandFailed
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    try:
+        return int(arguments.do(arguments))
+    except (BinariesError, ClusterError, CommandFailed) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m controlplane", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    build = commands.add_parser("build", help="find or build etcd, kube-apiserver and kubectl")
+    build.set_defaults(do=_build)
+    for name, do, text in (
+        ("start", _start, "start a control plane that keeps running"),
+        ("stop", _stop, "stop it; its objects stay in the folder"),
+        ("run", _run, "run one until interrupted"),
+        ("kubectl", _kubectl, "run kubectl against it"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--folder", type=Path, required=True, help="where its state lies")
+        command.set_defaults(do=do)
+        if do is _kubectl:
+            command.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT")
+    return parser
+
+
+def _build(_: argparse.Namespace) -> int:
+    binaries = find_binaries()
+    print(binaries.etcd, binaries.kube_apiserver, binaries.kubectl, sep="\n")
+    return 0
+
+
+def _start(arguments: argparse.Namespace) -> int:
+    detached.start(arguments.folder)
+    kubeconfig = (arguments.folder / "admin.kubeconfig").absolute()
+    print(f"export KUBECONFIG={kubeconfig}", f"alias kubectl={find_binaries().kubectl}", sep="\n")
+    return 0
+
+
+def _stop(arguments: argparse.Namespace) -> int:
+    was_running = detached.stop(arguments.folder)
+    print("stopped" if was_running else f"no control plane runs in {arguments.folder}")
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    detached.keep(arguments.folder)
+    return 0
+
+
+def _kubectl(arguments: argparse.Namespace) -> int:
+    kubeconfig = arguments.folder / "admin.kubeconfig"
+    if detached.keeper_of(arguments.folder) is None:
+        raise ClusterError(f"no control plane runs in {arguments.folder}; start one with: python -m controlplane start")
+    command = [find_binaries().kubectl, *arguments.arguments]
+    return subprocess.run(command, env=os.environ | {"KUBECONFIG": str(kubeconfig)}, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""A control plane that outlives the command that started it: a keeper process in the background holds it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from controlplane.cluster import ClusterError
+from controlplane.plane import ControlPlane
+
+_STOP_SECONDS = 60.0
+
+
+def start(folder: Path) -> None:
+    """Start a control plane in the folder and return when it is ready; does nothing if it is.
+
+    Raises:
+        ClusterError: it does not come up.
+    """
+    if keeper_of(folder) is not None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "keeper.log"
+    with log.open("w") as output:
+        keeper = subprocess.Popen(
+            [sys.executable, "-m", "controlplane", "run", "--folder", folder],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    while keeper_of(folder) is None:
+        if keeper.poll() is not None:
+            raise ClusterError(f"the control plane did not start:\n{log.read_text().strip()}")
+        time.sleep(0.1)
+
+
+def stop(folder: Path) -> bool:
+    """End the control plane in the folder and wait for it. Says whether there was one.
+
+    Raises:
+        ClusterError: it does not end.
+    """
+    keeper = keeper_of(folder)
+    if keeper is None:
+        return False
+    os.kill(keeper, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_SECONDS
+    while keeper_of(folder) is not None:
+        if time.monotonic() > deadline:
+            raise ClusterError(f"process {keeper}, which holds the control plane in {folder}, does not end")
+        time.sleep(0.05)
+    return True
+
+
+def keep(folder: Path) -> None:
+    """Run a control plane until this process is told to end."""
+    signal.signal(signal.SIGTERM, _leave)
+    with ControlPlane(folder):
+        record_keeper(folder)
+        signal.pause()
+
+
+def record_keeper(folder: Path) -> None:
+    """Say that this process holds what runs in the folder."""
+    _file(folder).write_text(f"{os.getpid()} {_birth(os.getpid())}")
+
+
+def keeper_of(folder: Path) -> int | None:
+    """The process that holds what runs in the folder, or None."""
+    try:
+        pid, birth = _file(folder).read_text().split()
+    except (FileNotFoundError, ValueError):
+        return None
+    # A keeper leaves its file behind, and its number may be somebody else's by now.
+    return int(pid) if _birth(int(pid)) == birth else None
+
+
+def _file(folder: Path) -> Path:
+    return folder / "keeper.pid"
+
+
+def _birth(pid: int) -> str | None:
+    """When the process started, in clock ticks since boot; None if it does not run."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _leave(signal_number: int, frame: FrameType | None) -> None:
+    raise SystemExit(0)

@@ -1,0 +1,34 @@
+"""Runs a command and ends it as soon as standard input closes: a server on a leash.
+
+Whoever holds the other end of that pipe need not clean up: the kernel closes it, however the holder dies. This file is
+run as a program of its own, and the holder's end is not passed on to the command.
+"""
+
+import signal
+import subprocess
+import sys
+import threading
+
+_GRACE_SECONDS = 5.0
+"""kube-apiserver without its etcd would try for a minute."""
+
+
+def main() -> None:
+    command = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+    signal.signal(signal.SIGTERM, lambda *_: command.terminate())
+    threading.Thread(target=_end_on_release, args=(command,), daemon=True).start()
+    code = command.wait()
+    sys.exit(code if code >= 0 else 128 - code)
+
+
+def _end_on_release(command: subprocess.Popen[bytes]) -> None:
+    sys.stdin.buffer.read()
+    command.terminate()
+    try:
+        command.wait(_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        command.kill()
+
+
+if __name__ == "__main__":
+    main()

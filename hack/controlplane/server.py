@@ -1,0 +1,77 @@
+"""Server processes that end with us, and the ports that they listen on."""
+
+import random
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_LEASH = Path(__file__).parent / "leash.py"
+_LOG_TAIL_LINES = 15
+
+
+class Server:
+    """A running program. It ends with :meth:`stop`, and also when this process dies in whatever way."""
+
+    def __init__(
+        self, command: Sequence[str | Path], *, log: Path, keep_open: int, env: Mapping[str, str] | None = None
+    ) -> None:
+        """Start it.
+
+        Args:
+            command: the program and its arguments.
+            log: where its output goes.
+            keep_open: a file descriptor that stays open until the program has ended.
+            env: the program's whole environment; None: ours.
+        """
+        self._log = log
+        with log.open("ab") as output:
+            self._leash = subprocess.Popen(
+                [sys.executable, "-I", _LEASH, *command],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                pass_fds=(keep_open,),
+                env=env,
+                # A session of its own: Ctrl-C at a terminal reaches us alone, and we stop the servers in order.
+                start_new_session=True,
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self._leash.poll() is None
+
+    def stop(self) -> None:
+        """End it and wait for its exit; does nothing if it has ended."""
+        assert self._leash.stdin is not None
+        self._leash.stdin.close()
+        self._leash.wait()
+
+    def log_tail(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()
+        return "\n".join([f"the end of {self._log}:", *lines[-_LOG_TAIL_LINES:]])
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports that nobody listens on.
+
+    They lie below the range from which outgoing connections get theirs, so that a server can be stopped and started
+    again on the same port.
+    """
+    ports: list[int] = []
+    for port in random.sample(range(20000, 32768), k=2000):
+        if _is_free(port):
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise OSError("found no free port on 127.0.0.1 between 20000 and 32767")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as candidate:
+        try:
+            candidate.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

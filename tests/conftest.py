@@ -1,0 +1,45 @@
+"""What tests of more than one part share: a real Kubernetes control plane and a namespace in it."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controlplane import Cluster, connect_or_start
+
+CRDS = Path(__file__).parent.parent / "crds"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--kubeconfig",
+        default=os.environ.get("TENANTZONE_TEST_KUBECONFIG"),
+        help="run against the cluster that this file names (also: TENANTZONE_TEST_KUBECONFIG), which gets our CRDs; "
+        "by default a control plane is started for the session",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # The cluster that a developer works with must never be reached by accident, from no test and no child process.
+    os.environ["KUBECONFIG"] = os.devnull
+
+
+@pytest.fixture(scope="session")
+def control_plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster with our CRDs. Unless one is named, it is a `ControlPlane`, whose API server can be restarted."""
+    folder = tmp_path_factory.mktemp("control-plane")
+    with connect_or_start(folder, request.config.getoption("--kubeconfig")) as cluster:
+        cluster.kubectl("apply", "--server-side", "--filename", str(CRDS))
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "--filename", str(CRDS))
+        yield cluster
+
+
+@pytest.fixture
+def namespace(control_plane: Cluster) -> Iterator[str]:
+    """A fresh namespace, deleted afterwards with everything in it."""
+    name = f"test-{secrets.token_hex(4)}"
+    control_plane.kubectl("create", "namespace", name)
+    yield name
+    control_plane.delete_namespace(name)
