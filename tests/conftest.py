@@ -5,9 +5,14 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from controlplane import Cluster, connect_or_start
+
+# A busy machine makes any example slow; what is tested is what comes out.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 CRDS = Path(__file__).parent.parent / "crds"
 

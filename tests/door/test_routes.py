@@ -42,6 +42,10 @@ def test_an_unknown_route_is_404_and_named(folder):
     assert "/v1/new" in error["message"]
 
 
+def test_a_longer_path_is_another_route(folder):
+    assert call(door(folder), "GET", "/v1/responses/resp_1/more", key="acme-key").status_code == 404
+
+
 def test_another_method_is_405(folder):
     response = call(door(folder), "GET", "/v1/completions", key="acme-key")
     assert error_of(response)["code"] == 405

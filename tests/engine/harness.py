@@ -37,17 +37,16 @@ MODEL = {
 }
 
 
-def vllm_config(folder: Path, *, max_batched_tokens: int = 1024, policy: str = "fcfs") -> VllmConfig:
+def vllm_config(folder: Path, *, sequences: int = 64, max_batched_tokens: int = 1024) -> VllmConfig:
     (folder / "config.json").write_text(json.dumps(MODEL))
     return VllmConfig(
         model_config=ModelConfig(model=str(folder), skip_tokenizer_init=True, dtype="float32", max_model_len=4096),
         cache_config=CacheConfig(block_size=BLOCK_TOKENS, enable_prefix_caching=True),
         scheduler_config=SchedulerConfig(
-            max_num_seqs=64,
+            max_num_seqs=sequences,
             max_num_batched_tokens=max_batched_tokens,
             max_model_len=4096,
             is_encoder_decoder=False,
-            policy=policy,
         ),
     )
 

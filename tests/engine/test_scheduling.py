@@ -210,6 +210,16 @@ def test_lowering_a_limit_evicts_cache_at_once_and_kills_nothing(driver):
     assert running.num_output_tokens == 30
 
 
+def test_a_limit_below_what_runs_holds_as_soon_as_that_has_finished(driver):
+    driver.declare(zone("acme"))
+    running = [driver.send("acme", prompt(10), max_tokens=30) for _ in range(3)]
+    driver.step()
+    driver.declare(zone("acme", limit=4))
+    driver.run()
+    assert [request.num_output_tokens for request in running] == [30, 30, 30]
+    assert (driver.zone("acme").held, driver.zone("acme").grace) == (4, 0)
+
+
 def test_a_removed_zone_finishes_what_runs_and_frees_all(driver):
     driver.declare(zone("acme"), zone("burst"))
     driver.ask("acme", prompt(20, seed=1))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tenantzone_contract.config import parse_config
-from tenantzone_runtime.reload import ConfigSource
+from tenantzone_runtime.reload import ConfigSource, across_swaps, projection_of
 from tests.runtime.folders import config_text, project
 
 NOW = 1_000.0
@@ -202,6 +202,48 @@ def test_the_first_config_refused_leaves_none(tmp_path):
     watched.poll()
     watched.refuse("does not fit")
     assert watched.config is None
+
+
+def test_the_same_content_under_a_new_generation_is_taken_over(tmp_path):
+    """The engine acknowledges a generation, so it must follow."""
+    watched = source(tmp_path)
+    write(tmp_path, config_text(1, "acme"))
+    watched.poll()
+    write(tmp_path, config_text(2, "acme"))
+    assert watched.poll()
+    assert watched.config.generation == 2
+
+
+def test_what_is_read_while_a_swap_happens_is_read_again(tmp_path):
+    project(tmp_path, {"a": "1", "b": "1"})
+
+    def read_and_be_overtaken() -> tuple[str, str]:
+        a = (tmp_path / "a").read_text()
+        if a == "1":
+            project(tmp_path, {"a": "2", "b": "2"})
+        return a, (tmp_path / "b").read_text()
+
+    assert across_swaps(tmp_path, read_and_be_overtaken) == ("2", "2")
+
+
+def test_what_a_swap_takes_away_is_looked_for_again(tmp_path):
+    project(tmp_path, {"a": "1"})
+    followed = projection_of(tmp_path)
+
+    def read_where_the_link_led_a_moment_ago() -> str:
+        nonlocal followed
+        path = followed / "a"
+        if path.read_text() == "1":
+            project(tmp_path, {"a": "2"})
+            followed = projection_of(tmp_path)
+        return path.read_text()
+
+    assert across_swaps(tmp_path, read_where_the_link_led_a_moment_ago) == "2"
+
+
+def test_what_is_missing_without_a_swap_is_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        across_swaps(tmp_path, (tmp_path / "a").read_text)
 
 
 def test_swaps_while_it_reads_never_give_a_mix(tmp_path):

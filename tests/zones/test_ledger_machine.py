@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from tenantzone_runtime.zones import configure, preemption, states
-from tenantzone_runtime.zones.eviction import make_room
+from tenantzone_runtime.zones.eviction import make_room, trim_to_limit
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.zone import IdleTimes, Zone, ZoneSpec
@@ -146,6 +146,7 @@ class ZoneLives(RuleBasedStateMachine):
         dropped = request.blocks[kept:]
         self.ledger.release(zone, request.blocks[:kept], dropped)
         self.free |= set(dropped)
+        self._evicted([(zone, trim_to_limit(self.ledger, zone))])
         states.request_finished(zone, self.now)
         configure.discard_if_gone(self.ledger, zone)
 

@@ -15,7 +15,7 @@ from vllm.v1.core.kv_cache_utils import KVCacheBlock
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones import states
 from tenantzone_runtime.zones.configure import discard_if_gone
-from tenantzone_runtime.zones.eviction import make_room
+from tenantzone_runtime.zones.eviction import make_room, trim_to_limit
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.zone import Zone
 
@@ -149,7 +149,8 @@ class ZoneBlockPool(BlockPool):
         self.ledger.release(zone, kept, [block.block_id for block in dropped])
         if dropped:
             self._forget(zone, dropped)
-        self._discard_if_gone(zone)
+        # Beyond its limit if that fell while the blocks were in use.
+        self.return_evicted(zone, trim_to_limit(self.ledger, zone))
 
     def evict(self, zone: Zone, reason: EvictionReason) -> int:
         """Evict all that a zone keeps cached. Returns how many blocks that were."""
@@ -159,8 +160,9 @@ class ZoneBlockPool(BlockPool):
 
     def return_evicted(self, owner: Zone, block_ids: list[int]) -> None:
         """Take blocks that the ledger has evicted out of their former owner's prefix index; they are free now."""
-        self._forget(owner, [self.blocks[block_id] for block_id in block_ids])
-        states.blocks_evicted(owner)
+        if block_ids:
+            self._forget(owner, [self.blocks[block_id] for block_id in block_ids])
+            states.blocks_evicted(owner)
         self._discard_if_gone(owner)
 
     def _forget(self, owner: Zone, blocks: list[KVCacheBlock]) -> None:

@@ -15,6 +15,9 @@ def main() -> None:
     from vllm.logger import configure_logging_from_args
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+    from tenantzone_runtime.engine.versions import check_version
+
+    check_version()
     cli_env_setup()
     parser = FlexibleArgumentParser(prog="vllm")
     command = ServeSubcommand()

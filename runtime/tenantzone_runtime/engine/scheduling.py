@@ -65,6 +65,21 @@ class ZoneAwareScheduler(AsyncScheduler):
             specs = configure.zone_specs(config, self.block_pool.capacity)
             for zone, block_ids in configure.apply(self.block_pool.ledger, specs, time.monotonic()):
                 self.block_pool.return_evicted(zone, block_ids)
+            for zone in self.block_pool.ledger.zones.values():
+                self._give_grace(zone)
+
+    def _give_grace(self, zone: Zone) -> None:
+        """Let requests in flight finish that need more than a limit which was lowered under them."""
+        needs = (self._most_blocks(request) for request in self.requests.values() if zone_of(request) is zone)
+        most = max(needs, default=0)
+        zone.grace = most if most > zone.spec.quota.limit else 0
+
+    def _most_blocks(self, request: Request) -> int:
+        """Blocks that a request uses when it is at its longest."""
+        return self._blocks(min(request.num_prompt_tokens + request.max_tokens, self.max_model_len))
+
+    def _blocks(self, tokens: int) -> int:
+        return -(-int(tokens) // int(self.block_size))
 
     def let_time_pass(self) -> None:
         """Let idle zones become quiet, or give up their blocks."""
@@ -159,6 +174,8 @@ class ZoneAwareScheduler(AsyncScheduler):
             zone.counters.prompt_tokens += request.num_prompt_tokens
             zone.counters.generation_tokens += request.num_output_tokens
             states.request_finished(zone, time.monotonic())
+            if zone.grace:
+                self._give_grace(zone)
             configure.discard_if_gone(self.block_pool.ledger, zone)
 
     def _preempt_request(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -179,7 +196,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         return self._blocks_to_admit(request) <= available
 
     def _blocks_without_hits(self, request: Request) -> int:
-        return -(-int(request.num_tokens) // int(self.block_size)) + self._admission_watermark()
+        return self._blocks(request.num_tokens) + self._admission_watermark()
 
     def _admission_watermark(self) -> int:
         return int(self.kv_cache_manager.watermark_blocks) if self.running else 0
@@ -214,11 +231,6 @@ class ZoneAwareScheduler(AsyncScheduler):
             zone = zone_of(request)
             if zone is None or self._is_admissible(request):
                 continue
-            if request.num_tokens >= zone.spec.quota.limit * self.block_size:
-                # The limit was lowered under a request that had been preempted: it could wait for ever.
-                logger.warning("request %s no longer fits into the limit of its zone", request.request_id)
-                self._refuse(request)
-                continue
             count = self._blocks_to_admit(request)
             if preemption.is_entitled(zone, count):
                 self._recall(request, count)
@@ -231,7 +243,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             self.max_model_len,
         )
         held = len(self.kv_cache_manager.get_blocks(request.request_id).blocks[0])
-        return max(1, -(-int(tokens) // int(self.block_size)) - held)
+        return max(1, self._blocks(tokens) - held)
 
     def _recall(self, request: Request, count: int) -> None:
         """Preempt running requests until the request's zone may take ``count`` blocks, or nobody may yield."""

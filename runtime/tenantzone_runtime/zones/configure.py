@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tenantzone_contract.config import ConfigError, RuntimeConfig, ZoneConfig
 from tenantzone_contract.share import ceil_blocks, floor_blocks
-from tenantzone_runtime.zones import states
+from tenantzone_runtime.zones.eviction import trim_to_limit
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.zone import IdleTimes, Zone, ZoneSpec
@@ -70,10 +70,7 @@ def apply(ledger: Ledger, specs: list[ZoneSpec], now: float) -> list[tuple[Zone,
         known.spec = spec
         known.leaving = False
         ledger.reckon(known)
-        over = min(known.held - spec.quota.limit, len(known.cached))
-        if over > 0:
-            evicted.append((known, ledger.evict(known, over, "limit")))
-            states.blocks_evicted(known)
+        evicted.append((known, trim_to_limit(ledger, known)))
     return evicted
 
 

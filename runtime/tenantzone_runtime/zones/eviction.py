@@ -46,6 +46,12 @@ def make_room(ledger: Ledger, zone: Zone | None, count: int, free: int) -> list[
     return evicted
 
 
+def trim_to_limit(ledger: Ledger, zone: Zone) -> list[int]:
+    """Evict what a zone keeps cached beyond its limit, after the limit fell or blocks came back. Returns their ids."""
+    over = min(zone.held - zone.spec.quota.limit, len(zone.cached))
+    return ledger.evict(zone, over, "limit") if over > 0 else []
+
+
 def _victims(ledger: Ledger, zone: Zone | None, count: int) -> Iterator[tuple[Zone, int, EvictionReason]]:
     """Zones to evict from, with the most that may go from each, in order."""
     others = [other for other in ledger.zones.values() if other is not zone and other.cached]

@@ -51,6 +51,7 @@ class Ledger:
             zone.spec.quota,
             zone.in_use,
             len(zone.cached),
+            grace=zone.grace,
             free=free,
             evictable_elsewhere=self._evictable - zone.evictable,
             recallable_elsewhere=self._recallable - zone.recallable,

@@ -50,6 +50,7 @@ def takeable(
     in_use: int,
     cached: int,
     *,
+    grace: int = 0,
     free: int,
     evictable_elsewhere: int,
     recallable_elsewhere: int,
@@ -60,8 +61,8 @@ def takeable(
     Up to its reservation it may take whatever is not in use by others within theirs: ``entitled``. Above that, it gets
     what is free or evictable and not locked for somebody else. Its own cache it can always turn over as far as that
     leaves the others' locked part obtainable. The limit bounds what is in use; if held would pass it, the zone's own
-    cache pays the difference.
+    cache pays the difference. ``grace`` stands in for a limit that was lowered below what a request in flight needs.
     """
     entitled = min(quota.reserved - in_use, free + cached + recallable_elsewhere)
     surplus = free + cached + evictable_elsewhere - locked_elsewhere
-    return max(0, min(max(entitled, surplus), quota.limit - in_use))
+    return max(0, min(max(entitled, surplus), max(quota.limit, grace) - in_use))

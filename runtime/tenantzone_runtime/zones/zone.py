@@ -55,6 +55,8 @@ class Zone:
     """Waiting or running."""
     state: ZoneState = "Idle"
     quiet: bool = False
+    grace: int = 0
+    """Blocks that a request from before the limit was lowered may still need, if that is more than the limit."""
     leaving: bool = False
     """Gone from the config: its requests finish, and each block that they release is free at once."""
     counters: Counters = field(default_factory=Counters)

@@ -1,0 +1,1 @@
+"""Benchmarks; each is a module that prints a table."""
