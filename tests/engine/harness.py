@@ -105,13 +105,17 @@ class Driver:
         max_tokens: int = 1,
         client_salt: str = "",
         priority: int = 0,
+        sealed: str | None = None,
     ) -> Request:
-        """Add a request; without a tenant as if it had come past the front door."""
+        """Add a request; without a tenant as if it had come past the front door.
+
+        ``sealed`` is a seal in place of the one that the front door would make.
+        """
         params = SamplingParams(max_tokens=max_tokens, ignore_eos=True)
         salt: str | None = client_salt or None
         if tenant is not None:
             salt = tenant_salt(SEAL_KEY, tenant, client_salt)
-            params.extra_args = {SEAL_ARGUMENT: seal(SEAL_KEY, tenant, salt)}
+            params.extra_args = {SEAL_ARGUMENT: seal(SEAL_KEY, tenant, salt) if sealed is None else sealed}
         request = Request(
             request_id=f"{tenant}-{next(self._ids)}",
             prompt_token_ids=tokens,

@@ -3,7 +3,8 @@
 import pytest
 
 from tenantzone_contract.config import ConfigError, Idle, Lending, ZoneConfig
-from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
+from tenantzone_contract.seal import seal, tenant_salt
+from tests.engine.harness import BLOCK_TOKENS, SEAL_KEY, Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 100
 
@@ -179,14 +180,26 @@ def test_a_request_that_is_not_bound_is_finished_with_an_error(driver, tenant):
     assert request.num_computed_tokens == 0
 
 
-def test_a_seal_does_not_fit_another_salt(driver):
-    driver.declare(zone("acme"), zone("burst"))
-    victim = driver.send("burst", prompt(3))
-    stolen = driver.send("acme", prompt(3))
-    assert victim.cache_salt != stolen.cache_salt
-    # The seal is taken out on arrival: nothing behind the scheduler can leak or replay it.
-    assert not stolen.sampling_params.extra_args
+@pytest.mark.parametrize(
+    "sealed",
+    [
+        pytest.param(seal(b"other key".ljust(32), "acme", tenant_salt(SEAL_KEY, "acme", "")), id="with another key"),
+        pytest.param(seal(SEAL_KEY, "acme", tenant_salt(SEAL_KEY, "burst", "")), id="for another salt"),
+        pytest.param(seal(SEAL_KEY, "acme", tenant_salt(SEAL_KEY, "acme", ""), now=0), id="long ago"),
+        pytest.param("acme", id="by nobody"),
+    ],
+)
+def test_a_request_that_was_not_sealed_for_it_is_finished_with_an_error(driver, sealed):
+    driver.declare(zone("acme"))
+    request = driver.send("acme", prompt(3), sealed=sealed)
     driver.run()
+    assert driver.finished[request.request_id] == "error"
+
+
+def test_the_seal_is_taken_out_on_arrival(driver):
+    """Nothing behind the scheduler has use for it, and what is gone can't leak."""
+    driver.declare(zone("acme"))
+    assert not driver.ask("acme", prompt(3)).sampling_params.extra_args
 
 
 def test_requests_from_before_the_first_zone_finish(driver):
