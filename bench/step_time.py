@@ -1,8 +1,8 @@
 """What zones cost in a scheduling step, as a ratio to vLLM's own scheduler.
 
-All schedulers run in one process, without a model: 256 requests decode, and new prompts come and go, so that the pool is
-full and blocks are evicted all the time. The arms take turns, step by step, and what is compared is the time that each
-needs for the same step; the median over all steps is printed.
+All schedulers run in one process, without a model: 256 requests decode, and new prompts come and go, so that the pool
+is full and blocks are evicted all the time. The arms take turns, step by step, and what is compared is the time that
+each needs for the same step; the median over all steps is printed.
 """
 
 import argparse
