@@ -1,0 +1,88 @@
+"""Conditions in Kubernetes' usual form, and all reasons that the operator gives."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal
+
+Status = Literal["True", "False", "Unknown"]
+
+
+class Type(StrEnum):
+    ACCEPTED = "Accepted"
+    """The spec is valid, and what it reserves fits into the pool."""
+    PROGRAMMED = "Programmed"
+    """Every ready engine has acknowledged this generation, by its own report."""
+    READY = "Ready"
+    """Both, and the guarantee holds now."""
+    NOT_ENFORCED = "NotEnforced"
+    """A field is set on which nothing acts. Present only then."""
+
+
+class Reason(StrEnum):
+    # Accepted
+    ACCEPTED = "Accepted"
+    INVALID = "Invalid"
+    POOL_NOT_FOUND = "PoolNotFound"
+    POOL_INVALID = "PoolInvalid"
+    POOL_OVERCOMMITTED = "PoolOvercommitted"
+    TENANT_CONFLICT = "TenantConflict"
+    # Programmed
+    ACKNOWLEDGED = "Acknowledged"
+    PENDING = "Pending"
+    NOT_ACCEPTED = "NotAccepted"
+    NO_ENGINES = "NoEngines"
+    CONFIG_REJECTED = "ConfigRejected"
+    ENGINE_UNREACHABLE = "EngineUnreachable"
+    # Ready
+    ENFORCED = "Enforced"
+    ZONE_MISSING = "ZoneMissing"
+    # NotEnforced
+    FIELDS_NOT_ENFORCED = "FieldsNotEnforced"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    type: Type
+    status: Status
+    reason: Reason
+    message: str
+    """Holds nothing that changes by itself, such as an age: each change is a write."""
+
+
+def not_enforced(fields: Sequence[str]) -> list[Condition]:
+    """The condition that names fields on which nothing acts; none if there are none."""
+    if not fields:
+        return []
+    names = " and ".join([", ".join(fields[:-1]), fields[-1]] if len(fields) > 1 else fields)
+    message = f"this version accepts but does not enforce: {names}"
+    return [Condition(Type.NOT_ENFORCED, "True", Reason.FIELDS_NOT_ENFORCED, message)]
+
+
+def render(
+    conditions: Sequence[Condition], previous: Sequence[Mapping[str, Any]], *, generation: int, now: str
+) -> list[dict[str, Any]]:
+    """Conditions as they go into a status, always all of them.
+
+    Args:
+        conditions: as they are now.
+        previous: the ones in the status until now; a condition that keeps its status keeps its transition time.
+        generation: the object's, which they are about.
+        now: RFC 3339.
+    """
+    before = {condition["type"]: condition for condition in previous}
+    rendered = []
+    for condition in conditions:
+        old = before.get(condition.type)
+        is_unchanged = old is not None and old["status"] == condition.status
+        rendered.append(
+            {
+                "type": condition.type.value,
+                "status": condition.status,
+                "reason": condition.reason.value,
+                "message": condition.message,
+                "lastTransitionTime": old["lastTransitionTime"] if old is not None and is_unchanged else now,
+                "observedGeneration": generation,
+            }
+        )
+    return rendered

@@ -1,0 +1,18 @@
+"""Durations as Kubernetes users write them: ``60s``, ``5m``, ``1h30m``."""
+
+import re
+
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds.
+
+    Raises:
+        ValueError: it is not a duration.
+    """
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(f'expected a duration such as "60s" or "1h30m", got {text!r}')
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)

@@ -1,0 +1,119 @@
+"""What kopf calls. Handlers take over what they are told and mark pools; they decide nothing.
+
+There are only ``on.event`` handlers: they leave neither finalizers nor annotations on anybody's objects. kopf sends an
+event without a type for each object of a listing, at the start and when a watch had to begin anew.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import kopf
+
+from tenantzone_operator.api import Api
+from tenantzone_operator.connection import Connection
+from tenantzone_operator.names import GROUP, POOLS, VERSION, ZONES
+from tenantzone_operator.reconcile import Reconciler, Resync
+from tenantzone_operator.resources import Body
+from tenantzone_operator.store import Store
+
+_DELETED = "DELETED"
+_STUCK_SECONDS = 180.0
+_CONNECT_SECONDS = 5.0
+_REQUEST_SECONDS = 30.0
+
+
+class Backoffs:
+    """Delays between attempts, without an end: an API server that is away for an hour is not a reason to give up."""
+
+    def __iter__(self) -> Iterator[float]:
+        return itertools.chain((0.1, 0.2, 0.5, 1.0), itertools.repeat(2.0))
+
+
+def make_settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    # Watching CRDs and namespaces would need rights that nothing else needs.
+    settings.scanning.disabled = True
+    settings.networking.error_backoffs = Backoffs()
+    settings.networking.connect_timeout = _CONNECT_SECONDS
+    settings.networking.request_timeout = _REQUEST_SECONDS
+    # Nothing of the following is written today; should a handler ever need it, it must not look like somebody else's.
+    settings.persistence.finalizer = f"{GROUP}/operator"
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f"operator.{GROUP}")
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=f"operator.{GROUP}")
+    return settings
+
+
+def make_registry(
+    connection: Connection, store: Store, reconciler: Reconciler, resync: Resync, api: Api
+) -> kopf.OperatorRegistry:
+    """All handlers, bound to what they talk to."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def log_in(**_: Any) -> kopf.ConnectionInfo:
+        return await connection.for_kopf()
+
+    def ask_if_listed(event: Body) -> None:
+        if event["type"] is None:
+            resync.ask()
+
+    @kopf.on.event(GROUP, VERSION, ZONES, registry=registry)
+    async def zone_changed(event: Body, **_: Any) -> None:
+        ask_if_listed(event)
+        body = event["object"]
+        if event["type"] == _DELETED:
+            gone = store.zones.remove(body)
+            zones = [gone] if gone is not None else []
+        else:
+            before, now = store.zones.put(body)
+            zones = [now, *([before] if before is not None else [])] if before != now else []
+        for zone in zones:
+            reconciler.mark((zone.meta.namespace, zone.pool))
+
+    @kopf.on.event(GROUP, VERSION, POOLS, registry=registry)
+    async def pool_changed(event: Body, **_: Any) -> None:
+        ask_if_listed(event)
+        body = event["object"]
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        if event["type"] == _DELETED:
+            store.pools.remove(body)
+        else:
+            before, now = store.pools.put(body)
+            if before == now:
+                return
+        reconciler.mark((namespace, name))
+        # The other pools too: a pod that two of them select belongs to the older.
+        reconciler.mark_namespace(namespace)
+
+    @kopf.on.event("", "v1", "pods", registry=registry)
+    async def pod_changed(event: Body, **_: Any) -> None:
+        ask_if_listed(event)
+        body = event["object"]
+        if event["type"] == _DELETED:
+            store.pods.remove(body)
+        else:
+            before, now = store.pods.put(body)
+            if before == now:
+                return
+        reconciler.mark_namespace(body["metadata"]["namespace"])
+
+    @kopf.on.cleanup(registry=registry)
+    async def stop(**_: Any) -> None:
+        # kopf waits for all tasks that were started during its run, and ours never end by themselves.
+        resync.stop()
+        await reconciler.stop()
+
+    @kopf.on.probe(registry=registry, id="secondsSinceReconcile")
+    async def seconds_since_reconcile(**_: Any) -> float:
+        age = reconciler.age_seconds()
+        if age > _STUCK_SECONDS:
+            raise kopf.PermanentError(f"nothing was reconciled for {age:.0f} s")
+        return round(age, 1)
+
+    @kopf.on.probe(registry=registry, id="writes")
+    async def writes(**_: Any) -> int:
+        return api.writes
+
+    return registry

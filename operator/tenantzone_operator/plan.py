@@ -1,0 +1,52 @@
+"""What a pool's engines should enforce: from zones, pool and the snapshot in force to the next snapshot. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tenantzone_contract.config import RuntimeConfig, content_hash, make_config
+from tenantzone_operator.admission import Verdict, admit
+from tenantzone_operator.conditions import Reason
+from tenantzone_operator.resources import Pool, Zone
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    config: RuntimeConfig | None
+    """The snapshot that the engines should enforce; None: leave them what they have."""
+    verdicts: Mapping[str, Verdict]
+    """By zone name."""
+
+
+def make_plan(
+    pool: Pool | None,
+    zones: Sequence[Zone],
+    *,
+    in_force: RuntimeConfig | None,
+    last_generation: int,
+    sizes: Collection[int],
+) -> Plan:
+    """Plan the next snapshot.
+
+    Args:
+        pool: None if it does not exist.
+        zones: all zones that name the pool.
+        in_force: the snapshot that the engines were given last.
+        last_generation: the highest one that was ever given out, as far as is known.
+        sizes: blocks of the ready engines, or what is remembered of them.
+    """
+    if pool is None or pool.config is None:
+        return Plan(None, {zone.meta.name: _poolless(zone, pool) for zone in zones})
+    granted = {entry.name: entry for entry in in_force.zones} if in_force is not None else {}
+    verdicts = admit(zones, granted, sizes)
+    entries = tuple(verdict.entry for _, verdict in sorted(verdicts.items()) if verdict.entry is not None)
+    if in_force is not None and in_force.hash == content_hash(pool.config, entries):
+        return Plan(in_force, verdicts)
+    generation = max(last_generation, in_force.generation if in_force is not None else 0) + 1
+    return Plan(make_config(generation, pool.config, entries), verdicts)
+
+
+def _poolless(zone: Zone, pool: Pool | None) -> Verdict:
+    if pool is None:
+        message = f"there is no ZonePool {zone.pool} in namespace {zone.meta.namespace}; create it"
+        return Verdict(Reason.POOL_NOT_FOUND, message, None)
+    return Verdict(Reason.POOL_INVALID, f"ZonePool {zone.pool} is invalid: {pool.invalid}", None)

@@ -1,0 +1,205 @@
+"""The objects that the operator watches, read into what it needs of them.
+
+The API server has checked them against the CRDs; what it could not check makes a zone or pool ``invalid`` with a
+message for its status, never an exception.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from tenantzone_contract.config import (
+    CONFIG_HASH_ANNOTATION,
+    Idle,
+    Lending,
+    PoolConfig,
+    UnknownTenants,
+    UnknownTenantTemplate,
+    Watermarks,
+    ZoneConfig,
+)
+from tenantzone_contract.report import DEFAULT_ADMIN_PORT
+from tenantzone_operator.durations import parse_duration
+from tenantzone_operator.not_enforced import pool_fields, zone_fields
+
+Body = Mapping[str, Any]
+"""An object as the API server sends it."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What is common to all objects."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    created: str
+    """RFC 3339 in UTC, so it sorts by time."""
+    deleting: bool
+    version: int = field(compare=False)
+    """Of this object's content: higher is newer."""
+
+    @property
+    def age_order(self) -> tuple[str, str]:
+        """Sorts the oldest first; by name within one second."""
+        return self.created, self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A TenantZone."""
+
+    meta: Meta
+    pool: str
+    tenant: str
+    config: ZoneConfig | None
+    """What the spec asks the engines for; None if it is invalid."""
+    invalid: str
+    not_enforced: tuple[str, ...]
+    """Fields that are set although nothing acts on them."""
+    status: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A ZonePool."""
+
+    meta: Meta
+    selector: Body
+    admin_port: int
+    config: PoolConfig | None
+    invalid: str
+    not_enforced: tuple[str, ...]
+    status: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod; which pools it serves is told by its labels."""
+
+    meta: Meta
+    labels: Mapping[str, str]
+    ip: str
+    ready: bool
+    config_hash: str
+    """Of the config that kubelet was last told to project."""
+
+
+def read_zone(body: Body) -> Zone:
+    meta, spec = _meta(body), body.get("spec", {})
+    tenant = spec.get("tenant", meta.name)
+    config, invalid = _build(lambda: _zone_config(meta, tenant, spec))
+    return Zone(meta, spec.get("pool", ""), tenant, config, invalid, zone_fields(spec), body.get("status", {}))
+
+
+def read_pool(body: Body) -> Pool:
+    meta, spec = _meta(body), body.get("spec", {})
+    config, invalid = _build(lambda: _pool_config(meta, spec))
+    return Pool(
+        meta=meta,
+        selector=spec.get("selector", {}),
+        admin_port=spec.get("adminPort", DEFAULT_ADMIN_PORT),
+        config=config,
+        invalid=invalid,
+        not_enforced=pool_fields(spec),
+        status=body.get("status", {}),
+    )
+
+
+def read_pod(body: Body) -> Pod:
+    metadata, status = body["metadata"], body.get("status", {})
+    conditions = {condition["type"]: condition["status"] for condition in status.get("conditions") or []}
+    return Pod(
+        meta=_meta(body),
+        labels=metadata.get("labels") or {},
+        ip=status.get("podIP") or "",
+        ready=conditions.get("Ready") == "True",
+        config_hash=(metadata.get("annotations") or {}).get(CONFIG_HASH_ANNOTATION, ""),
+    )
+
+
+def _meta(body: Body) -> Meta:
+    metadata = body["metadata"]
+    return Meta(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        generation=metadata.get("generation", 0),
+        created=metadata["creationTimestamp"],
+        deleting="deletionTimestamp" in metadata,
+        version=int(metadata["resourceVersion"]),
+    )
+
+
+def _zone_config(meta: Meta, tenant: str, spec: Body) -> ZoneConfig:
+    lending = spec.get("lending", {})
+    return ZoneConfig(
+        name=meta.name,
+        tenant=tenant,
+        generation=meta.generation,
+        lending=Lending(
+            **_given(lendable=lending.get("lendable"), max_loan_seconds=_seconds("lending.maxLoan", lending))
+        ),
+        idle=_idle(spec.get("idle", {})),
+        **_given(**{field: spec.get(field) for field in ("priority", "reserved", "limit", "weight", "scrub")}),
+    )
+
+
+def _pool_config(meta: Meta, spec: Body) -> PoolConfig:
+    unknown = spec.get("unknownTenants", {})
+    template = unknown.get("template", {})
+    return PoolConfig(
+        namespace=meta.namespace,
+        name=meta.name,
+        unknown_tenants=UnknownTenants(
+            template=UnknownTenantTemplate(
+                idle=_idle(template.get("idle", {})),
+                **_given(limit=template.get("limit"), priority=template.get("priority")),
+            ),
+            **_given(mode=unknown.get("mode")),
+        ),
+        watermarks=Watermarks(**spec.get("watermarks", {})),
+    )
+
+
+def _idle(spec: Body) -> Idle:
+    return Idle(
+        **_given(
+            after_seconds=_seconds("idle.after", spec),
+            evict_after_seconds=_seconds("idle.evictAfter", spec),
+            forget_after_seconds=_seconds("idle.forgetAfter", spec),
+        )
+    )
+
+
+def _seconds(path: str, parent: Body) -> float | None:
+    text = parent.get(path.rpartition(".")[2])
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """Those that the user has set, so that the contract's defaults hold for the others."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _build(make: Callable[[], Model]) -> tuple[Model | None, str]:
+    """What it makes, or why it can't."""
+    try:
+        return make(), ""
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        return None, f"{path}: {message}" if path else message
+    except ValueError as error:
+        return None, str(error)

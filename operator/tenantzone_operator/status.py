@@ -1,0 +1,182 @@
+"""What goes into the status of zones and pools. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from tenantzone_contract.report import ZoneReport
+from tenantzone_operator.acknowledgement import History, Observation, programmed
+from tenantzone_operator.admission import Verdict
+from tenantzone_operator.conditions import Condition, Reason, Type, not_enforced, render
+from tenantzone_operator.plan import Plan
+from tenantzone_operator.resources import Pool, Zone
+
+_STATES = ("Active", "Idle", "Evicted")
+_GAUGES = frozenset({"state", "held", "inUse", "cached", "hitPercent", "evictions"})
+"""What moves with each request; it is written less often than the rest."""
+
+
+def zone_status(
+    zone: Zone, verdict: Verdict, observations: Sequence[Observation], history: History, *, now: str
+) -> dict[str, Any]:
+    """The whole status of a zone.
+
+    Args:
+        zone: as the API server has it.
+        verdict: whether it is part of the newest snapshot.
+        observations: one for each ready engine of the pool.
+        history: the snapshots that were given out.
+        now: RFC 3339.
+    """
+    reports = [_zone_report(observation, zone.meta.name) for observation in observations]
+    acknowledged = [
+        verdict.accepted and observation.report is not None and history.acknowledges(observation.report, zone.meta.name)
+        for observation in observations
+    ]
+    conditions = _zone_conditions(zone, verdict, observations, acknowledged, reports)
+    rows = [
+        _row(observation, report, done)
+        for observation, report, done in zip(observations, reports, acknowledged, strict=True)
+    ]
+    return {
+        "observedGeneration": zone.meta.generation,
+        "conditions": render(conditions, zone.status.get("conditions", []), generation=zone.meta.generation, now=now),
+        "message": _message(conditions),
+        **_gauges([report for report in reports if report is not None]),
+        **({"engines": rows} if rows else {}),
+    }
+
+
+def pool_status(
+    pool: Pool,
+    plan: Plan,
+    observations: Sequence[Observation],
+    history: History,
+    *,
+    sizes: Collection[int],
+    now: str,
+) -> dict[str, Any]:
+    """The whole status of a pool.
+
+    Args:
+        pool: as the API server has it.
+        plan: for its zones.
+        observations: one for each ready engine of the pool.
+        history: the snapshots that were given out.
+        sizes: blocks of the engines, or what is remembered of them.
+        now: RFC 3339.
+    """
+    acknowledged = [
+        observation.report is not None and history.acknowledges_newest(observation.report)
+        for observation in observations
+    ]
+    verdicts = plan.verdicts.values()
+    conditions = _pool_conditions(pool, observations, acknowledged)
+    status: dict[str, Any] = {
+        "observedGeneration": pool.meta.generation,
+        "conditions": render(conditions, pool.status.get("conditions", []), generation=pool.meta.generation, now=now),
+        "message": _message(conditions),
+        "enginesReady": len(observations),
+        "enginesAcknowledged": sum(acknowledged),
+        "zonesAccepted": sum(verdict.accepted for verdict in verdicts),
+        "zonesRejected": sum(not verdict.accepted for verdict in verdicts),
+    }
+    if sizes:
+        status["capacityBlocks"] = min(sizes)
+    if history.newest is not None:
+        status["configGeneration"] = history.newest.generation
+        status["configHash"] = history.newest.hash
+    return status
+
+
+def without_gauges(status: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a zone's status that is written at once when it changes."""
+    stable = {key: value for key, value in status.items() if key not in _GAUGES}
+    stable["engines"] = [
+        {key: value for key, value in row.items() if key not in _GAUGES} for row in status.get("engines", [])
+    ]
+    return stable
+
+
+def _zone_conditions(
+    zone: Zone,
+    verdict: Verdict,
+    observations: Sequence[Observation],
+    acknowledged: Sequence[bool],
+    reports: Sequence[ZoneReport | None],
+) -> list[Condition]:
+    accepted = Condition(Type.ACCEPTED, "True" if verdict.accepted else "False", verdict.reason, verdict.message)
+    if verdict.accepted:
+        engines = programmed(
+            observations,
+            acknowledged,
+            f"no ready pod matches the selector of ZonePool {zone.pool}; the zone is enforced when one does",
+        )
+    else:
+        engines = Condition(Type.PROGRAMMED, "False", Reason.NOT_ACCEPTED, "the engines do not get this generation")
+    ready = _ready(accepted, engines)
+    if ready.status == "True":
+        missing = next((seen.pod for seen, report in zip(observations, reports, strict=True) if report is None), None)
+        if missing is not None:
+            ready = Condition(
+                Type.READY, "False", Reason.ZONE_MISSING, f"{missing} has the config but does not report the zone"
+            )
+    return [accepted, engines, ready, *not_enforced(zone.not_enforced)]
+
+
+def _pool_conditions(pool: Pool, observations: Sequence[Observation], acknowledged: Sequence[bool]) -> list[Condition]:
+    if pool.config is None:
+        accepted = Condition(Type.ACCEPTED, "False", Reason.INVALID, pool.invalid)
+    else:
+        accepted = Condition(Type.ACCEPTED, "True", Reason.ACCEPTED, "valid")
+    engines = programmed(observations, acknowledged, "no ready pod matches spec.selector")
+    return [accepted, engines, _ready(accepted, engines), *not_enforced(pool.not_enforced)]
+
+
+def _ready(accepted: Condition, engines: Condition) -> Condition:
+    if accepted.status != "True":
+        return Condition(Type.READY, "False", Reason.NOT_ACCEPTED, accepted.message)
+    if engines.status != "True":
+        return Condition(Type.READY, engines.status, engines.reason, engines.message)
+    return Condition(Type.READY, "True", Reason.ENFORCED, f"enforced; {engines.message}")
+
+
+def _message(conditions: Sequence[Condition]) -> str:
+    return next(condition.message for condition in conditions if condition.type == Type.READY)
+
+
+def _zone_report(observation: Observation, zone: str) -> ZoneReport | None:
+    if observation.report is None:
+        return None
+    return next((report for report in observation.report.zones if report.name == zone), None)
+
+
+def _row(observation: Observation, report: ZoneReport | None, acknowledged: bool) -> dict[str, Any]:
+    """An engine that does not answer shows nothing but that: old numbers would pass for new ones."""
+    row: dict[str, Any] = {"pod": observation.pod, "acknowledged": acknowledged}
+    if report is not None:
+        row |= {
+            "appliedGeneration": report.generation,
+            "reserved": report.reserved,
+            "limit": report.limit,
+            **_gauges([report]),
+        }
+    if observation.error or observation.nack:
+        row["message"] = observation.error or observation.nack
+    return row
+
+
+def _gauges(reports: Sequence[ZoneReport]) -> dict[str, Any]:
+    """The amounts over some engines; nothing if there is none that answers."""
+    if not reports:
+        return {}
+    asked = sum(report.prefix_query_tokens for report in reports)
+    gauges: dict[str, Any] = {
+        "state": min((report.state for report in reports), key=_STATES.index),
+        "held": sum(report.held for report in reports),
+        "inUse": sum(report.in_use for report in reports),
+        "cached": sum(report.cached for report in reports),
+        "evictions": sum(sum(report.evicted_blocks.values()) for report in reports),
+    }
+    if asked:
+        gauges["hitPercent"] = min(100, 100 * sum(report.prefix_hit_tokens for report in reports) // asked)
+    return gauges

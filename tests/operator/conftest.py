@@ -1,0 +1,93 @@
+"""The real operator, with the rights that the manifests give it."""
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane import Cluster, ControlPlane
+from controlplane.server import free_ports
+from tests.operator.kube import Kube, eventually, proxied
+from tests.operator.world import World, world_in
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+_USER = "system:serviceaccount:tenantzone-system:tenantzone-operator"
+
+
+class Operator:
+    """The operator as a process."""
+
+    def __init__(self, kubeconfig: Path, log: Path) -> None:
+        (self._port,) = free_ports(1)
+        self._command = [
+            *(sys.executable, "-m", "tenantzone_operator", "--kubeconfig", str(kubeconfig), "--all-namespaces"),
+            *("--probe-host", "127.0.0.1", "--probe-port", str(self._port)),
+        ]
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+
+    def await_running(self) -> None:
+        eventually(self.health)
+
+    def kill(self) -> None:
+        """Without a chance to clean up."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> int:
+        """As Kubernetes stops a pod; returns the exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(timeout=20)
+
+    def health(self) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/healthz", timeout=5) as answer:
+            return json.load(answer)
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+
+@pytest.fixture(scope="session")
+def operator_kubeconfig(control_plane: Cluster) -> Path:
+    """Of a user with the shipped role, where users can be made; else the one that the cluster was named with."""
+    if not isinstance(control_plane, ControlPlane):
+        return control_plane.kubeconfig
+    control_plane.kubectl("apply", "--filename", str(MANIFESTS / "namespace.yaml"))
+    control_plane.kubectl("apply", "--filename", str(MANIFESTS / "rbac.yaml"))
+    return control_plane.user_kubeconfig(_USER)
+
+
+@pytest.fixture(scope="module")
+def operator(operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """One operator for all namespaces. A test that ends it starts it again."""
+    running = Operator(operator_kubeconfig, tmp_path_factory.mktemp("operator") / "operator.log")
+    running.start()
+    running.await_running()
+    yield running
+    assert running.stop() == 0
+    assert "Traceback" not in running.log, running.log
+
+
+@pytest.fixture(scope="session")
+def kube(control_plane: Cluster) -> Iterator[Kube]:
+    with proxied(control_plane) as made:
+        yield made
+
+
+@pytest.fixture
+def world(control_plane: Cluster, kube: Kube, namespace: str, operator: Operator) -> Iterator[World]:
+    """A namespace that the operator serves."""
+    with world_in(control_plane, kube, namespace) as made:
+        yield made

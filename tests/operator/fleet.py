@@ -1,0 +1,152 @@
+"""Simulated engines: they speak the real report over HTTP and read the real config, as far as kubelet would show it."""
+
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, ConfigError, RuntimeConfig, parse_config
+from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, ZoneReport
+from tenantzone_contract.share import ceil_blocks, floor_blocks
+from tests.operator.kube import Kube
+
+_LOOK_SECONDS = 0.05
+
+
+class SimulatedEngine:
+    """One engine pod: its admin server, and a stand-in for its kubelet.
+
+    Like kubelet, it looks at the ConfigMap when the pod's annotation changes, and not before.
+    """
+
+    def __init__(self, kube: Kube, namespace: str, name: str, *, pool: str, ip: str, port: int, blocks: int) -> None:
+        self._kube = kube
+        self._pod_path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        self._config_path = f"/api/v1/namespaces/{namespace}/configmaps/tenantzone-{pool}"
+        self.name, self.ip, self.port, self.blocks = name, ip, port, blocks
+        self.refusal = ""
+        """Refuse new configs with this error."""
+        self.cached: dict[str, int] = {}
+        """Blocks that zones hold."""
+        self.garbage: bytes | None = None
+        """Sent in place of a report."""
+        self.is_frozen = False
+        """Send the same report over and over."""
+        self.polls = 0
+        self._config: RuntimeConfig | None = None
+        self._status = ConfigStatus()
+        self._published = time.time()
+        self._stopping = threading.Event()
+        self._server: ThreadingHTTPServer | None = None
+        self._kubelet = threading.Thread(target=self._watch_pod, daemon=True)
+
+    def start(self) -> None:
+        self._serve()
+        self._kubelet.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._kubelet.join()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Stop answering, as an engine that died."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def come_back(self) -> None:
+        """Answer again, with all that it had."""
+        self._serve()
+
+    def sync(self) -> None:
+        """Read the ConfigMap and apply it, or refuse it as the real engine does."""
+        found = self._kube.get(self._config_path)
+        if found is None:
+            return
+        try:
+            config = parse_config(found["data"]["config.json"])
+            if self.refusal:
+                raise ConfigError(self.refusal)
+        except ConfigError as error:
+            rejected = Rejection(error=str(error), unix_time=time.time())
+            self._status = self._status.model_copy(update={"rejected": rejected})
+        else:
+            self._config = config
+            self._status = ConfigStatus(applied_generation=config.generation, applied_hash=config.hash)
+
+    def report(self) -> EngineReport:
+        if not self.is_frozen:
+            self._published = time.time()
+        zones = self._config.zones if self._config is not None else ()
+        return EngineReport(
+            engine_version="simulated",
+            pod=self.name,
+            capacity_blocks=self.blocks,
+            block_size_tokens=16,
+            free_blocks=self.blocks,
+            config=self._status,
+            zones=tuple(
+                ZoneReport(
+                    name=zone.name,
+                    tenant=zone.tenant,
+                    generation=zone.generation,
+                    state="Idle" if self.cached.get(zone.name) else "Evicted",
+                    reserved=floor_blocks(zone.reserved, self.blocks),
+                    limit=self.blocks if zone.limit is None else ceil_blocks(zone.limit, self.blocks),
+                    in_use=0,
+                    cached=self.cached.get(zone.name, 0),
+                )
+                for zone in zones
+            ),
+            started_unix_time=0.0,
+            published_unix_time=self._published,
+        )
+
+    def _watch_pod(self) -> None:
+        shown = None
+        while not self._stopping.wait(_LOOK_SECONDS):
+            try:
+                pod = self._kube.get(self._pod_path)
+                annotation = (pod or {}).get("metadata", {}).get("annotations", {}).get(CONFIG_HASH_ANNOTATION)
+                if annotation != shown:
+                    self.sync()
+                    shown = annotation
+            except OSError:
+                continue  # the API server is away
+
+    def _serve(self) -> None:
+        engine = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                engine.polls += 1
+                body = engine.garbage if engine.garbage is not None else engine.report().model_dump_json(by_alias=True)
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(body if isinstance(body, bytes) else body.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer((self.ip, self.port), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+
+def pod_manifest(name: str, labels: dict[str, str]) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "schedulerName": "none",
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "engine", "image": "simulated"}],
+        },
+    }
+
+
+def pod_status(ip: str, *, ready: bool) -> dict[str, object]:
+    condition = {"type": "Ready", "status": "True" if ready else "False"}
+    return {"status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": [condition]}}

@@ -1,0 +1,95 @@
+"""Builders: only what a test is about needs to be said."""
+
+from typing import Any
+
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig, make_config
+from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, ZoneReport
+from tenantzone_operator.acknowledgement import Observation
+from tenantzone_operator.resources import Pod, Pool, Zone, read_pod, read_pool, read_zone
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+def body(name: str, *, age: int = 0, generation: int = 1, version: int = 1, **more: Any) -> dict[str, Any]:
+    """An object as the API server sends it; a higher age is an older object."""
+    metadata = {
+        "namespace": "default",
+        "name": name,
+        "uid": f"uid-{name}",
+        "generation": generation,
+        "creationTimestamp": f"2026-01-01T00:{59 - age:02}:00Z",
+        "resourceVersion": str(version),
+    }
+    return {"metadata": metadata | more.pop("metadata", {}), **more}
+
+
+def zone(name: str, *, age: int = 0, generation: int = 1, status: Any = None, **spec: Any) -> Zone:
+    return read_zone(body(name, age=age, generation=generation, spec={"pool": "demo"} | spec, status=status or {}))
+
+
+def pool(status: Any = None, **spec: Any) -> Pool:
+    selector = {"matchLabels": {"app": "vllm"}}
+    return read_pool(body("demo", spec={"selector": selector} | spec, status=status or {}))
+
+
+def pod(name: str = "engine-0", *, ip: str = "127.0.0.1") -> Pod:
+    return read_pod(body(name, status={"podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]}))
+
+
+def snapshot(generation: int, *zones: Zone) -> RuntimeConfig:
+    entries = [zone.config for zone in zones]
+    assert None not in entries
+    return make_config(generation, PoolConfig(namespace="default", name="demo"), tuple(filter(None, entries)))
+
+
+def entry(name: str, **fields: Any) -> ZoneConfig:
+    return ZoneConfig(name=name, tenant=name, generation=1, **fields)
+
+
+def observed(
+    applied: RuntimeConfig | None, *, engine: str = "engine-0", blocks: int = 100, error: str = "", **zones: Any
+) -> Observation:
+    """An engine that has applied a snapshot and reports its zones; `acme={"cached": 3}` says more about one of them."""
+    status = ConfigStatus()
+    if applied is not None:
+        status = ConfigStatus(applied_generation=applied.generation, applied_hash=applied.hash)
+    if error:
+        status = status.model_copy(update={"rejected": Rejection(error=error, unix_time=0.0)})
+    entries = applied.zones if applied is not None else ()
+    reports = tuple(
+        ZoneReport(
+            **{
+                "name": zone.name,
+                "tenant": zone.tenant,
+                "generation": zone.generation,
+                "state": "Evicted",
+                "reserved": 0,
+                "limit": blocks,
+                "in_use": 0,
+                "cached": 0,
+            }
+            | zones.get(zone.name, {})
+        )
+        for zone in entries
+    )
+    return Observation(engine, report(engine, blocks, status, reports), blocks=blocks)
+
+
+def silent(engine: str = "engine-0") -> Observation:
+    return Observation(engine, None, "no answer within 1 s")
+
+
+def report(
+    pod: str, blocks: int = 100, config: ConfigStatus | None = None, zones: tuple[ZoneReport, ...] = ()
+) -> EngineReport:
+    return EngineReport(
+        engine_version="simulated",
+        pod=pod,
+        capacity_blocks=blocks,
+        block_size_tokens=16,
+        free_blocks=blocks,
+        config=config or ConfigStatus(),
+        zones=zones,
+        started_unix_time=0.0,
+        published_unix_time=1.0,
+    )

@@ -1,0 +1,184 @@
+"""The schemas: what the API server refuses, and in which words; what it fills in; what it explains."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controlplane import Cluster
+
+CRDS = Path(__file__).parents[2] / "crds"
+SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
+
+
+def manifest(kind: str, spec: dict[str, Any], name: str = "sample") -> str:
+    return json.dumps({"apiVersion": "tenantzone.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+
+
+def zone(**spec: Any) -> str:
+    return manifest("TenantZone", {"pool": "demo"} | spec)
+
+
+def pool(**spec: Any) -> str:
+    return manifest("ZonePool", {"selector": {"matchLabels": {"app": "vllm"}}} | spec)
+
+
+@pytest.mark.controlplane
+@pytest.mark.parametrize(
+    ("body", "refusal"),
+    [
+        pytest.param(
+            zone(reserved="40%", limit="10%"),
+            "limit (10%) must not be below reserved (40%); raise limit or lower reserved",
+            id="a limit below the reservation, in percent",
+        ),
+        pytest.param(
+            zone(reserved="9%", limit="8%"), "limit (8%) must not be below reserved (9%)", id="compared as numbers"
+        ),
+        pytest.param(
+            zone(reserved=40, limit=10), "limit (10 blocks) must not be below reserved (40 blocks)", id="in blocks"
+        ),
+        pytest.param(
+            zone(reserved=10, lending={"lendable": 11}),
+            "lending.lendable (11 blocks) must not exceed reserved (10 blocks)",
+            id="lending more than is reserved",
+        ),
+        pytest.param(zone(reserved="40 %"), "spec.reserved", id="a percentage with a space"),
+        pytest.param(zone(reserved="101%"), "spec.reserved", id="more than everything"),
+        pytest.param(zone(reserved=-1), "spec.reserved", id="a negative reservation"),
+        pytest.param(zone(limit="0%"), "spec.limit", id="a limit of nothing"),
+        pytest.param(zone(weight=0), "spec.weight", id="no weight"),
+        pytest.param(zone(idle={"after": "1 minute"}), "spec.idle.after", id="a duration in words"),
+        pytest.param(zone(scrub="Maybe"), '"OnTransfer", "Never"', id="an unknown way to scrub"),
+        pytest.param(zone(tenant="-acme"), "spec.tenant", id="a tenant that could not be a file's name"),
+        pytest.param(manifest("TenantZone", {}), "spec.pool", id="a zone without a pool"),
+        pytest.param(zone(reserve="40%"), 'unknown field "spec.reserve"', id="a field with a typing error"),
+        pytest.param(pool(selector={}), "name at least one label", id="a selector for all pods"),
+        pytest.param(
+            pool(selector={"matchExpressions": [{"key": "app", "operator": "In"}]}),
+            "In and NotIn need values",
+            id="an expression without values",
+        ),
+        pytest.param(
+            pool(watermarks={"low": 0.2, "high": 0.1}), "lower low or raise high", id="watermarks the wrong way round"
+        ),
+        pytest.param(
+            pool(identity={"trustedHeader": {"name": "x-tenant", "from": ["10.0.0.0/33"]}}),
+            "expected a network in CIDR notation",
+            id="a network that is none",
+        ),
+        pytest.param(
+            pool(
+                identity={
+                    "trustedHeader": {"name": "x-tenant", "from": ["10.0.0.0/8"]},
+                    "apiKeys": {"secretSelector": {"matchLabels": {"app": "keys"}}},
+                }
+            ),
+            "not both",
+            id="two sources of identity",
+        ),
+        pytest.param(
+            manifest("ZonePool", {"selector": {"matchLabels": {"app": "vllm"}}}, name="x" * 64),
+            "at most 63 characters",
+            id="a pool with a long name",
+        ),
+    ],
+)
+def test_what_the_api_server_refuses(control_plane: Cluster, body: str, refusal: str):
+    answer = control_plane.kubectl("apply", "--dry-run=server", "--filename=-", stdin=body, check=False)
+
+    assert answer.returncode != 0
+    assert refusal in answer.stderr
+
+
+@pytest.fixture(scope="module")
+def stored(control_plane: Cluster) -> Iterator[Cluster]:
+    """A cluster with a zone that names its tenant, and one that does not."""
+    for name, tenant in (("named", {"tenant": "acme"}), ("unnamed", {})):
+        control_plane.kubectl("apply", "--filename=-", stdin=manifest("TenantZone", {"pool": "nowhere"} | tenant, name))
+    yield control_plane
+    control_plane.kubectl("delete", "tenantzones", "named", "unnamed")
+
+
+@pytest.mark.controlplane
+@pytest.mark.parametrize(
+    ("name", "patch", "refusal"),
+    [
+        pytest.param("named", {"pool": "other"}, "pool is immutable", id="another pool"),
+        pytest.param("named", {"tenant": "burst"}, "tenant is immutable", id="another tenant"),
+        pytest.param("named", {"tenant": None}, "tenant is immutable", id="a tenant taken away"),
+        pytest.param("unnamed", {"tenant": "acme"}, "tenant is immutable", id="a tenant added"),
+    ],
+)
+def test_what_can_not_be_changed(stored: Cluster, name: str, patch: dict[str, Any], refusal: str):
+    answer = stored.kubectl(
+        "patch", "tenantzone", name, "--type=merge", "--patch", json.dumps({"spec": patch}), check=False
+    )
+
+    assert answer.returncode != 0
+    assert refusal in answer.stderr
+
+
+@pytest.mark.controlplane
+def test_what_is_filled_in(control_plane: Cluster):
+    answer = control_plane.kubectl("create", "--dry-run=server", "--output=json", "--filename=-", stdin=zone())
+
+    assert json.loads(answer.stdout)["spec"] == {
+        "pool": "demo",
+        "priority": 0,
+        "reserved": 0,
+        "weight": 1,
+        "lending": {"lendable": "100%"},
+        "idle": {"after": "60s"},
+        "scrub": "Never",
+    }
+
+
+@pytest.mark.controlplane
+def test_the_samples_are_valid(control_plane: Cluster):
+    files = ["--filename", str(SAMPLES), "--filename", str(SAMPLES / "engine")]
+    control_plane.kubectl("apply", "--dry-run=server", *files, "--filename", str(SAMPLES / "refused/overcommit.yaml"))
+
+
+@pytest.mark.controlplane
+def test_the_sample_that_should_not_be_valid_is_not(control_plane: Cluster):
+    sample = str(SAMPLES / "refused" / "invalid.yaml")
+    answer = control_plane.kubectl("apply", "--dry-run=server", "--filename", sample, check=False)
+
+    assert "limit (10%) must not be below reserved (40%)" in answer.stderr
+
+
+@pytest.mark.controlplane
+def test_the_operators_manifests_are_valid(control_plane: Cluster):
+    control_plane.kubectl("apply", "--dry-run=client", "--validate=strict", "--kustomize", str(SAMPLES.parent))
+
+
+@pytest.mark.controlplane
+def test_kubectl_explains_a_field(control_plane: Cluster):
+    explained = control_plane.kubectl("explain", "tz.spec.lending.lendable").stdout
+
+    assert "How much of the reservation others may use" in explained
+
+
+@pytest.mark.parametrize("file", sorted(CRDS.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_field_has_a_sentence(file: Path):
+    (version,) = yaml.safe_load(file.read_text())["spec"]["versions"]
+    schema = version["schema"]["openAPIV3Schema"]
+    # The API server has a description of its own for this one, and allows no other.
+    del schema["properties"]["metadata"]
+
+    silent = [path for path, field in fields(schema, "") if not field.get("description", "").endswith(".")]
+
+    assert silent == []
+
+
+def fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, schema
+    for name, field in schema.get("properties", {}).items():
+        yield from fields(field, f"{path}.{name}")
+    for kind in ("items", "additionalProperties"):
+        if isinstance(schema.get(kind), dict):
+            yield from fields(schema[kind], f"{path}[]")

@@ -1,0 +1,67 @@
+"""From objects to the next snapshot."""
+
+from tenantzone_operator.conditions import Reason
+from tenantzone_operator.plan import make_plan
+from tests.operator.objects import pool, snapshot, zone
+
+
+def plan(zones, *, in_force=None, last_generation=0, of=None, sizes=(100,)):
+    return make_plan(of or pool(), zones, in_force=in_force, last_generation=last_generation, sizes=sizes)
+
+
+def test_the_first_snapshot_has_generation_one():
+    config = plan([zone("acme")]).config
+
+    assert config is not None
+    assert config.generation == 1
+
+
+def test_the_same_content_is_the_same_snapshot():
+    first = plan([zone("b"), zone("a", age=1)]).config
+
+    assert plan([zone("a", age=1), zone("b")], in_force=first).config is first
+
+
+def test_other_content_has_the_next_generation():
+    acme = zone("acme")
+
+    config = plan([acme, zone("burst")], in_force=snapshot(7, acme)).config
+
+    assert config is not None
+    assert config.generation == 8
+
+
+def test_a_lost_config_map_does_not_set_the_count_back():
+    config = plan([zone("acme")], last_generation=7).config
+
+    assert config is not None
+    assert config.generation == 8
+
+
+def test_the_last_zone_may_go():
+    config = plan([], in_force=snapshot(1, zone("acme"))).config
+
+    assert config is not None
+    assert config.zones == ()
+
+
+def test_a_zone_that_is_not_accepted_has_no_part_in_it():
+    config = plan([zone("acme", reserved="60%", age=1), zone("greedy", reserved="60%")]).config
+
+    assert config is not None
+    assert [entry.name for entry in config.zones] == ["acme"]
+
+
+def test_without_the_pool_the_engines_keep_what_they_have():
+    made = make_plan(None, [zone("acme")], in_force=snapshot(1, zone("acme")), last_generation=1, sizes=())
+
+    assert made.config is None
+    assert made.verdicts["acme"].reason == Reason.POOL_NOT_FOUND
+
+
+def test_so_they_do_if_the_pool_is_invalid():
+    made = plan([zone("acme")], of=pool(watermarks={"low": 0.5, "high": 0.1}))
+
+    assert made.config is None
+    assert made.verdicts["acme"].reason == Reason.POOL_INVALID
+    assert "low (0.5) must not exceed high (0.1)" in made.verdicts["acme"].message

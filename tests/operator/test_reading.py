@@ -1,0 +1,106 @@
+"""Durations, selectors and objects as users write them."""
+
+import pytest
+
+from tenantzone_operator.durations import parse_duration
+from tenantzone_operator.selectors import matches
+from tests.operator.objects import pool, zone
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        pytest.param("60s", 60.0, id="seconds"),
+        pytest.param("5m", 300.0, id="minutes"),
+        pytest.param("1h30m", 5400.0, id="hours and minutes"),
+        pytest.param("250ms", 0.25, id="milliseconds"),
+        pytest.param("1.5h", 5400.0, id="a fraction"),
+        pytest.param("0s", 0.0, id="none"),
+    ],
+)
+def test_a_duration(text, seconds):
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "5 m", "-5s", "5m!", "1d"])
+def test_what_is_no_duration(text):
+    with pytest.raises(ValueError, match="expected a duration"):
+        parse_duration(text)
+
+
+def expression(operator, *values):
+    return {"matchExpressions": [{"key": "app", "operator": operator, "values": list(values)}]}
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "expected"),
+    [
+        pytest.param({"matchLabels": {"app": "vllm"}}, {"app": "vllm", "x": "y"}, True, id="the label is there"),
+        pytest.param({"matchLabels": {"app": "vllm"}}, {"app": "web"}, False, id="with another value"),
+        pytest.param({"matchLabels": {"app": "vllm", "x": "y"}}, {"app": "vllm"}, False, id="all labels are needed"),
+        pytest.param(expression("In", "vllm", "sglang"), {"app": "sglang"}, True, id="in a list"),
+        pytest.param(expression("In", "vllm"), {}, False, id="an absent label is in no list"),
+        pytest.param(expression("NotIn", "vllm"), {}, True, id="so it is not in it"),
+        pytest.param(expression("NotIn", "vllm"), {"app": "vllm"}, False, id="not in a list"),
+        pytest.param(expression("Exists"), {"app": ""}, True, id="an empty value exists"),
+        pytest.param(expression("DoesNotExist"), {}, True, id="absent"),
+        pytest.param({}, {"app": "vllm"}, False, id="an empty selector selects nothing"),
+    ],
+)
+def test_a_selector(selector, labels, expected):
+    assert matches(selector, labels) is expected
+
+
+def test_a_zone_is_named_after_its_tenant_unless_it_says_otherwise():
+    assert zone("acme").tenant == "acme"
+    assert zone("acme", tenant="customer-7").tenant == "customer-7"
+
+
+def test_a_zones_spec_becomes_an_entry():
+    found = zone(
+        "acme", generation=3, priority=5, reserved="40%", limit=200, weight=2, scrub="OnTransfer",
+        lending={"lendable": "50%", "maxLoan": "10m"},
+        idle={"after": "5m", "evictAfter": "1h", "forgetAfter": "24h"},
+    ).config  # fmt: skip
+
+    assert found is not None
+    assert found.model_dump() == {
+        "name": "acme",
+        "tenant": "acme",
+        "generation": 3,
+        "priority": 5,
+        "reserved": "40%",
+        "limit": 200,
+        "weight": 2,
+        "lending": {"lendable": "50%", "max_loan_seconds": 600.0},
+        "idle": {"after_seconds": 300.0, "evict_after_seconds": 3600.0, "forget_after_seconds": 86400.0},
+        "scrub": "OnTransfer",
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        pytest.param({"reserved": "a lot"}, "reserved", id="an amount"),
+        pytest.param({"idle": {"after": "soon"}}, "idle.after: expected a duration", id="a duration"),
+        pytest.param({"reserved": 20, "limit": 10}, "reserved (20) must not exceed limit (10)", id="a contradiction"),
+    ],
+)
+def test_what_an_older_schema_let_through_makes_a_zone_invalid(spec, message):
+    found = zone("acme", **spec)
+
+    assert found.config is None
+    assert message in found.invalid
+
+
+def test_a_pools_spec_becomes_the_pools_part_of_the_config():
+    found = pool(
+        unknownTenants={"mode": "AutoRegister", "template": {"limit": "20%", "priority": -1, "idle": {"after": "1m"}}},
+        watermarks={"low": 0.1, "high": 0.2},
+    ).config
+
+    assert found is not None
+    assert found.unknown_tenants.mode == "AutoRegister"
+    assert found.unknown_tenants.template.limit == "20%"
+    assert found.unknown_tenants.template.idle.after_seconds == 60.0
+    assert (found.watermarks.low, found.watermarks.high) == (0.1, 0.2)

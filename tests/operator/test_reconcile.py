@@ -1,0 +1,273 @@
+"""From what a user applies to what engines acknowledge, on a real API server."""
+
+import pytest
+
+from tests.operator.conftest import Operator
+from tests.operator.kube import eventually
+from tests.operator.world import POOL, World, conditions
+
+pytestmark = pytest.mark.controlplane
+
+
+def test_a_zone_is_accepted_delivered_and_acknowledged(world: World):
+    world.add_pool()
+    world.add_zone("acme", reserved="40%", priority=10)
+    engine = world.add_engine(blocks=256)
+
+    done = world.kubectl("wait", "--for=condition=Ready", "tz/acme", "--timeout=30s")
+
+    assert "condition met" in done.stdout
+    zone = world.zone("acme")
+    assert {kind: condition["status"] for kind, condition in conditions(zone).items()} == {
+        "Accepted": "True",
+        "Programmed": "True",
+        "Ready": "True",
+    }
+    (row,) = zone["status"]["engines"]
+    assert row["pod"] == engine.name
+    assert row["acknowledged"] is True
+    assert (row["reserved"], row["limit"]) == (102, 256)
+    assert zone["status"]["observedGeneration"] == zone["metadata"]["generation"]
+    assert "finalizers" not in zone["metadata"], "nothing has to be cleaned up"
+    assert "annotations" not in zone["metadata"]
+
+
+def test_the_pool_says_what_its_engines_have(world: World):
+    world.add_pool()
+    world.add_zone("acme")
+    world.add_engine("engine-0", blocks=256)
+    world.add_engine("engine-1", blocks=128)
+
+    def look():
+        status = world.pool().get("status", {})
+        return status if status.get("enginesAcknowledged") == 2 else None
+
+    status = eventually(look)
+    config = world.config()
+    assert config is not None
+    assert status["capacityBlocks"] == 128
+    assert (status["configGeneration"], status["configHash"]) == (config.generation, config.hash)
+    assert (status["zonesAccepted"], status["zonesRejected"]) == (1, 0)
+
+
+def test_a_patch_changes_the_config_and_is_acknowledged(world: World):
+    world.add_pool()
+    world.add_zone("acme", reserved="10%")
+    engine = world.add_engine()
+    world.await_ready("acme")
+    before = world.config()
+
+    generation = world.change_zone("acme", reserved="20%")
+
+    world.await_ready("acme")
+    after = world.config()
+    assert before is not None
+    assert after is not None
+    assert after.generation == before.generation + 1
+    assert [(entry.reserved, entry.generation) for entry in after.zones] == [("20%", generation)]
+    assert [zone.reserved for zone in engine.report().zones] == [20]
+
+
+def test_a_neighbours_change_leaves_a_zone_programmed(world: World):
+    world.add_pool()
+    world.add_zone("acme", reserved="10%")
+    world.add_zone("burst")
+    world.add_engine()
+    world.await_ready("acme", "burst")
+    since = conditions(world.zone("acme"))["Programmed"]
+    version = world.zone("acme")["metadata"]["resourceVersion"]
+
+    world.change_zone("burst", reserved="5%")
+
+    world.await_ready("burst")
+    assert conditions(world.zone("acme"))["Programmed"] == since
+    assert world.zone("acme")["metadata"]["resourceVersion"] == version
+
+
+def test_what_a_zone_holds_shows_up(world: World):
+    world.add_pool()
+    world.add_zone("acme")
+    first, second = world.add_engine("engine-0"), world.add_engine("engine-1")
+    world.await_ready("acme")
+
+    first.cached["acme"], second.cached["acme"] = 7, 5
+
+    eventually(lambda: world.zone("acme")["status"].get("held") == 12)
+    status = world.zone("acme")["status"]
+    assert status["state"] == "Idle"
+    assert [row["held"] for row in status["engines"]] == [7, 5]
+
+
+def test_a_zone_that_does_not_fit_is_told_by_how_much(world: World):
+    world.add_pool()
+    world.add_engine(blocks=100)
+    world.add_zone("acme", reserved="40%")
+    world.await_ready("acme")
+
+    world.add_zone("greedy", reserved="80%")
+
+    message = world.await_condition("greedy", "Accepted", "False", "PoolOvercommitted")["message"]
+    assert "80 blocks" in message
+    assert "20 too few" in message
+    assert world.entries() == {"acme": "40%"}
+    world.delete_zone("acme")
+    world.await_ready("greedy")
+
+
+def test_a_patch_that_does_not_fit_leaves_what_was_accepted(world: World):
+    world.add_pool()
+    world.add_zone("acme", reserved="40%")
+    world.add_zone("burst", reserved="30%")
+    world.add_engine()
+    world.await_ready("acme", "burst")
+
+    world.change_zone("acme", reserved="90%")
+
+    message = world.await_condition("acme", "Accepted", "False", "PoolOvercommitted")["message"]
+    assert "Generation 1 stays in force" in message
+    assert world.entries() == {"acme": "40%", "burst": "30%"}
+    assert conditions(world.zone("burst"))["Ready"]["status"] == "True"
+
+
+def test_of_two_zones_with_one_tenant_the_older_has_it(world: World):
+    world.add_pool()
+    world.add_engine()
+    world.add_zone("first", tenant="shared")
+    world.await_ready("first")
+    world.add_zone("second", tenant="shared")
+
+    assert "first" in world.await_condition("second", "Accepted", "False", "TenantConflict")["message"]
+    world.delete_zone("first")
+    world.await_ready("second")
+
+
+def test_a_zone_whose_pool_is_missing_heals_when_it_appears(world: World):
+    world.add_zone("acme")
+    world.add_engine()
+    assert POOL in world.await_condition("acme", "Accepted", "False", "PoolNotFound")["message"]
+
+    world.add_pool()
+
+    world.await_ready("acme")
+
+
+def test_without_engines_a_zone_is_accepted_and_not_programmed(world: World):
+    world.add_pool()
+    world.add_zone("acme", reserved="40%")
+
+    world.await_condition("acme", "Programmed", "False", "NoEngines")
+
+    assert conditions(world.zone("acme"))["Accepted"]["status"] == "True"
+
+
+def test_fields_that_nothing_acts_on_are_named(world: World):
+    world.add_pool(watermarks={"low": 0.1, "high": 0.2})
+    world.add_zone("plain")
+    world.add_zone("fancy", weight=3, scrub="OnTransfer")
+    world.add_engine()
+    world.await_ready("plain", "fancy")
+
+    assert "NotEnforced" not in conditions(world.zone("plain"))
+    message = conditions(world.zone("fancy"))["NotEnforced"]["message"]
+    assert "weight and scrub" in message
+    eventually(lambda: "watermarks" in conditions(world.pool())["NotEnforced"]["message"])
+    world.change_zone("fancy", weight=1, scrub="Never")
+    eventually(lambda: "NotEnforced" not in conditions(world.zone("fancy")))
+
+
+def test_a_refused_config_shows_the_engines_own_error(world: World):
+    world.add_pool()
+    world.add_zone("acme", reserved="10%")
+    engine = world.add_engine()
+    world.await_ready("acme")
+
+    engine.refusal = "zones[0].reserved: not today"
+    world.change_zone("acme", reserved="20%")
+
+    message = world.await_condition("acme", "Programmed", "False", "ConfigRejected")["message"]
+    assert "zones[0].reserved: not today" in message
+    assert engine.name in message
+    engine.refusal = ""
+    engine.sync()
+    world.await_ready("acme")
+
+
+def test_a_config_that_was_edited_by_hand_is_repaired(world: World):
+    world.add_pool()
+    world.add_zone("acme", reserved="10%")
+    engine = world.add_engine()
+    world.await_ready("acme")
+
+    world.kube.merge(world.config_path, {"data": {"config.json": "{"}, "metadata": {"labels": {"mine": "kept"}}})
+    engine.sync()
+
+    eventually(lambda: world.entries() == {"acme": "10%"})
+    engine.sync()
+    world.await_ready("acme")
+    found = world.kube.get(world.config_path)
+    assert found is not None
+    assert found["metadata"]["labels"]["mine"] == "kept"
+
+
+def test_an_engine_that_stops_answering_is_unknown_until_it_is_back(world: World):
+    world.add_pool()
+    world.add_zone("acme")
+    engine = world.add_engine()
+    engine.cached["acme"] = 3
+    world.await_ready("acme")
+    eventually(lambda: world.zone("acme")["status"].get("held") == 3)
+
+    engine.hang_up()
+
+    assert engine.name in world.await_condition("acme", "Ready", "Unknown", "EngineUnreachable")["message"]
+    status = world.zone("acme")["status"]
+    assert "held" not in status, "an old number would pass for a new one"
+    engine.come_back()
+    world.await_ready("acme")
+
+
+def test_a_pod_that_is_not_ready_does_not_count(world: World):
+    world.add_pool()
+    world.add_zone("acme")
+    leaving, staying = world.add_engine("engine-0"), world.add_engine("engine-1")
+    world.await_ready("acme")
+
+    leaving.hang_up()
+    world.set_ready(leaving, False)
+
+    eventually(lambda: [row["pod"] for row in world.zone("acme")["status"].get("engines", [])] == [staying.name])
+    world.await_ready("acme")
+
+
+def test_a_zone_that_is_deleted_leaves_the_config(world: World):
+    world.add_pool()
+    world.add_zone("acme")
+    world.add_zone("burst")
+    engine = world.add_engine()
+    world.await_ready("acme", "burst")
+
+    world.delete_zone("burst")
+
+    eventually(lambda: world.entries().keys() == {"acme"})
+    eventually(lambda: [zone.name for zone in engine.report().zones] == ["acme"])
+
+
+def test_a_pod_that_two_pools_select_belongs_to_the_older(world: World):
+    world.add_pool()
+    world.add_zone("acme")
+    engine = world.add_engine()
+    world.await_ready("acme")
+
+    world.add_pool("younger", selector={"matchLabels": {"pool": POOL}})
+
+    eventually(lambda: conditions(world.pool("younger"))["Programmed"]["reason"] == "NoEngines")
+    assert [zone.name for zone in engine.report().zones] == ["acme"]
+
+
+def test_health_tells_the_age_of_the_last_reconcile(operator: Operator):
+    assert operator.health()["secondsSinceReconcile"] < 180
+
+
+def test_the_shipped_role_suffices(operator: Operator):
+    assert "403" not in operator.log
+    assert "orbidden" not in operator.log

@@ -1,0 +1,209 @@
+"""What a status says, from what the engines report."""
+
+import pytest
+
+from tenantzone_operator.acknowledgement import History
+from tenantzone_operator.plan import make_plan
+from tenantzone_operator.status import pool_status, without_gauges, zone_status
+from tests.operator.objects import NOW, observed, pool, silent, snapshot, zone
+
+ACME = zone("acme", reserved="40%")
+NEWEST = snapshot(2, ACME, zone("burst"))
+OLDER = snapshot(1, zone("acme", generation=0))
+
+
+def status_of(acme, observations, *, configs=(OLDER, NEWEST), now=NOW):
+    history = History()
+    for config in configs:
+        history.record(config)
+    made = make_plan(pool(), [acme], in_force=None, last_generation=0, sizes={100})
+    return zone_status(acme, made.verdicts["acme"], observations, history, now=now)
+
+
+def condition(status, kind):
+    return next(condition for condition in status["conditions"] if condition["type"] == kind)
+
+
+@pytest.mark.parametrize(
+    ("observations", "programmed", "ready"),
+    [
+        pytest.param([observed(NEWEST)], "True Acknowledged", "True Enforced", id="acknowledged by the only engine"),
+        pytest.param(
+            [observed(NEWEST), observed(OLDER, engine="engine-1")],
+            "Unknown Pending",
+            "Unknown Pending",
+            id="one of two engines is not there yet",
+        ),
+        pytest.param([observed(None)], "Unknown Pending", "Unknown Pending", id="an engine that has no config yet"),
+        pytest.param([], "False NoEngines", "False NoEngines", id="no engine"),
+        pytest.param(
+            [observed(NEWEST), silent("engine-1")],
+            "Unknown EngineUnreachable",
+            "Unknown EngineUnreachable",
+            id="an engine that does not answer may or may not enforce it",
+        ),
+        pytest.param(
+            [silent("engine-1"), observed(OLDER, error="zones: no")],
+            "False ConfigRejected",
+            "False ConfigRejected",
+            id="a refusal is more certain than silence",
+        ),
+        pytest.param(
+            [observed(NEWEST.model_copy(update={"zones": ()}))],
+            "True Acknowledged",
+            "False ZoneMissing",
+            id="an engine that has the config but not the zone",
+        ),
+        pytest.param(
+            [observed(NEWEST.model_copy(update={"hash": "sha256:other"}))],
+            "Unknown Pending",
+            "Unknown Pending",
+            id="the right generation with other content",
+        ),
+    ],
+)
+def test_programmed_and_ready(observations, programmed, ready):
+    status = status_of(ACME, observations)
+
+    for kind, expected in (("Programmed", programmed), ("Ready", ready)):
+        found = condition(status, kind)
+        assert f"{found['status']} {found['reason']}" == expected
+
+
+def test_a_zone_that_has_not_changed_is_acknowledged_by_an_older_snapshot():
+    with_acme = snapshot(1, ACME)
+
+    status = status_of(ACME, [observed(with_acme)], configs=(with_acme, NEWEST))
+
+    assert condition(status, "Programmed")["status"] == "True"
+
+
+def test_the_same_content_is_acknowledged_whatever_its_generation():
+    again = NEWEST.model_copy(update={"generation": 3})
+
+    status = status_of(ACME, [observed(NEWEST)], configs=(again,))
+
+    assert condition(status, "Programmed")["status"] == "True"
+
+
+def test_a_zone_that_left_and_came_back_is_not():
+    configs = (snapshot(1, ACME), snapshot(2), snapshot(3, ACME, zone("burst")))
+
+    status = status_of(ACME, [observed(configs[0])], configs=configs)
+
+    assert condition(status, "Programmed")["status"] == "Unknown"
+
+
+def test_a_zone_that_is_not_accepted_is_nothing_else_either():
+    status = status_of(zone("acme", reserved=200), [observed(NEWEST)])
+
+    assert [condition(status, kind)["status"] for kind in ("Accepted", "Programmed", "Ready")] == ["False"] * 3
+    assert condition(status, "Ready")["message"] == condition(status, "Accepted")["message"]
+    assert [row["acknowledged"] for row in status["engines"]] == [False]
+
+
+def test_a_transition_keeps_its_time_until_the_status_changes():
+    first = status_of(ACME, [observed(OLDER)])
+    later = zone("acme", reserved="40%", status=first)
+
+    second = status_of(later, [observed(NEWEST)], now="2026-01-01T00:00:09Z")
+
+    assert condition(second, "Accepted")["lastTransitionTime"] == NOW
+    assert condition(second, "Ready")["lastTransitionTime"] == "2026-01-01T00:00:09Z"
+
+
+def test_conditions_are_about_the_generation_that_was_seen():
+    status = status_of(zone("acme", generation=5), [])
+
+    assert status["observedGeneration"] == 5
+    assert {condition["observedGeneration"] for condition in status["conditions"]} == {5}
+
+
+def test_engines_add_up():
+    first = observed(
+        NEWEST,
+        acme={
+            "state": "Idle",
+            "in_use": 0,
+            "cached": 5,
+            "prefix_query_tokens": 100,
+            "prefix_hit_tokens": 80,
+            "evicted_blocks": {"quiet": 2, "own": 1},
+        },
+    )
+    second = observed(
+        NEWEST,
+        engine="engine-1",
+        acme={"state": "Active", "in_use": 2, "cached": 1, "prefix_query_tokens": 100, "prefix_hit_tokens": 10},
+    )
+
+    status = status_of(ACME, [first, second])
+
+    totals = {key: status[key] for key in ("state", "held", "inUse", "cached", "hitPercent", "evictions")}
+    assert totals == {"state": "Active", "held": 8, "inUse": 2, "cached": 6, "hitPercent": 45, "evictions": 3}
+    assert [row["hitPercent"] for row in status["engines"]] == [80, 10]
+
+
+def test_before_the_first_request_there_is_no_hit_rate():
+    assert "hitPercent" not in status_of(ACME, [observed(NEWEST)])
+
+
+def test_a_silent_engine_shows_no_old_numbers():
+    status = status_of(ACME, [silent()])
+
+    assert status["engines"] == [{"pod": "engine-0", "acknowledged": False, "message": "no answer within 1 s"}]
+    assert "held" not in status
+
+
+def test_an_engine_that_says_too_much_is_cut_short():
+    status = status_of(ACME, [observed(OLDER, error="x" * 100_000)])
+
+    assert len(status["engines"][0]["message"]) <= 1000
+
+
+def test_numbers_that_move_with_requests_are_not_urgent():
+    quiet, busy = observed(NEWEST), observed(NEWEST, acme={"state": "Active", "in_use": 9})
+
+    assert status_of(ACME, [quiet]) != status_of(ACME, [busy])
+    assert without_gauges(status_of(ACME, [quiet])) == without_gauges(status_of(ACME, [busy]))
+    assert without_gauges(status_of(ACME, [quiet])) != without_gauges(status_of(ACME, [silent()]))
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        pytest.param({}, None, id="nothing is set"),
+        pytest.param({"weight": 1, "scrub": "Never", "idle": {"after": "5m"}}, None, id="nothing but what is enforced"),
+        pytest.param({"weight": 2}, "weight", id="one field"),
+        pytest.param(
+            {"scrub": "OnTransfer", "lending": {"maxLoan": "1m"}, "idle": {"forgetAfter": "1h"}},
+            "lending.maxLoan, idle.forgetAfter and scrub",
+            id="several",
+        ),
+    ],
+)
+def test_fields_that_nothing_acts_on(spec, fields):
+    status = status_of(zone("acme", **spec), [])
+
+    named = [condition["message"] for condition in status["conditions"] if condition["type"] == "NotEnforced"]
+    assert named == ([] if fields is None else [f"this version accepts but does not enforce: {fields}"])
+
+
+def test_the_pool_counts():
+    history = History()
+    history.record(NEWEST)
+    made = make_plan(
+        pool(), [zone("acme", age=1, reserved=60), zone("greedy", reserved=60)],
+        in_force=None, last_generation=0, sizes={100},
+    )  # fmt: skip
+
+    status = pool_status(
+        pool(identity={"apiKeys": {}}), made, [observed(NEWEST), silent("engine-1")], history, sizes={100, 80}, now=NOW
+    )
+
+    assert status["capacityBlocks"] == 80
+    assert (status["enginesReady"], status["enginesAcknowledged"]) == (2, 1)
+    assert (status["zonesAccepted"], status["zonesRejected"]) == (1, 1)
+    assert (status["configGeneration"], status["configHash"]) == (2, NEWEST.hash)
+    assert condition(status, "Ready")["status"] == "Unknown"
+    assert "identity" in condition(status, "NotEnforced")["message"]

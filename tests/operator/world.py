@@ -1,0 +1,129 @@
+"""One namespace with a pool, zones and engines in it, and what a test wants to do with them."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from controlplane import Cluster
+from controlplane.server import free_ports
+from tenantzone_contract.config import RuntimeConfig, parse_config
+from tests.operator.fleet import SimulatedEngine, pod_manifest, pod_status
+from tests.operator.kube import Kube, eventually
+
+POOL = "demo"
+_GROUP = "/apis/tenantzone.io/v1alpha1"
+_hosts = itertools.count(2)
+
+
+class World:
+    def __init__(self, cluster: Cluster, kube: Kube, namespace: str) -> None:
+        self.cluster = cluster
+        self.kube = kube
+        self.namespace = namespace
+        self.engines: list[SimulatedEngine] = []
+        (self._port,) = free_ports(1)
+
+    def kubectl(self, *args: str, **options: Any) -> Any:
+        return self.cluster.kubectl("--namespace", self.namespace, *args, **options)
+
+    # What a user does.
+
+    def add_pool(self, name: str = POOL, **spec: Any) -> None:
+        selector = {"matchLabels": {"pool": name}}
+        body = {"kind": "ZonePool", "spec": {"selector": selector, "adminPort": self._port} | spec}
+        self._create("zonepools", name, body)
+
+    def add_zone(self, name: str, **spec: Any) -> None:
+        self._create("tenantzones", name, {"kind": "TenantZone", "spec": {"pool": POOL} | spec})
+
+    def change_zone(self, name: str, **spec: Any) -> int:
+        """Returns the new generation."""
+        return self.kube.merge(self._path("tenantzones", name), {"spec": spec})["metadata"]["generation"]
+
+    def delete_zone(self, name: str) -> None:
+        self.kube.call("DELETE", self._path("tenantzones", name))
+
+    # What the cluster does.
+
+    def add_engine(self, name: str = "engine-0", *, pool: str = POOL, blocks: int = 100) -> SimulatedEngine:
+        ip = f"127.0.0.{next(_hosts)}"
+        pods = f"/api/v1/namespaces/{self.namespace}/pods"
+        self.kube.call("POST", pods, pod_manifest(name, {"pool": pool}))
+        engine = SimulatedEngine(self.kube, self.namespace, name, pool=pool, ip=ip, port=self._port, blocks=blocks)
+        engine.start()
+        self.engines.append(engine)
+        self.set_ready(engine, True)
+        return engine
+
+    def set_ready(self, engine: SimulatedEngine, ready: bool) -> None:
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{engine.name}/status"
+        self.kube.merge(path, pod_status(engine.ip, ready=ready))
+
+    # What a test looks at.
+
+    def zone(self, name: str) -> dict[str, Any]:
+        found = self.kube.get(self._path("tenantzones", name))
+        assert found is not None
+        return found
+
+    def pool(self, name: str = POOL) -> dict[str, Any]:
+        found = self.kube.get(self._path("zonepools", name))
+        assert found is not None
+        return found
+
+    def config(self) -> RuntimeConfig | None:
+        found = self.kube.get(self.config_path)
+        return parse_config(found["data"]["config.json"]) if found is not None else None
+
+    def entries(self) -> dict[str, int | str]:
+        """Reservations in the config, by zone."""
+        config = self.config()
+        return {entry.name: entry.reserved for entry in config.zones} if config is not None else {}
+
+    @property
+    def config_path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/configmaps/tenantzone-{POOL}"
+
+    def await_condition(self, zone: str, kind: str, status: str, reason: str = "") -> dict[str, Any]:
+        """The condition, once it is about the zone's present generation and as it should be."""
+
+        def look() -> dict[str, Any] | None:
+            found = self.zone(zone)
+            present = conditions(found).get(kind)
+            assert present is not None, f"{zone} has no condition {kind}"
+            is_it = (
+                present["observedGeneration"] == found["metadata"]["generation"]
+                and present["status"] == status
+                and reason in ("", present["reason"])
+            )
+            assert is_it, json.dumps(present)
+            return present
+
+        return eventually(look)
+
+    def await_ready(self, *zones: str) -> None:
+        for zone in zones:
+            self.await_condition(zone, "Ready", "True")
+
+    def _create(self, plural: str, name: str, body: dict[str, Any]) -> None:
+        whole = {"apiVersion": "tenantzone.io/v1alpha1", "metadata": {"name": name}} | body
+        self.kube.call("POST", f"{_GROUP}/namespaces/{self.namespace}/{plural}", whole)
+
+    def _path(self, plural: str, name: str) -> str:
+        return f"{_GROUP}/namespaces/{self.namespace}/{plural}/{name}"
+
+
+def conditions(body: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {condition["type"]: condition for condition in body.get("status", {}).get("conditions", [])}
+
+
+@contextmanager
+def world_in(cluster: Cluster, kube: Kube, namespace: str) -> Iterator[World]:
+    world = World(cluster, kube, namespace)
+    try:
+        yield world
+    finally:
+        for engine in world.engines:
+            engine.stop()
