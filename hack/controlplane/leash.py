@@ -4,6 +4,8 @@ Whoever holds the other end of that pipe need not clean up: the kernel closes it
 run as a program of its own, and the holder's end is not passed on to the command.
 """
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -14,10 +16,13 @@ _GRACE_SECONDS = 5.0
 
 
 def main() -> None:
-    command = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+    command = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, process_group=0)
     signal.signal(signal.SIGTERM, lambda *_: command.terminate())
     threading.Thread(target=_end_on_release, args=(command,), daemon=True).start()
     code = command.wait()
+    # What the command has started and left behind, as a server that was killed does, shares its group.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(command.pid, signal.SIGKILL)
     sys.exit(code if code >= 0 else 128 - code)
 
 

@@ -1,0 +1,89 @@
+"""``python -m demo run | up | down``."""
+
+import argparse
+import os
+import signal
+import sys
+
+from openai import OpenAIError
+
+from controlplane import ClusterError
+from controlplane.binaries import BinariesError
+from demo import playground
+from demo.model import MODELS, Model
+from demo.paths import REPOSITORY, STATE
+from demo.processes import ProcessDiedError
+from demo.stack import AlreadyRunningError, running
+from demo.story import tell
+from progress import CommandFailed
+
+_EXPLAINED = (
+    AlreadyRunningError,
+    BinariesError,
+    ClusterError,
+    CommandFailed,
+    OpenAIError,
+    ProcessDiedError,
+    TimeoutError,
+    playground.KeeperError,
+)
+"""Errors whose message says what went wrong; a traceback would only hide it."""
+
+
+def main() -> int:
+    arguments = _parse()
+    # Commands that the demo shows are typed at the repository's root.
+    os.chdir(REPOSITORY)
+    signal.signal(signal.SIGTERM, _end)
+    model = MODELS[arguments.model]
+    try:
+        if arguments.command == "run":
+            return _run(model, arguments.kubeconfig)
+        if arguments.command == "up":
+            playground.up(model, arguments.kubeconfig)
+        elif arguments.command == "keep":
+            playground.keep(model, arguments.kubeconfig)
+        else:
+            playground.down()
+    except _EXPLAINED as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted; what the demo had started has ended.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _run(model: Model, kubeconfig: str | None) -> int:
+    with running(model, STATE / "run", kubeconfig=kubeconfig, compare=True) as stack:
+        claims = tell(stack)
+    claims.summarize()
+    return claims.exit_code
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m demo", description="The demo of TenantZone.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, what in (
+        ("run", "tell the story and end; exit code 0 only if each claim held"),
+        ("up", "start everything and leave it running"),
+        ("down", "end what up has started"),
+        ("keep", "hold what up starts (up runs this by itself)"),
+    ):
+        command = commands.add_parser(name, help=what, description=what)
+        command.add_argument("--model", choices=MODELS, default="tiny", help="what the engines serve")
+        command.add_argument(
+            "--kubeconfig",
+            default=os.environ.get("KUBECONFIG"),
+            help="use this cluster in place of a control plane of the demo's own (default: KUBECONFIG)",
+        )
+    return parser.parse_args()
+
+
+def _end(*_: object) -> None:
+    """Leave by the same way as on Ctrl-C, so that everything is ended."""
+    raise SystemExit(143)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

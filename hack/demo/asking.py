@@ -1,0 +1,92 @@
+"""Questions to an engine through the OpenAI client, as any application would ask them."""
+
+import random
+import time
+from dataclasses import dataclass
+
+from openai import OpenAI
+
+from demo.engines import BLOCK_TOKENS, Engine
+from demo.model import Model
+
+_PROSE = (
+    "the engine keeps blocks of keys and values for each prompt so that a second question about the same text costs "
+    "little while other tenants come and go with long documents of their own"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an answer says about the cache."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    """Prompt tokens that were not computed again."""
+    first_token_seconds: float
+    """Until the first token that carries text."""
+
+    @property
+    def prompt_blocks(self) -> int:
+        return -(-self.prompt_tokens // BLOCK_TOKENS)
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A tenant as one engine knows it: by its API key where there are zones, else by the salt that it sends."""
+
+    name: str
+    client: OpenAI
+    model: Model
+    cache_salt: str | None = None
+
+    def ask(self, prompt: str, answer_tokens: int = 8) -> Answer:
+        """Ask and read the whole answer.
+
+        Raises:
+            openai.APIError: the engine refused.
+        """
+        began = time.perf_counter()
+        first_token = usage = None
+        stream = self.client.chat.completions.create(
+            model=self.model.name,
+            messages=[{"role": "user", "content": prompt}],
+            max_tokens=answer_tokens,
+            temperature=0,
+            stream=True,
+            stream_options={"include_usage": True},
+            # The tiny model's nonsense may end at once; an answer of a known length compares better.
+            extra_body={"ignore_eos": True, **({"cache_salt": self.cache_salt} if self.cache_salt else {})},
+        )
+        for chunk in stream:
+            if first_token is None and chunk.choices and chunk.choices[0].delta.content:
+                first_token = time.perf_counter() - began
+            usage = chunk.usage or usage
+        assert usage is not None, "include_usage was asked for"
+        cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else 0
+        return Answer(usage.prompt_tokens, cached or 0, first_token or time.perf_counter() - began)
+
+
+def tenant_with_key(name: str, key: str, engine: Engine, model: Model) -> Tenant:
+    return Tenant(name, _client(engine, key), model)
+
+
+def tenant_with_salt(name: str, engine: Engine, model: Model) -> Tenant:
+    """Stock vLLM has no tenants: each sends a salt of its own, which keeps its prefixes apart."""
+    return Tenant(name, _client(engine, "none"), model, cache_salt=name)
+
+
+def _client(engine: Engine, key: str) -> OpenAI:
+    return OpenAI(base_url=engine.base_url, api_key=key, timeout=300, max_retries=0)
+
+
+def make_prompt(model: Model, blocks: int, seed: str) -> str:
+    """Text of about so many blocks; each seed gives another one from its first word on."""
+    length = int(blocks * BLOCK_TOKENS * model.characters_per_token)
+    choose = random.Random(seed).choice
+    vocabulary = _PROSE.split()
+    words: list[str] = [f"Document {seed}:"]
+    size = len(words[0])
+    while size < length:
+        words.append(choose(vocabulary))
+        size += len(words[-1]) + 1
+    return " ".join(words)

@@ -1,0 +1,41 @@
+"""The claims that the demo makes, whether each held, and the exit code that follows from them."""
+
+from dataclasses import dataclass, field
+
+from demo.console import chapter, say, table
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    step: str
+    text: str
+    measured: str
+    held: bool
+
+    @property
+    def verdict(self) -> str:
+        return "held" if self.held else "FAILED"
+
+
+@dataclass(slots=True)
+class Claims:
+    """Collects claims as the story goes."""
+
+    made: list[Claim] = field(default_factory=list)
+
+    def check(self, step: str, text: str, measured: str, *, held: bool) -> None:
+        claim = Claim(step, text, measured, held)
+        self.made.append(claim)
+        say(f"  {'✔' if held else '✘'} {text}: {measured}")
+
+    @property
+    def exit_code(self) -> int:
+        """0 only if claims were made and each of them held."""
+        return 0 if self.made and all(claim.held for claim in self.made) else 1
+
+    def summarize(self) -> None:
+        chapter("Summary")
+        table(
+            ("", "claim", "measured", "verdict"),
+            [(claim.step, claim.text, claim.measured, claim.verdict) for claim in self.made],
+        )

@@ -1,0 +1,70 @@
+"""What the demo prints: chapters, the commands it runs, and progress on anything that takes a while."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+REPORT_EVERY_SECONDS = 5.0
+"""How often a wait says that it goes on where the output is not a terminal."""
+
+
+def _styled(code: str, text: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if sys.stdout.isatty() else text
+
+
+def chapter(title: str) -> None:
+    print(f"\n{_styled('1;36', title)}\n{_styled('36', '─' * len(title))}", flush=True)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def command(text: str) -> None:
+    """Show a command as the reader would type it."""
+    print(_styled("1", f"$ {text}"), flush=True)
+
+
+def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Columns as wide as they need to be."""
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    for row in [header, *rows]:
+        line = "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        print("  " + (_styled("1", line) if row is header else line), flush=True)
+
+
+@contextmanager
+def took(what: str) -> Iterator[None]:
+    """Say what begins, and how long it took."""
+    say(f"{what} …")
+    began = time.monotonic()
+    yield
+    say(f"{what}: done in {time.monotonic() - began:.0f} s")
+
+
+def wait_until(ready: Callable[[], bool], describe: Callable[[], str], *, timeout: float, poll: float = 0.5) -> None:
+    """Wait for a condition and show the progress meanwhile.
+
+    Args:
+        ready: asked every ``poll`` seconds; what it raises ends the wait.
+        describe: what is waited for, as it stands now.
+        timeout: in seconds.
+
+    Raises:
+        TimeoutError: with the description.
+    """
+    began = reported = time.monotonic()
+    terminal = sys.stdout.isatty()
+    while not ready():
+        now = time.monotonic()
+        if now - began > timeout:
+            raise TimeoutError(f"after {timeout:.0f} s still waiting for {describe()}")
+        if terminal:
+            print(f"\r\x1b[K  {now - began:4.0f} s  waiting for {describe()}", end="", flush=True)
+        elif now - reported >= REPORT_EVERY_SECONDS:
+            reported = now
+            say(f"  {now - began:4.0f} s  waiting for {describe()}")
+        time.sleep(poll)
+    if terminal:
+        print("\r\x1b[K", end="", flush=True)

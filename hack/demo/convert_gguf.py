@@ -1,0 +1,24 @@
+"""Turns a quantized GGUF file into a float32 model folder that vLLM's CPU engine loads.
+
+Run as a process of its own, because the packages that read GGUF lie in the cache folder and not in the environment:
+``python -m demo.convert_gguf FILE FOLDER``.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+
+def convert(file: Path, folder: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+    # The weights are plain floats from here on; what still calls them quantized would be written out with them.
+    model.hf_quantizer = None
+    del model.config.quantization_config
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(folder)
+
+
+if __name__ == "__main__":
+    convert(Path(sys.argv[1]), Path(sys.argv[2]))

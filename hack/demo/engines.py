@@ -1,0 +1,105 @@
+"""The two engines of the demo: vLLM with zones, and stock vLLM beside it with the same model and the same blocks."""
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo.model import Model
+from demo.paths import PYTHON, RUNTIME, demo_environment
+
+API_PORT = 8000
+
+BLOCKS = 256
+BLOCK_TOKENS = 32
+"""With 256 blocks a pool of 8,192 tokens: small enough to turn over in seconds."""
+
+_SHARED_FLAGS = (
+    "--num-gpu-blocks-override", str(BLOCKS),
+    "--block-size", str(BLOCK_TOKENS),
+    "--max-model-len", "4096",
+    "--dtype", "float32",
+    "--enforce-eager",
+    # The count of cached tokens in each answer is how the story sees the cache.
+    "--enable-prompt-tokens-details",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Where one engine listens."""
+
+    name: str
+    ip: str
+
+    @property
+    def base_url(self) -> str:
+        return f"http://{self.ip}:{API_PORT}/v1"
+
+    @property
+    def health_url(self) -> str:
+        return f"http://{self.ip}:{API_PORT}/health"
+
+
+def free_address(*ports: int, taken: tuple[str, ...] = ()) -> str:
+    """A loopback address with these ports free: like pods, engines differ by address and not by port.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    for last in range(2, 255):
+        ip = f"127.0.0.{last}"
+        if ip not in taken and all(_is_free(ip, port) for port in ports):
+            return ip
+    raise RuntimeError(f"no loopback address has the ports {ports} free; end what listens on 0.0.0.0 there")
+
+
+def _is_free(ip: str, port: int) -> bool:
+    with socket.socket() as probe:
+        # As servers do: a port whose last connections are still closing counts as free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((ip, port))
+        except OSError:
+            return False
+    return True
+
+
+def cores_for(index: int, engines: int) -> str:
+    """An engine's own share of the cores, as vLLM wants it told: left to itself each engine binds to the same ones."""
+    cores = sorted(os.sched_getaffinity(0))
+    share = max(1, len(cores) // engines)
+    first = index * share % len(cores)
+    return ",".join(map(str, cores[first : first + share]))
+
+
+def zone_command(engine: Engine, model: Model, *, config: Path, keys: Path, admin_port: int) -> list[str]:
+    return [
+        str(RUNTIME), "serve", str(model.folder), *_serving_flags(engine, model),
+        "--zones-config", str(config),
+        "--tenant-keys", str(keys),
+        "--admin-host", engine.ip,
+        "--admin-port", str(admin_port),
+    ]  # fmt: skip
+
+
+def stock_command(engine: Engine, model: Model) -> list[str]:
+    return [
+        PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model.folder),
+        *_serving_flags(engine, model),
+    ]  # fmt: skip
+
+
+def _serving_flags(engine: Engine, model: Model) -> tuple[str, ...]:
+    return ("--served-model-name", model.name, "--host", engine.ip, "--port", str(API_PORT), *_SHARED_FLAGS)
+
+
+def engine_environment(cores: str, **variables: str) -> dict[str, str]:
+    return demo_environment(
+        VLLM_CPU_KVCACHE_SPACE="1",
+        VLLM_CPU_OMP_THREADS_BIND=cores,
+        # For the processes beside the worker; the worker's own count follows from its cores.
+        OMP_NUM_THREADS="1",
+        VLLM_NO_USAGE_STATS="1",
+        **variables,
+    )

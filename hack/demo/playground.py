@@ -1,0 +1,130 @@
+"""``up`` leaves everything running for playing, ``down`` ends it.
+
+One process of ours, the keeper, holds all the others, which end with it; so ``down`` has one process to end.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from controlplane.detached import keeper_of, record_keeper
+from demo.console import say, wait_until
+from demo.model import Model
+from demo.paths import PYTHON, STATE, demo_environment
+from demo.stack import Stack, running
+
+FOLDER = STATE / "up"
+_LOG = FOLDER / "keeper.log"
+_EXPORTS = FOLDER / "exports"
+_GUIDE = FOLDER / "guide"
+_END_SECONDS = 90.0
+
+
+class KeeperError(Exception):
+    """The keeper did not do what was asked of it."""
+
+
+def up(model: Model, kubeconfig: str | None) -> None:
+    """Start everything in the background, and say what to try.
+
+    Raises:
+        KeeperError: it runs already, or did not come up.
+    """
+    if keeper_of(FOLDER) is not None:
+        raise KeeperError("it is up already; make down ends it")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    _GUIDE.unlink(missing_ok=True)
+    named = ["--kubeconfig", kubeconfig] if kubeconfig else []
+    with _LOG.open("wb") as log:
+        keeper = subprocess.Popen(
+            [PYTHON, "-m", "demo", "keep", "--model", model.name, *named],
+            env=demo_environment(PYTHONUNBUFFERED="1"),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        _follow(keeper)
+    except BaseException:
+        keeper.terminate()
+        keeper.wait()
+        raise
+    say(_GUIDE.read_text())
+
+
+def down() -> None:
+    """End what ``up`` has started.
+
+    Raises:
+        TimeoutError: it does not end.
+    """
+    pid = keeper_of(FOLDER)
+    if pid is None:
+        say("Nothing is up.")
+        return
+    os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: keeper_of(FOLDER) is None, lambda: "everything to end", timeout=_END_SECONDS, poll=0.1)
+    say("What up had started has ended.")
+
+
+def keep(model: Model, kubeconfig: str | None) -> None:
+    """Be the keeper: run everything until SIGTERM."""
+    record_keeper(FOLDER)
+    with running(model, FOLDER, kubeconfig=kubeconfig, compare=False) as stack:
+        _EXPORTS.touch(mode=0o600)
+        _EXPORTS.write_text(_exports(stack))
+        # The guide comes last: it tells up that everything runs.
+        _GUIDE.write_text(_guide(stack))
+        signal.pause()
+
+
+def _follow(keeper: subprocess.Popen[bytes]) -> None:
+    """Print the keeper's log until everything runs.
+
+    Raises:
+        KeeperError: it has ended.
+    """
+    with _LOG.open() as log:
+        while not _GUIDE.exists():
+            ended = keeper.poll() is not None
+            sys.stdout.write(log.read())
+            sys.stdout.flush()
+            if ended:
+                raise KeeperError(f"it did not come up; see above and {FOLDER / 'log'}")
+            time.sleep(0.2)
+        sys.stdout.write(log.read())
+
+
+def _exports(stack: Stack) -> str:
+    variables = {
+        "KUBECONFIG": str(stack.cluster.kubeconfig),
+        "PATH": f"{stack.cluster.kubectl_program.parent}:$PATH",
+        "OPENAI_BASE_URL": stack.zone.base_url,
+        "ENGINE_ADMIN": stack.admin_url,
+        **{f"{tenant.upper().replace('-', '_')}_KEY": key for tenant, key in stack.keys.items()},
+    }
+    return "".join(f'export {name}="{value}"\n' for name, value in variables.items())
+
+
+def _guide(stack: Stack) -> str:
+    question = f'{{"model": "{stack.model.name}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
+    return f"""
+Everything runs: control plane, operator, engine. First, in your shell:
+
+  . {_EXPORTS}
+
+That sets KUBECONFIG, OPENAI_BASE_URL ({stack.zone.base_url}), ENGINE_ADMIN and each tenant's key. Then, for instance:
+
+  kubectl get tenantzones --watch
+  kubectl explain tenantzone.spec --recursive
+  kubectl patch tenantzone burst --type=merge --patch='{{"spec":{{"reserved":"20%"}}}}'
+  kubectl get zonepool,configmap,pod
+  curl -s $ENGINE_ADMIN/report
+  curl -s $OPENAI_BASE_URL/chat/completions -H "Authorization: Bearer $ACME_KEY" \\
+    -H 'Content-Type: application/json' -d '{question}'
+
+Logs are in {FOLDER / "log"}. make down ends it.
+"""

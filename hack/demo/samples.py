@@ -1,0 +1,79 @@
+"""What the demo needs to know of the sample manifests, and the engine's pod that joins their pool."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from demo.paths import REPOSITORY
+from tenantzone_contract.report import DEFAULT_ADMIN_PORT
+
+SAMPLES = Path("manifests") / "samples"
+"""From the repository's root, as a reader would type it."""
+
+POD = "engine-0"
+CONFIG_VOLUME = "zones"
+
+_NO_SCHEDULER = "none-this-engine-is-a-local-process"
+"""A scheduler that does not exist: on a real cluster no node may pick the pod up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The samples' pool and tenants."""
+
+    pool: str
+    labels: dict[str, str]
+    """An engine pod with these belongs to the pool."""
+    admin_port: int
+    tenants: tuple[str, ...]
+
+
+def read_samples(folder: Path = REPOSITORY / SAMPLES) -> Samples:
+    """
+    Raises:
+        ValueError: there is not exactly one pool.
+    """
+    documents = [
+        document
+        for file in sorted(folder.glob("*.yaml"))
+        for document in yaml.safe_load_all(file.read_text())
+        if document
+    ]
+    pools = [document for document in documents if document["kind"] == "ZonePool"]
+    if len(pools) != 1:
+        raise ValueError(f"{folder} has {len(pools)} ZonePools; the demo has engines for exactly one")
+    (pool,) = pools
+    zones = [document for document in documents if document["kind"] == "TenantZone"]
+    return Samples(
+        pool=pool["metadata"]["name"],
+        labels=pool["spec"]["selector"]["matchLabels"],
+        admin_port=pool["spec"].get("adminPort", DEFAULT_ADMIN_PORT),
+        tenants=tuple(zone["spec"].get("tenant", zone["metadata"]["name"]) for zone in zones),
+    )
+
+
+def engine_pod(samples: Samples) -> dict[str, Any]:
+    """The engine as a pod: the control plane sees one, although a local process stands behind it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": POD, "labels": samples.labels},
+        "spec": {
+            "schedulerName": _NO_SCHEDULER,
+            "automountServiceAccountToken": False,
+            "containers": [
+                {
+                    "name": "engine",
+                    "image": "tenantzone-engine",
+                    "command": ["tenantzone-runtime", "serve"],
+                    "volumeMounts": [
+                        # A folder and never a subPath: kubelet does not update those.
+                        {"name": CONFIG_VOLUME, "mountPath": "/etc/tenantzone/config", "readOnly": True}
+                    ],
+                }
+            ],
+            "volumes": [{"name": CONFIG_VOLUME, "configMap": {"name": f"tenantzone-{samples.pool}", "optional": True}}],
+        },
+    }

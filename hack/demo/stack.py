@@ -1,0 +1,161 @@
+"""Everything that runs during the demo, started in the order that wastes the least time and ended together."""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import urlopen
+
+from controlplane import Cluster, connect_or_start
+from demo.console import chapter, say, wait_until
+from demo.engines import (
+    API_PORT,
+    Engine,
+    cores_for,
+    engine_environment,
+    free_address,
+    stock_command,
+    zone_command,
+)
+from demo.model import Model, prepare
+from demo.paths import PYTHON, demo_environment
+from demo.processes import Processes
+from demo.samples import CONFIG_VOLUME, POD, SAMPLES, Samples, engine_pod, read_samples
+from demo.tenants import make_keys
+from demo.workspace import show, workspace
+
+ENGINE_START_SECONDS = 600.0
+
+
+class AlreadyRunningError(Exception):
+    """Another demo runs in this folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What runs, as the story sees it."""
+
+    cluster: Cluster
+    samples: Samples
+    model: Model
+    zone: Engine
+    stock: Engine | None
+    keys: dict[str, str]
+    """A tenant's API key, in clear, by tenant."""
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://{self.zone.ip}:{self.samples.admin_port}"
+
+
+@contextmanager
+def running(model: Model, folder: Path, *, kubeconfig: str | None, compare: bool) -> Iterator[Stack]:
+    """Start all of it, wait until every zone is ready, and end it with the block.
+
+    Args:
+        model: what the engines serve.
+        folder: of this run: logs, keys, volumes, the control plane's data. What an earlier run left there is removed.
+        kubeconfig: names a cluster to use in place of a control plane of our own.
+        compare: also start stock vLLM.
+
+    Raises:
+        AlreadyRunningError: another demo runs in the folder.
+        ProcessDiedError: one of the processes ended.
+        TimeoutError: an engine did not come up.
+    """
+    samples = read_samples()
+    prepare(model)
+    with fresh_folder(folder) as lock, Processes(folder / "log", lock) as engines:
+        keys = make_keys(folder / "keys", samples.tenants)
+        zone, stock = _start_engines(engines, model, samples, folder, compare=compare)
+        with (
+            connect_or_start(folder / "control-plane", kubeconfig) as whole_cluster,
+            workspace(whole_cluster, folder) as (cluster, namespace),
+            Processes(folder / "log", lock) as controllers,
+        ):
+            _register(cluster, samples)
+            _start_controllers(controllers, cluster, namespace, zone, folder)
+            chapter("The zones")
+            show(cluster, "apply", "-f", f"{SAMPLES}/")
+            _await_health([zone, stock] if stock else [zone], [engines, controllers])
+            show(cluster, "wait", "--for=condition=Ready", "tenantzones", "--all", "--timeout=60s")
+            try:
+                yield Stack(cluster, samples, model, zone, stock, keys)
+            except Exception:
+                # Most likely one of them died; then its log says more than the error that it has caused.
+                engines.check()
+                controllers.check()
+                raise
+
+
+@contextmanager
+def fresh_folder(folder: Path) -> Iterator[int]:
+    """An emptied folder, locked until the last process that was started with the descriptor has ended."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise AlreadyRunningError(f"a demo runs in {folder}, or is just ending; wait for it, or end it") from None
+    for name in ("log", "keys", "volumes", "control-plane"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    try:
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _start_engines(
+    engines: Processes, model: Model, samples: Samples, folder: Path, *, compare: bool
+) -> tuple[Engine, Engine | None]:
+    """Start them first: they take longest. The zone engine finds its config when the operator has written it."""
+    count = 2 if compare else 1
+    zone = Engine("zone engine", free_address(API_PORT, samples.admin_port))
+    config = folder / "volumes" / CONFIG_VOLUME
+    config.mkdir(parents=True)
+    command = zone_command(zone, model, config=config, keys=folder / "keys", admin_port=samples.admin_port)
+    engines.start("zone-engine", command, engine_environment(cores_for(0, count), POD_NAME=POD))
+    if not compare:
+        return zone, None
+    stock = Engine("stock engine", free_address(API_PORT, taken=(zone.ip,)))
+    engines.start("stock-engine", stock_command(stock, model), engine_environment(cores_for(1, count)))
+    say(f"Two engines are starting side by side, on {zone.ip} and {stock.ip}; their logs are in {folder / 'log'}.")
+    return zone, stock
+
+
+def _register(cluster: Cluster, samples: Samples) -> None:
+    """Make the engine known as a pod with the pool's labels."""
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(engine_pod(samples)))
+
+
+def _start_controllers(controllers: Processes, cluster: Cluster, namespace: str, zone: Engine, folder: Path) -> None:
+    kubeconfig = ["--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace]
+    controllers.start("operator", [PYTHON, "-m", "tenantzone_operator", *kubeconfig], demo_environment())
+    kubelet = [
+        PYTHON, "-m", "demo.kubelet", *kubeconfig, "--pod", POD,
+        "--volumes", str(folder / "volumes"), "--ip", zone.ip, "--health", zone.health_url,
+    ]  # fmt: skip
+    controllers.start("kubelet", kubelet, demo_environment())
+
+
+def _await_health(engines: list[Engine], groups: list[Processes]) -> None:
+    def awaited() -> list[str]:
+        for group in groups:
+            group.check()
+        return [engine.name for engine in engines if not _is_healthy(engine)]
+
+    say("Engines take two to three minutes to start on two cores.")
+    wait_until(lambda: not awaited(), lambda: " and ".join(awaited()), timeout=ENGINE_START_SECONDS)
+
+
+def _is_healthy(engine: Engine) -> bool:
+    try:
+        with urlopen(engine.health_url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False

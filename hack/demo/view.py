@@ -1,0 +1,35 @@
+"""``kubectl get tenantzones``, as the story shows it after each step."""
+
+import json
+import time
+
+import httpx
+
+from demo.stack import Stack
+from demo.workspace import show
+from tenantzone_contract.report import REPORT_PATH, parse_report
+
+_SETTLE_SECONDS = 10.0
+
+
+def show_zones(stack: Stack, *options: str) -> None:
+    """Show the table once it says what the engine reports: the operator reads the reports every so often.
+
+    Args:
+        stack: what runs.
+        options: of kubectl's.
+    """
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while not _is_current(stack) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    show(stack.cluster, "get", "tenantzones", *options)
+
+
+def _is_current(stack: Stack) -> bool:
+    zones = json.loads(stack.cluster.kubectl("get", "tenantzones", "--output=json").stdout)["items"]
+    shown = {
+        zone["metadata"]["name"]: (zone.get("status", {}).get("held"), zone.get("status", {}).get("evictions"))
+        for zone in zones
+    }
+    report = parse_report(httpx.get(stack.admin_url + REPORT_PATH).content)
+    return all(shown.get(zone.name) == (zone.held, sum(zone.evicted_blocks.values())) for zone in report.zones)

@@ -1,0 +1,90 @@
+"""The part of a cluster that the demo may fill: all of its own control plane, or one fresh namespace of a named one."""
+
+import json
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from controlplane import Cluster, ControlPlane
+from demo.console import command, say
+from demo.paths import REPOSITORY
+
+_CRDS = REPOSITORY / "crds"
+_KINDS = ("tenantzones.tenantzone.io", "zonepools.tenantzone.io")
+
+
+@contextmanager
+def workspace(cluster: Cluster, folder: Path) -> Iterator[tuple[Cluster, str]]:
+    """The cluster with the CRDs in it, and the name of the namespace that its kubeconfig points to.
+
+    What was made in a cluster that the user has named is removed at the end. CRDs that were there are left alone.
+
+    Raises:
+        ClusterError: the cluster refuses.
+    """
+    if isinstance(cluster, ControlPlane):
+        _apply_crds(cluster)
+        yield cluster, "default"
+        return
+    brought_crds = not cluster.kubectl("get", "crd", *_KINDS, "--ignore-not-found", "-o", "name").stdout.strip()
+    if brought_crds:
+        _apply_crds(cluster)
+    else:
+        say("The cluster has the CRDs of TenantZone already; the demo uses them as they are.")
+    copy = folder / "kubeconfig"
+    namespace = f"tenantzone-demo-{secrets.token_hex(3)}"
+    cluster.kubectl("create", "namespace", namespace)
+    try:
+        yield _pointed_to(cluster, namespace, copy), namespace
+    finally:
+        say(f"Removing the namespace {namespace}{' and the CRDs' if brought_crds else ''} from {cluster.server}")
+        copy.unlink(missing_ok=True)
+        cluster.delete_namespace(namespace)
+        if brought_crds:
+            cluster.kubectl("delete", "crd", *_KINDS, "--timeout=60s")
+
+
+def _apply_crds(cluster: Cluster) -> None:
+    cluster.kubectl("apply", "--server-side", "-f", str(_CRDS))
+    cluster.kubectl("wait", "--for=condition=Established", "crd", *_KINDS, "--timeout=60s")
+
+
+def _pointed_to(cluster: Cluster, namespace: str, copy: Path) -> Cluster:
+    """The same cluster through a kubeconfig of the demo's own, so that kubectl needs no ``--namespace``."""
+    view = cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json").stdout
+    kubeconfig = json.loads(view)
+    kubeconfig["contexts"][0]["context"]["namespace"] = namespace
+    copy.touch(mode=0o600)
+    copy.write_text(json.dumps(kubeconfig))
+    return Cluster(copy, cluster.server, cluster.kubectl_program)
+
+
+def show(cluster: Cluster, *args: str, stdin: str | None = None, check: bool = True) -> str:
+    """Run kubectl before the reader's eyes: the command, its input and what it answers; returns the answer.
+
+    Raises:
+        ClusterError: kubectl failed, and ``check`` is set.
+    """
+    typed = "kubectl " + " ".join(f"'{arg}'" if set(arg) & set(" {}") else arg for arg in args)
+    command(f"{typed} <<EOF\n{stdin.strip()}\nEOF" if stdin else typed)
+    done = cluster.kubectl(*args, stdin=stdin, check=check)
+    answer = (done.stdout + done.stderr).rstrip()
+    say(answer)
+    return answer
+
+
+@contextmanager
+def watching(cluster: Cluster, *args: str) -> Iterator[IO[str]]:
+    """The lines that a kubectl that does not end by itself prints, as they come."""
+    process = subprocess.Popen(
+        [cluster.kubectl_program, "--kubeconfig", cluster.kubeconfig, *args], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout
+    finally:
+        process.terminate()
+        process.wait()
