@@ -47,12 +47,12 @@ from tests.operator.objects import entry, zone
         pytest.param(
             [
                 zone("a", age=2, reserved="90%", generation=2),
-                zone("b", age=1, reserved="70%"),
+                zone("b", age=1, reserved="30%"),
                 zone("c", reserved="50%"),
             ],
-            [entry("a", reserved="40%")],
+            [entry("a", reserved="40%"), entry("b", reserved="30%")],
             {100},
-            {"a": ("PoolOvercommitted", "40%"), "b": ("PoolOvercommitted", None), "c": ("Accepted", "50%")},
+            {"a": ("PoolOvercommitted", "40%"), "b": ("Accepted", "30%"), "c": ("PoolOvercommitted", None)},
             id="what a refused increase leaves in force still counts",
         ),
         pytest.param(
