@@ -1,7 +1,7 @@
 PYTHON ?= python3
 VENV := .venv/bin
 DEMO := PYTHONPATH=hack $(VENV)/python -m demo
-LOCK := $(VENV)/uv pip compile pyproject.toml --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
+LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up down test lint format lock clean check python kubernetes ready
@@ -35,9 +35,10 @@ format: python ## let ruff format and repair what it can
 	@$(VENV)/ruff check --fix
 
 lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade takes newer versions
-	$(LOCK) --extra cpu --extra operator --extra dev --override requirements/overrides.txt --universal -o requirements/dev.txt
-	$(LOCK) --extra operator --universal -o requirements/operator.txt
-	$(LOCK) --extra gpu --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
+	$(LOCK) pyproject.toml --extra cpu --extra operator --extra dev --override requirements/overrides.txt --universal -o requirements/dev.txt
+	$(LOCK) pyproject.toml --extra operator --universal -o requirements/operator.txt
+	$(LOCK) pyproject.toml --extra gpu --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
+	$(LOCK) requirements/build.in --universal -o requirements/build.txt
 
 clean: ## remove what was made in this folder; the caches that other clones use stay
 	rm -rf .venv .demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist *.egg-info
