@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from demo.stack import AlreadyRunningError, fresh_folder
 
 

@@ -1,6 +1,7 @@
 """The demo's prompts: of the wanted size, repeatable, and no two of them alike."""
 
 import pytest
+
 from demo.asking import make_prompt
 from demo.engines import BLOCK_TOKENS
 from demo.model import MODELS

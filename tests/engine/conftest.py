@@ -1,10 +1,10 @@
-"""One real vLLM engine for all HTTP tests: starting it takes more than a minute."""
+"""One real vLLM engine for all HTTP tests. It needs more than a minute to start, so it does beside the other tests."""
 
 import itertools
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -89,13 +89,36 @@ class RealEngine:
             time.sleep(0.02)
 
 
-@pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealEngine]:
-    folder = tmp_path_factory.mktemp("engine")
-    model = folder / "tiny"
-    tiny_model.make(model)
-    engine = RealEngine(folder, free_address(API_PORT, ADMIN_PORT))
-    command = [
+class StartingEngine:
+    """An engine that starts while other tests run."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="tenantzone-engine-")
+        folder = Path(self._folder.name)
+        tiny_model.make(folder / "tiny")
+        self.engine = RealEngine(folder, free_address(API_PORT, ADMIN_PORT))
+        self._lock = (folder / "lock").open("w")
+        self.server = Server(
+            _command(folder / "tiny", self.engine),
+            log=folder / "engine.log",
+            keep_open=self._lock.fileno(),
+            env={
+                **os.environ,
+                "HF_HUB_OFFLINE": "1",
+                "VLLM_CPU_KVCACHE_SPACE": "1",
+                "VLLM_NO_USAGE_STATS": "1",
+                "OMP_NUM_THREADS": "1",
+            },
+        )
+
+    def stop(self) -> None:
+        self.server.stop()
+        self._lock.close()
+        self._folder.cleanup()
+
+
+def _command(model: Path, engine: RealEngine) -> list[str]:
+    return [
         sys.executable, "-m", "tenantzone_runtime", "serve", str(model),
         "--served-model-name", "tiny", "--host", engine.address, "--port", str(API_PORT),
         "--num-gpu-blocks-override", "256", "--block-size", "32", "--max-model-len", "4096",
@@ -103,26 +126,41 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealEngine]:
         "--zones-config", str(engine.config_folder), "--tenant-keys", str(engine.keys_folder),
         "--admin-host", engine.address, "--admin-port", str(ADMIN_PORT),
     ]  # fmt: skip
-    environment = {
-        **os.environ,
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "OMP_NUM_THREADS": "1",
-    }
-    lock = (folder / "lock").open("w")
-    server = Server(command, log=folder / "engine.log", keep_open=lock.fileno(), env=environment)
-    try:
-        _await_health(engine, server)
-        prompt = "Nobody has declared a zone yet. " * 20
-        for _ in range(2):
-            answer = engine.client("nobody").completions.create(model="tiny", prompt=prompt, max_tokens=1)
-            engine.cached_tokens_before_any_config.append(answer.usage.prompt_tokens_details.cached_tokens)
-        engine.add_keys("acme", "burst", "stranger")
-        yield engine
-    finally:
-        server.stop()
-        lock.close()
+
+
+_STARTING = pytest.StashKey[StartingEngine]()
+
+
+def _needs_engine(item: pytest.Item) -> bool:
+    return item.get_closest_marker("engine") is not None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need the engine go last."""
+    items.sort(key=_needs_engine)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if not session.config.option.collectonly and any(map(_needs_engine, session.items)):
+        session.config.stash[_STARTING] = StartingEngine()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _STARTING in config.stash:
+        config.stash[_STARTING].stop()
+
+
+@pytest.fixture(scope="session")
+def engine(request: pytest.FixtureRequest) -> RealEngine:
+    starting = request.config.stash[_STARTING]
+    engine = starting.engine
+    _await_health(engine, starting.server)
+    prompt = "Nobody has declared a zone yet. " * 20
+    for _ in range(2):
+        answer = engine.client("nobody").completions.create(model="tiny", prompt=prompt, max_tokens=1)
+        engine.cached_tokens_before_any_config.append(answer.usage.prompt_tokens_details.cached_tokens)
+    engine.add_keys("acme", "burst", "stranger")
+    return engine
 
 
 def _await_health(engine: RealEngine, server: Server) -> None:

@@ -163,6 +163,16 @@ def test_kubectl_explains_a_field(control_plane: Cluster):
     assert "How much of the reservation others may use" in explained
 
 
+@pytest.mark.controlplane
+@pytest.mark.parametrize("word", ["tz", "tenantzone", "tenantzones", "tenantzone.tenantzone.io"])
+def test_one_zone_can_be_named_with_each_word(stored: Cluster, word: str):
+    """A category that is a kind's own name would turn this into an error of kubectl's."""
+    found = stored.kubectl("get", word, "--output=name").stdout.split()
+
+    assert found
+    assert stored.kubectl("get", word, found[0].rpartition("/")[2], "--output=name").stdout.split() == found[:1]
+
+
 @pytest.mark.parametrize("file", sorted(CRDS.glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_field_has_a_sentence(file: Path):
     (version,) = yaml.safe_load(file.read_text())["spec"]["versions"]
