@@ -7,7 +7,7 @@ LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-head
 .PHONY: help demo up down test lint format lock clean check python kubernetes ready
 
 help: ## what there is to make
-	@echo 'The first `make demo` or `make test` takes up to 25 minutes (about 5 GB of Python packages, a build of'
+	@echo 'The first `make demo` or `make test` takes 10 to 25 minutes (about 5 GB of Python packages, a build of'
 	@echo 'Kubernetes, side by side); later ones find it all in place. Both bring everything that they need.'
 	@echo
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
