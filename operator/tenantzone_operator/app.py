@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from typing import Any, cast
 
 import kopf
 
@@ -42,6 +43,8 @@ async def run(options: Options) -> None:
             registry=make_registry(options.connection, store, reconciler, resync, api),
             settings=make_settings(),
             standalone=True,
+            # kopf would ask for the user's name, and a pod's user id need not have one. Nobody reads it: no peering.
+            identity=cast(Any, "tenantzone-operator"),
             clusterwide=options.namespace is None,
             namespaces=[options.namespace] if options.namespace is not None else [],
             liveness_endpoint=options.probe_url,

@@ -1,6 +1,7 @@
 """The real operator, with the rights that the manifests give it."""
 
 import json
+import os
 import subprocess
 import sys
 import urllib.request
@@ -31,9 +32,9 @@ class Operator:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, **environment: str) -> None:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env={**os.environ, **environment})
 
     def await_running(self) -> None:
         eventually(self.health)

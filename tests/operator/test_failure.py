@@ -1,7 +1,9 @@
 """Whatever dies and comes back, everything converges by itself, and nothing is written at rest."""
 
+import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -143,6 +145,19 @@ def test_engines_that_change_while_the_api_server_is_away_are_seen_afterwards(wo
     world.await_condition("acme", "Ready", "Unknown", "EngineUnreachable")
     engine.come_back()
     world.await_ready("acme", "burst")
+
+
+def test_it_runs_as_a_user_whom_the_machine_does_not_know(world: World, operator: Operator, tmp_path: Path):
+    """As clusters do that give each namespace a range of user ids of its own."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import getpass\n\ndef unknown():\n    raise KeyError('uid not found')\n\ngetpass.getuser = unknown\n"
+    )
+    assert operator.stop() == 0
+
+    operator.start(PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    operator.await_running()
+
+    settle(world)
 
 
 def test_asked_to_end_it_ends_at_once_and_cleanly(world: World, operator: Operator):
