@@ -211,6 +211,21 @@ def test_requests_from_before_the_first_zone_finish(driver):
     assert early.num_output_tokens == 50
 
 
+def test_a_request_that_can_grow_no_further_does_not_hold_up_those_behind_it(driver):
+    """What an entitled zone lacks may be in use by somebody without a zone, who yields to nobody."""
+    elsewhere = driver.scheduler.block_pool.get_new_blocks(66)
+    driver.declare(zone("acme", reserved=50), zone("calm", reserved=10))
+    stuck = driver.send("acme", prompt(30, extra=BLOCK_TOKENS - 1), max_tokens=250)
+    behind = driver.send("calm", prompt(2), max_tokens=BLOCK_TOKENS - 1)
+    for _ in range(2 * BLOCK_TOKENS):
+        driver.step()
+    assert behind.num_output_tokens == BLOCK_TOKENS - 1
+    assert stuck.num_output_tokens < 250
+    driver.scheduler.block_pool.free_blocks(elsewhere)
+    driver.run()
+    assert stuck.num_output_tokens == 250
+
+
 def test_lowering_a_limit_evicts_cache_at_once_and_kills_nothing(driver):
     driver.declare(zone("acme"))
     driver.ask("acme", prompt(30, seed=1))

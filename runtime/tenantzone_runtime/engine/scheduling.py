@@ -21,6 +21,7 @@ from vllm.v1.request import Request, RequestStatus
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.engine.binding import Binder, BindingError
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager, zone_of
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.engine.versions import check_supported, check_version, zone_classes
@@ -51,6 +52,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.zone_lock = RLock()
         self.block_pool: ZoneBlockPool = self.kv_cache_manager.block_pool
         self.waiting = ZoneRequestQueue(self.policy, self._is_admissible)
+        self._demand = Demand(self)
         self._binder = Binder(seal_key, self.block_pool.ledger)
         self._starved: Request | None = None
         self._scheduling = False
@@ -70,16 +72,9 @@ class ZoneAwareScheduler(AsyncScheduler):
 
     def _give_grace(self, zone: Zone) -> None:
         """Let requests in flight finish that need more than a limit which was lowered under them."""
-        needs = (self._most_blocks(request) for request in self.requests.values() if zone_of(request) is zone)
+        needs = (self._demand.at_most(request) for request in self.requests.values() if zone_of(request) is zone)
         most = max(needs, default=0)
         zone.grace = most if most > zone.spec.quota.limit else 0
-
-    def _most_blocks(self, request: Request) -> int:
-        """Blocks that a request uses when it is at its longest."""
-        return self._blocks(min(request.num_prompt_tokens + request.max_tokens, self.max_model_len))
-
-    def _blocks(self, tokens: int) -> int:
-        return -(-int(tokens) // int(self.block_size))
 
     def let_time_pass(self) -> None:
         """Let idle zones become quiet, or give up their blocks."""
@@ -191,78 +186,46 @@ class ZoneAwareScheduler(AsyncScheduler):
             return True
         available = self.block_pool.available_to(zone)
         # Without a prefix hit it would need the most: if that fits there is no need to look one up.
-        if self._blocks_without_hits(request) <= available:
+        if self._demand.to_admit_without_hits(request) <= available:
             return True
-        return self._blocks_to_admit(request) <= available
-
-    def _blocks_without_hits(self, request: Request) -> int:
-        return self._blocks(request.num_tokens) + self._admission_watermark()
-
-    def _admission_watermark(self) -> int:
-        return int(self.kv_cache_manager.watermark_blocks) if self.running else 0
-
-    def _blocks_to_admit(self, request: Request) -> int:
-        """Blocks that ``allocate_slots`` will ask for on admission, after prefix hits."""
-        manager = self.kv_cache_manager
-        computed, hit_tokens, _ = manager.get_computed_blocks(request)
-        tokens = int(request.num_tokens)
-        if not self.scheduler_reserve_full_isl:
-            tokens = min(tokens, hit_tokens + int(self.max_num_scheduled_tokens))
-        blocks = manager.coordinator.get_num_blocks_to_allocate(
-            request_id=request.request_id,
-            num_tokens=min(tokens, self.max_model_len),
-            new_computed_blocks=computed.blocks,
-            num_encoder_tokens=0,
-            total_computed_tokens=hit_tokens,
-            num_local_computed_tokens=hit_tokens,
-            num_tokens_main_model=min(tokens, self.max_model_len),
-            apply_admission_cap=True,
-            prefill_end=max(request.num_prompt_tokens, request.num_tokens - 1),
-        )
-        return int(blocks) + self._admission_watermark()
+        return self._demand.to_admit(request) <= available
 
     def _make_room(self) -> None:
         """Before a step: what a zone is entitled to and others' requests stand on is freed by preempting those."""
         self.waiting.new_step()
         starved, self._starved = self._starved, None
-        if starved is not None and starved.status == RequestStatus.RUNNING:
-            self._recall(starved, self._blocks_to_continue(starved))
+        if starved is not None and starved.status == RequestStatus.RUNNING and (zone := zone_of(starved)) is not None:
+            count = self._demand.to_continue(starved)
+            self._recall(starved, zone, count)
+            if starved.status == RequestStatus.RUNNING and self.block_pool.available_to(zone) < count:
+                # vLLM stops at a running request that gets no blocks: those behind it must not wait for it.
+                self._preempt_before_step(starved)
         for request in self.waiting.fronts():
             zone = zone_of(request)
             if zone is None or self._is_admissible(request):
                 continue
-            count = self._blocks_to_admit(request)
+            count = self._demand.to_admit(request)
             if preemption.is_entitled(zone, count):
-                self._recall(request, count)
+                self._recall(request, zone, count)
 
-    def _blocks_to_continue(self, request: Request) -> int:
-        """Blocks that a running request asks for in its next step, at the most."""
-        tokens = min(
-            request.num_tokens_with_spec + request.num_output_placeholders,
-            request.num_computed_tokens + int(self.max_num_scheduled_tokens),
-            self.max_model_len,
-        )
-        held = len(self.kv_cache_manager.get_blocks(request.request_id).blocks[0])
-        return max(1, self._blocks(tokens) - held)
-
-    def _recall(self, request: Request, count: int) -> None:
+    def _recall(self, request: Request, zone: Zone, count: int) -> None:
         """Preempt running requests until the request's zone may take ``count`` blocks, or nobody may yield."""
-        zone = zone_of(request)
-        if zone is None:
-            return
         while self.block_pool.available_to(zone) < count:
             # Requests from before the first zone have none, and yield to nobody.
             running = [(runner, owner) for runner in self.running if (owner := zone_of(runner)) is not None]
             index = preemption.choose_victim([owner for _, owner in running], zone, count)
             if index is None:
                 return
-            victim, owner = running[index]
-            self.running.remove(victim)
-            self._preempt_request(victim, time.monotonic())
-            # The worker still has it in its batch of the last step: it may not come back within this one.
-            self.waiting.set_aside(owner)
+            victim, _ = running[index]
+            self._preempt_before_step(victim)
             if victim is request:
                 return
+
+    def _preempt_before_step(self, victim: Request) -> None:
+        self.running.remove(victim)
+        self._preempt_request(victim, time.monotonic())
+        # The worker still has it in its batch of the last step: it may not come back within this one.
+        self.waiting.set_aside(zone_of(victim))
 
     def _request_blocks_can_be_freed(self, request: Request) -> bool:
         """Whether vLLM may preempt this running request for the one that was just refused blocks.
@@ -274,7 +237,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         if self._scheduling and refused is not None and request.status == RequestStatus.RUNNING:
             victim, beneficiary = zone_of(request), zone_of(refused)
             if beneficiary is not None and (
-                victim is None or not preemption.may_yield(victim, beneficiary, self._blocks_to_continue(refused))
+                victim is None or not preemption.may_yield(victim, beneficiary, self._demand.to_continue(refused))
             ):
                 return False
         return bool(super()._request_blocks_can_be_freed(request))
