@@ -3,7 +3,7 @@
 #   docker build --target engine -t tenantzone-engine:0.1.0 .
 # Dependencies come from the lock files, by hash.
 
-ARG PYTHON=docker.io/library/python:3.11.14-slim-bookworm
+ARG PYTHON=python:3.11.14-slim-bookworm
 
 FROM ${PYTHON} AS wheel
 WORKDIR /source
