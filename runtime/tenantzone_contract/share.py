@@ -27,10 +27,6 @@ BlockShare = Annotated[int | Percent, BeforeValidator(_check)]
 """Blocks as an absolute number (``int``) or as a percentage (``"25%"``) of a base that the field names."""
 
 
-def is_percent(share: int | Percent) -> bool:
-    return isinstance(share, str)
-
-
 def percentage(share: Percent) -> int:
     """The number in ``"25%"``."""
     return int(share.removesuffix("%"))

@@ -104,7 +104,6 @@ class Driver:
         *,
         max_tokens: int = 1,
         client_salt: str = "",
-        priority: int = 0,
         sealed: str | None = None,
     ) -> Request:
         """Add a request; without a tenant as if it had come past the front door.
@@ -122,7 +121,6 @@ class Driver:
             sampling_params=params,
             pooling_params=None,
             cache_salt=salt,
-            priority=priority,
             block_hasher=self._hasher,
         )
         self.scheduler.add_request(request)

@@ -182,13 +182,18 @@ class ZoneAwareScheduler(AsyncScheduler):
     def _is_admissible(self, request: Request) -> bool:
         """Whether vLLM would get the blocks that it asks for when it admits the request now."""
         zone = zone_of(request)
-        if zone is None or self._is_blocked_waiting_status(request.status):
-            return True
+        return zone is None or self._denied_blocks(request, zone) == 0
+
+    def _denied_blocks(self, request: Request, zone: Zone) -> int:
+        """Blocks that vLLM would ask for to admit the request now, if it would not get them; else 0."""
+        if self._is_blocked_waiting_status(request.status):
+            return 0
         available = self.block_pool.available_to(zone)
         # Without a prefix hit it would need the most: if that fits there is no need to look one up.
         if self._demand.to_admit_without_hits(request) <= available:
-            return True
-        return self._demand.to_admit(request) <= available
+            return 0
+        count = self._demand.to_admit(request)
+        return count if count > available else 0
 
     def _make_room(self) -> None:
         """Before a step: what a zone is entitled to and others' requests stand on is freed by preempting those."""
@@ -202,10 +207,10 @@ class ZoneAwareScheduler(AsyncScheduler):
                 self._preempt_before_step(starved)
         for request in self.waiting.fronts():
             zone = zone_of(request)
-            if zone is None or self._is_admissible(request):
+            if zone is None:
                 continue
-            count = self._demand.to_admit(request)
-            if preemption.is_entitled(zone, count):
+            count = self._denied_blocks(request, zone)
+            if count > 0 and preemption.is_entitled(zone, count):
                 self._recall(request, zone, count)
 
     def _recall(self, request: Request, zone: Zone, count: int) -> None:
