@@ -6,7 +6,7 @@ engine and its front door read it with :func:`parse_config`. A snapshot is appli
 
 import hashlib
 import json
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
@@ -39,8 +39,12 @@ class Lending(_Model):
 
     lendable: BlockShare = "100%"
     """Blocks, or a percentage of the reservation."""
+    borrowers: Literal["SameOrHigherPriority", "AnyPriority"] = "SameOrHigherPriority"
+    """Which zones may borrow, by their priority against the lender's."""
     max_loan_seconds: Seconds | None = None
     """After this time a loan is due; None: when the lender asks for it."""
+    grace_seconds: Seconds = 30.0
+    """How long a loan that is due may stay in use before the borrower's requests are preempted for it."""
 
 
 class Idle(_Model):
@@ -65,6 +69,8 @@ class ZoneConfig(_Model):
     weight: Annotated[int, Field(ge=1)] = 1
     lending: Lending = Lending()
     idle: Idle = Idle()
+    eviction_policy: Literal["LRU", "Clock"] = "LRU"
+    """In which order the zone's own cached blocks go: least recently used, or with a second chance for those hit."""
     scrub: Literal["OnTransfer", "Never"] = "Never"
 
     @model_validator(mode="after")
@@ -145,11 +151,14 @@ class RuntimeConfig(_Model):
 
 def content_hash(pool: PoolConfig, zones: tuple[ZoneConfig, ...]) -> str:
     """``sha256:`` and the digest of the content, whichever generation carries it."""
-    content = {
-        "schemaVersion": SCHEMA_VERSION,
-        "pool": pool.model_dump(mode="json", by_alias=True),
-        "zones": [zone.model_dump(mode="json", by_alias=True) for zone in zones],
-    }
+    return _digest(
+        pool.model_dump(mode="json", by_alias=True), [zone.model_dump(mode="json", by_alias=True) for zone in zones]
+    )
+
+
+def _digest(pool: Any, zones: Any) -> str:
+    # Of the content as it was written: a reader that knows fields which the writer did not must find the same.
+    content = {"schemaVersion": SCHEMA_VERSION, "pool": pool, "zones": zones}
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -195,7 +204,7 @@ def parse_config(text: str) -> RuntimeConfig:
         config = RuntimeConfig.model_validate(raw)
     except ValidationError as error:
         raise ConfigError(_explain(error)) from None
-    expected = content_hash(config.pool, config.zones)
+    expected = _digest(raw["pool"], raw.get("zones", []))
     if config.hash != expected:
         raise ConfigError(f"hash: the content has {expected}, the file says {config.hash}; it was cut off or edited")
     return config

@@ -16,12 +16,20 @@ DEFAULT_ADMIN_PORT = 9464
 ZoneState = Literal["Active", "Idle", "Evicted"]
 """Active: a request waits or runs. Idle: none does. Evicted: idle and all blocks gone; the binding is kept."""
 
-EvictionReason = Literal["quiet", "recall", "own", "limit", "idle", "removed", "reset"]
+EvictionReason = Literal["quiet", "recall", "own", "limit", "reclaim", "due", "idle", "removed", "reset"]
 """Why a cached block was evicted.
 
 quiet: S1, from a zone past its idle window, for another zone. recall: S1b, surplus taken back for a zone that is within
-its reservation. own: S2, the zone's least recently used. limit: held would pass the zone's limit. idle: the zone's
-``evictAfter`` has passed. removed: the zone is gone from the config. reset: the prefix cache was reset.
+its reservation. own: S2, the zone's least recently used. limit: held would pass the zone's limit. reclaim: the engine ran
+low on free blocks. due: they stood on a loan whose time was over. idle: the zone's ``evictAfter`` has passed. removed: the
+zone is gone from the config. reset: the prefix cache was reset.
+"""
+
+WaitReason = Literal["limit", "reserved", "in_use"]
+"""Why a zone's next request waits for blocks.
+
+limit: its own zone's limit is in use. reserved: the blocks are there, and promised to others. in_use: other requests use
+them.
 """
 
 Count = Annotated[int, Field(ge=0)]
@@ -54,6 +62,16 @@ class ZoneReport(_Model):
     generation_tokens: Count = 0
     evicted_blocks: dict[EvictionReason, Count] = {}
     preemptions: Count = 0
+    wait_reason: WaitReason | None = None
+    """Why its next request could not be admitted in the last step; None: it could, or none waits."""
+    auto_registered: bool = False
+    """Made from the pool's template for a tenant without a TenantZone; ``generation`` is 0 then."""
+    lent: Count = 0
+    """Blocks of its reservation that others stand on now."""
+    borrowed: Count = 0
+    """Blocks that it holds on others' reservations now."""
+    block_seconds: Annotated[float, Field(ge=0)] = 0.0
+    """Blocks held times seconds, since the engine started."""
 
     @property
     def held(self) -> int:
@@ -79,6 +97,17 @@ class ConfigStatus(_Model):
     """The newest file, if it was refused."""
 
 
+class LoanReport(_Model):
+    """Blocks of one zone's reservation that another zone holds. Zones by tenant."""
+
+    lender: str
+    borrower: str
+    blocks: Count
+    since_unix_time: float
+    due_unix_time: float | None = None
+    """None: when the lender asks for it."""
+
+
 class EngineReport(_Model):
     """An immutable snapshot of one engine core."""
 
@@ -92,6 +121,7 @@ class EngineReport(_Model):
     free_blocks: Count
     config: ConfigStatus
     zones: tuple[ZoneReport, ...] = ()
+    loans: tuple[LoanReport, ...] = ()
     started_unix_time: float
     published_unix_time: float
 

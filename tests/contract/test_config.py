@@ -1,5 +1,6 @@
 """The runtime config: what is written is what is read, and what is wrong is named."""
 
+import hashlib
 import json
 from typing import Any
 
@@ -190,3 +191,14 @@ def test_two_zones_of_one_tenant_can_not_be_made_into_a_config():
     zone = ZoneConfig(name="acme", tenant="acme", generation=1)
     with pytest.raises(ConfigError, match="two zones have the tenant 'acme'"):
         make_config(1, POOL, (zone, zone.model_copy(update={"name": "other"})))
+
+
+def test_a_config_from_a_writer_that_does_not_know_the_newest_fields_is_read():
+    declared = (ZoneConfig(name="acme", tenant="acme", generation=1, reserved="25%"),)
+    written = json.loads(dump_config(make_config(1, POOL, declared)))
+    for zone in written["zones"]:
+        del zone["evictionPolicy"], zone["lending"]["graceSeconds"]
+    content = {"schemaVersion": 1, "pool": written["pool"], "zones": written["zones"]}
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    written["hash"] = "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+    assert parse_config(json.dumps(written)).zones == declared
