@@ -20,16 +20,16 @@ EvictionReason = Literal["quiet", "recall", "own", "limit", "reclaim", "due", "i
 """Why a cached block was evicted.
 
 quiet: S1, from a zone past its idle window, for another zone. recall: S1b, surplus taken back for a zone that is within
-its reservation. own: S2, the zone's least recently used. limit: held would pass the zone's limit. reclaim: the engine ran
-low on free blocks. due: they stood on a loan whose time was over. idle: the zone's ``evictAfter`` has passed. removed: the
-zone is gone from the config. reset: the prefix cache was reset.
+its reservation. own: S2, the zone's least recently used. limit: held would pass the zone's limit. reclaim: the engine
+ran low on free blocks. due: they stood on a loan whose time was over. idle: the zone's ``evictAfter`` has passed.
+removed: the zone is gone from the config. reset: the prefix cache was reset.
 """
 
 WaitReason = Literal["limit", "reserved", "in_use"]
 """Why a zone's next request waits for blocks.
 
-limit: its own zone's limit is in use. reserved: the blocks are there, and promised to others. in_use: other requests use
-them.
+limit: its own zone's limit is in use. reserved: the blocks are there, and promised to others. in_use: other requests
+use them.
 """
 
 Count = Annotated[int, Field(ge=0)]

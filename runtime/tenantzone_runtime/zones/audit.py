@@ -1,0 +1,200 @@
+"""What the zones did, for an auditor: who was granted, lent, evicted, preempted and refused what, and why.
+
+The core notes it as it happens, in memory and added up, so that a step pays a dictionary entry and no more. Whoever
+keeps the journal collects it from time to time. Zones go by their tenant. Nothing here knows of prompts, tokens or their
+hashes.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from tenantzone_contract.report import EvictionReason
+
+Change = Literal["declared", "registered", "changed", "active", "idle", "evicted", "leaving", "removed", "forgotten"]
+"""declared, changed, removed: by the config; a zone that is removed while requests of it run is leaving until they end.
+registered, forgotten: for a tenant without a TenantZone. active, idle, evicted: the state that it is in now.
+"""
+
+PreemptionReason = Literal["recall", "due", "own"]
+"""recall: for a zone that is entitled to the blocks. due: a loan and its grace are over. own: for the zone itself."""
+
+RefusalReason = Literal["unbound", "unknown_tenant", "too_long"]
+"""unbound: no valid seal of the front door. unknown_tenant: no zone. too_long: it could never fit the zone's limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """A zone came, changed, or left."""
+
+    kind: ClassVar = "lifecycle"
+    zone: str
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Blocks that a zone took above its reservation since the last collection."""
+
+    kind: ClassVar = "granted"
+    zone: str
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """Cached blocks that a zone lost since the last collection, for one reason, to one beneficiary."""
+
+    kind: ClassVar = "evicted"
+    zone: str
+    blocks: int
+    reason: EvictionReason
+    beneficiary: str | None
+    """The zone that needed the blocks; None: no zone did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """A running request of a zone was sent back to wait."""
+
+    kind: ClassVar = "preempted"
+    zone: str | None
+    """None: a request from before any zone was declared."""
+    requests: int
+    reason: PreemptionReason
+    beneficiary: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Requests that were refused."""
+
+    kind: ClassVar = "refused"
+    zone: str | None
+    """None where the request shows no tenant that could be believed."""
+    requests: int
+    reason: RefusalReason
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A loan began."""
+
+    kind: ClassVar = "lent"
+    lender: str
+    borrower: str
+    blocks: int
+    due_in_seconds: float | None
+    """None: when the lender asks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repaid:
+    """A loan, or a part of it, is over."""
+
+    kind: ClassVar = "repaid"
+    lender: str
+    borrower: str
+    blocks: int
+    after_seconds: float
+    overdue: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigApplied:
+    """A config is in force."""
+
+    kind: ClassVar = "config_applied"
+    generation: int
+    hash: str
+    zones: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRefused:
+    """A config was refused; the one before stays in force."""
+
+    kind: ClassVar = "config_refused"
+    generation: int | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a zone has used since it came; each number only grows while ``counting_since`` stays the same."""
+
+    kind: ClassVar = "usage"
+    zone: str
+    counting_since: float
+    """When the zone came, on the clock that the core is given; the journal writes Unix time."""
+    block_seconds: float
+    """Blocks held, in use or cached, times seconds."""
+    prompt_tokens: int
+    cached_tokens: int
+    """Of the prompt tokens, those found in the zone's cache."""
+    generation_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoanUsage:
+    """Block-seconds that a borrower has had of a lender since the engine started."""
+
+    kind: ClassVar = "loan_usage"
+    lender: str
+    borrower: str
+    counting_since: float
+    block_seconds: float
+
+
+Event = (
+    Lifecycle
+    | Granted
+    | Evicted
+    | Preempted
+    | Refused
+    | Lent
+    | Repaid
+    | ConfigApplied
+    | ConfigRefused
+    | Usage
+    | LoanUsage
+)
+
+
+class Trail:
+    """Notes what happens, and hands it over when it is collected."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._granted: Counter[str] = Counter()
+        self._evicted: Counter[tuple[str, EvictionReason, str | None]] = Counter()
+        self._preempted: Counter[tuple[str | None, PreemptionReason, str | None]] = Counter()
+        self._refused: Counter[tuple[str | None, RefusalReason]] = Counter()
+
+    def note(self, event: Event) -> None:
+        """An event that is kept as it is, in order."""
+        self._events.append(event)
+
+    def granted(self, zone: str, blocks: int) -> None:
+        self._granted[zone] += blocks
+
+    def evicted(self, zone: str, blocks: int, reason: EvictionReason, beneficiary: str | None) -> None:
+        self._evicted[zone, reason, beneficiary] += blocks
+
+    def preempted(self, zone: str | None, reason: PreemptionReason, beneficiary: str | None) -> None:
+        self._preempted[zone, reason, beneficiary] += 1
+
+    def refused(self, zone: str | None, reason: RefusalReason) -> None:
+        self._refused[zone, reason] += 1
+
+    def collect(self) -> list[Event]:
+        """Everything since the last call: events in their order, then what was added up."""
+        events = self._events
+        events += [Granted(zone, blocks) for zone, blocks in self._granted.items()]
+        events += [Evicted(zone, blocks, reason, by) for (zone, reason, by), blocks in self._evicted.items()]
+        events += [Preempted(zone, number, reason, by) for (zone, reason, by), number in self._preempted.items()]
+        events += [Refused(zone, number, reason) for (zone, reason), number in self._refused.items()]
+        self._events = []
+        for counter in (self._granted, self._evicted, self._preempted, self._refused):
+            counter.clear()
+        return events
