@@ -3,12 +3,19 @@
 from vllm.v1.request import Request
 
 from tenantzone_contract.seal import SEAL_ARGUMENT, SealError, unseal
-from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.audit import RefusalReason
+from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 
 class BindingError(Exception):
     """The request can't be bound to a zone, so it must not be served."""
+
+    def __init__(self, reason: RefusalReason, tenant: str | None, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.tenant = tenant
+        """None: it shows none that could be believed."""
 
 
 class Binder:
@@ -16,29 +23,29 @@ class Binder:
 
     Args:
         seal_key: shared with the front door.
-        ledger: the zones.
+        tenancy: the zones.
     """
 
-    def __init__(self, seal_key: bytes, ledger: Ledger) -> None:
+    def __init__(self, seal_key: bytes, tenancy: Tenancy) -> None:
         self._seal_key = seal_key
-        self._ledger = ledger
+        self._tenancy = tenancy
 
-    def bind(self, request: Request) -> Zone | None:
+    def bind(self, request: Request, now: float) -> Zone | None:
         """The request's zone, or None where no zone is declared: stock vLLM then.
 
         Raises:
             BindingError: zones are declared, and the request has no valid seal or its tenant no zone.
         """
         seal = self._take_seal(request)
-        if not any(not zone.leaving for zone in self._ledger.zones.values()):
+        if self._tenancy.is_open_to_anybody:
             return None
         try:
             tenant = unseal(self._seal_key, seal, request.cache_salt or "")
         except SealError as error:
-            raise BindingError(f"{error}; it did not come through the front door") from None
-        zone = self._ledger.zones.get(tenant)
-        if zone is None or zone.leaving:
-            raise BindingError(f"tenant {tenant!r} has no zone")
+            raise BindingError("unbound", None, f"{error}; it did not come through the front door") from None
+        zone = self._tenancy.zone_for(tenant, now)
+        if zone is None:
+            raise BindingError("unknown_tenant", tenant, f"tenant {tenant!r} has no zone")
         return zone
 
     @staticmethod

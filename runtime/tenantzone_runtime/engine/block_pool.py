@@ -5,6 +5,7 @@ cached. What a zone keeps cached is in the zone's own order, and in the zone's o
 even see another zone's blocks. With no zone declared, every method is the stock one.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,8 +16,8 @@ from vllm.v1.core.kv_cache_utils import KVCacheBlock
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones import states
 from tenantzone_runtime.zones.configure import discard_if_gone
-from tenantzone_runtime.zones.eviction import make_room, trim_to_limit
-from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.eviction import Evictions, make_room, trim_to_limit
+from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 
@@ -35,7 +36,8 @@ class ZoneBlockPool(BlockPool):
         self.allocating = False
         """Whether blocks are about to be taken, so that the question for free blocks is a question for quota."""
         super().__init__(*args, **kwargs)
-        self.ledger = Ledger(self.num_gpu_blocks)
+        self.tenancy = Tenancy(self.num_gpu_blocks, self.capacity, time.monotonic())
+        self.ledger = self.tenancy.ledger
 
     @property
     def capacity(self) -> int:
@@ -69,19 +71,20 @@ class ZoneBlockPool(BlockPool):
         finally:
             self.acting, self.allocating = before
 
-    def available_to(self, zone: Zone) -> int:
-        """Blocks that a zone may take now, its own cached ones among them."""
-        return self.ledger.takeable(zone, self.free_block_queue.num_free_blocks)
+    def available_to(self, zone: Zone | None) -> int:
+        """Blocks that a zone may take now, its own cached ones among them; or a request without one."""
+        free = int(self.free_block_queue.num_free_blocks)
+        if zone is None:
+            return self.ledger.standings.takeable_without_zone(free)
+        return self.ledger.standings.takeable(zone, free)
 
     def get_num_free_blocks(self) -> int:
         """Blocks that the acting zone may take; for nobody in particular, all that no request uses."""
         free = int(self.free_block_queue.num_free_blocks)
         if not self.ledger.zones:
             return free
-        if self.acting is not None:
+        if self.allocating or self.acting is not None:
             return self.available_to(self.acting)
-        if self.allocating:
-            return self.ledger.takeable_without_zone(free)
         return free + self.ledger.cached_blocks
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
@@ -89,8 +92,7 @@ class ZoneBlockPool(BlockPool):
         if not self.ledger.zones:
             return super().get_new_blocks(num_blocks)
         zone = self.acting
-        for owner, block_ids in make_room(self.ledger, zone, num_blocks, self.free_block_queue.num_free_blocks):
-            self.return_evicted(owner, block_ids)
+        self.return_all_evicted(make_room(self.ledger, zone, num_blocks, self.free_block_queue.num_free_blocks))
         # The stock method pops free blocks, and blocks cached before the first zone: act for nobody meanwhile.
         with self.acting_for(None):
             blocks = super().get_new_blocks(num_blocks)
@@ -162,8 +164,13 @@ class ZoneBlockPool(BlockPool):
         """Take blocks that the ledger has evicted out of their former owner's prefix index; they are free now."""
         if block_ids:
             self._forget(owner, [self.blocks[block_id] for block_id in block_ids])
-            states.blocks_evicted(owner)
+            states.blocks_evicted(self.ledger, owner)
         self._discard_if_gone(owner)
+
+    def return_all_evicted(self, evictions: Evictions) -> None:
+        """The same for what several zones lost."""
+        for owner, block_ids in evictions:
+            self.return_evicted(owner, block_ids)
 
     def _forget(self, owner: Zone, blocks: list[KVCacheBlock]) -> None:
         with self.acting_for(owner):

@@ -10,6 +10,7 @@ from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
 from vllm.v1.request import Request
 
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+from tenantzone_runtime.zones.fair_queue import INPUT
 from tenantzone_runtime.zones.zone import Zone
 
 
@@ -25,7 +26,12 @@ class ZoneKVCacheManager(KVCacheManager):
     block_pool: ZoneBlockPool
 
     refused: Request | None = None
-    """The request that was refused blocks last; the scheduler reads it and sets it back."""
+    """The request that was refused blocks last in this step."""
+
+    def take_refused(self) -> Request | None:
+        """The request that was refused blocks last, once."""
+        refused, self.refused = self.refused, None
+        return refused
 
     def get_computed_blocks(self, request: Request) -> tuple[KVCacheBlocks, int, int]:
         with self.block_pool.acting_for(zone_of(request)):
@@ -60,8 +66,13 @@ class ZoneKVCacheManager(KVCacheManager):
             pool.acting = None
 
     def record_prefix_cache_stats(self, request: Request, num_hits: int) -> None:
+        """Called once whenever a request is admitted. What it costs is paid with its first admission."""
         super().record_prefix_cache_stats(request, num_hits)
         zone = zone_of(request)
-        if zone is not None and self.prefix_cache_lookup_enabled(request):
+        if zone is None or request.num_preemptions > 0:
+            return
+        zone.account.charge(INPUT * (request.num_prompt_tokens - num_hits))
+        zone.counters.prompt_tokens += request.num_prompt_tokens
+        if self.prefix_cache_lookup_enabled(request):
             zone.counters.prefix_query_tokens += request.num_tokens
             zone.counters.prefix_hit_tokens += num_hits

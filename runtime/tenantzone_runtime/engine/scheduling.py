@@ -24,8 +24,10 @@ from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager, zone_of
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
+from tenantzone_runtime.engine.room import RoomMaker
 from tenantzone_runtime.engine.versions import check_supported, check_version, zone_classes
-from tenantzone_runtime.zones import configure, preemption, states
+from tenantzone_runtime.zones import preemption
+from tenantzone_runtime.zones.fair_queue import OUTPUT
 from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
@@ -51,10 +53,11 @@ class ZoneAwareScheduler(AsyncScheduler):
         check_supported(self.vllm_config, self.kv_cache_config)
         self.zone_lock = RLock()
         self.block_pool: ZoneBlockPool = self.kv_cache_manager.block_pool
+        self.tenancy = self.block_pool.tenancy
         self.waiting = ZoneRequestQueue(self.policy, self._is_admissible)
         self._demand = Demand(self)
-        self._binder = Binder(seal_key, self.block_pool.ledger)
-        self._starved: Request | None = None
+        self._binder = Binder(seal_key, self.tenancy)
+        self._room = RoomMaker(self, self._demand)
         self._scheduling = False
 
     def apply_config(self, config: RuntimeConfig) -> None:
@@ -64,26 +67,23 @@ class ZoneAwareScheduler(AsyncScheduler):
             ConfigError: it can't be held on this engine; what was enforced before still is.
         """
         with self.zone_lock:
-            specs = configure.zone_specs(config, self.block_pool.capacity)
-            for zone, block_ids in configure.apply(self.block_pool.ledger, specs, time.monotonic()):
-                self.block_pool.return_evicted(zone, block_ids)
-            for zone in self.block_pool.ledger.zones.values():
-                self._give_grace(zone)
+            self.block_pool.return_all_evicted(self.tenancy.apply(config, time.monotonic()))
+            self._give_grace()
 
-    def _give_grace(self, zone: Zone) -> None:
+    def _give_grace(self) -> None:
         """Let requests in flight finish that need more than a limit which was lowered under them."""
-        needs = (self._demand.at_most(request) for request in self.requests.values() if zone_of(request) is zone)
-        most = max(needs, default=0)
-        zone.grace = most if most > zone.spec.quota.limit else 0
+        for zone in self.tenancy.ledger.zones.values():
+            zone.grace = 0
+        for request in self.requests.values():
+            owner = zone_of(request)
+            if owner is not None and (most := self._demand.at_most(request)) > owner.spec.quota.limit:
+                owner.grace = max(owner.grace, most)
 
     def let_time_pass(self) -> None:
-        """Let idle zones become quiet, or give up their blocks."""
+        """What time alone does to zones and loans; to be called several times a second, whether steps run or not."""
         with self.zone_lock:
-            now = time.monotonic()
-            for zone in list(self.block_pool.ledger.zones.values()):
-                block_ids = states.advance(self.block_pool.ledger, zone, now)
-                if block_ids:
-                    self.block_pool.return_evicted(zone, block_ids)
+            free = self.block_pool.free_block_queue.num_free_blocks
+            self.block_pool.return_all_evicted(self.tenancy.upkeep(time.monotonic(), free))
 
     def add_request(self, request: Request) -> None:
         with self.zone_lock:
@@ -93,19 +93,21 @@ class ZoneAwareScheduler(AsyncScheduler):
 
     def _bind(self, request: Request) -> None:
         """Give the request its zone, or mark it to be finished with an error."""
+        now = time.monotonic()
         try:
-            zone = self._binder.bind(request)
+            zone = self._binder.bind(request, now)
             if zone is not None:
                 self._fit_to_limit(request, zone)
         except BindingError as error:
             logger.warning("request %s is refused: %s", request.request_id, error)
-            self._refuse(request)
+            self._refuse(request, error)
             return
         request.zone = zone
         if zone is not None:
-            states.request_arrived(self.block_pool.ledger, zone, time.monotonic())
+            self.tenancy.request_arrived(zone, now)
 
-    def _refuse(self, request: Request) -> None:
+    def _refuse(self, request: Request, error: BindingError) -> None:
+        self.tenancy.ledger.trail.refused(error.tenant, error.reason)
         # The way that vLLM takes for a grammar that fails to compile: the request is never scheduled, and the next
         # update_from_output finishes it with an error.
         request.status = RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR
@@ -120,31 +122,25 @@ class ZoneAwareScheduler(AsyncScheduler):
         room = zone.spec.quota.limit * self.block_size - request.num_prompt_tokens
         if room < 1:
             raise BindingError(
+                "too_long",
+                zone.spec.tenant,
                 f"the prompt of {request.num_prompt_tokens} tokens does not fit into the limit of zone "
-                f"{zone.spec.tenant}: {zone.spec.quota.limit} blocks of {self.block_size} tokens"
+                f"{zone.spec.tenant}: {zone.spec.quota.limit} blocks of {self.block_size} tokens",
             )
         request.max_tokens = min(request.max_tokens, room)
 
     def schedule(self, throttle_prefills: bool = False) -> SchedulerOutput:
         with self.zone_lock:
-            if self.block_pool.ledger.zones:
-                self._make_room()
+            self.tenancy.ledger.now = time.monotonic()
+            if self.tenancy.ledger.zones:
+                self._room.make()
             self._scheduling = True
             try:
                 return super().schedule(throttle_prefills)
             finally:
                 self._scheduling = False
-                self._remember_refused()
-
-    def _remember_refused(self) -> None:
-        """A running request that was refused blocks is helped before the next step; a waiting one's zone goes last."""
-        refused, self.kv_cache_manager.refused = self.kv_cache_manager.refused, None
-        if refused is None:
-            return
-        if refused.status == RequestStatus.RUNNING:
-            self._starved = refused
-        else:
-            self.waiting.end_turn(zone_of(refused))
+                self._room.remember(self.kv_cache_manager.take_refused())
+                self.waiting.end_step()
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
@@ -152,6 +148,16 @@ class ZoneAwareScheduler(AsyncScheduler):
         with self.zone_lock:
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
             return outputs
+
+    def _update_request_with_output(
+        self, request: Request, new_token_ids: list[int], is_stale: bool = False
+    ) -> tuple[list[int], bool]:
+        tokens, stopped = super()._update_request_with_output(request, new_token_ids, is_stale)
+        zone = zone_of(request)
+        if zone is not None:
+            zone.counters.generation_tokens += len(tokens)
+            zone.account.charge(OUTPUT * len(tokens))
+        return tokens, stopped
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:
         with self.zone_lock:
@@ -166,25 +172,22 @@ class ZoneAwareScheduler(AsyncScheduler):
         super()._free_blocks(request)
         zone = zone_of(request)
         if zone is not None:
-            zone.counters.prompt_tokens += request.num_prompt_tokens
-            zone.counters.generation_tokens += request.num_output_tokens
-            states.request_finished(zone, time.monotonic())
+            self.tenancy.request_finished(zone, time.monotonic())
             if zone.grace:
-                self._give_grace(zone)
-            configure.discard_if_gone(self.block_pool.ledger, zone)
-
-    def _preempt_request(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        zone = zone_of(request)
-        if zone is not None:
-            zone.counters.preemptions += 1
-        super()._preempt_request(request, *args, **kwargs)
+                self._give_grace()
 
     def _is_admissible(self, request: Request) -> bool:
         """Whether vLLM would get the blocks that it asks for when it admits the request now."""
         zone = zone_of(request)
-        return zone is None or self._denied_blocks(request, zone) == 0
+        if zone is None:
+            return True
+        denied = self.denied_blocks(request, zone)
+        free = self.block_pool.free_block_queue.num_free_blocks
+        zone.wait_reason = self.tenancy.ledger.standings.wait_reason(zone, denied, free) if denied else None
+        zone.account.capped = zone.wait_reason == "limit"
+        return not denied
 
-    def _denied_blocks(self, request: Request, zone: Zone) -> int:
+    def denied_blocks(self, request: Request, zone: Zone) -> int:
         """Blocks that vLLM would ask for to admit the request now, if it would not get them; else 0."""
         if self._is_blocked_waiting_status(request.status):
             return 0
@@ -195,54 +198,20 @@ class ZoneAwareScheduler(AsyncScheduler):
         count = self._demand.to_admit(request)
         return count if count > available else 0
 
-    def _make_room(self) -> None:
-        """Before a step: what a zone is entitled to and others' requests stand on is freed by preempting those."""
-        self.waiting.new_step()
-        starved, self._starved = self._starved, None
-        if starved is not None and starved.status == RequestStatus.RUNNING and (zone := zone_of(starved)) is not None:
-            count = self._demand.to_continue(starved)
-            self._recall(starved, zone, count)
-            if starved.status == RequestStatus.RUNNING and self.block_pool.available_to(zone) < count:
-                # vLLM stops at a running request that gets no blocks: those behind it must not wait for it.
-                self._preempt_before_step(starved)
-        for request in self.waiting.fronts():
-            zone = zone_of(request)
-            if zone is None:
-                continue
-            count = self._denied_blocks(request, zone)
-            if count > 0 and preemption.is_entitled(zone, count):
-                self._recall(request, zone, count)
-
-    def _recall(self, request: Request, zone: Zone, count: int) -> None:
-        """Preempt running requests until the request's zone may take ``count`` blocks, or nobody may yield."""
-        while self.block_pool.available_to(zone) < count:
-            # Requests from before the first zone have none, and yield to nobody.
-            running = [(runner, owner) for runner in self.running if (owner := zone_of(runner)) is not None]
-            index = preemption.choose_victim([owner for _, owner in running], zone, count)
-            if index is None:
-                return
-            victim, _ = running[index]
-            self._preempt_before_step(victim)
-            if victim is request:
-                return
-
-    def _preempt_before_step(self, victim: Request) -> None:
-        self.running.remove(victim)
-        self._preempt_request(victim, time.monotonic())
-        # The worker still has it in its batch of the last step: it may not come back within this one.
-        self.waiting.set_aside(zone_of(victim))
+    def _preempt_request(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super()._preempt_request(request, *args, **kwargs)
+        if self.tenancy.ledger.zones:
+            self._room.note_preemption(request)
 
     def _request_blocks_can_be_freed(self, request: Request) -> bool:
         """Whether vLLM may preempt this running request for the one that was just refused blocks.
 
-        It asks while it schedules the running requests, and stops there if not; the next step's ``_make_room`` then
-        chooses who yields.
+        It asks while it schedules the running requests, and stops there if not; before the next step it is chosen who
+        yields.
         """
         refused = self.kv_cache_manager.refused
         if self._scheduling and refused is not None and request.status == RequestStatus.RUNNING:
             victim, beneficiary = zone_of(request), zone_of(refused)
-            if beneficiary is not None and (
-                victim is None or not preemption.may_yield(victim, beneficiary, self._demand.to_continue(refused))
-            ):
+            if not preemption.may_yield(victim, beneficiary, self._demand.to_continue(refused)):
                 return False
         return bool(super()._request_blocks_can_be_freed(request))

@@ -1,8 +1,8 @@
 """What the zones did, for an auditor: who was granted, lent, evicted, preempted and refused what, and why.
 
 The core notes it as it happens, in memory and added up, so that a step pays a dictionary entry and no more. Whoever
-keeps the journal collects it from time to time. Zones go by their tenant. Nothing here knows of prompts, tokens or their
-hashes.
+keeps the journal collects it from time to time. Zones go by their tenant. Nothing here knows of prompts, of tokens or
+of their hashes.
 """
 
 from collections import Counter
@@ -16,8 +16,10 @@ Change = Literal["declared", "registered", "changed", "active", "idle", "evicted
 registered, forgotten: for a tenant without a TenantZone. active, idle, evicted: the state that it is in now.
 """
 
-PreemptionReason = Literal["recall", "due", "own"]
-"""recall: for a zone that is entitled to the blocks. due: a loan and its grace are over. own: for the zone itself."""
+PreemptionReason = Literal["recall", "due", "own", "reset"]
+"""recall: for a zone that is entitled to the blocks. due: a loan and its grace are over. own: for the zone itself.
+reset: the prefix cache was reset.
+"""
 
 RefusalReason = Literal["unbound", "unknown_tenant", "too_long"]
 """unbound: no valid seal of the front door. unknown_tenant: no zone. too_long: it could never fit the zone's limit."""

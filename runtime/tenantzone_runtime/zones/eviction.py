@@ -1,22 +1,28 @@
-"""Whose cached blocks go when a zone needs blocks and too few are free.
+"""Whose cached blocks go when blocks are needed and too few are free.
 
 The order, for a zone that may take what it asks for:
 
-- limit: if it would hold more than its limit, its own least recently used blocks pay the difference;
+- limit: if it would hold more than its limit, its own blocks pay the difference;
 - S1 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their exclusive
-  part;
+  part. A zone that borrows takes from a reservation only where it may borrow from it;
 - S1b (recall), only for a zone within its reservation: surplus above other zones' reservations, lowest priority first;
-- S2 (own): its own blocks, least recently used first.
-"""
+- S2 (own): its own blocks, in the order of its eviction policy.
 
-from collections.abc import Iterator
+When these do not give enough, nothing cached will: what is left is in use (see ``preemption``). Background reclaim goes
+through S1 and S1b for nobody in particular.
+"""
 
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.preemption import is_entitled
+from tenantzone_runtime.zones.standings import DEFAULT_PRIORITY
 from tenantzone_runtime.zones.zone import Zone
 
+Evictions = list[tuple[Zone, list[int]]]
+"""Ids of evicted blocks with their former owners, in order. They are free as far as the ledger goes."""
 
-def make_room(ledger: Ledger, zone: Zone | None, count: int, free: int) -> list[tuple[Zone, list[int]]]:
+
+def make_room(ledger: Ledger, zone: Zone | None, count: int, free: int) -> Evictions:
     """Evict so that ``count`` blocks are free for the zone. It may take them: the caller has asked the ledger.
 
     Args:
@@ -24,25 +30,29 @@ def make_room(ledger: Ledger, zone: Zone | None, count: int, free: int) -> list[
         zone: who needs the blocks; None for a request from before any zone was declared.
         count: new blocks needed; hits on the zone's own cache are in use already and not among them.
         free: blocks that are free now.
-
-    Returns:
-        The evicted block ids with their former owners, in order.
     """
-    evicted: list[tuple[Zone, list[int]]] = []
+    evicted: Evictions = []
     if zone is not None and (over := zone.held + count - zone.spec.quota.limit) > 0:
-        blocks = ledger.evict(zone, min(over, len(zone.cached)), "limit")
-        evicted.append((zone, blocks))
-        free += len(blocks)
+        evicted.append((zone, ledger.evict(zone, min(over, len(zone.cached)), "limit", zone)))
+        free += len(evicted[0][1])
     short = count - free
     if short <= 0:
         return evicted
-    for victim, most, reason in _victims(ledger, zone, count):
-        amount = min(short, most)
-        if amount > 0:
-            evicted.append((victim, ledger.evict(victim, amount, reason)))
-            short -= amount
-        if short == 0:
-            break
+    entitled = is_entitled(zone, count)
+    priority = DEFAULT_PRIORITY if zone is None else zone.spec.priority
+    short -= _evict_quiet(ledger, evicted, short, "quiet", zone, None if entitled else priority)
+    if entitled:
+        short -= _evict_surplus(ledger, evicted, short, "recall", zone)
+    if zone is not None and short > 0:
+        evicted.append((zone, ledger.evict(zone, min(short, len(zone.cached)), "own", zone)))
+    return evicted
+
+
+def reclaim(ledger: Ledger, count: int) -> Evictions:
+    """Evict up to ``count`` blocks for nobody in particular, because few are free."""
+    evicted: Evictions = []
+    short = count - _evict_quiet(ledger, evicted, count, "reclaim", None, None)
+    _evict_surplus(ledger, evicted, short, "reclaim", None)
     return evicted
 
 
@@ -52,16 +62,30 @@ def trim_to_limit(ledger: Ledger, zone: Zone) -> list[int]:
     return ledger.evict(zone, over, "limit") if over > 0 else []
 
 
-def _victims(ledger: Ledger, zone: Zone | None, count: int) -> Iterator[tuple[Zone, int, EvictionReason]]:
-    """Zones to evict from, with the most that may go from each, in order."""
-    others = [other for other in ledger.zones.values() if other is not zone and other.cached]
-    quiet = [other for other in others if other.evictable > 0]
-    for other in sorted(quiet, key=lambda victim: (victim.spec.priority, victim.last_active)):
-        yield other, other.evictable, "quiet"
-    if zone is None:
-        return
-    if zone.in_use + count <= zone.spec.quota.reserved:
-        surplus = [other for other in others if other.held > other.spec.quota.reserved]
-        for other in sorted(surplus, key=lambda victim: (victim.spec.priority, victim.last_active)):
-            yield other, min(len(other.cached), other.held - other.spec.quota.reserved), "recall"
-    yield zone, len(zone.cached), "own"
+def _evict_quiet(
+    ledger: Ledger,
+    evicted: Evictions,
+    short: int,
+    reason: EvictionReason,
+    beneficiary: Zone | None,
+    borrower_priority: int | None,
+) -> int:
+    """S1. Returns how many blocks it gave."""
+    given = 0
+    while given < short and (victim := ledger.standings.quiet_victim(borrower_priority)) is not None:
+        zone, most = victim
+        evicted.append((zone, ledger.evict(zone, min(short - given, most), reason, beneficiary)))
+        given += len(evicted[-1][1])
+    return given
+
+
+def _evict_surplus(
+    ledger: Ledger, evicted: Evictions, short: int, reason: EvictionReason, beneficiary: Zone | None
+) -> int:
+    """S1b. Returns how many blocks it gave."""
+    given = 0
+    while given < short and (victim := ledger.standings.surplus_victim(beneficiary)) is not None:
+        zone, most = victim
+        evicted.append((zone, ledger.evict(zone, min(short - given, most), reason, beneficiary)))
+        given += len(evicted[-1][1])
+    return given

@@ -1,8 +1,7 @@
-"""Who owns which block, and the sums that make every question about it cheap.
+"""Who owns which block.
 
 A block is free, or owned by one zone: in use (some request refers to it) or cached (none does, its prefix is kept).
-Each method is one transition; each keeps the sums, so that :meth:`Ledger.takeable` costs the same with one zone and
-with a thousand.
+Each method is one transition, and keeps what is known of all zones together (``standings``) up to date.
 
 Blocks of requests that came before any zone was declared have no owner here: to zones, what such requests use is gone
 from the pool, and what they left cached is free.
@@ -11,7 +10,8 @@ from the pool, and what they left cached is free.
 from collections.abc import Iterable
 
 from tenantzone_contract.report import EvictionReason
-from tenantzone_runtime.zones import quota
+from tenantzone_runtime.zones.audit import Trail, Usage
+from tenantzone_runtime.zones.standings import Standings
 from tenantzone_runtime.zones.zone import Zone
 
 
@@ -20,50 +20,39 @@ class Ledger:
 
     Args:
         block_count: block ids run from 0 to ``block_count - 1``.
+        now: the time, in seconds on any clock that does not run backwards.
     """
 
-    def __init__(self, block_count: int) -> None:
+    def __init__(self, block_count: int, now: float = 0.0) -> None:
         self.owner: list[Zone | None] = [None] * block_count
         self.zones: dict[str, Zone] = {}
-        """By tenant. Zones that left the config stay here until their last block is free."""
+        """By tenant. Zones that left the config stay here until their last request ends."""
+        self.standings = Standings()
+        self.trail = Trail()
+        self.now = now
+        """Kept up to date by whoever uses the ledger: block-seconds are counted by it."""
         self.cached_blocks = 0
         self.held_blocks = 0
-        self._locked = 0
-        self._evictable = 0
-        self._recallable = 0
+        self._zones_entered = 0
 
     def add(self, zone: Zone) -> None:
         """Enter a zone that holds nothing yet."""
         assert zone.spec.tenant not in self.zones, "a tenant has one zone"
         assert zone.held == 0
+        self._zones_entered += 1
+        zone.number = self._zones_entered
         self.zones[zone.spec.tenant] = zone
-        self.reckon(zone)
+        self.standings.enter(zone)
 
     def discard(self, zone: Zone) -> None:
         """Take out a zone that holds nothing any more."""
         assert zone.held == 0, "a zone leaves when its last block is free"
-        assert zone.locked == 0, "a zone that leaves is promised nothing"
+        self.standings.leave(zone)
         del self.zones[zone.spec.tenant]
-
-    def takeable(self, zone: Zone, free: int) -> int:
-        """The most blocks that the zone may put to use in one go, if ``free`` blocks are free now."""
-        return quota.takeable(
-            zone.spec.quota,
-            zone.in_use,
-            len(zone.cached),
-            grace=zone.grace,
-            free=free,
-            evictable_elsewhere=self._evictable - zone.evictable,
-            recallable_elsewhere=self._recallable - zone.recallable,
-            locked_elsewhere=self._locked - zone.locked,
-        )
-
-    def takeable_without_zone(self, free: int) -> int:
-        """The same for a request that was there before any zone was declared: surplus only."""
-        return max(0, free + self._evictable - self._locked)
 
     def take(self, zone: Zone, block_ids: Iterable[int]) -> None:
         """Free blocks become the zone's, in use."""
+        self.accrue(zone)
         owner = self.owner
         count = 0
         for block_id in block_ids:
@@ -72,45 +61,49 @@ class Ledger:
             count += 1
         zone.in_use += count
         self.held_blocks += count
-        self.reckon(zone)
+        surplus_before = zone.surplus
+        self.standings.reckon(zone)
+        if zone.surplus > surplus_before:
+            self.trail.granted(zone.spec.tenant, zone.surplus - surplus_before)
 
     def reuse(self, zone: Zone, block_ids: Iterable[int]) -> None:
         """Cached blocks of the zone are in use again (a prefix hit)."""
-        count = 0
-        for block_id in block_ids:
-            del zone.cached[block_id]
-            count += 1
+        count = zone.cached.hit(block_ids)
         zone.in_use += count
         self.cached_blocks -= count
-        self.reckon(zone)
+        self.standings.reckon(zone)
 
-    def release(self, zone: Zone, kept: Iterable[int], dropped: Iterable[int]) -> None:
+    def release(self, zone: Zone, kept: Iterable[int], dropped: list[int]) -> None:
         """Blocks that the last request let go: ``kept`` for their prefix (as most recently used), ``dropped`` free."""
-        kept_count = dropped_count = 0
-        for block_id in kept:
-            zone.cached[block_id] = None
-            kept_count += 1
+        self.accrue(zone)
+        kept_count = zone.cached.keep(kept)
+        zone.cached.drop(dropped)
         for block_id in dropped:
             self.owner[block_id] = None
-            dropped_count += 1
-        zone.in_use -= kept_count + dropped_count
+        zone.in_use -= kept_count + len(dropped)
         assert zone.in_use >= 0, f"zone {zone.spec.tenant} releases more than it uses"
         self.cached_blocks += kept_count
-        self.held_blocks -= dropped_count
-        self.reckon(zone)
+        self.held_blocks -= len(dropped)
+        self.standings.reckon(zone)
 
-    def evict(self, zone: Zone, count: int, reason: EvictionReason) -> list[int]:
-        """The zone's ``count`` least recently used cached blocks become free. Returns their ids."""
-        block_ids = [zone.cached.popitem(last=False)[0] for _ in range(count)]
-        self._count_evicted(zone, block_ids, reason)
+    def evict(self, zone: Zone, count: int, reason: EvictionReason, beneficiary: Zone | None = None) -> list[int]:
+        """The first ``count`` of the zone's cached blocks become free, for a beneficiary or none. Returns their ids."""
+        self.accrue(zone)
+        block_ids = zone.cached.evict(count)
+        self._count_evicted(zone, block_ids, reason, beneficiary)
         return block_ids
 
     def evict_block(self, zone: Zone, block_id: int, reason: EvictionReason) -> None:
         """One given cached block becomes free."""
-        del zone.cached[block_id]
-        self._count_evicted(zone, [block_id], reason)
+        self.accrue(zone)
+        zone.cached.remove(block_id)
+        self._count_evicted(zone, [block_id], reason, None)
 
-    def _count_evicted(self, zone: Zone, block_ids: list[int], reason: EvictionReason) -> None:
+    def _count_evicted(
+        self, zone: Zone, block_ids: list[int], reason: EvictionReason, beneficiary: Zone | None
+    ) -> None:
+        if not block_ids:
+            return
         for block_id in block_ids:
             self.owner[block_id] = None
         count = len(block_ids)
@@ -118,18 +111,27 @@ class Ledger:
         self.held_blocks -= count
         evicted = zone.counters.evicted
         evicted[reason] = evicted.get(reason, 0) + count
-        self.reckon(zone)
+        tenant = None if beneficiary is None else beneficiary.spec.tenant
+        self.trail.evicted(zone.spec.tenant, count, reason, tenant)
+        self.standings.reckon(zone)
 
-    def reckon(self, zone: Zone) -> None:
-        """Bring the zone's part in the sums up to date. Call it after its spec or its quietness changed."""
-        spec_quota, in_use, cached, quiet = zone.spec.quota, zone.in_use, len(zone.cached), zone.quiet
-        locked = quota.locked(spec_quota, in_use + cached, quiet)
-        evictable = quota.evictable(spec_quota, in_use, cached, quiet)
-        recallable = quota.recallable(spec_quota, in_use, cached, quiet)
-        self._locked += locked - zone.locked
-        self._evictable += evictable - zone.evictable
-        self._recallable += recallable - zone.recallable
-        zone.locked, zone.evictable, zone.recallable = locked, evictable, recallable
+    def accrue(self, zone: Zone) -> None:
+        """Bring the zone's block-seconds up to date; whatever changes what it holds does so first."""
+        zone.counters.block_seconds += zone.held * (self.now - zone.accrued_until)
+        zone.accrued_until = self.now
+
+    def usage(self, zone: Zone) -> Usage:
+        """What the zone has used up to now."""
+        self.accrue(zone)
+        counters = zone.counters
+        return Usage(
+            zone=zone.spec.tenant,
+            counting_since=zone.born,
+            block_seconds=counters.block_seconds,
+            prompt_tokens=counters.prompt_tokens,
+            cached_tokens=counters.prefix_hit_tokens,
+            generation_tokens=counters.generation_tokens,
+        )
 
     def check(self, free: int, in_use_without_zone: int, capacity: int) -> None:
         """Invariant I1, the slow way: every block is counted once, and the sums are what the parts add up to.
@@ -141,14 +143,12 @@ class Ledger:
         for owner in self.owner:
             if owner is not None:
                 owned[owner] = owned.get(owner, 0) + 1
-        for zone in self.zones.values():
+        zones = list(self.zones.values())
+        for zone in zones:
             assert owned.pop(zone, 0) == zone.held, f"zone {zone.spec.tenant}: owners and counts differ"
             assert all(self.owner[block_id] is zone for block_id in zone.cached)
         assert not owned, "blocks are owned by a zone that is not in the ledger"
-        zones = self.zones.values()
         assert self.held_blocks == sum(zone.held for zone in zones)
         assert self.cached_blocks == sum(len(zone.cached) for zone in zones)
-        assert self._locked == sum(zone.locked for zone in zones)
-        assert self._evictable == sum(zone.evictable for zone in zones)
-        assert self._recallable == sum(zone.recallable for zone in zones)
+        self.standings.check(zones)
         assert free + self.held_blocks + in_use_without_zone == capacity, "the counts do not add up to the capacity"

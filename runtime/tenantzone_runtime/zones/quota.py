@@ -12,6 +12,8 @@ What depends on all other zones comes in as sums (``…_elsewhere``), so that no
 
 from dataclasses import dataclass
 
+from tenantzone_contract.report import WaitReason
+
 
 @dataclass(frozen=True, slots=True)
 class Quota:
@@ -27,13 +29,23 @@ def exclusive(quota: Quota, quiet: bool) -> int:
     return quota.reserved - quota.lendable if quiet else quota.reserved
 
 
+def unused(quota: Quota, held: int) -> int:
+    """Blocks that the zone is still entitled to, on top of what it holds."""
+    return max(0, quota.reserved - held)
+
+
+def surplus(quota: Quota, held: int) -> int:
+    """Blocks that the zone holds above its reservation: in the unreserved part of the pool, or on loan."""
+    return max(0, held - quota.reserved)
+
+
 def locked(quota: Quota, held: int, quiet: bool) -> int:
     """Blocks that must stay obtainable for the zone, on top of what it holds."""
     return max(0, exclusive(quota, quiet) - held)
 
 
 def evictable(quota: Quota, in_use: int, cached: int, quiet: bool) -> int:
-    """Cached blocks that anybody may take from a quiet zone (S1): down to its exclusive part, never in use."""
+    """Cached blocks that a quiet zone gives up to those who may borrow from it (S1): down to its exclusive part."""
     if not quiet:
         return 0
     return min(cached, max(0, in_use + cached - exclusive(quota, quiet)))
@@ -41,8 +53,14 @@ def evictable(quota: Quota, in_use: int, cached: int, quiet: bool) -> int:
 
 def recallable(quota: Quota, in_use: int, cached: int, quiet: bool) -> int:
     """Cached blocks that a zone within its own reservation may take (S1, then S1b): down to this zone's reservation."""
-    surplus = min(cached, max(0, in_use + cached - quota.reserved))
-    return max(surplus, evictable(quota, in_use, cached, quiet))
+    return max(min(cached, surplus(quota, in_use + cached)), evictable(quota, in_use, cached, quiet))
+
+
+def offered(quota: Quota, in_use: int, cached: int, quiet: bool) -> int:
+    """What a quiet zone's reservation gives to those who may borrow it, cached or unused; to others it is locked."""
+    held = in_use + cached
+    cached_within = evictable(quota, in_use, cached, quiet) - min(cached, surplus(quota, held)) if quiet else 0
+    return cached_within + unused(quota, held) - locked(quota, held, quiet)
 
 
 def takeable(
@@ -55,14 +73,27 @@ def takeable(
     evictable_elsewhere: int,
     recallable_elsewhere: int,
     locked_elsewhere: int,
+    withheld_elsewhere: int = 0,
 ) -> int:
     """The most blocks that the zone may put to use in one go, its own cached ones among them.
 
     Up to its reservation it may take whatever is not in use by others within theirs: ``entitled``. Above that, it gets
-    what is free or evictable and not locked for somebody else. Its own cache it can always turn over as far as that
-    leaves the others' locked part obtainable. The limit bounds what is in use; if held would pass it, the zone's own
-    cache pays the difference. ``grace`` stands in for a limit that was lowered below what a request in flight needs.
+    what is free or evictable and neither locked for somebody else nor withheld from it (offered by zones that do not
+    lend to one of its priority). Its own cache it can always turn over as far as that leaves the others' locked part
+    obtainable. The limit bounds what is in use; if held would pass it, the zone's own cache pays the difference.
+    ``grace`` stands in for a limit that was lowered below what a request in flight needs.
     """
     entitled = min(quota.reserved - in_use, free + cached + recallable_elsewhere)
-    surplus = free + cached + evictable_elsewhere - locked_elsewhere
-    return max(0, min(max(entitled, surplus), max(quota.limit, grace) - in_use))
+    spare = free + cached + evictable_elsewhere - locked_elsewhere - withheld_elsewhere
+    return max(0, min(max(entitled, spare), max(quota.limit, grace) - in_use))
+
+
+def wait_reason(
+    quota: Quota, in_use: int, cached: int, count: int, *, free: int, evictable_elsewhere: int
+) -> WaitReason:
+    """Why a zone that may not take ``count`` blocks has to wait for them."""
+    if in_use + count > quota.limit:
+        return "limit"
+    if count <= free + cached + evictable_elsewhere:
+        return "reserved"
+    return "in_use"

@@ -1,51 +1,82 @@
-"""Active, Idle, Evicted: what time and requests do to a zone.
+"""Active, Idle, Evicted: what requests and time do to a zone.
 
 Active: a request waits or runs. Idle: none does; after its idle window the zone is *quiet* and lends. Evicted: the
-blocks of an idle zone are all gone; its id and its tenant's binding stay, and its next request wakes it at once.
+blocks of an idle zone are all gone; its id and its tenant's binding stay, and its next request wakes it at once. A zone
+that was registered for a tenant without a TenantZone is forgotten in the end; all others stay.
 """
 
+from tenantzone_contract.report import ZoneState
+from tenantzone_runtime.zones.audit import Change, Lifecycle
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.zone import Zone
 
+_CHANGES: dict[ZoneState, Change] = {"Active": "active", "Idle": "idle", "Evicted": "evicted"}
 
-def request_arrived(ledger: Ledger, zone: Zone, now: float) -> None:
+
+def request_arrived(ledger: Ledger, zone: Zone) -> None:
     """A request was bound to the zone."""
     zone.requests += 1
-    zone.last_active = now
-    zone.state = "Active"
-    if zone.quiet:
-        zone.quiet = False
-        ledger.reckon(zone)
+    zone.last_active = ledger.now
+    zone.quiet = False
+    _enter(ledger, zone, "Active")
+    ledger.standings.reckon(zone)
 
 
-def request_finished(zone: Zone, now: float) -> None:
+def request_finished(ledger: Ledger, zone: Zone) -> None:
     """A request of the zone has ended, however it ended."""
     assert zone.requests > 0, f"zone {zone.spec.tenant}: more requests ended than came"
     zone.requests -= 1
-    zone.last_active = now
+    zone.last_active = ledger.now
     if zone.requests == 0:
-        zone.state = "Idle"
+        zone.wait_reason = None
+        _enter(ledger, zone, "Idle")
+    ledger.standings.reckon(zone)
 
 
-def blocks_evicted(zone: Zone) -> None:
+def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
     """Some of the zone's cached blocks were evicted."""
-    if zone.state == "Idle" and zone.held == 0:
-        zone.state = "Evicted"
+    if zone.state == "Idle" and zone.held == 0 and not zone.leaving:
+        _enter(ledger, zone, "Evicted")
 
 
-def advance(ledger: Ledger, zone: Zone, now: float) -> list[int]:
-    """Let time pass. Returns the blocks evicted because the zone's ``evict_after`` has passed."""
+def advance(ledger: Ledger, zone: Zone) -> list[int]:
+    """Let time pass for the zone. Returns the blocks evicted because the zone's ``evict_after`` has passed."""
     if zone.requests > 0:
         return []
-    silent = now - zone.last_active
+    silent = ledger.now - zone.last_active
     quiet = silent >= zone.spec.idle.after
     if quiet != zone.quiet:
         zone.quiet = quiet
-        ledger.reckon(zone)
-    evict_after = zone.spec.idle.evict_after
-    if evict_after is None or silent < evict_after or zone.state == "Evicted":
+        ledger.standings.reckon(zone)
+    if not _has_passed(zone.spec.idle.evict_after, silent) and not is_forgotten(ledger, zone):
         return []
     blocks = ledger.evict(zone, len(zone.cached), "idle")
-    if zone.held == 0:
-        zone.state = "Evicted"
+    blocks_evicted(ledger, zone)
     return blocks
+
+
+def is_forgotten(ledger: Ledger, zone: Zone) -> bool:
+    """Whether the zone was registered for a tenant that has been silent for so long that the zone goes."""
+    if not zone.spec.auto_registered or zone.requests > 0:
+        return False
+    return _has_passed(zone.spec.idle.forget_after, ledger.now - zone.last_active)
+
+
+def deadline(zone: Zone, now: float) -> float | None:
+    """When time alone changes something for the zone next; None: never."""
+    if zone.requests > 0:
+        return None
+    idle = zone.spec.idle
+    times = [idle.after, idle.evict_after, idle.forget_after if zone.spec.auto_registered else None]
+    moments = [zone.last_active + time for time in times if time is not None]
+    return min((moment for moment in moments if moment > now), default=None)
+
+
+def _has_passed(time: float | None, silent: float) -> bool:
+    return time is not None and silent >= time
+
+
+def _enter(ledger: Ledger, zone: Zone, state: ZoneState) -> None:
+    if zone.state != state:
+        zone.state = state
+        ledger.trail.note(Lifecycle(zone.spec.tenant, _CHANGES[state]))

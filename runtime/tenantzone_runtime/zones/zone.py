@@ -1,18 +1,35 @@
 """One tenant's zone on one engine: its promise, its blocks, its clock, its counters."""
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import Literal
 
-from tenantzone_contract.report import EvictionReason, ZoneState
+from tenantzone_contract.report import EvictionReason, WaitReason, ZoneState
+from tenantzone_runtime.zones.fair_queue import Account
 from tenantzone_runtime.zones.quota import Quota
+from tenantzone_runtime.zones.replacement import Clock, LeastRecentlyUsed
+
+EvictionPolicy = Literal["LRU", "Clock"]
 
 
 @dataclass(frozen=True, slots=True)
 class IdleTimes:
-    """Seconds without a request until the zone lends (``after``) and until its blocks go (``evict_after``)."""
+    """Seconds without a request until the zone lends (``after``), until its blocks go, and until it is forgotten."""
 
     after: float
     evict_after: float | None = None
+    forget_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoanTerms:
+    """On which terms a zone lends what its quota calls lendable."""
+
+    to_any_priority: bool = False
+    """Also to zones of lower priority."""
+    most_seconds: float | None = None
+    """From the start of a loan until it is due; None: when the lender asks for it."""
+    grace_seconds: float = 30.0
+    """How long a loan that is due may stay in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +42,24 @@ class ZoneSpec:
     priority: int
     quota: Quota
     idle: IdleTimes
+    weight: int = 1
+    loans: LoanTerms = LoanTerms()
+    eviction_policy: EvictionPolicy = "LRU"
+    auto_registered: bool = False
+    """Made from the pool's template, for a tenant that no config names."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """What has happened in a zone since the engine started; never decreases."""
+    """What has happened in a zone since it came; never decreases."""
 
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0
     prompt_tokens: int = 0
     generation_tokens: int = 0
     preemptions: int = 0
+    block_seconds: float = 0.0
+    """Blocks held, in use or cached, times seconds."""
     evicted: dict[EvictionReason, int] = field(default_factory=dict)
 
 
@@ -47,25 +71,64 @@ class Zone:
     """
 
     spec: ZoneSpec
+    born: float
     last_active: float
     in_use: int = 0
-    cached: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    """Ids of blocks that no request uses, least recently used first."""
+    cached: LeastRecentlyUsed = field(default_factory=LeastRecentlyUsed)
+    """Ids of blocks that no request uses, the next one to evict first."""
     requests: int = 0
     """Waiting or running."""
     state: ZoneState = "Idle"
     quiet: bool = False
     grace: int = 0
     """Blocks that a request from before the limit was lowered may still need, if that is more than the limit."""
+    overdue: int = 0
+    """Blocks on loans past their due time: while there are any, the zone may not grow."""
     leaving: bool = False
     """Gone from the config: its requests finish, and each block that they release is free at once."""
+    wait_reason: WaitReason | None = None
+    """Why its next request could not be admitted in the last step."""
     counters: Counters = field(default_factory=Counters)
+    account: Account = field(default_factory=Account)
+    """Its place in the fair queue."""
 
-    # The zone's part in the ledger's sums.
+    # The zone's part in the ledger's sums, and its place in the ledger's orders.
+    number: int = 0
     locked: int = 0
     evictable: int = 0
+    evictable_by_all: int = 0
     recallable: int = 0
+    withheld: int = 0
+    surplus: int = 0
+    accrued_until: float = 0.0
+    """When ``block_seconds`` were added up last."""
+    timer: float | None = None
+    """When the zone is looked at next because time has passed; None: not before something else happens to it."""
 
     @property
     def held(self) -> int:
         return self.in_use + len(self.cached)
+
+    def follow(self, spec: ZoneSpec) -> None:
+        """Take a new spec; what the zone holds stays, in its order."""
+        if spec.eviction_policy != self.spec.eviction_policy:
+            self.cached = replacement_order(spec.eviction_policy, self.cached)
+        self.spec = spec
+        self.account.weight = spec.weight
+
+
+def new_zone(spec: ZoneSpec, now: float) -> Zone:
+    """A zone that holds nothing yet, at its time of birth."""
+    return Zone(
+        spec=spec,
+        born=now,
+        last_active=now,
+        accrued_until=now,
+        cached=replacement_order(spec.eviction_policy, LeastRecentlyUsed()),
+        account=Account(weight=spec.weight),
+    )
+
+
+def replacement_order(policy: EvictionPolicy, cached: LeastRecentlyUsed) -> LeastRecentlyUsed:
+    """The same blocks, in an order of this policy."""
+    return Clock(cached) if policy == "Clock" else LeastRecentlyUsed(cached)

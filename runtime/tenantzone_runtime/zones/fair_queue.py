@@ -1,0 +1,120 @@
+"""Whose waiting request is admitted next: the Virtual Token Counter, weighted.
+
+Each zone has an account of the service that it has had: tokens by what they cost, divided by the zone's weight. The one
+with the least is served next. A zone that comes back after a pause starts level with the others: unused time can't be
+banked. A zone whose request can't be admitted now stands aside and delays nobody.
+
+The algorithm is Sheng et al., *Fairness in Serving Large Language Models*, OSDI'24 (VTC). Its bound: of two zones that
+both have requests waiting all the time, and whose requests can be admitted, neither gets more than
+``2 * max(INPUT * longest prompt, OUTPUT * tokens that fit the engine)`` ahead of the other per unit of weight, however
+long it takes.
+"""
+
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+INPUT: Final = 1.0
+"""What a prompt token costs that has to be computed; one found in the cache is free."""
+OUTPUT: Final = 2.0
+"""What a generated token costs: it takes a step of its own. The weights are those of the VTC paper."""
+
+
+@dataclass(slots=True, eq=False)
+class Account:
+    """The service that one zone has had. ``weight`` is its share when zones compete."""
+
+    weight: int = 1
+    service: float = 0.0
+    """In virtual tokens: cost over weight. Only grows."""
+    ticket: int = 0
+    """Of its place in the queue; negative while it stands aside; 0: no request of it waits."""
+    capped: bool = False
+    """Whether its zone's own limit keeps its next request waiting. It saves up no claim meanwhile."""
+
+    def charge(self, cost: float) -> None:
+        """Count service that the zone was given."""
+        self.service += cost / self.weight
+
+
+class FairQueue:
+    """The accounts of zones with waiting requests, least service first.
+
+    Finding the next one costs the logarithm of their number, averaged: places in the heap are brought up to date only
+    when they come to its top, and each charge makes at most one of them stale.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Account]] = []
+        self._aside: list[Account] = []
+        self._tickets = itertools.count(1)
+        self._level = 0.0
+        """Service of the account that left last: where one starts that finds nobody waiting."""
+        self._served: float | None = None
+        """Service of the first account that this round could serve."""
+
+    def enter(self, account: Account) -> None:
+        """A zone without waiting requests has one now. It starts level with those that wait."""
+        if account.ticket:
+            return
+        account.service = max(account.service, self._least())
+        account.ticket = next(self._tickets)
+        heapq.heappush(self._heap, (account.service, account.ticket, account))
+
+    def leave(self, account: Account) -> None:
+        """The zone has no waiting request any more."""
+        if account.ticket:
+            self._level = max(self._level, account.service)
+            account.ticket = 0
+
+    def next(self, admissible: Callable[[Account], bool]) -> Account | None:
+        """The account to serve: of those whose next request can be admitted, the one with the least service.
+
+        Those that can't stand aside until :meth:`end_round`.
+        """
+        while self._settle():
+            account = self._heap[0][2]
+            if admissible(account):
+                if self._served is None:
+                    self._served = account.service
+                return account
+            self.set_aside(account)
+        return None
+
+    def set_aside(self, account: Account) -> None:
+        """Do not serve this account until the round ends."""
+        if account.ticket:
+            account.ticket = -abs(account.ticket)
+            self._aside.append(account)
+
+    def end_round(self) -> None:
+        """Those that stood aside are in the queue again."""
+        aside, self._aside = self._aside, []
+        served, self._served = self._served, None
+        for account in aside:
+            if account.ticket < 0:
+                if account.capped and served is not None:
+                    account.service = max(account.service, served)
+                account.ticket = next(self._tickets)
+                heapq.heappush(self._heap, (account.service, account.ticket, account))
+
+    def _least(self) -> float:
+        """The least service among those that wait; if nobody does, what the last one had."""
+        waiting = [account.service for account in self._aside if account.ticket < 0]
+        if self._settle():
+            waiting.append(self._heap[0][0])
+        return min(waiting, default=self._level)
+
+    def _settle(self) -> bool:
+        """Bring the top of the heap up to date. Returns whether there is one."""
+        while self._heap:
+            service, ticket, account = self._heap[0]
+            if ticket != account.ticket:
+                heapq.heappop(self._heap)
+            elif service != account.service:
+                heapq.heapreplace(self._heap, (account.service, ticket, account))
+            else:
+                return True
+        return False

@@ -1,0 +1,149 @@
+"""Where all zones stand together: the sums and orders that make a question about one zone cheap.
+
+With them, asking what a zone may take costs the same with one zone and with a thousand, and the next victim is found
+without looking at all zones.
+"""
+
+from tenantzone_contract.report import WaitReason
+from tenantzone_runtime.zones import quota
+from tenantzone_runtime.zones.victims import SumsByPriority, VictimOrder
+from tenantzone_runtime.zones.zone import Zone, ZoneSpec
+
+DEFAULT_PRIORITY = 0
+"""Of requests that came before any zone was declared."""
+
+
+class Standings:
+    """Sums over zones, and zones in the order in which they give up blocks."""
+
+    def __init__(self) -> None:
+        self.promised = 0
+        """All reservations."""
+        self.surplus = 0
+        """All that zones hold above their reservations."""
+        self._locked = 0
+        self._evictable = 0
+        self._recallable = 0
+        self._withheld = SumsByPriority()
+        self._quiet = VictimOrder()
+        self._quiet_for_all = VictimOrder()
+        self._above_reservation = VictimOrder()
+
+    def enter(self, zone: Zone) -> None:
+        """Count a zone that is new."""
+        self.promised += zone.spec.quota.reserved
+        self._withheld.learn(zone.spec.priority)
+        self.reckon(zone)
+
+    def leave(self, zone: Zone) -> None:
+        """Count a zone no more."""
+        self.promised -= zone.spec.quota.reserved
+        self._withheld.add(zone.spec.priority, -zone.withheld)
+        self._locked -= zone.locked
+        self._evictable -= zone.evictable
+        self._recallable -= zone.recallable
+        self.surplus -= zone.surplus
+        zone.locked = zone.evictable = zone.evictable_by_all = zone.recallable = zone.withheld = zone.surplus = 0
+        for order in (self._quiet, self._quiet_for_all, self._above_reservation):
+            order.remove(zone)
+
+    def respec(self, zone: Zone, spec: ZoneSpec) -> None:
+        """Give the zone another spec; what it holds stays."""
+        self.leave(zone)
+        zone.follow(spec)
+        self.enter(zone)
+
+    def reckon(self, zone: Zone) -> None:
+        """Bring the zone's part up to date, after what it holds, its quietness or its activity changed."""
+        promise, in_use, cached, quiet = zone.spec.quota, zone.in_use, len(zone.cached), zone.quiet
+        locked = quota.locked(promise, in_use + cached, quiet)
+        evictable = quota.evictable(promise, in_use, cached, quiet)
+        recallable = quota.recallable(promise, in_use, cached, quiet)
+        surplus = quota.surplus(promise, in_use + cached)
+        self._locked += locked - zone.locked
+        self._evictable += evictable - zone.evictable
+        self._recallable += recallable - zone.recallable
+        self.surplus += surplus - zone.surplus
+        zone.locked, zone.evictable, zone.recallable, zone.surplus = locked, evictable, recallable, surplus
+        if quiet or zone.withheld or zone.evictable_by_all:
+            self._reckon_offer(zone)
+        _place(self._quiet, zone, evictable > 0)
+        _place(self._above_reservation, zone, recallable > 0 and not quiet)
+
+    def _reckon_offer(self, zone: Zone) -> None:
+        """What the zone offers to those who may borrow from it, and to whom."""
+        if zone.spec.loans.to_any_priority:
+            withheld, zone.evictable_by_all = 0, zone.evictable
+        else:
+            withheld = quota.offered(zone.spec.quota, zone.in_use, len(zone.cached), zone.quiet)
+            zone.evictable_by_all = min(zone.evictable, zone.surplus)
+        self._withheld.add(zone.spec.priority, withheld - zone.withheld)
+        zone.withheld = withheld
+        _place(self._quiet_for_all, zone, zone.evictable_by_all > 0)
+
+    def takeable(self, zone: Zone, free: int) -> int:
+        """The most blocks that the zone may put to use in one go, if ``free`` blocks are free now."""
+        takeable = quota.takeable(
+            zone.spec.quota,
+            zone.in_use,
+            len(zone.cached),
+            grace=zone.grace,
+            free=free,
+            evictable_elsewhere=self._evictable - zone.evictable,
+            recallable_elsewhere=self._recallable - zone.recallable,
+            locked_elsewhere=self._locked - zone.locked,
+            withheld_elsewhere=self._withheld.above(zone.spec.priority),
+        )
+        # Who owes blocks that are due gets no more than what is its own.
+        return min(takeable, max(0, zone.spec.quota.reserved - zone.in_use)) if zone.overdue else takeable
+
+    def takeable_without_zone(self, free: int) -> int:
+        """The same for a request that was there before any zone was declared: surplus only."""
+        return max(0, free + self._evictable - self._locked - self._withheld.above(DEFAULT_PRIORITY))
+
+    def wait_reason(self, zone: Zone, count: int, free: int) -> WaitReason:
+        """Why the zone may not take ``count`` blocks now."""
+        evictable = self._evictable - zone.evictable
+        return quota.wait_reason(
+            zone.spec.quota, zone.in_use, len(zone.cached), count, free=free, evictable_elsewhere=evictable
+        )
+
+    def quiet_victim(self, borrower_priority: int | None) -> tuple[Zone, int] | None:
+        """The next quiet zone to evict from (S1), with the most blocks that it gives.
+
+        Args:
+            borrower_priority: of a zone that borrows; None for blocks that are not borrowed.
+        """
+        if borrower_priority is None:
+            zone = self._quiet.first()
+            return None if zone is None else (zone, zone.evictable)
+        zone = self._quiet.first_up_to(borrower_priority)
+        if zone is not None:
+            return zone, zone.evictable
+        zone = self._quiet_for_all.first_above(borrower_priority)
+        return None if zone is None else (zone, zone.evictable_by_all)
+
+    def surplus_victim(self, beneficiary: Zone | None) -> tuple[Zone, int] | None:
+        """The next zone with cached blocks above its reservation (S1b), with the most that it gives."""
+        zone = self._above_reservation.first(excluding=beneficiary)
+        return None if zone is None else (zone, zone.recallable)
+
+    def check(self, zones: list[Zone]) -> None:
+        """The sums are what the parts add up to.
+
+        Raises:
+            AssertionError: they are not.
+        """
+        assert self.promised == sum(zone.spec.quota.reserved for zone in zones)
+        assert self.surplus == sum(zone.surplus for zone in zones)
+        assert self._locked == sum(zone.locked for zone in zones)
+        assert self._evictable == sum(zone.evictable for zone in zones)
+        assert self._recallable == sum(zone.recallable for zone in zones)
+        assert self._withheld.total == sum(zone.withheld for zone in zones)
+
+
+def _place(order: VictimOrder, zone: Zone, gives: bool) -> None:
+    if gives:
+        order.place(zone)
+    else:
+        order.remove(zone)
