@@ -89,8 +89,8 @@ class Driver:
         init_none_hash(sha256)
         self._hasher = get_request_block_hasher(BLOCK_TOKENS, sha256)
 
-    def declare(self, *zones: ZoneConfig) -> RuntimeConfig:
-        config = make_config(next(self._generation), PoolConfig(namespace="test", name="pool"), zones)
+    def declare(self, *zones: ZoneConfig, **pool) -> RuntimeConfig:
+        config = make_config(next(self._generation), PoolConfig(namespace="test", name="pool", **pool), zones)
         self.scheduler.apply_config(config)
         return config
 

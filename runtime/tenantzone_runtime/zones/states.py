@@ -62,14 +62,14 @@ def is_forgotten(ledger: Ledger, zone: Zone) -> bool:
     return _has_passed(zone.spec.idle.forget_after, ledger.now - zone.last_active)
 
 
-def deadline(zone: Zone, now: float) -> float | None:
-    """When time alone changes something for the zone next; None: never."""
+def deadline(zone: Zone, after: float) -> float | None:
+    """When time alone changes something for the zone next, later than ``after``; None: never."""
     if zone.requests > 0:
         return None
     idle = zone.spec.idle
     times = [idle.after, idle.evict_after, idle.forget_after if zone.spec.auto_registered else None]
     moments = [zone.last_active + time for time in times if time is not None]
-    return min((moment for moment in moments if moment > now), default=None)
+    return min((moment for moment in moments if moment > after), default=None)
 
 
 def _has_passed(time: float | None, silent: float) -> bool:

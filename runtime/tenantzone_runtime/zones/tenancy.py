@@ -75,7 +75,7 @@ class Tenancy:
         spec = configure.unknown_tenant_spec(self._template, tenant, self._capacity)
         if zone is None:
             zone = configure.add_zone(self.ledger, spec)
-            self._timers.set(zone, now)
+            self._timers.set(zone)
         else:
             configure.respec(self.ledger, zone, spec)
         return zone
@@ -96,7 +96,7 @@ class Tenancy:
         self.ledger.now = now
         states.request_finished(self.ledger, zone)
         configure.discard_if_gone(self.ledger, zone)
-        self._timers.set(zone, now)
+        self._timers.set(zone)
 
     def upkeep(self, now: float, free: int) -> Evictions:
         """What time does: zones become quiet, give up their blocks, are forgotten; loans are settled and fall due; free

@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Iterator
+from math import inf
 
 from tenantzone_runtime.zones.states import deadline
 from tenantzone_runtime.zones.zone import Zone
@@ -13,9 +14,9 @@ class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Zone]] = []
 
-    def set(self, zone: Zone, now: float) -> None:
-        """Look at the zone again when time alone changes something for it."""
-        moment = deadline(zone, now)
+    def set(self, zone: Zone, seen: float = -inf) -> None:
+        """Look at the zone again when time alone changes something for it; up to ``seen`` it was looked at."""
+        moment = deadline(zone, seen)
         if moment is not None:
             self.set_at(zone, moment)
 

@@ -1,0 +1,186 @@
+"""Lending, fair service and unknown tenants inside vLLM's real scheduler; the model's tokens are made up."""
+
+import pytest
+
+from tenantzone_contract.config import Idle, Lending, UnknownTenants, UnknownTenantTemplate, Watermarks, ZoneConfig
+from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
+
+CAPACITY = 100
+QUIET_AT_ONCE = Idle(after_seconds=0)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return vllm_config(tmp_path_factory.mktemp("model"), max_batched_tokens=4096)
+
+
+@pytest.fixture
+def driver(config):
+    return Driver(make_scheduler(config, CAPACITY))
+
+
+def zone(tenant, **fields):
+    return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
+
+
+def run_with_time(driver):
+    """Until no request is left, with time passing between the steps."""
+    while driver.scheduler.has_unfinished_requests():
+        driver.step()
+        driver.scheduler.let_time_pass()
+    driver.check()
+
+
+def loans(driver):
+    return {
+        (loan.lender.spec.tenant, loan.borrower.spec.tenant): loan.blocks for loan in driver.scheduler.tenancy.loans
+    }
+
+
+def test_what_stands_on_a_quiet_reservation_is_a_loan_and_ends_when_the_lender_comes_back(driver):
+    driver.declare(zone("acme", reserved=60, idle=QUIET_AT_ONCE), zone("burst"))
+    driver.scheduler.let_time_pass()
+    driver.send("burst", prompt(80), max_tokens=60)
+    driver.step()
+    driver.scheduler.let_time_pass()
+    assert loans(driver) == {("acme", "burst"): 41}
+    driver.send("acme", prompt(55), max_tokens=3)
+    driver.step()
+    assert driver.zone("acme").in_use == 56
+    driver.scheduler.let_time_pass()
+    assert sum(loans(driver).values()) <= 4
+    run_with_time(driver)
+
+
+def test_a_lower_priority_does_not_borrow_unless_the_lender_lets_it(driver):
+    gold = {"reserved": 60, "priority": 5, "idle": QUIET_AT_ONCE}
+    driver.declare(zone("gold", **gold), zone("burst"))
+    driver.scheduler.let_time_pass()
+    waiting = driver.send("burst", prompt(50))
+    driver.step()
+    assert driver.zone("burst").in_use == 0
+    assert driver.zone("burst").wait_reason == "reserved"
+    driver.declare(zone("gold", **gold, lending=Lending(borrowers="AnyPriority")), zone("burst"))
+    driver.scheduler.let_time_pass()
+    driver.run()
+    assert driver.finished[waiting.request_id] == "length"
+
+
+def test_a_loan_that_is_due_is_taken_from_what_runs_after_its_grace(driver):
+    lending = Lending(max_loan_seconds=0, grace_seconds=0)
+    driver.declare(zone("acme", reserved=60, idle=QUIET_AT_ONCE, lending=lending), zone("burst"))
+    driver.scheduler.let_time_pass()
+    borrower = driver.send("burst", prompt(80), max_tokens=5)
+    driver.step()
+    assert driver.zone("burst").in_use == 81
+    driver.scheduler.let_time_pass()
+    driver.step()
+    assert driver.zone("burst").held <= 40
+    assert driver.zone("burst").counters.evicted["due"] >= 40
+    assert driver.zone("burst").counters.preemptions == 1
+    assert borrower.num_preemptions == 1
+
+
+def test_a_loan_that_is_due_stops_the_borrower_from_growing_until_it_is_returned(driver):
+    lending = Lending(max_loan_seconds=0, grace_seconds=1000)
+    driver.declare(zone("acme", reserved=60, idle=QUIET_AT_ONCE, lending=lending), zone("burst"))
+    driver.scheduler.let_time_pass()
+    running = driver.send("burst", prompt(80), max_tokens=5)
+    driver.step()
+    driver.scheduler.let_time_pass()
+    late = driver.send("burst", prompt(2))
+    driver.step()
+    assert (driver.zone("burst").overdue, late.num_computed_tokens) == (41, 0)
+    run_with_time(driver)
+    assert driver.finished[running.request_id] == "length"
+    assert driver.finished[late.request_id] == "length"
+    assert loans(driver) == {}
+
+
+def test_service_follows_the_weights(config, tmp_path):
+    """Both want all of the engine, all the time."""
+    driver = Driver(make_scheduler(vllm_config(tmp_path, sequences=6), CAPACITY))
+    driver.declare(zone("heavy", weight=2), zone("light"))
+    for _ in range(60):
+        driver.send("heavy", prompt(2), max_tokens=8)
+        driver.send("light", prompt(2), max_tokens=8)
+    for _ in range(90):
+        driver.step()
+    heavy, light = (driver.zone(tenant).counters.generation_tokens for tenant in ("heavy", "light"))
+    assert light > 100
+    assert heavy / light == pytest.approx(2, rel=0.1)
+
+
+def test_a_tenant_with_many_requests_does_not_delay_one_with_few(tmp_path):
+    driver = Driver(make_scheduler(vllm_config(tmp_path, sequences=2), CAPACITY))
+    driver.declare(zone("burst"), zone("calm"))
+    for _ in range(30):
+        driver.send("burst", prompt(3), max_tokens=4)
+    driver.step()
+    calm = driver.send("calm", prompt(3), max_tokens=4)
+    for _ in range(9):
+        driver.step()
+    assert driver.finished[calm.request_id] == "length"
+    driver.run()
+
+
+def test_what_is_cached_costs_no_service(driver):
+    driver.declare(zone("acme"))
+    driver.ask("acme", prompt(10, seed=1))
+    before = driver.zone("acme").account.service
+    driver.ask("acme", prompt(10, seed=1))
+    assert driver.zone("acme").account.service - before == 1 + 2
+
+
+def test_an_unknown_tenant_is_registered_and_forgotten(driver):
+    template = UnknownTenantTemplate(limit=20, idle=Idle(after_seconds=0, forget_after_seconds=0))
+    driver.declare(zone("acme"), unknown_tenants=UnknownTenants(mode="AutoRegister", template=template))
+    driver.ask("stranger", prompt(10, seed=1))
+    stranger = driver.zone("stranger")
+    assert (stranger.spec.quota.reserved, stranger.spec.quota.limit, stranger.held) == (0, 20, 10)
+    driver.scheduler.let_time_pass()
+    assert list(driver.scheduler.tenancy.ledger.zones) == ["acme"]
+    assert driver.scheduler.block_pool.free_block_queue.num_free_blocks == CAPACITY
+    assert driver.cached_tokens(driver.ask("stranger", prompt(10, seed=1))) == 0
+
+
+def test_with_no_zone_declared_unknown_tenants_are_still_registered(driver):
+    driver.declare(unknown_tenants=UnknownTenants(mode="AutoRegister"))
+    driver.ask("stranger", prompt(10, seed=1))
+    assert driver.zone("stranger").held == 10
+    past_the_door = driver.ask(None, prompt(3))
+    assert driver.finished[past_the_door.request_id] == "error"
+
+
+def test_background_reclaim_keeps_blocks_free_between_the_watermarks(driver):
+    marks = Watermarks(low=0.1, high=0.3)
+    driver.declare(zone("acme", reserved=20), zone("burst", priority=-1), watermarks=marks)
+    driver.ask("acme", prompt(25, seed=1))
+    driver.ask("burst", prompt(70))
+    driver.scheduler.let_time_pass()
+    assert driver.scheduler.block_pool.free_block_queue.num_free_blocks == 30
+    assert driver.zone("burst").counters.evicted == {"reclaim": 25}
+    driver.check()
+
+
+def test_a_hit_prefix_outlives_a_scan_with_clock_and_not_with_lru(driver):
+    driver.declare(zone("clock", limit=40, eviction_policy="Clock"), zone("lru", limit=40))
+    for tenant in ("clock", "lru"):
+        driver.ask(tenant, prompt(10, seed=1))
+        driver.ask(tenant, prompt(10, seed=1))
+        for _ in range(2):
+            driver.ask(tenant, prompt(20))
+    assert driver.cached_tokens(driver.ask("clock", prompt(10, seed=1))) == 10 * BLOCK_TOKENS
+    assert driver.cached_tokens(driver.ask("lru", prompt(10, seed=1))) == 0
+
+
+def test_requests_from_before_the_first_zone_yield_to_an_entitled_one(driver):
+    early = [driver.send(None, prompt(18), max_tokens=20) for _ in range(4)]
+    driver.step()
+    driver.declare(zone("acme", reserved=60))
+    entitled = driver.send("acme", prompt(40))
+    driver.step()
+    driver.step()
+    assert entitled.request_id in driver.finished
+    driver.run()
+    assert [request.num_output_tokens for request in early] == [20] * 4
