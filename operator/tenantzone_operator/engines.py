@@ -168,7 +168,8 @@ def _reason(error: Exception) -> str:
 
 
 def _essence(report: EngineReport | None, error: str) -> tuple[object, ...]:
-    """What makes two observations differ: not the time at which they were made."""
+    """What makes two observations differ: neither the time at which they were made, nor what no status shows."""
     if report is None:
         return (error,)
-    return report.capacity_blocks, report.config, report.zones
+    zones = [zone.model_copy(update={"block_seconds": 0.0}) for zone in report.zones if not zone.auto_registered]
+    return report.capacity_blocks, report.config, zones

@@ -6,26 +6,9 @@ from typing import Any
 
 def zone_fields(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """Paths below a TenantZone's ``spec`` whose values ask for more than is enforced."""
-    return _named(
-        {
-            "weight": spec.get("weight", 1) != 1,
-            "lending.maxLoan": "maxLoan" in spec.get("lending", {}),
-            "idle.forgetAfter": "forgetAfter" in spec.get("idle", {}),
-            "scrub": spec.get("scrub") == "OnTransfer",
-        }
-    )
+    return ("scrub",) if spec.get("scrub") == "OnTransfer" else ()
 
 
 def pool_fields(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """Paths below a ZonePool's ``spec`` whose values ask for more than is enforced."""
-    return _named(
-        {
-            "watermarks": any(spec.get("watermarks", {}).values()),
-            "unknownTenants.mode": spec.get("unknownTenants", {}).get("mode") == "AutoRegister",
-            "identity": bool(spec.get("identity")),
-        }
-    )
-
-
-def _named(asked: Mapping[str, bool]) -> tuple[str, ...]:
-    return tuple(path for path, is_asked in asked.items() if is_asked)
+    return ("identity",) if spec.get("identity") else ()

@@ -29,6 +29,9 @@ Body = Mapping[str, Any]
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_COPIED = ("priority", "reserved", "limit", "weight", "scrub")
+"""Fields of a zone's spec whose names and values the contract has too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Meta:
@@ -137,16 +140,13 @@ def _meta(body: Body) -> Meta:
 
 
 def _zone_config(meta: Meta, tenant: str, spec: Body) -> ZoneConfig:
-    lending = spec.get("lending", {})
     return ZoneConfig(
         name=meta.name,
         tenant=tenant,
         generation=meta.generation,
-        lending=Lending(
-            **_given(lendable=lending.get("lendable"), max_loan_seconds=_seconds("lending.maxLoan", lending))
-        ),
+        lending=_lending(spec.get("lending", {})),
         idle=_idle(spec.get("idle", {})),
-        **_given(**{field: spec.get(field) for field in ("priority", "reserved", "limit", "weight", "scrub")}),
+        **_given(eviction_policy=spec.get("evictionPolicy"), **{field: spec.get(field) for field in _COPIED}),
     )
 
 
@@ -164,6 +164,17 @@ def _pool_config(meta: Meta, spec: Body) -> PoolConfig:
             **_given(mode=unknown.get("mode")),
         ),
         watermarks=Watermarks(**spec.get("watermarks", {})),
+    )
+
+
+def _lending(spec: Body) -> Lending:
+    return Lending(
+        **_given(
+            lendable=spec.get("lendable"),
+            borrowers=spec.get("borrowers"),
+            max_loan_seconds=_seconds("lending.maxLoan", spec),
+            grace_seconds=_seconds("lending.grace", spec),
+        )
     )
 
 

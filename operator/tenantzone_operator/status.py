@@ -147,7 +147,9 @@ def _message(conditions: Sequence[Condition]) -> str:
 def _zone_report(observation: Observation, zone: str) -> ZoneReport | None:
     if observation.report is None:
         return None
-    return next((report for report in observation.report.zones if report.name == zone), None)
+    # An auto-registered zone is named after its tenant, and a TenantZone of that name may be another tenant's.
+    declared = (report for report in observation.report.zones if not report.auto_registered)
+    return next((report for report in declared if report.name == zone), None)
 
 
 def _row(observation: Observation, report: ZoneReport | None, acknowledged: bool) -> dict[str, Any]:

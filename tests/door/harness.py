@@ -8,16 +8,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import uvicorn
 
+from tenantzone_contract.config import CONFIG_KEY, PoolConfig, UnknownTenants, dump_config, make_config
 from tenantzone_contract.seal import unseal
 from tenantzone_contract.settings import Settings
 from tenantzone_runtime.door.answers import App, Message, Receive, Scope, Send
 from tenantzone_runtime.door.middleware import TenantMiddleware
-from tests.runtime.folders import config_text, project
+from tests.runtime.folders import project, zone
 
 SEAL_KEY = bytes(range(32))
 PROMPT = {"prompt": "hello"}
@@ -40,8 +41,12 @@ def give_keys(folder: Path, **keys: str) -> None:
     project(folder / "keys", keys)
 
 
-def give_zones(folder: Path, *tenants: str, generation: int = 1) -> None:
-    project(folder / "config", {"config.json": config_text(generation, *tenants)})
+def give_zones(
+    folder: Path, *tenants: str, generation: int = 1, unknown: Literal["Reject", "AutoRegister"] = "Reject"
+) -> None:
+    pool = PoolConfig(namespace="models", name="main", unknown_tenants=UnknownTenants(mode=unknown))
+    config = make_config(generation, pool, tuple(map(zone, tenants)))
+    project(folder / "config", {CONFIG_KEY: dump_config(config)})
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:

@@ -120,6 +120,38 @@ class TestKeys:
         assert "wrong-key" not in call(door(folder), body=PROMPT, key="wrong-key").text
 
 
+class TestUnknownTenants:
+    @pytest.fixture(autouse=True)
+    def _registers(self, folder):
+        give_zones(folder, "acme", unknown="AutoRegister", generation=2)
+
+    def test_a_tenant_without_a_zone_is_sealed_as_any_other(self, folder):
+        response = call(door(folder), body=PROMPT | {"cache_salt": "mine"}, key="stray-key")
+        assert tenant_seen(response) == "stray"
+        assert body_seen(response)["cache_salt"] == tenant_salt(SEAL_KEY, "stray", "mine")
+
+    def test_routes_that_are_not_sealed_are_open_to_it_too(self, folder):
+        assert call(door(folder), "GET", "/v1/models", key="stray-key").status_code == 200
+
+    def test_a_pool_without_any_zone_lets_each_tenant_in(self, folder):
+        give_zones(folder, unknown="AutoRegister", generation=3)
+        made = door(folder)
+        assert [tenant_seen(call(made, body=PROMPT, key=f"{name}-key")) for name in ("acme", "stray")] == [
+            "acme",
+            "stray",
+        ]
+
+    def test_it_takes_a_valid_key_all_the_same(self, folder):
+        made = door(folder)
+        assert call(made, body=PROMPT).status_code == 401
+        assert call(made, body=PROMPT, key="wrong-key").status_code == 401
+
+    def test_the_seal_of_one_unknown_tenant_does_not_serve_another(self, folder):
+        made = door(folder)
+        stolen = body_seen(call(made, body=PROMPT, key="stray-key"))
+        assert tenant_seen(call(made, body=stolen, key="burst-key")) == "burst"
+
+
 class TestWithoutConfig:
     def test_with_no_keys_either_everything_passes_untouched(self, tmp_path):
         body = b'{"vllm_xargs": {"tenantzone_seal": "x"}, "a":1, "a":2}'
@@ -161,6 +193,19 @@ class TestHotReload:
         assert status("second") == 200
         give_zones(tmp_path, "burst", generation=2)
         eventually(lambda: status("second") == 403)
+
+    def test_the_pool_may_begin_and_stop_to_register_unknown_tenants(self, folder):
+        made = door(folder)
+
+        def status(key: str) -> int:
+            return call(made, body=PROMPT, key=key).status_code
+
+        assert status("stray-key") == 403
+        give_zones(folder, "acme", unknown="AutoRegister", generation=2)
+        eventually(lambda: status("stray-key") == 200)
+        give_zones(folder, "acme", generation=3)
+        eventually(lambda: status("stray-key") == 403)
+        assert status("acme-key") == 200
 
     def test_a_broken_config_changes_nothing(self, folder, caplog):
         made = door(folder)

@@ -27,6 +27,8 @@ class SimulatedEngine:
         """Refuse new configs with this error."""
         self.cached: dict[str, int] = {}
         """Blocks that zones hold."""
+        self.registered: tuple[ZoneReport, ...] = ()
+        """Zones that it made for tenants without a TenantZone."""
         self.garbage: bytes | None = None
         """Sent in place of a report."""
         self.is_frozen = False
@@ -86,7 +88,8 @@ class SimulatedEngine:
             block_size_tokens=16,
             free_blocks=self.blocks,
             config=self._status,
-            zones=tuple(
+            zones=self.registered
+            + tuple(
                 ZoneReport(
                     name=zone.name,
                     tenant=zone.tenant,

@@ -47,9 +47,18 @@ def entry(name: str, **fields: Any) -> ZoneConfig:
 
 
 def observed(
-    applied: RuntimeConfig | None, *, engine: str = "engine-0", blocks: int = 100, error: str = "", **zones: Any
+    applied: RuntimeConfig | None,
+    *,
+    engine: str = "engine-0",
+    blocks: int = 100,
+    error: str = "",
+    registered: tuple[ZoneReport, ...] = (),
+    **zones: Any,
 ) -> Observation:
-    """An engine that has applied a snapshot and reports its zones; `acme={"cached": 3}` says more about one of them."""
+    """An engine that has applied a snapshot and reports its zones; `acme={"cached": 3}` says more about one of them.
+
+    Those that it registered by itself come first.
+    """
     status = ConfigStatus()
     if applied is not None:
         status = ConfigStatus(applied_generation=applied.generation, applied_hash=applied.hash)
@@ -57,22 +66,21 @@ def observed(
         status = status.model_copy(update={"rejected": Rejection(error=error, unix_time=0.0)})
     entries = applied.zones if applied is not None else ()
     reports = tuple(
-        ZoneReport(
-            **{
-                "name": zone.name,
-                "tenant": zone.tenant,
-                "generation": zone.generation,
-                "state": "Evicted",
-                "reserved": 0,
-                "limit": blocks,
-                "in_use": 0,
-                "cached": 0,
-            }
-            | zones.get(zone.name, {})
-        )
+        zone_report(zone.name, tenant=zone.tenant, generation=zone.generation, limit=blocks, **zones.get(zone.name, {}))
         for zone in entries
     )
-    return Observation(engine, report(engine, blocks, status, reports), blocks=blocks)
+    return Observation(engine, report(engine, blocks, status, registered + reports), blocks=blocks)
+
+
+def zone_report(name: str, **fields: Any) -> ZoneReport:
+    """An empty zone, but for what the fields say."""
+    empty = {"generation": 1, "state": "Evicted", "reserved": 0, "limit": 100, "in_use": 0, "cached": 0}
+    return ZoneReport(**{"name": name, "tenant": name} | empty | fields)
+
+
+def registered(tenant: str, **fields: Any) -> ZoneReport:
+    """A zone that an engine made for a tenant without a TenantZone."""
+    return zone_report(tenant, **{"generation": 0, "auto_registered": True} | fields)
 
 
 def silent(engine: str = "engine-0") -> Observation:

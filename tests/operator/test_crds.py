@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from controlplane import Cluster
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_operator.resources import read_zone
 
 CRDS = Path(__file__).parents[2] / "crds"
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
@@ -53,6 +55,21 @@ def pool(**spec: Any) -> str:
         pytest.param(zone(weight=0), "spec.weight", id="no weight"),
         pytest.param(zone(idle={"after": "1 minute"}), "spec.idle.after", id="a duration in words"),
         pytest.param(zone(scrub="Maybe"), '"OnTransfer", "Never"', id="an unknown way to scrub"),
+        pytest.param(zone(evictionPolicy="FIFO"), '"LRU", "Clock"', id="an unknown eviction policy"),
+        pytest.param(
+            zone(lending={"borrowers": "Friends"}), '"SameOrHigherPriority", "AnyPriority"', id="unknown borrowers"
+        ),
+        pytest.param(zone(lending={"grace": "a while"}), "spec.lending.grace", id="a grace in words"),
+        pytest.param(
+            zone(idle={"forgetAfter": "1h"}),
+            'unknown field "spec.idle.forgetAfter"',
+            id="forgetting a zone that is declared",
+        ),
+        pytest.param(
+            pool(unknownTenants={"template": {"idle": {"evictAfter": "90m", "forgetAfter": "1h"}}}),
+            "forgetAfter (1h) must not be below evictAfter (90m)",
+            id="forgetting before evicting",
+        ),
         pytest.param(zone(tenant="-acme"), "spec.tenant", id="a tenant that could not be a file's name"),
         pytest.param(manifest("TenantZone", {}), "spec.pool", id="a zone without a pool"),
         pytest.param(zone(reserve="40%"), 'unknown field "spec.reserve"', id="a field with a typing error"),
@@ -131,10 +148,50 @@ def test_what_is_filled_in(control_plane: Cluster):
         "priority": 0,
         "reserved": 0,
         "weight": 1,
-        "lending": {"lendable": "100%"},
+        "lending": {"lendable": "100%", "borrowers": "SameOrHigherPriority", "grace": "30s"},
         "idle": {"after": "60s"},
+        "evictionPolicy": "LRU",
         "scrub": "Never",
     }
+
+
+@pytest.mark.controlplane
+def test_what_is_filled_in_means_the_same_as_what_the_contract_assumes(control_plane: Cluster):
+    answer = control_plane.kubectl("create", "--dry-run=server", "--output=json", "--filename=-", stdin=zone())
+
+    # A dry run is given no generation of its own to count from.
+    filled = json.loads(answer.stdout)
+    filled["metadata"] |= {"resourceVersion": "1", "generation": 1}
+    assert read_zone(filled).config == ZoneConfig(name="sample", tenant="sample", generation=1)
+
+
+@pytest.mark.controlplane
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(
+            zone(
+                weight=3,
+                lending={"lendable": "50%", "borrowers": "AnyPriority", "maxLoan": "10m", "grace": "0s"},
+                idle={"after": "10m", "evictAfter": "30s"},
+                evictionPolicy="Clock",
+            ),
+            id="a zone that says all of it",
+        ),
+        pytest.param(
+            pool(
+                watermarks={"low": 0.1, "high": 0.2},
+                unknownTenants={
+                    "mode": "AutoRegister",
+                    "template": {"limit": "20%", "idle": {"evictAfter": "1h", "forgetAfter": "1.5h"}},
+                },
+            ),
+            id="a pool that takes unknown tenants in",
+        ),
+    ],
+)
+def test_what_the_api_server_takes(control_plane: Cluster, body: str):
+    control_plane.kubectl("apply", "--dry-run=server", "--filename=-", stdin=body)
 
 
 @pytest.mark.controlplane

@@ -7,9 +7,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from tenantzone_contract.report import ZoneReport
 from tenantzone_operator import engines
 from tenantzone_operator.engines import EngineWatch, new_http_session
-from tests.operator.objects import pod, report
+from tests.operator.objects import pod, registered, report, zone_report
 
 
 class Engine:
@@ -46,8 +47,8 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-def sent(name: str = "engine-0", blocks: int = 100) -> bytes:
-    return report(name, blocks).model_dump_json(by_alias=True).encode()
+def sent(name: str = "engine-0", blocks: int = 100, *zones: ZoneReport) -> bytes:
+    return report(name, blocks, zones=zones).model_dump_json(by_alias=True).encode()
 
 
 async def test_a_new_engine_is_asked_at_once(engine: Engine, http: aiohttp.ClientSession):
@@ -99,6 +100,20 @@ async def test_changes_are_told_and_repetitions_are_not(engine: Engine, http: ai
     await watch.ask_all()
     assert changes == []
     engine.body = sent(blocks=2)
+    await watch.ask_all()
+    assert changes == [None]
+
+
+async def test_what_no_status_shows_is_no_change(engine: Engine, http: aiohttp.ClientSession):
+    changes: list[None] = []
+    watch = EngineWatch(http, changed=lambda: changes.append(None))
+    engine.body = sent("engine-0", 100, zone_report("acme", cached=5, block_seconds=10.0))
+    await watch.look_at([pod()], engine.port)
+
+    engine.body = sent("engine-0", 100, registered("stray"), zone_report("acme", cached=5, block_seconds=15.0))
+    await watch.ask_all()
+    assert changes == []
+    engine.body = sent("engine-0", 100, registered("stray"), zone_report("acme", cached=6, block_seconds=20.0))
     await watch.ask_all()
     assert changes == [None]
 

@@ -4,7 +4,7 @@ import pytest
 
 from tenantzone_operator.durations import parse_duration
 from tenantzone_operator.selectors import matches
-from tests.operator.objects import pool, zone
+from tests.operator.objects import entry, pool, zone
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_a_zone_is_named_after_its_tenant_unless_it_says_otherwise():
 def test_a_zones_spec_becomes_an_entry():
     found = zone(
         "acme", generation=3, priority=5, reserved="40%", limit=200, weight=2, scrub="OnTransfer",
-        lending={"lendable": "50%", "maxLoan": "10m"},
-        idle={"after": "5m", "evictAfter": "1h", "forgetAfter": "24h"},
+        lending={"lendable": "50%", "borrowers": "AnyPriority", "maxLoan": "10m", "grace": "1m30s"},
+        idle={"after": "5m", "evictAfter": "1h"}, evictionPolicy="Clock",
     ).config  # fmt: skip
 
     assert found is not None
@@ -72,10 +72,20 @@ def test_a_zones_spec_becomes_an_entry():
         "reserved": "40%",
         "limit": 200,
         "weight": 2,
-        "lending": {"lendable": "50%", "max_loan_seconds": 600.0},
-        "idle": {"after_seconds": 300.0, "evict_after_seconds": 3600.0, "forget_after_seconds": 86400.0},
+        "lending": {
+            "lendable": "50%",
+            "borrowers": "AnyPriority",
+            "max_loan_seconds": 600.0,
+            "grace_seconds": 90.0,
+        },
+        "idle": {"after_seconds": 300.0, "evict_after_seconds": 3600.0, "forget_after_seconds": None},
+        "eviction_policy": "Clock",
         "scrub": "OnTransfer",
     }
+
+
+def test_what_a_spec_does_not_say_is_left_to_the_contract():
+    assert zone("acme").config == entry("acme")
 
 
 @pytest.mark.parametrize(
@@ -83,6 +93,7 @@ def test_a_zones_spec_becomes_an_entry():
     [
         pytest.param({"reserved": "a lot"}, "reserved", id="an amount"),
         pytest.param({"idle": {"after": "soon"}}, "idle.after: expected a duration", id="a duration"),
+        pytest.param({"lending": {"grace": "long"}}, "lending.grace: expected a duration", id="a duration of a loan"),
         pytest.param({"reserved": 20, "limit": 10}, "reserved (20) must not exceed limit (10)", id="a contradiction"),
     ],
 )
@@ -95,12 +106,16 @@ def test_what_an_older_schema_let_through_makes_a_zone_invalid(spec, message):
 
 def test_a_pools_spec_becomes_the_pools_part_of_the_config():
     found = pool(
-        unknownTenants={"mode": "AutoRegister", "template": {"limit": "20%", "priority": -1, "idle": {"after": "1m"}}},
+        unknownTenants={
+            "mode": "AutoRegister",
+            "template": {"limit": "20%", "priority": -1, "idle": {"after": "1m", "forgetAfter": "24h"}},
+        },
         watermarks={"low": 0.1, "high": 0.2},
     ).config
 
     assert found is not None
     assert found.unknown_tenants.mode == "AutoRegister"
-    assert found.unknown_tenants.template.limit == "20%"
-    assert found.unknown_tenants.template.idle.after_seconds == 60.0
+    template = found.unknown_tenants.template
+    assert (template.limit, template.priority) == ("20%", -1)
+    assert (template.idle.after_seconds, template.idle.forget_after_seconds) == (60.0, 86400.0)
     assert (found.watermarks.low, found.watermarks.high) == (0.1, 0.2)

@@ -4,6 +4,7 @@ import pytest
 
 from tests.operator.conftest import Operator
 from tests.operator.kube import eventually
+from tests.operator.objects import registered
 from tests.operator.world import POOL, World, conditions
 
 pytestmark = pytest.mark.controlplane
@@ -161,18 +162,35 @@ def test_without_engines_a_zone_is_accepted_and_not_programmed(world: World):
 
 
 def test_fields_that_nothing_acts_on_are_named(world: World):
-    world.add_pool(watermarks={"low": 0.1, "high": 0.2})
-    world.add_zone("plain")
-    world.add_zone("fancy", weight=3, scrub="OnTransfer")
+    world.add_pool(identity={"apiKeys": {"secretSelector": {"matchLabels": {"app": "keys"}}}})
+    world.add_zone("plain", weight=3)
+    world.add_zone("fancy", scrub="OnTransfer")
     world.add_engine()
     world.await_ready("plain", "fancy")
 
     assert "NotEnforced" not in conditions(world.zone("plain"))
     message = conditions(world.zone("fancy"))["NotEnforced"]["message"]
-    assert "weight and scrub" in message
-    eventually(lambda: "watermarks" in conditions(world.pool())["NotEnforced"]["message"])
-    world.change_zone("fancy", weight=1, scrub="Never")
+    assert message.endswith(": scrub")
+    eventually(lambda: "identity" in conditions(world.pool())["NotEnforced"]["message"])
+    world.change_zone("fancy", scrub="Never")
     eventually(lambda: "NotEnforced" not in conditions(world.zone("fancy")))
+
+
+def test_zones_that_an_engine_registered_by_itself_are_nobodys_status(world: World):
+    world.add_pool(unknownTenants={"mode": "AutoRegister", "template": {"idle": {"forgetAfter": "24h"}}})
+    world.add_zone("acme", tenant="customer-7", reserved="10%")
+    engine = world.add_engine()
+    engine.registered = (registered("acme", cached=9), registered("stray", cached=9))
+    engine.cached["acme"] = 5
+    world.await_ready("acme")
+
+    eventually(lambda: world.zone("acme")["status"]["held"] == 5)
+    eventually(lambda: world.pool()["status"]["zonesAccepted"] == 1)
+    config = world.config()
+    assert config is not None
+    assert [entry.tenant for entry in config.zones] == ["customer-7"]
+    assert config.pool.unknown_tenants.mode == "AutoRegister"
+    assert config.pool.unknown_tenants.template.idle.forget_after_seconds == 86400.0
 
 
 def test_a_refused_config_shows_the_engines_own_error(world: World):

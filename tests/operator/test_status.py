@@ -5,7 +5,7 @@ import pytest
 from tenantzone_operator.acknowledgement import History
 from tenantzone_operator.plan import make_plan
 from tenantzone_operator.status import pool_status, without_gauges, zone_status
-from tests.operator.objects import NOW, observed, pool, silent, snapshot, zone
+from tests.operator.objects import NOW, observed, pool, registered, silent, snapshot, zone
 
 ACME = zone("acme", reserved="40%")
 NEWEST = snapshot(2, ACME, zone("burst"))
@@ -144,6 +144,33 @@ def test_engines_add_up():
     assert [row["hitPercent"] for row in status["engines"]] == [80, 10]
 
 
+STRAY = registered("acme", state="Active", in_use=7, cached=4, evicted_blocks={"own": 3})
+"""An engine names such a zone after its tenant; here this is also the name of a TenantZone."""
+
+
+def test_a_zone_that_an_engine_registered_by_itself_is_not_the_one_of_the_same_name():
+    status = status_of(ACME, [observed(NEWEST, registered=(STRAY,), acme={"state": "Idle", "cached": 5})])
+
+    totals = {key: status[key] for key in ("state", "held", "inUse", "evictions")}
+    assert totals == {"state": "Idle", "held": 5, "inUse": 0, "evictions": 0}
+    assert status["engines"][0]["appliedGeneration"] == 1
+    assert condition(status, "Ready")["status"] == "True"
+
+
+def test_nor_does_it_stand_in_for_one_that_is_missing():
+    status = status_of(ACME, [observed(NEWEST.model_copy(update={"zones": ()}), registered=(STRAY,))])
+
+    assert condition(status, "Ready")["reason"] == "ZoneMissing"
+    assert status["engines"] == [{"pod": "engine-0", "acknowledged": True}]
+
+
+def test_nor_for_one_that_is_not_accepted():
+    status = status_of(zone("acme", reserved=200), [observed(snapshot(1), registered=(STRAY,))])
+
+    assert condition(status, "Programmed")["reason"] == "NotAccepted"
+    assert "held" not in status
+
+
 def test_before_the_first_request_there_is_no_hit_rate():
     assert "hitPercent" not in status_of(ACME, [observed(NEWEST)])
 
@@ -173,13 +200,17 @@ def test_numbers_that_move_with_requests_are_not_urgent():
     ("spec", "fields"),
     [
         pytest.param({}, None, id="nothing is set"),
-        pytest.param({"weight": 1, "scrub": "Never", "idle": {"after": "5m"}}, None, id="nothing but what is enforced"),
-        pytest.param({"weight": 2}, "weight", id="one field"),
         pytest.param(
-            {"scrub": "OnTransfer", "lending": {"maxLoan": "1m"}, "idle": {"forgetAfter": "1h"}},
-            "lending.maxLoan, idle.forgetAfter and scrub",
-            id="several",
+            {
+                "weight": 2,
+                "lending": {"borrowers": "AnyPriority", "maxLoan": "1m", "grace": "5s"},
+                "evictionPolicy": "Clock",
+                "scrub": "Never",
+            },
+            None,
+            id="nothing but what is enforced",
         ),
+        pytest.param({"scrub": "OnTransfer"}, "scrub", id="zeroing of memory"),
     ],
 )
 def test_fields_that_nothing_acts_on(spec, fields):
@@ -189,7 +220,28 @@ def test_fields_that_nothing_acts_on(spec, fields):
     assert named == ([] if fields is None else [f"this version accepts but does not enforce: {fields}"])
 
 
-def test_the_pool_counts():
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        pytest.param(
+            {"watermarks": {"low": 0.1, "high": 0.2}, "unknownTenants": {"mode": "AutoRegister"}},
+            None,
+            id="nothing but what is enforced",
+        ),
+        pytest.param({"identity": {"apiKeys": {}}}, "identity", id="another source of keys"),
+    ],
+)
+def test_fields_of_a_pool_that_nothing_acts_on(spec, fields):
+    asked = pool(**spec)
+    made = make_plan(asked, [], in_force=None, last_generation=0, sizes=())
+
+    status = pool_status(asked, made, [], History(), sizes=(), now=NOW)
+
+    named = [condition["message"] for condition in status["conditions"] if condition["type"] == "NotEnforced"]
+    assert named == ([] if fields is None else [f"this version accepts but does not enforce: {fields}"])
+
+
+def test_the_pool_counts_what_is_declared():
     history = History()
     history.record(NEWEST)
     made = make_plan(
@@ -198,7 +250,12 @@ def test_the_pool_counts():
     )  # fmt: skip
 
     status = pool_status(
-        pool(identity={"apiKeys": {}}), made, [observed(NEWEST), silent("engine-1")], history, sizes={100, 80}, now=NOW
+        pool(),
+        made,
+        [observed(NEWEST, registered=(registered("stray"),)), silent("engine-1")],
+        history,
+        sizes={100, 80},
+        now=NOW,
     )
 
     assert status["capacityBlocks"] == 80
@@ -206,4 +263,3 @@ def test_the_pool_counts():
     assert (status["zonesAccepted"], status["zonesRejected"]) == (1, 1)
     assert (status["configGeneration"], status["configHash"]) == (2, NEWEST.hash)
     assert condition(status, "Ready")["status"] == "Unknown"
-    assert "identity" in condition(status, "NotEnforced")["message"]

@@ -26,7 +26,8 @@ class TenantMiddleware:
     """Binds each request to the tenant whose API key it shows.
 
     Without any key file and without a config, requests pass untouched: stock vLLM. With keys and no config, a key is
-    required and requests go to the default zone. With a config, a tenant needs a zone.
+    required and requests go to the default zone. With a config, a tenant needs a zone in it, unless the pool registers
+    unknown tenants: the scheduler makes a zone for such a tenant when its request arrives.
 
     Args:
         app: what is behind the door.
@@ -48,6 +49,7 @@ class TenantMiddleware:
         self._keys = KeyRing(self._settings.keys_dir)
         self._config = ConfigSource(self._settings.config_dir)
         self._tenants: frozenset[str] = frozenset()
+        self._registers_unknown = False
         self._look_lock = asyncio.Lock()
         self._look()
 
@@ -97,7 +99,7 @@ class TenantMiddleware:
         tenant = self._keys.tenant_of(_shown_key(headers))
         if tenant is None:
             raise _unauthorized("This API key is not known here; check it, or ask whoever runs this server for one")
-        if self._config.config is not None and tenant not in self._tenants:
+        if self._config.config is not None and tenant not in self._tenants and not self._registers_unknown:
             raise Refusal(403, f"Tenant {tenant!r} has no zone on this engine; ask for a TenantZone in its pool")
         return tenant
 
@@ -124,8 +126,9 @@ class TenantMiddleware:
     def _look(self) -> None:
         self._keys.refresh()
         if self._config.poll():
-            config = self._config.config
-            self._tenants = frozenset(zone.tenant for zone in config.zones) if config else frozenset()
+            if (config := self._config.config) is not None:
+                self._tenants = frozenset(zone.tenant for zone in config.zones)
+                self._registers_unknown = config.pool.unknown_tenants.mode == "AutoRegister"
             if rejection := self._config.rejection:
                 _log.error("the front door keeps its last good config: %s", rejection.error)
         self._looked_at = time.monotonic()
