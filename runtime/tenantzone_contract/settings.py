@@ -15,8 +15,13 @@ KEYS_DIR = "TENANTZONE_KEYS_DIR"
 ADMIN_HOST = "TENANTZONE_ADMIN_HOST"
 ADMIN_PORT = "TENANTZONE_ADMIN_PORT"
 OPEN_ROUTES = "TENANTZONE_OPEN_ROUTES"
+JOURNAL_DIR = "TENANTZONE_JOURNAL_DIR"
+JOURNAL_MAX_BYTES = "TENANTZONE_JOURNAL_MAX_BYTES"
+JOURNAL_KEEP = "TENANTZONE_JOURNAL_KEEP"
 SEAL_KEY = "TENANTZONE_SEAL_KEY"
 POD_NAME = "POD_NAME"
+
+DEFAULT_JOURNAL_MAX_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,12 @@ class Settings:
     seal_key: bytes
     """Shared by the front door and the scheduler; empty until the first of them has made one."""
     pod_name: str
+    journal_dir: Path | None = None
+    """Holds the audit journal; None: none is written."""
+    journal_max_bytes: int = DEFAULT_JOURNAL_MAX_BYTES
+    """Size at which a new file of the journal is begun."""
+    journal_keep: int = 0
+    """Files of the journal that stay, the newest with them; 0: all."""
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -43,10 +54,6 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         ValueError: a variable that can't be understood, named.
     """
     try:
-        admin_port = int(environ.get(ADMIN_PORT, DEFAULT_ADMIN_PORT))
-    except ValueError:
-        raise ValueError(f"{ADMIN_PORT}={environ[ADMIN_PORT]!r}: expected a port number") from None
-    try:
         seal_key = bytes.fromhex(environ.get(SEAL_KEY, ""))
     except ValueError:
         raise ValueError(f"{SEAL_KEY}: expected hexadecimal digits") from None
@@ -54,8 +61,18 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         config_dir=Path(environ.get(CONFIG_DIR, "/etc/tenantzone/config")),
         keys_dir=Path(environ.get(KEYS_DIR, "/etc/tenantzone/keys")),
         admin_host=environ.get(ADMIN_HOST, "0.0.0.0"),
-        admin_port=admin_port,
+        admin_port=_number(environ, ADMIN_PORT, DEFAULT_ADMIN_PORT, "a port number"),
         open_routes=frozenset(filter(None, environ.get(OPEN_ROUTES, "").split(","))),
         seal_key=seal_key,
         pod_name=environ.get(POD_NAME, ""),
+        journal_dir=Path(environ[JOURNAL_DIR]) if environ.get(JOURNAL_DIR) else None,
+        journal_max_bytes=_number(environ, JOURNAL_MAX_BYTES, DEFAULT_JOURNAL_MAX_BYTES, "a number of bytes"),
+        journal_keep=_number(environ, JOURNAL_KEEP, 0, "a number of files"),
     )
+
+
+def _number(environ: Mapping[str, str], name: str, default: int, expected: str) -> int:
+    text = environ.get(name, str(default))
+    if not text.isdecimal():
+        raise ValueError(f"{name}={text!r}: expected {expected}")
+    return int(text)

@@ -4,15 +4,19 @@ import argparse
 import sys
 
 from tenantzone_runtime import serve
+from tenantzone_runtime.journal import command as journal
 
 
 def main() -> None:
-    """Run a subcommand; arguments that it does not know are vLLM's."""
+    """Run a subcommand with the arguments that follow its name; those that ``serve`` does not know are vLLM's."""
     parser = argparse.ArgumentParser(prog="tenantzone-runtime", description=__doc__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    commands.add_parser("serve", help="serve a model with vLLM, zones enforced", add_help=False)
-    parser.parse_args(sys.argv[1:2])
-    serve.main(sys.argv[2:])
+    for name, run, what in (
+        ("serve", serve.main, "serve a model with vLLM, zones enforced"),
+        ("journal", journal.main, "check an audit journal, make a bill from it"),
+    ):
+        commands.add_parser(name, help=what, add_help=False).set_defaults(run=run)
+    parser.parse_args(sys.argv[1:2]).run(sys.argv[2:])
 
 
 if __name__ == "__main__":

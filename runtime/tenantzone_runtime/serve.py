@@ -151,7 +151,11 @@ def _flag_values(arguments: Sequence[str]) -> dict[str, list[str]]:
 
 def _variables(own: argparse.Namespace) -> dict[str, str]:
     """The environment that our own flags stand for."""
-    for flag, folder in (("--zones-config", own.zones_config), ("--tenant-keys", own.tenant_keys)):
+    for flag, folder in (
+        ("--zones-config", own.zones_config),
+        ("--tenant-keys", own.tenant_keys),
+        ("--journal", own.journal),
+    ):
         if folder is not None and folder.exists() and not folder.is_dir():
             raise UsageError(f"{flag} {folder} is not a folder; give the folder that holds the file")
     if own.admin_port is not None and not 0 <= own.admin_port <= 65535:
@@ -159,6 +163,7 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
     chosen = {
         settings.CONFIG_DIR: own.zones_config and str(own.zones_config.absolute()),
         settings.KEYS_DIR: own.tenant_keys and str(own.tenant_keys.absolute()),
+        settings.JOURNAL_DIR: own.journal and str(own.journal.absolute()),
         settings.ADMIN_HOST: own.admin_host,
         settings.ADMIN_PORT: own.admin_port,
     }
@@ -210,6 +215,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--admin-port", type=int, metavar="PORT", help=f"0 chooses a free one (default: {default.admin_port})"
+    )
+    parser.add_argument(
+        "--journal",
+        type=Path,
+        metavar="DIR",
+        help="where an audit journal is written, of this engine alone (default: none)",
     )
     parser.add_argument(
         "--show-flags",

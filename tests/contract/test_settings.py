@@ -14,6 +14,7 @@ def test_an_empty_environment_gives_what_the_manifests_mount():
     assert settings.admin_port == 9464
     assert settings.open_routes == frozenset()
     assert settings.seal_key == b""
+    assert settings.journal_dir is None
 
 
 def test_open_routes_are_separated_by_commas():
@@ -22,7 +23,13 @@ def test_open_routes_are_separated_by_commas():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("TENANTZONE_ADMIN_PORT", "high"), ("TENANTZONE_ADMIN_PORT", ""), ("TENANTZONE_SEAL_KEY", "xyz")],
+    [
+        ("TENANTZONE_JOURNAL_KEEP", "-1"),
+        ("TENANTZONE_JOURNAL_MAX_BYTES", "1M"),
+        ("TENANTZONE_ADMIN_PORT", "high"),
+        ("TENANTZONE_ADMIN_PORT", ""),
+        ("TENANTZONE_SEAL_KEY", "xyz"),
+    ],
 )
 def test_a_variable_that_can_not_be_understood_is_named(name, value):
     with pytest.raises(ValueError, match=name):

@@ -29,6 +29,7 @@ class RealEngine:
         self.address = address
         self.config_folder = folder / "config"
         self.keys_folder = folder / "keys"
+        self.journal_folder = folder / "journal"
         self.config_folder.mkdir()
         self.keys_folder.mkdir()
         self._generations = itertools.count(1)
@@ -124,7 +125,7 @@ def _command(model: Path, engine: RealEngine) -> list[str]:
         "--num-gpu-blocks-override", "256", "--block-size", "32", "--max-model-len", "4096",
         "--dtype", "float32", "--enforce-eager", "--enable-prompt-tokens-details",
         "--zones-config", str(engine.config_folder), "--tenant-keys", str(engine.keys_folder),
-        "--admin-host", engine.address, "--admin-port", str(ADMIN_PORT),
+        "--journal", str(engine.journal_folder), "--admin-host", engine.address, "--admin-port", str(ADMIN_PORT),
     ]  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -242,3 +244,31 @@ def test_metrics_say_what_the_report_says(engine):
     assert metric(engine, "tenantzone_zone_blocks_cached", tenant="acme") == acme.cached == 20
     assert metric(engine, "tenantzone_zone_prompt_tokens_total", tenant="acme") == acme.prompt_tokens
     assert metric(engine, "tenantzone_zone_state", tenant="acme", state="Idle") == 1
+
+
+def journal(*arguments):
+    command = [sys.executable, "-m", "tenantzone_runtime", "journal", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_journal_holds_and_a_bill_is_made_of_it_alone(engine):
+    engine.add_keys("payer")
+    engine.declare(zone("payer"))
+    prompt = new_prompt()
+    cached_tokens(engine.client("payer"), prompt)
+    cached_tokens(engine.client("payer"), prompt)
+    used = engine.zone("payer")
+    engine.declare()
+
+    def billed():
+        bill = json.loads(journal("bill", "--json", engine.journal_folder))
+        return {entry["zone"]: entry for entry in bill["zones"]}.get("payer")
+
+    engine.wait(billed, "what the removed zone has used is in the journal")
+    entry = billed()
+    assert entry["promptTokens"] == used.prompt_tokens == 2 * 641
+    assert entry["cachedTokens"] == 640
+    assert entry["generationTokens"] == 2
+    assert entry["blockSeconds"] >= used.block_seconds > 0
+    journal("verify", engine.journal_folder)
+    assert "Story" not in "".join(file.read_text() for file in engine.journal_folder.iterdir())

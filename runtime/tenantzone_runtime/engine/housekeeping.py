@@ -8,10 +8,11 @@ is free between two steps.
 import logging
 import threading
 import time
-from pathlib import Path
 
 from tenantzone_contract.config import ConfigError
 from tenantzone_contract.report import ConfigStatus, EngineReport
+from tenantzone_contract.settings import Settings
+from tenantzone_runtime.engine.auditing import Auditing, open_journal
 from tenantzone_runtime.engine.reporting import make_report
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.reload import ConfigSource
@@ -26,16 +27,16 @@ class Housekeeping:
 
     Args:
         scheduler: whose zones.
-        config_dir: where the pool's ConfigMap is projected.
-        pod: this engine pod's name, for the report.
+        settings: the config's folder, this engine pod's name, and where a journal is written.
     """
 
-    def __init__(self, scheduler: ZoneAwareScheduler, config_dir: Path, *, pod: str) -> None:
+    def __init__(self, scheduler: ZoneAwareScheduler, settings: Settings) -> None:
         self._scheduler = scheduler
-        self._source = ConfigSource(config_dir)
-        self._pod = pod
+        self._source = ConfigSource(settings.config_dir)
+        self._pod = settings.pod_name
         self._started_unix_time = time.time()
         self._status = ConfigStatus()
+        self._auditing = Auditing(scheduler, open_journal(scheduler, settings, self._started_unix_time))
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tenantzone-housekeeping", daemon=True)
         # Before the first request is served, so that no request can slip in ahead of its zone.
@@ -54,12 +55,14 @@ class Housekeeping:
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
+        self._auditing.close()
 
     def turn(self) -> None:
         """Look for a new config, let time pass, publish a report."""
         if self._source.poll():
             self._apply()
         self._scheduler.let_time_pass()
+        self._auditing.turn()
         self._report = make_report(
             self._scheduler, self._status, pod=self._pod, started_unix_time=self._started_unix_time
         )
@@ -85,6 +88,7 @@ class Housekeeping:
         rejection = self._source.rejection
         if rejection is not None:
             logger.error("the config is refused, the last good one stays: %s", rejection.error)
+            self._auditing.config_refused(rejection.generation, rejection.error)
         self._status = self._status.model_copy(update={"rejected": rejection})
 
     def _run(self) -> None:

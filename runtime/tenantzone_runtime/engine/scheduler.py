@@ -27,7 +27,7 @@ class ZoneScheduler(ZoneAwareScheduler):
                 "(add it to VLLM_PLUGINS if you set that), or set the variable to 64 hexadecimal digits"
             )
         super().__init__(*args, seal_key=settings.seal_key, **kwargs)
-        self._housekeeping = Housekeeping(self, settings.config_dir, pod=settings.pod_name)
+        self._housekeeping = Housekeeping(self, settings)
         self._admin = AdminServer(
             settings.admin_host, settings.admin_port, read_report=lambda: self._housekeeping.report
         )

@@ -168,6 +168,8 @@ class Trail:
 
     def __init__(self) -> None:
         self._events: list[Event] = []
+        self._states: dict[str, Change] = {}
+        self._told: dict[str, Change] = {}
         self._granted: Counter[str] = Counter()
         self._evicted: Counter[tuple[str, EvictionReason, str | None]] = Counter()
         self._preempted: Counter[tuple[str | None, PreemptionReason, str | None]] = Counter()
@@ -176,6 +178,16 @@ class Trail:
     def note(self, event: Event) -> None:
         """An event that is kept as it is, in order."""
         self._events.append(event)
+
+    def state(self, zone: str, state: Change) -> None:
+        """The state that a zone is in now. Of several between two collections the last one is told, if it is new."""
+        self._states[zone] = state
+
+    def left(self, zone: str, change: Change) -> None:
+        """A zone is gone."""
+        self._states.pop(zone, None)
+        self._told.pop(zone, None)
+        self.note(Lifecycle(zone, change))
 
     def granted(self, zone: str, blocks: int) -> None:
         self._granted[zone] += blocks
@@ -190,13 +202,18 @@ class Trail:
         self._refused[zone, reason] += 1
 
     def collect(self) -> list[Event]:
-        """Everything since the last call: events in their order, then what was added up."""
+        """Everything since the last call: events in their order, then states, then what was added up."""
         events = self._events
+        for zone, state in self._states.items():
+            if self._told.get(zone) != state:
+                self._told[zone] = state
+                events.append(Lifecycle(zone, state))
         events += [Granted(zone, blocks) for zone, blocks in self._granted.items()]
         events += [Evicted(zone, blocks, reason, by) for (zone, reason, by), blocks in self._evicted.items()]
         events += [Preempted(zone, number, reason, by) for (zone, reason, by), number in self._preempted.items()]
         events += [Refused(zone, number, reason) for (zone, reason), number in self._refused.items()]
         self._events = []
+        self._states = {}
         for counter in (self._granted, self._evicted, self._preempted, self._refused):
             counter.clear()
         return events

@@ -134,7 +134,7 @@ def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
         # Its bill ends here.
         ledger.trail.note(ledger.usage(zone))
         ledger.discard(zone)
-        _note(ledger, zone, "forgotten" if zone.spec.auto_registered else "removed")
+        ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")
 
 
 def _note(ledger: Ledger, zone: Zone, change: Change) -> None:

@@ -6,7 +6,7 @@ that was registered for a tenant without a TenantZone is forgotten in the end; a
 """
 
 from tenantzone_contract.report import ZoneState
-from tenantzone_runtime.zones.audit import Change, Lifecycle
+from tenantzone_runtime.zones.audit import Change
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.zone import Zone
 
@@ -79,4 +79,4 @@ def _has_passed(time: float | None, silent: float) -> bool:
 def _enter(ledger: Ledger, zone: Zone, state: ZoneState) -> None:
     if zone.state != state:
         zone.state = state
-        ledger.trail.note(Lifecycle(zone.spec.tenant, _CHANGES[state]))
+        ledger.trail.state(zone.spec.tenant, _CHANGES[state])

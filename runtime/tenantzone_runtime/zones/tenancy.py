@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tenantzone_contract.config import RuntimeConfig, UnknownTenantTemplate
 from tenantzone_runtime.zones import configure, states
-from tenantzone_runtime.zones.audit import Event, LoanUsage
+from tenantzone_runtime.zones.audit import ConfigApplied, Event, LoanUsage
 from tenantzone_runtime.zones.eviction import Evictions, reclaim
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.loans import LoanBook
@@ -50,6 +50,7 @@ class Tenancy:
         """
         specs = configure.zone_specs(config, self._capacity)
         self.ledger.now = now
+        self.ledger.trail.note(ConfigApplied(config.generation, config.hash, len(specs)))
         self._config = config
         marks = config.pool.watermarks
         self._watermarks = Watermarks(int(marks.low * self._capacity), int(marks.high * self._capacity))

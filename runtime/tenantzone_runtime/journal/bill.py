@@ -1,0 +1,209 @@
+"""What each zone used in a period, from journals alone.
+
+Usage records hold counters that begin at zero when a zone comes and only grow. One such life of a counter, told apart
+by engine, zone and ``countingSince``, is a run. What a run used in a period is its last value in the period less its
+last value before it, and nothing is split: **the time between two records belongs to the period in which the second one
+was written.** So periods that follow one another add up exactly, and a record that was lost takes no usage with it: the
+next one of its run has it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from tenantzone_runtime.journal.progress import Progress
+from tenantzone_runtime.journal.reading import BrokenJournalError, EndCutOffError, NoJournalError, read_journal
+from tenantzone_runtime.journal.record import Started
+from tenantzone_runtime.zones.audit import LoanUsage, Usage
+
+_THOUSAND: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Amounts:
+    """What was used. Block-seconds are counted in thousandths, so that sums are exact."""
+
+    block_milliseconds: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generation_tokens: int = 0
+
+    @property
+    def block_seconds(self) -> float:
+        return self.block_milliseconds / _THOUSAND
+
+    def __add__(self, other: "Amounts") -> "Amounts":
+        return Amounts(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    def __sub__(self, other: "Amounts") -> "Amounts":
+        return Amounts(*(getattr(self, each.name) - getattr(other, each.name) for each in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """From ``begin``, up to but without ``end``; None: as far as the journals go."""
+
+    begin: datetime | None = None
+    end: datetime | None = None
+
+
+Who = tuple[str, ...]
+"""(zone,) for what a zone used; (lender, borrower) for what stood on a loan."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One life of a counter, as far as it has been read.
+
+    All its numbers grow together, so of two values the larger one is the later one.
+    """
+
+    from_zero: bool = False
+    """Whether the journals hold it from its beginning on."""
+    first: Amounts | None = None
+    before: Amounts | None = None
+    """The last value before the period."""
+    last: Amounts = Amounts()
+
+    def used(self) -> Amounts:
+        return self.last - (self.before or self.base)
+
+    @property
+    def base(self) -> Amounts:
+        """What was used before the journals begin: it may have been billed already, from files that are now gone."""
+        return Amounts() if self.from_zero or self.first is None else self.first
+
+    def take(self, amounts: Amounts, *, before_period: bool, from_zero: bool) -> None:
+        self.from_zero |= from_zero
+        self.first = min(self.first or amounts, amounts)
+        self.last = max(self.last, amounts)
+        if before_period:
+            self.before = max(self.before or amounts, amounts)
+
+
+@dataclass(slots=True)
+class Source:
+    """A journal that a bill is made from."""
+
+    folder: Path
+    records: int = 0
+    head: str = ""
+    """Hash of the last record that was read: says later what the bill was made from."""
+
+
+@dataclass(slots=True)
+class Bill:
+    """What was used in a period."""
+
+    period: Period
+    sources: list[Source] = field(default_factory=list)
+    zones: dict[str, Amounts] = field(default_factory=dict)
+    loans: dict[tuple[str, str], Amounts] = field(default_factory=dict)
+    """By lender and borrower; block-seconds only. They are among the borrower's own block-seconds."""
+    warnings: list[str] = field(default_factory=list)
+    """What could not be billed, for people."""
+
+
+def make_bill(folders: Iterable[Path], period: Period) -> Bill:
+    """Read journals and add up, with progress on standard error. A folder that is given twice counts once.
+
+    Raises:
+        NoJournalError: a folder has none.
+        BrokenJournalError: a journal does not hold, so nothing can be billed from it.
+        OSError: a file can't be read.
+    """
+    bill = Bill(period)
+    runs: dict[tuple[str, str, Who], _Run] = {}
+    for folder in folders:
+        _read(folder, bill, runs)
+    for engine in sorted({engine for (engine, _, _), run in runs.items() if run.before is None and not run.from_zero}):
+        bill.warnings.append(f"{engine}: what it used before its first record is not billed; older files are gone")
+    zones, loans = dict[Who, Amounts](), dict[Who, Amounts]()
+    for (_, _, who), run in sorted(runs.items(), key=lambda item: item[0][2]):
+        sums = zones if len(who) == 1 else loans
+        sums[who] = sums.get(who, Amounts()) + run.used()
+    bill.zones = {zone: amounts for (zone,), amounts in zones.items()}
+    bill.loans = {(lender, borrower): amounts for (lender, borrower), amounts in loans.items()}
+    return bill
+
+
+def _read(folder: Path, bill: Bill, runs: dict[tuple[str, str, Who], _Run]) -> None:
+    source = Source(folder)
+    kept: _Kept | None = None
+    progress = Progress(folder)
+    try:
+        for entry in read_journal(folder):
+            progress.at(entry)
+            source.records, source.head = source.records + 1, entry.link.hash
+            try:
+                kept = kept or _Kept(time_of(entry.record["time"]), whole=entry.link.seq == 0)
+                _take(entry.record, bill.period, runs, kept)
+            except (KeyError, TypeError, ValueError) as error:
+                named = f"record {entry.link.seq}"
+                raise BrokenJournalError(entry.place, named, f"no engine wrote it so: {error!r}") from error
+    except EndCutOffError as error:
+        bill.warnings.append(f"{folder}: the last line is left out: {error}")
+    if kept is None:
+        raise NoJournalError(f"the journal in {folder} has no records")
+    if not kept.whole and (bill.period.begin is None or bill.period.begin <= kept.begin):
+        bill.warnings.append(
+            f"{folder}: begins at {kept.begin}, what was used before is not billed; older files are gone"
+        )
+    bill.sources.append(source)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is left of a journal whose older files may be gone."""
+
+    begin: datetime
+    whole: bool
+    started: set[str] = field(default_factory=set)
+    """Engines whose first record is there."""
+
+    def reaches(self, engine: str, since: datetime) -> bool:
+        """Whether everything that an engine wrote since then is there."""
+        return self.whole or engine in self.started or since >= self.begin
+
+
+def _take(record: dict[str, Any], period: Period, runs: dict[tuple[str, str, Who], _Run], kept: _Kept) -> None:
+    engine, at = str(record["engine"]), time_of(record["time"])
+    if record["kind"] == Started.kind:
+        kept.started.add(engine)
+    counted = _counted(record)
+    if counted is None or (period.end and at >= period.end):
+        return
+    who, amounts = counted
+    since = str(record["countingSince"])
+    run = runs.setdefault((engine, since, who), _Run())
+    run.take(
+        amounts,
+        before_period=period.begin is not None and at < period.begin,
+        from_zero=kept.reaches(engine, time_of(since)),
+    )
+
+
+def _counted(record: dict[str, Any]) -> tuple[Who, Amounts] | None:
+    match record["kind"]:
+        case Usage.kind:
+            tokens = (int(record[name]) for name in ("promptTokens", "cachedTokens", "generationTokens"))
+            return (record["zone"],), Amounts(_milliseconds(record), *tokens)
+        case LoanUsage.kind:
+            return (record["lender"], record["borrower"]), Amounts(_milliseconds(record))
+    return None
+
+
+def _milliseconds(record: dict[str, Any]) -> int:
+    return round(float(record["blockSeconds"]) * _THOUSAND)
+
+
+def time_of(text: str) -> datetime:
+    """Read an RFC 3339 time, or a date for its midnight; without an offset it is UTC.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

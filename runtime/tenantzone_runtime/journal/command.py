@@ -1,0 +1,111 @@
+"""``tenantzone-runtime journal``: check an audit journal, and make a bill from it."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from tenantzone_runtime.journal.bill import Amounts, Bill, Period, make_bill, time_of
+from tenantzone_runtime.journal.reading import BrokenJournalError, NoJournalError
+from tenantzone_runtime.journal.verify import HeadNotFoundError, verify
+
+_PROGRAM = "tenantzone-runtime journal"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run a subcommand; the exit code is 1 where the journal does not hold."""
+    own = _parser().parse_args(arguments)
+    try:
+        own.run(own)
+    except BrokenJournalError as error:
+        sys.exit(f"{_PROGRAM}: broken: {error}")
+    except (NoJournalError, HeadNotFoundError) as error:
+        sys.exit(f"{_PROGRAM}: {error}")
+    except OSError as error:
+        sys.exit(f"{_PROGRAM}: {error.filename or 'the journal'} can't be read: {error.strerror}")
+
+
+def _verify(own: argparse.Namespace) -> None:
+    print("\n".join(verify(own.folder, own.head).lines()))
+
+
+def _bill(own: argparse.Namespace) -> None:
+    bill = make_bill(own.folders, Period(own.begin, own.end))
+    for warning in bill.warnings:
+        print(f"{_PROGRAM}: {warning}", file=sys.stderr)
+    print(json.dumps(_as_json(bill), indent=2, ensure_ascii=False) if own.json else _as_table(bill))
+
+
+def _as_json(bill: Bill) -> dict[str, object]:
+    return {
+        "from": bill.period.begin and bill.period.begin.isoformat(),
+        "to": bill.period.end and bill.period.end.isoformat(),
+        "zones": [{"zone": zone} | _amounts(amounts) for zone, amounts in bill.zones.items()],
+        "loans": [
+            {"lender": lender, "borrower": borrower, "blockSeconds": amounts.block_seconds}
+            for (lender, borrower), amounts in bill.loans.items()
+        ],
+        "journals": [
+            {"folder": str(source.folder), "records": source.records, "head": source.head} for source in bill.sources
+        ],
+        "warnings": bill.warnings,
+    }
+
+
+def _amounts(amounts: Amounts) -> dict[str, float]:
+    return {
+        "blockSeconds": amounts.block_seconds,
+        "promptTokens": amounts.prompt_tokens,
+        "cachedTokens": amounts.cached_tokens,
+        "generationTokens": amounts.generation_tokens,
+    }
+
+
+def _as_table(bill: Bill) -> str:
+    zones = [("zone", "block-seconds", "prompt tokens", "of them cached", "generation tokens")]
+    for zone, used in bill.zones.items():
+        tokens = (f"{number:,}" for number in (used.prompt_tokens, used.cached_tokens, used.generation_tokens))
+        zones.append((zone, f"{used.block_seconds:,.3f}", *tokens))  # type: ignore[arg-type]
+    lines = _columns(zones, names=1)
+    if bill.loans:
+        loans = [("lender", "borrower", "block-seconds lent")]
+        loans += [(*pair, f"{used.block_seconds:,.3f}") for pair, used in bill.loans.items()]
+        lines += ["", *_columns(loans, names=2)]
+    return "\n".join(lines)
+
+
+def _columns(rows: Sequence[Sequence[str]], *, names: int) -> list[str]:
+    """Names to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if index < names else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+
+
+def _time(text: str) -> datetime:
+    try:
+        return time_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-11-01 or 2026-11-01T12:00:00Z") from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=_PROGRAM, description=__doc__)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    check = commands.add_parser("verify", help="check the chain, and name the first record that does not hold")
+    check.add_argument("folder", type=Path, metavar="FOLDER", help="the journal of one engine")
+    check.add_argument("--head", metavar="HASH", help="a record's hash that was noted before: is it in the chain?")
+    check.set_defaults(run=_verify)
+    bill = commands.add_parser("bill", help="add up what each zone used")
+    bill.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="journals, one of each engine")
+    bill.add_argument("--from", dest="begin", type=_time, metavar="TIME", help="begin of the period (UTC)")
+    bill.add_argument("--to", dest="end", type=_time, metavar="TIME", help="end of the period, which is not in it")
+    bill.add_argument("--json", action="store_true", help="print JSON")
+    bill.set_defaults(run=_bill)
+    return parser

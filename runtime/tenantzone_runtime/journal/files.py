@@ -1,0 +1,175 @@
+"""The journal's files: numbered, appended to by one engine at a time, rotated by size."""
+
+import fcntl
+import hashlib
+import mmap
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenantzone_runtime.journal.record import BEFORE_FIRST, CutOff, Link, link_of, parse
+
+_PREFIX, _SUFFIX = "journal-", ".jsonl"
+_CHUNK = 2**20
+
+
+def journal_files(folder: Path) -> list[Path]:
+    """The files of a journal, oldest first.
+
+    Raises:
+        OSError: the folder can't be read.
+    """
+    return sorted((path for path in folder.iterdir() if _number_of(path)), key=_number_of)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where a journal ends."""
+
+    link: Link
+    """Of the last record that is sound."""
+    cut_off: CutOff | None = None
+    """What stands behind it."""
+
+
+class JournalFiles:
+    """An open journal, at its end.
+
+    Args:
+        folder: made if there is none.
+        max_bytes: a file is as large at most, unless a single record is larger.
+        keep: files that stay, the newest with them; 0: all.
+
+    Raises:
+        OSError: the folder can't be written, or another engine writes it.
+    """
+
+    def __init__(self, folder: Path, *, max_bytes: int, keep: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._keep = keep
+        self._file = -1
+        self._folder_file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._lock()
+            files = journal_files(folder)
+            self._open(_number_of(files[-1]) if files else 1)
+            self.end = self._find_end(files)
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, line: bytes) -> None:
+        """Write one line: all of it, or nothing.
+
+        Raises:
+            OSError: it could not be written. Close the journal and open it again.
+        """
+        if self._size and self._size + len(line) > self._max_bytes:
+            self._rotate()
+        if os.fstat(self._file).st_nlink == 0:
+            raise FileNotFoundError(f"{_path_of(self._folder, self._number)} was deleted")
+        try:
+            _write(self._file, line)
+        except OSError:
+            # If not even this works, the next one who opens the journal finds a line that is cut off.
+            with suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(line)
+
+    def close(self) -> None:
+        """Bring what was written to the disk, as far as the disk lets it, and let go of the journal."""
+        for file in (self._file, self._folder_file):
+            if file >= 0:
+                with suppress(OSError):
+                    os.fsync(file)
+                os.close(file)
+        self._file = self._folder_file = -1
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._folder_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BlockingIOError(error.errno, "another engine writes the journal in this folder") from error
+
+    def _open(self, number: int) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        self._file = os.open(_path_of(self._folder, number), flags, 0o640)
+        self._number = number
+        self._size = os.fstat(self._file).st_size
+
+    def _rotate(self) -> None:
+        os.fsync(self._file)
+        os.close(self._file)
+        self._file = -1
+        self._open(self._number + 1)
+        os.fsync(self._folder_file)
+        if self._keep:
+            for path in journal_files(self._folder)[: -self._keep]:
+                path.unlink()
+
+    def _find_end(self, files: list[Path]) -> End:
+        if self._size and not _ends_a_line(files[-1]):
+            _write(self._file, b"\n")
+            self._size += 1
+        link, behind = BEFORE_FIRST, list[tuple[Path, int]]()
+        for path in reversed(files):
+            found, sound_until = _last_sound(path)
+            if sound_until < path.stat().st_size:
+                behind.insert(0, (path, sound_until))
+            if found:
+                link = found
+                break
+        return End(link, _what_stands(behind))
+
+
+def _number_of(path: Path) -> int:
+    """The number in a file's name; 0: it is no file of a journal."""
+    digits = path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+    return int(digits) if digits.isdecimal() and path.name == f"{_PREFIX}{digits}{_SUFFIX}" else 0
+
+
+def _path_of(folder: Path, number: int) -> Path:
+    return folder / f"{_PREFIX}{number:08d}{_SUFFIX}"
+
+
+def _write(file: int, line: bytes) -> None:
+    rest = memoryview(line)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def _what_stands(behind: list[tuple[Path, int]]) -> CutOff | None:
+    """What is in these files from these places on; None: nothing."""
+    content, number = hashlib.sha256(), 0
+    for path, begin in behind:
+        with path.open("rb") as file:
+            file.seek(begin)
+            while chunk := file.read(_CHUNK):
+                content.update(chunk)
+                number += len(chunk)
+    return CutOff(number, content.hexdigest()) if number else None
+
+
+def _last_sound(path: Path) -> tuple[Link | None, int]:
+    """The place of the last sound record in a file, and where its line ends; (None, 0): there is none."""
+    with path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return None, 0
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            end = len(content)
+            while end > 0:
+                begin = content.rfind(b"\n", 0, end - 1) + 1
+                with suppress(ValueError):
+                    return link_of(parse(content[begin:end])), end
+                end = begin
+    return None, 0

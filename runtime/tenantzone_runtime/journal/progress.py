@@ -1,0 +1,36 @@
+"""How far a journal is read, for people who wait."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from tenantzone_runtime.journal.files import journal_files
+from tenantzone_runtime.journal.reading import Entry
+
+_SECONDS: Final = 2.0
+_MEGABYTE: Final = 1e6
+
+
+class Progress:
+    """A line on standard error every two seconds.
+
+    Args:
+        folder: of the journal that is read.
+
+    Raises:
+        OSError: it can't be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._total = sum(path.stat().st_size for path in journal_files(folder))
+        self._next = time.monotonic() + _SECONDS
+
+    def at(self, entry: Entry) -> None:
+        """Say so, if it is time."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _SECONDS
+        read, total = entry.bytes_read / _MEGABYTE, self._total / _MEGABYTE
+        print(f"{self._folder}: {read:,.0f} of {total:,.0f} MB, record {entry.link.seq}", file=sys.stderr, flush=True)

@@ -1,0 +1,132 @@
+"""Reads a journal from its oldest file on, and checks each record and its place in the chain."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tenantzone_runtime.journal.files import journal_files
+from tenantzone_runtime.journal.record import BEFORE_FIRST, CutOff, Link, link_of, parse
+
+_LONGEST_LINE: Final = 2**20
+
+
+class NoJournalError(ValueError):
+    """There is no journal in the folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a file."""
+
+    file: str
+    line: int
+
+
+class BrokenJournalError(ValueError):
+    """The first place where a journal is not as it was written; the message names it."""
+
+    def __init__(self, place: Place, named: str, what: str) -> None:
+        self.place = place
+        super().__init__(f"{place.file} line {place.line} ({named}): {what}")
+
+
+class EndCutOffError(BrokenJournalError):
+    """The journal holds up to its last line, which is no whole record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A sound record, in its place."""
+
+    place: Place
+    record: dict[str, Any]
+    link: Link
+    bytes_read: int
+    """Of the journal, with this record."""
+
+
+class _NoRecords:
+    """Lines in a row that are no records. Unless the next record says that a crash cut them off, they are broken."""
+
+    def __init__(self, place: Place, before: Link | None, what: str) -> None:
+        named = "no record" if before is None else f"where record {before.seq + 1} should be"
+        self.problem = place, named, f"not a whole record: {what}"
+        self._content, self._bytes = hashlib.sha256(), 0
+
+    def add(self, line: bytes) -> None:
+        self._content.update(line)
+        self._bytes += len(line)
+
+    def are_named_by(self, record: dict[str, Any]) -> bool:
+        named = record.get("kind"), record.get("bytes"), record.get("digest")
+        return named == (CutOff.kind, self._bytes, self._content.hexdigest())
+
+
+def read_journal(folder: Path) -> Iterator[Entry]:
+    """The records of a journal, in order, each checked.
+
+    The first one has nothing before it to be checked with, unless it is record 0.
+
+    Raises:
+        NoJournalError: the folder has none.
+        BrokenJournalError: the first record that does not hold.
+        OSError: a file can't be read.
+    """
+    before: Link | None = None
+    cut_off: _NoRecords | None = None
+    bytes_read = 0
+    for place, line in _lines(folder):
+        bytes_read += len(line)
+        try:
+            record = parse(line)
+        except ValueError as error:
+            cut_off = cut_off or _NoRecords(place, before, str(error))
+            cut_off.add(line)
+            continue
+        if cut_off and not cut_off.are_named_by(record):
+            raise BrokenJournalError(*cut_off.problem)
+        link = _checked(place, record, before)
+        if cut_off is None and record.get("kind") == CutOff.kind:
+            raise BrokenJournalError(place, f"record {link.seq}", "the lines that it says were cut off are gone")
+        before, cut_off = link, None
+        yield Entry(place, record, link, bytes_read)
+    if cut_off:
+        raise EndCutOffError(*cut_off.problem)
+
+
+def _checked(place: Place, record: dict[str, Any], before: Link | None) -> Link:
+    named = f"record {record.get('seq')}"
+    try:
+        link = link_of(record)
+    except ValueError as error:
+        raise BrokenJournalError(place, named, str(error)) from error
+    if before and link.seq != before.seq + 1:
+        raise BrokenJournalError(place, named, _out_of_order(link.seq, before.seq))
+    known = before or (BEFORE_FIRST if link.seq == 0 else None)
+    if known and record.get("previous") != known.hash:
+        raise BrokenJournalError(place, named, "it does not follow the record before: one of the two was replaced")
+    return link
+
+
+def _out_of_order(seq: int, before: int) -> str:
+    if seq <= before:
+        return f"it stands after record {before}: moved, or a copy"
+    if seq == before + 2:
+        return f"record {before + 1} is missing before it"
+    return f"records {before + 1} to {seq - 1} are missing before it"
+
+
+def _lines(folder: Path) -> Iterator[tuple[Place, bytes]]:
+    files = journal_files(folder)
+    if not files:
+        raise NoJournalError(f"there is no journal in {folder}")
+    for path in files:
+        number, whole = 0, True
+        with path.open("rb") as file:
+            # What is longer than any record comes in parts, so that no file can fill the memory.
+            while line := file.readline(_LONGEST_LINE):
+                number += whole
+                whole = line.endswith(b"\n")
+                yield Place(path.name, number), line

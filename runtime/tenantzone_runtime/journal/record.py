@@ -1,0 +1,200 @@
+"""One record of the journal: a JSON object on a line of its own, chained by hash to the record before.
+
+Pure: an event, a place in the chain and the time go in, a line comes out; and back.
+"""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final, NoReturn, get_args
+
+from pydantic.alias_generators import to_camel
+
+from tenantzone_runtime.zones import audit
+
+FIRST_PREVIOUS: Final = "0" * 64
+"""What stands for the hash before record 0."""
+
+_LONGEST_TEXT: Final = 1_000
+_RENAMED: Final = {"hash": "configHash"}
+_TIMES: Final = {"counting_since"}
+_LARGEST_EXACT: Final = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRun:
+    """One engine process, from its start to its end."""
+
+    pod: str
+    started_unix_time: float
+    version: str
+    """vLLM's."""
+    capacity_blocks: int
+    block_size_tokens: int
+
+    @property
+    def name(self) -> str:
+        """Tells this run from those of other pods, and from the same pod's other runs."""
+        return f"{self.pod}@{format_time(self.started_unix_time)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An engine began to write. What the run before it did last may be missing: it need not have ended in order."""
+
+    kind: ClassVar = "started"
+    engine_version: str
+    capacity_blocks: int
+    block_size_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Records that are missing here: they came faster than they could be written, or the disk refused them."""
+
+    kind: ClassVar = "lost"
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """The lines between the record before and this one are no records: a crash cut them off. They stay in the file."""
+
+    kind: ClassVar = "cut_off"
+    bytes: int
+    """With the newlines."""
+    digest: str
+    """SHA-256 of them, so that they can't be changed later."""
+
+
+JournalEvent = audit.Event | Started | Lost | CutOff
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A record's place in the chain."""
+
+    seq: int
+    hash: str
+
+
+BEFORE_FIRST: Final = Link(-1, FIRST_PREVIOUS)
+
+
+def names_of(event: type) -> list[tuple[str, str]]:
+    """The fields of an event's class: our name, and the name in the record."""
+    return [(field.name, _RENAMED.get(field.name, to_camel(field.name))) for field in dataclasses.fields(event)]
+
+
+_NAMES: Final = {event: names_of(event) for event in get_args(JournalEvent)}
+
+
+def encode(event: JournalEvent, after: Link, *, engine: str, at: float, offset: float) -> tuple[bytes, Link]:
+    """The record of an event.
+
+    Args:
+        event: what happened.
+        after: the record before.
+        engine: name of the run.
+        at: when, in seconds on the engine's clock.
+        offset: what that clock lacks to Unix time.
+
+    Returns:
+        The line with its newline, and the record's own place.
+    """
+    record: dict[str, Any] = {
+        "seq": after.seq + 1,
+        "time": format_time(at + offset),
+        "engine": _plain(engine),
+        "kind": event.kind,
+    }
+    for name, written in _NAMES[type(event)]:
+        value = getattr(event, name)
+        record[written] = format_time(value + offset) if name in _TIMES else _plain(value)
+    record["previous"] = after.hash
+    link = Link(after.seq + 1, digest(record))
+    record["hash"] = link.hash
+    line = json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+    return line.encode(), link
+
+
+def digest(record: dict[str, Any]) -> str:
+    """SHA-256 of a record without its ``hash``, in canonical form (RFC 8785): keys sorted, no spaces, UTF-8.
+
+    So the hash outlives tools that write the same JSON in another way.
+
+    Raises:
+        ValueError: it holds what JSON can't.
+    """
+    content = {name: _number(value) for name, value in record.items() if name != "hash"}
+    canonical = json.dumps(content, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def parse(line: bytes) -> dict[str, Any]:
+    """Read a line.
+
+    Raises:
+        ValueError: it is no JSON object, or one that tools may read in different ways.
+    """
+    try:
+        record = json.loads(line, object_pairs_hook=_without_doubles, parse_constant=_no_number)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    if not isinstance(record, dict):
+        raise ValueError("not a JSON object")
+    return record
+
+
+def link_of(record: dict[str, Any]) -> Link:
+    """Where a record says that it stands.
+
+    Raises:
+        ValueError: its hash is not that of its content, or it has no place.
+    """
+    seq, written = record.get("seq"), record.get("hash")
+    if type(seq) is not int or not isinstance(written, str):
+        raise ValueError("it has no seq or no hash")
+    try:
+        fits = digest(record) == written
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    if not fits:
+        raise ValueError("its content does not fit its hash: it was changed")
+    return Link(seq, written)
+
+
+def format_time(unix_time: float) -> str:
+    """RFC 3339 in UTC, with milliseconds."""
+    # Rounded in whole milliseconds: isoformat would cut.
+    moment = datetime.fromtimestamp(round(unix_time * 1000) / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _plain(value: object) -> object:
+    """What is written of a value: thousandths are enough of a number, and a text must be one that UTF-8 can hold."""
+    if isinstance(value, float):
+        return _number(round(value, 3))
+    if isinstance(value, str):
+        return value[:_LONGEST_TEXT].encode("utf-8", "replace").decode()
+    return value
+
+
+def _number(value: object) -> object:
+    """RFC 8785 writes a whole number without a fraction."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_EXACT:
+        return int(value)
+    return value
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise ValueError("a field is given twice")
+    return record
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON")

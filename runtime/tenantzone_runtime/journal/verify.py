@@ -1,0 +1,88 @@
+"""Checks a whole journal, and says what it is."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenantzone_runtime.journal.progress import Progress
+from tenantzone_runtime.journal.reading import NoJournalError, read_journal
+from tenantzone_runtime.journal.record import CutOff, Link, Lost
+
+
+class HeadNotFoundError(ValueError):
+    """The chain holds, but a hash that was noted before is not in it."""
+
+
+@dataclass(slots=True)
+class Verified:
+    """A journal that holds, from its oldest record on."""
+
+    first: Link
+    first_time: str
+    head: Link
+    head_time: str
+    lost: int = 0
+    """Records that it says it could not take."""
+    cut_off: int = 0
+    """Crashes in the middle of a line that it names."""
+    noted: int | None = None
+    """The record whose hash was noted."""
+
+    @property
+    def records(self) -> int:
+        return self.head.seq - self.first.seq + 1
+
+    def lines(self) -> list[str]:
+        """What there is to say, for people."""
+        said = [
+            f"{self.records} records hold, {self.first.seq} to {self.head.seq}",
+            f"from {self.first_time} to {self.head_time}",
+            f"head {self.head.hash}",
+        ]
+        if self.first.seq:
+            said.append(f"it does not begin at record 0: records 0 to {self.first.seq - 1} are no longer there")
+        if self.lost:
+            said.append(f"it says that {self.lost} records were lost before they could be written")
+        if self.cut_off:
+            said.append(f"it names {self.cut_off} places where a crash cut off a line")
+        if self.noted is not None:
+            said.append(f"the noted hash is that of record {self.noted}")
+        return said
+
+
+def verify(folder: Path, noted: str | None = None) -> Verified:
+    """Read a whole journal, with progress on standard error.
+
+    Args:
+        folder: of the journal.
+        noted: the hash of one of its records, noted before somewhere else.
+
+    Raises:
+        NoJournalError: there is none.
+        BrokenJournalError: the first record that does not hold.
+        HeadNotFoundError: its records hold, and the noted one is not among them.
+        OSError: a file can't be read.
+    """
+    seen: Verified | None = None
+    progress = Progress(folder)
+    for entry in read_journal(folder):
+        record = entry.record
+        time = str(record.get("time"))
+        if seen is None:
+            seen = Verified(entry.link, time, entry.link, time)
+            if noted == record.get("previous"):
+                seen.noted = entry.link.seq - 1
+        seen.head, seen.head_time = entry.link, time
+        if record.get("kind") == Lost.kind and isinstance(record.get("records"), int):
+            seen.lost += record["records"]
+        seen.cut_off += record.get("kind") == CutOff.kind
+        if noted == entry.link.hash:
+            seen.noted = entry.link.seq
+        progress.at(entry)
+    if seen is None:
+        raise NoJournalError(f"the journal in {folder} has no records")
+    if noted is not None and seen.noted is None:
+        raise HeadNotFoundError(
+            f"records {seen.first.seq} to {seen.head.seq} hold, but none of them has the hash {noted}: since it was "
+            "noted, the journal's end was cut off, the journal was written anew, or the file was deleted to save room"
+        )
+    return seen

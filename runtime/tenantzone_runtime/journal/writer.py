@@ -1,0 +1,165 @@
+"""Writes the journal in a thread of its own, so that nothing that serves requests waits for a disk."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from tenantzone_runtime.journal.files import JournalFiles
+from tenantzone_runtime.journal.record import BEFORE_FIRST, EngineRun, JournalEvent, Link, Lost, Started, encode
+from tenantzone_runtime.zones.audit import Event
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_MAX_BYTES: Final = 16 * 2**20
+DEFAULT_QUEUE_RECORDS: Final = 10_000
+
+_RETRY_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 5.0
+
+
+class JournalWriter:
+    """Appends to the journal in a folder, from construction to :meth:`close`.
+
+    Each record is handed to the operating system at once, and brought to the disk when its file is full and when the
+    engine stops: a crash of the engine loses none that was handed over, a crash of the machine may lose the last
+    seconds.
+
+    While the folder can't be written, records wait. When as many as ``queue_records`` wait, further ones are counted,
+    and a ``lost`` record stands in their place.
+
+    Args:
+        folder: made if there is none; of this engine alone.
+        engine: who writes. The first record is ``started``, with what this says.
+        max_bytes: size at which a new file is begun.
+        keep: files that stay, the newest with them; 0: all.
+        queue_records: records that may wait to be written.
+        clock: the clock of the events, in seconds. Unix time is told from it with one offset for the whole run, so that
+            time never runs backwards in a run.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        engine: EngineRun,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        keep: int = 0,
+        queue_records: int = DEFAULT_QUEUE_RECORDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder = folder
+        self._engine = engine.name
+        self._max_bytes = max_bytes
+        self._keep = keep
+        self._limit = queue_records
+        self._clock = clock
+        self._offset = time.time() - clock()
+        self._files: JournalFiles | None = None
+        self._head: Link | None = None
+        self._refused = False
+        self._closing = False
+        started = Started(engine.version, engine.capacity_blocks, engine.block_size_tokens)
+        self._queue: deque[tuple[float, JournalEvent]] = deque([(clock(), started)])
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="tenantzone-journal", daemon=True)
+        self._thread.start()
+
+    @property
+    def head(self) -> Link | None:
+        """The newest record in the journal. Noted somewhere else, its hash proves later that it is still there."""
+        head = self._head
+        return None if head == BEFORE_FIRST else head
+
+    def write(self, events: Iterable[Event], at: float) -> None:
+        """Have events written. Never waits for the disk and never raises.
+
+        Args:
+            events: what happened, in order.
+            at: when, on the writer's ``clock``.
+        """
+        with self._changed:
+            for event in events:
+                if len(self._queue) < self._limit:
+                    self._queue.append((at, event))
+                else:
+                    self._count_lost(at)
+            self._changed.notify()
+
+    def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
+        """Write what waits, and end; after the timeout, or where the disk refuses, without it."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(timeout_seconds)
+        with self._changed:
+            waiting = len(self._queue)
+        if waiting:
+            logger.error("the journal in %s ends with %d records not written", self._folder, waiting)
+
+    def _count_lost(self, at: float) -> None:
+        # The mark takes one place more than the limit, so there is always room for it.
+        last_at, last = self._queue[-1] if self._queue else (at, None)
+        if isinstance(last, Lost):
+            self._queue[-1] = last_at, replace(last, records=last.records + 1)
+        else:
+            self._queue.append((at, Lost(1)))
+
+    def _run(self) -> None:
+        while (item := self._next()) is not None:
+            while not self._try_to_write(*item):
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._closing, _RETRY_SECONDS):
+                        self._queue.appendleft(item)
+                        return
+        if self._files:
+            self._files.close()
+
+    def _next(self) -> tuple[float, JournalEvent] | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closing)
+            return self._queue.popleft() if self._queue else None
+
+    def _try_to_write(self, at: float, event: JournalEvent) -> bool:
+        """Whether there is nothing left to do for this event."""
+        try:
+            self._append(self._files or self._open(), event, at)
+        except OSError as error:
+            self._give_up_files(error)
+            return False
+        except Exception:
+            logger.exception("there is no way to write a record of kind %s", event.kind)
+            with self._changed:
+                self._queue.appendleft((at, Lost(1)))
+            return True
+        if self._refused:
+            logger.warning("the journal in %s is written again", self._folder)
+            self._refused = False
+        return True
+
+    def _open(self) -> JournalFiles:
+        self._files = JournalFiles(self._folder, max_bytes=self._max_bytes, keep=self._keep)
+        end = self._files.end
+        # Within a run the chain goes on from what was written, even if somebody has changed the files meanwhile.
+        self._head = self._head or end.link
+        if end.cut_off:
+            self._append(self._files, end.cut_off, self._clock())
+        return self._files
+
+    def _append(self, files: JournalFiles, event: JournalEvent, at: float) -> None:
+        assert self._head is not None, "an open journal has an end"
+        line, link = encode(event, self._head, engine=self._engine, at=at, offset=self._offset)
+        files.append(line)
+        self._head = link
+
+    def _give_up_files(self, error: OSError) -> None:
+        if not self._refused:
+            logger.error("the journal in %s can't be written, records wait: %s", self._folder, error)
+        self._refused = True
+        if self._files:
+            self._files.close()
+            self._files = None
