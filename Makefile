@@ -4,13 +4,13 @@ DEMO := PYTHONPATH=hack $(VENV)/python -m demo
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test lint format lock clean check python kubernetes ready
+.PHONY: help demo up down test test-deep simulate mutate lint format lock clean check python kubernetes ready
 
 help: ## what there is to make
 	@echo 'The first `make demo` or `make test` takes 10 to 25 minutes (about 5 GB of Python packages, a build of'
 	@echo 'Kubernetes, side by side); later ones find it all in place. Both bring everything that they need.'
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
 
 demo: ready ## the product at work on real parts, as a story; MODEL=smollm2 tells it with a real chat model
 	@$(DEMO) run $(if $(MODEL),--model $(MODEL))
@@ -23,6 +23,16 @@ down: python ## end what `make up` started
 
 test: python kubernetes ## all tests; ARGS go to pytest
 	@$(VENV)/python -m pytest $(ARGS)
+
+test-deep: python ## the zone core under 10,000 random histories; ARGS go to pytest
+	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones $(ARGS)
+
+simulate: python ## 100,000 requests of 200 tenants through the zone core; ARGS go to the simulator
+	@$(VENV)/python -m bench.simulator --requests 100000 --tenants 200 $(ARGS)
+
+mutate: python ## break the zone core on purpose, line by line, and name what no test noticed
+	@HYPOTHESIS_PROFILE=mutation $(VENV)/mutmut run $(ARGS)
+	@$(VENV)/mutmut results
 
 lint: python ## format, style, types and import rules
 	@$(VENV)/ruff format --check
@@ -41,7 +51,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) requirements/build.in --universal -o requirements/build.txt
 
 clean: ## remove what was made in this folder; the caches that other clones use stay
-	rm -rf .venv .demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist *.egg-info
+	rm -rf .venv .demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis mutants build dist *.egg-info
 
 # A cluster that KUBECONFIG names is used as it is.
 ready: check

@@ -28,8 +28,8 @@ removed: the zone is gone from the config. reset: the prefix cache was reset.
 WaitReason = Literal["limit", "reserved", "in_use"]
 """Why a zone's next request waits for blocks.
 
-limit: its own zone's limit is in use. reserved: the blocks are there, and promised to others. in_use: other requests
-use them.
+limit: its own zone's limit is in use. reserved: the blocks are there, free or cached, and kept for others. in_use:
+other requests use them.
 """
 
 Count = Annotated[int, Field(ge=0)]

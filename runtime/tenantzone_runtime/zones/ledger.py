@@ -9,7 +9,8 @@ from the pool, and what they left cached is free.
 
 from collections.abc import Iterable
 
-from tenantzone_contract.report import EvictionReason
+from tenantzone_contract.report import EvictionReason, WaitReason
+from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.audit import Trail, Usage
 from tenantzone_runtime.zones.standings import Standings
 from tenantzone_runtime.zones.zone import Zone
@@ -119,6 +120,10 @@ class Ledger:
         """Bring the zone's block-seconds up to date; whatever changes what it holds does so first."""
         zone.counters.block_seconds += zone.held * (self.now - zone.accrued_until)
         zone.accrued_until = self.now
+
+    def wait_reason(self, zone: Zone, count: int, free: int) -> WaitReason:
+        """Why the zone may not take ``count`` blocks now."""
+        return quota.wait_reason(zone.spec.quota, zone.in_use, count, free=free, cached=self.cached_blocks)
 
     def usage(self, zone: Zone) -> Usage:
         """What the zone has used up to now."""

@@ -4,7 +4,6 @@ With them, asking what a zone may take costs the same with one zone and with a t
 without looking at all zones.
 """
 
-from tenantzone_contract.report import WaitReason
 from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.victims import SumsByPriority, VictimOrder
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
@@ -100,13 +99,6 @@ class Standings:
     def takeable_without_zone(self, free: int) -> int:
         """The same for a request that was there before any zone was declared: surplus only."""
         return max(0, free + self._evictable - self._locked - self._withheld.above(DEFAULT_PRIORITY))
-
-    def wait_reason(self, zone: Zone, count: int, free: int) -> WaitReason:
-        """Why the zone may not take ``count`` blocks now."""
-        evictable = self._evictable - zone.evictable
-        return quota.wait_reason(
-            zone.spec.quota, zone.in_use, len(zone.cached), count, free=free, evictable_elsewhere=evictable
-        )
 
     def quiet_victim(self, borrower_priority: int | None) -> tuple[Zone, int] | None:
         """The next quiet zone to evict from (S1), with the most blocks that it gives.
