@@ -191,7 +191,6 @@ class ZoneAwareScheduler(AsyncScheduler):
         denied = self.denied_blocks(request, zone)
         free = self.block_pool.free_block_queue.num_free_blocks
         zone.wait_reason = self.tenancy.ledger.wait_reason(zone, denied, free) if denied else None
-        zone.account.capped = zone.wait_reason == "limit"
         return not denied
 
     def denied_blocks(self, request: Request, zone: Zone) -> int:

@@ -2,7 +2,8 @@
 
 Each zone has an account of the service that it has had: tokens by what they cost, divided by the zone's weight. The one
 with the least is served next. A zone that comes back after a pause starts level with the others: unused time can't be
-banked. A zone whose request can't be admitted now stands aside and delays nobody.
+banked. A zone whose request can't be admitted now stands aside and delays nobody. It keeps its place at the front, and
+saves up no claim meanwhile: or it would be served alone for as long as it had waited for blocks.
 
 The algorithm is Sheng et al., *Fairness in Serving Large Language Models*, OSDI'24 (VTC). Its bound: of two zones that
 both have requests waiting all the time, and whose requests can be admitted, neither gets more than
@@ -31,8 +32,6 @@ class Account:
     """In virtual tokens: cost over weight. Only grows."""
     ticket: int = 0
     """Of its place in the queue; negative while it stands aside; 0: no request of it waits."""
-    capped: bool = False
-    """Whether its zone's own limit keeps its next request waiting. It saves up no claim meanwhile."""
 
     def charge(self, cost: float) -> None:
         """Count service that the zone was given."""
@@ -50,24 +49,20 @@ class FairQueue:
         self._heap: list[tuple[float, int, Account]] = []
         self._aside: list[Account] = []
         self._tickets = itertools.count(1)
-        self._level = 0.0
-        """Service of the account that left last: where one starts that finds nobody waiting."""
-        self._served: float | None = None
-        """Service of the first account that this round could serve."""
+        self._reached = 0.0
+        """How far the queue has come: the most service that an account had when it was served. Nobody is behind that."""
 
     def enter(self, account: Account) -> None:
         """A zone without waiting requests has one now. It starts level with those that wait."""
         if account.ticket:
             return
-        account.service = max(account.service, self._least())
+        account.service = max(account.service, self._reached)
         account.ticket = next(self._tickets)
         heapq.heappush(self._heap, (account.service, account.ticket, account))
 
     def leave(self, account: Account) -> None:
         """The zone has no waiting request any more."""
-        if account.ticket:
-            self._level = max(self._level, account.service)
-            account.ticket = 0
+        account.ticket = 0
 
     def next(self, admissible: Callable[[Account], bool]) -> Account | None:
         """The account to serve: of those whose next request can be admitted, the one with the least service.
@@ -77,8 +72,7 @@ class FairQueue:
         while self._settle():
             account = self._heap[0][2]
             if admissible(account):
-                if self._served is None:
-                    self._served = account.service
+                self._reached = max(self._reached, account.service)
                 return account
             self.set_aside(account)
         return None
@@ -92,20 +86,11 @@ class FairQueue:
     def end_round(self) -> None:
         """Those that stood aside are in the queue again."""
         aside, self._aside = self._aside, []
-        served, self._served = self._served, None
         for account in aside:
             if account.ticket < 0:
-                if account.capped and served is not None:
-                    account.service = max(account.service, served)
+                account.service = max(account.service, self._reached)
                 account.ticket = next(self._tickets)
                 heapq.heappush(self._heap, (account.service, account.ticket, account))
-
-    def _least(self) -> float:
-        """The least service among those that wait; if nobody does, what the last one had."""
-        waiting = [account.service for account in self._aside if account.ticket < 0]
-        if self._settle():
-            waiting.append(self._heap[0][0])
-        return min(waiting, default=self._level)
 
     def _settle(self) -> bool:
         """Bring the top of the heap up to date. Returns whether there is one."""

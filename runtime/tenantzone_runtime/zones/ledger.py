@@ -123,7 +123,9 @@ class Ledger:
 
     def wait_reason(self, zone: Zone, count: int, free: int) -> WaitReason:
         """Why the zone may not take ``count`` blocks now."""
-        return quota.wait_reason(zone.spec.quota, zone.in_use, count, free=free, cached=self.cached_blocks)
+        return quota.wait_reason(
+            zone.spec.quota, zone.in_use, count, grace=zone.grace, free=free, cached=self.cached_blocks
+        )
 
     def usage(self, zone: Zone) -> Usage:
         """What the zone has used up to now."""

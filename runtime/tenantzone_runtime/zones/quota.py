@@ -88,8 +88,8 @@ def takeable(
     return max(0, min(max(entitled, spare), max(quota.limit, grace) - in_use))
 
 
-def wait_reason(quota: Quota, in_use: int, count: int, *, free: int, cached: int) -> WaitReason:
+def wait_reason(quota: Quota, in_use: int, count: int, *, grace: int = 0, free: int, cached: int) -> WaitReason:
     """Why a zone that may not take ``count`` blocks has to wait for them; ``cached`` are those of all zones."""
-    if in_use + count > quota.limit:
+    if in_use + count > max(quota.limit, grace):
         return "limit"
     return "reserved" if count <= free + cached else "in_use"
