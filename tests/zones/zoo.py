@@ -2,34 +2,145 @@
 
 import itertools
 
-from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_contract.config import Idle, Lending, PoolConfig, ZoneConfig, make_config
+from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones.quota import Quota
-from tenantzone_runtime.zones.zone import IdleTimes, Zone, ZoneSpec
+from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ZoneSpec
 
 
 class Zoo:
-    """A ledger, and zones that hold what the test says."""
+    """A tenancy, and zones that hold what the test says."""
 
     def __init__(self, capacity=100):
-        self.ledger = Ledger(capacity)
+        self.tenancy = Tenancy(capacity, capacity)
+        self.ledger = self.tenancy.ledger
         self.capacity = capacity
-        self._ids = itertools.count()
+        self.in_use_without_zone = 0
+        self._generation = itertools.count(1)
 
     @property
     def free(self):
-        return self.capacity - self.ledger.held_blocks
+        return self.capacity - self.ledger.held_blocks - self.in_use_without_zone
+
+    @property
+    def now(self):
+        return self.ledger.now
+
+    @now.setter
+    def now(self, seconds):
+        self.ledger.now = seconds
 
     def zone(
-        self, tenant, *, reserved=0, limit=None, lendable=None, in_use=0, cached=0, quiet=False, priority=0, active=0.0
+        self,
+        tenant,
+        *,
+        reserved=0,
+        limit=None,
+        lendable=None,
+        in_use=0,
+        cached=0,
+        quiet=False,
+        priority=0,
+        active=0.0,
+        weight=1,
+        borrowers="SameOrHigherPriority",
+        max_loan=None,
+        grace=30.0,
+        policy="LRU",
+        after=60.0,
+        evict_after=None,
+        forget_after=None,
+        auto=False,
     ):
+        """A zone without requests that holds this; quiet or not, whatever the time is."""
         quota = Quota(
             reserved=reserved,
             limit=self.capacity if limit is None else limit,
             lendable=reserved if lendable is None else lendable,
         )
-        zone = Zone(ZoneSpec(tenant, tenant, 1, priority, quota, IdleTimes(after=60)), last_active=active, quiet=quiet)
-        self.ledger.add(zone)
-        blocks = list(itertools.islice(self._ids, in_use + cached))
-        self.ledger.take(zone, blocks)
-        self.ledger.release(zone, blocks[in_use:], [])
+        spec = ZoneSpec(
+            tenant=tenant,
+            name=tenant,
+            generation=1,
+            priority=priority,
+            quota=quota,
+            idle=IdleTimes(after, evict_after, forget_after),
+            weight=weight,
+            loans=LoanTerms(borrowers == "AnyPriority", max_loan, grace),
+            eviction_policy=policy,
+            auto_registered=auto,
+        )
+        zone = configure.add_zone(self.ledger, spec)
+        self.hold(zone, in_use=in_use, cached=cached)
+        zone.last_active = active
+        self.set_quiet(zone, quiet)
         return zone
+
+    def set_quiet(self, zone, quiet=True):
+        zone.quiet = quiet
+        self.ledger.standings.reckon(zone)
+
+    def hold(self, zone, *, in_use=0, cached=0):
+        """Free blocks become the zone's. Returns their ids, those in use first."""
+        blocks = self.take(zone, in_use + cached)
+        self.ledger.release(zone, blocks[in_use:], [])
+        return blocks
+
+    def take(self, zone, count):
+        """Free blocks come into use."""
+        free = (block for block, owner in enumerate(self.ledger.owner) if owner is None)
+        blocks = list(itertools.islice(free, count))
+        self.ledger.take(zone, blocks)
+        return blocks
+
+    def in_use(self, zone):
+        """Ids of the blocks that the zone's requests use."""
+        return [b for b, owner in enumerate(self.ledger.owner) if owner is zone and b not in zone.cached]
+
+    def release(self, zone, *, kept=0, dropped=0):
+        """So many of the zone's blocks in use are let go."""
+        blocks = self.in_use(zone)[: kept + dropped]
+        self.ledger.release(zone, blocks[:kept], blocks[kept:])
+
+    def takeable(self, zone):
+        standings = self.ledger.standings
+        return standings.takeable_without_zone(self.free) if zone is None else standings.takeable(zone, self.free)
+
+    def wait_reason(self, zone, count):
+        return self.ledger.wait_reason(zone, count, self.free)
+
+    def settle_evictions(self, evictions):
+        """What an engine does with evicted blocks. Returns tenants with the number of blocks that they lost."""
+        for zone, blocks in evictions:
+            if blocks:
+                states.blocks_evicted(self.ledger, zone)
+            configure.discard_if_gone(self.ledger, zone)
+        return [(zone.spec.tenant, len(blocks)) for zone, blocks in evictions if blocks]
+
+    def upkeep(self, now=None):
+        """Let time pass; tenants with the number of blocks that they lost."""
+        return self.settle_evictions(self.tenancy.upkeep(self.now if now is None else now, self.free))
+
+    def apply(self, *zones, now=None, **pool):
+        """Reload with these zones; tenants with the number of blocks that they lost."""
+        config = make_config(next(self._generation), PoolConfig(namespace="n", name="p", **pool), zones)
+        return self.settle_evictions(self.tenancy.apply(config, self.now if now is None else now))
+
+    def events(self, kind):
+        """What the trail has of one kind of event since it was read last."""
+        return [event for event in self.ledger.trail.collect() if event.kind == kind]
+
+    def check(self):
+        self.ledger.check(self.free, self.in_use_without_zone, self.capacity)
+
+
+def declare(tenant, *, lendable="100%", borrowers="SameOrHigherPriority", max_loan=None, grace=30.0, **fields):
+    """A zone as a config declares it."""
+    lending = Lending(lendable=lendable, borrowers=borrowers, max_loan_seconds=max_loan, grace_seconds=grace)
+    idle = Idle(
+        after_seconds=fields.pop("after", 60.0),
+        evict_after_seconds=fields.pop("evict_after", None),
+        forget_after_seconds=fields.pop("forget_after", None),
+    )
+    return ZoneConfig(name=tenant, tenant=tenant, generation=1, lending=lending, idle=idle, **fields)

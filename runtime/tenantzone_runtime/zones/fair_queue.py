@@ -50,7 +50,7 @@ class FairQueue:
         self._aside: list[Account] = []
         self._tickets = itertools.count(1)
         self._reached = 0.0
-        """How far the queue has come: the most service that an account had when it was served. Nobody is behind that."""
+        """How far the queue has come: the most service that an account had when it was served. Nobody is behind."""
 
     def enter(self, account: Account) -> None:
         """A zone without waiting requests has one now. It starts level with those that wait."""
