@@ -12,8 +12,10 @@ from typing import Any
 
 from vllm.v1.core.block_pool import BlockHashToBlockMap, BlockPool
 from vllm.v1.core.kv_cache_utils import KVCacheBlock
+from vllm.v1.request import Request
 
 from tenantzone_contract.report import EvictionReason
+from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones import states
 from tenantzone_runtime.zones.configure import discard_if_gone
 from tenantzone_runtime.zones.eviction import Evictions, make_room, trim_to_limit
@@ -38,6 +40,8 @@ class ZoneBlockPool(BlockPool):
         super().__init__(*args, **kwargs)
         self.tenancy = Tenancy(self.num_gpu_blocks, self.capacity, time.monotonic())
         self.ledger = self.tenancy.ledger
+        self.zones = self.ledger.zones
+        """By tenant; with none, every method is the stock one."""
 
     @property
     def capacity(self) -> int:
@@ -81,7 +85,7 @@ class ZoneBlockPool(BlockPool):
     def get_num_free_blocks(self) -> int:
         """Blocks that the acting zone may take; for nobody in particular, all that no request uses."""
         free = int(self.free_block_queue.num_free_blocks)
-        if not self.ledger.zones:
+        if not self.zones:
             return free
         if self.allocating or self.acting is not None:
             return self.available_to(self.acting)
@@ -89,19 +93,27 @@ class ZoneBlockPool(BlockPool):
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
         """Blocks for the acting zone; others' are evicted for them in the order of the zone core."""
-        if not self.ledger.zones:
+        if not self.zones:
             return super().get_new_blocks(num_blocks)
         zone = self.acting
         self.return_all_evicted(make_room(self.ledger, zone, num_blocks, self.free_block_queue.num_free_blocks))
         # The stock method pops free blocks, and blocks cached before the first zone: act for nobody meanwhile.
-        with self.acting_for(None):
-            blocks = super().get_new_blocks(num_blocks)
+        allocating = self.allocating
+        self.acting, self.allocating = None, False
+        blocks = super().get_new_blocks(num_blocks)
+        self.acting, self.allocating = zone, allocating
         if zone is not None:
             self.ledger.take(zone, [block.block_id for block in blocks])
         return blocks
 
+    def cache_full_blocks(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Put a request's full blocks into the index of its zone."""
+        before, self.acting = self.acting, zone_of(request)
+        super().cache_full_blocks(request, *args, **kwargs)
+        self.acting = before
+
     def touch(self, blocks: Sequence[KVCacheBlock]) -> None:
-        if not self.ledger.zones:
+        if not self.zones:
             return super().touch(blocks)
         zone = self.acting
         owner = self.ledger.owner
@@ -123,7 +135,7 @@ class ZoneBlockPool(BlockPool):
 
     def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
         """Let go of a request's blocks, first to be evicted first, whoever owns them."""
-        if not self.ledger.zones:
+        if not self.zones:
             return super().free_blocks(ordered_blocks)
         owner = self.ledger.owner
         unowned: list[KVCacheBlock] = []
@@ -173,9 +185,10 @@ class ZoneBlockPool(BlockPool):
             self.return_evicted(owner, block_ids)
 
     def _forget(self, owner: Zone, blocks: list[KVCacheBlock]) -> None:
-        with self.acting_for(owner):
-            for block in blocks:
-                self._maybe_evict_cached_block(block)
+        before, self.acting = self.acting, owner
+        for block in blocks:
+            self._maybe_evict_cached_block(block)
+        self.acting = before
         self.free_block_queue.prepend_n(blocks)
 
     def _discard_if_gone(self, zone: Zone) -> None:

@@ -1,29 +1,31 @@
-"""vLLM's KV cache manager, which tells the block pool on whose behalf it acts.
+"""vLLM's KV cache manager, which tells the block pool on whose behalf it acts."""
 
-A request's zone is its attribute ``zone``, set by the scheduler when it was bound; a request without one came before
-any zone was declared.
-"""
-
+from collections.abc import Callable
 from typing import Any
 
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
-from vllm.v1.request import Request
+from vllm.v1.core.kv_cache_utils import KVCacheBlock
+from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones.fair_queue import INPUT
-from tenantzone_runtime.zones.zone import Zone
 
-
-def zone_of(request: Request) -> Zone | None:
-    """The zone that a request is bound to."""
-    zone: Zone | None = getattr(request, "zone", None)
-    return zone
+_RUNNING = RequestStatus.RUNNING
+_allocate_slots: Callable[..., KVCacheBlocks | None] = KVCacheManager.allocate_slots
 
 
 class ZoneKVCacheManager(KVCacheManager):
     """Allocates each request's blocks in the name of its zone."""
 
     block_pool: ZoneBlockPool
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # With zones there is one group of KV caches; without, these are not used.
+        caches = self.coordinator.single_type_managers[0]
+        self._block_tables: dict[str, list[KVCacheBlock]] = caches.req_to_blocks
+        self._block_tokens = int(caches.block_size)
 
     refused: Request | None = None
     """The request that was refused blocks last in this step."""
@@ -43,27 +45,26 @@ class ZoneKVCacheManager(KVCacheManager):
             computed: tuple[KVCacheBlocks, int, int, bool] = super().get_computed_blocks_for_connector(request)
         return computed
 
-    def allocate_slots(self, request: Request, *args: Any, **kwargs: Any) -> KVCacheBlocks | None:
-        # Called for every request in every step: assignments, where a context manager would cost a microsecond.
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, *args: Any, num_lookahead_tokens: int = 0, **kwargs: Any
+    ) -> KVCacheBlocks | None:
+        # Called for every request in every step. Most have room in the blocks that they hold: they ask for no quota.
+        if request.status is _RUNNING:
+            table = self._block_tables.get(request.request_id, ())
+            tokens = request.num_computed_tokens + num_new_tokens + num_lookahead_tokens
+            if tokens <= len(table) * self._block_tokens:
+                return _allocate_slots(self, request, num_new_tokens, num_lookahead_tokens=num_lookahead_tokens)
         pool = self.block_pool
-        pool.acting = zone_of(request)
-        pool.allocating = True
+        pool.acting, pool.allocating = zone_of(request), True
         try:
-            blocks: KVCacheBlocks | None = super().allocate_slots(request, *args, **kwargs)
+            blocks = _allocate_slots(
+                self, request, num_new_tokens, *args, num_lookahead_tokens=num_lookahead_tokens, **kwargs
+            )
         finally:
-            pool.acting = None
-            pool.allocating = False
+            pool.acting, pool.allocating = None, False
         if blocks is None:
             self.refused = request
         return blocks
-
-    def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
-        pool = self.block_pool
-        pool.acting = zone_of(request)
-        try:
-            super().cache_blocks(request, num_computed_tokens)
-        finally:
-            pool.acting = None
 
     def record_prefix_cache_stats(self, request: Request, num_hits: int) -> None:
         """Called once whenever a request is admitted. What it costs is paid with its first admission."""

@@ -6,7 +6,7 @@ from collections import Counter
 import vllm
 
 from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport
-from tenantzone_runtime.engine.kv_cache_manager import zone_of
+from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.zones.loans import Loan
 from tenantzone_runtime.zones.zone import Zone

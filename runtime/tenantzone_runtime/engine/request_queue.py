@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy, create_request_queue
 from vllm.v1.request import Request
 
-from tenantzone_runtime.engine.kv_cache_manager import zone_of
+from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones.fair_queue import Account, FairQueue
 from tenantzone_runtime.zones.zone import Zone
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.demand import Demand
-from tenantzone_runtime.engine.kv_cache_manager import zone_of
+from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones import preemption
 from tenantzone_runtime.zones.audit import PreemptionReason
 from tenantzone_runtime.zones.zone import Zone

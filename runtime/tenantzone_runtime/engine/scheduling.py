@@ -22,16 +22,18 @@ from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.engine.binding import Binder, BindingError
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
-from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager, zone_of
+from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
+from tenantzone_runtime.engine.requests import count_generated, zone_of
 from tenantzone_runtime.engine.room import RoomMaker
 from tenantzone_runtime.engine.versions import check_supported, check_version, zone_classes
 from tenantzone_runtime.zones import preemption
 from tenantzone_runtime.zones.audit import Event
-from tenantzone_runtime.zones.fair_queue import OUTPUT
 from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
+
+COUNT_SECONDS = 0.1
 
 
 class ZoneAwareScheduler(AsyncScheduler):
@@ -60,6 +62,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._binder = Binder(seal_key, self.tenancy)
         self._room = RoomMaker(self, self._demand)
         self._scheduling = False
+        self._counted = time.monotonic()
 
     def apply_config(self, config: RuntimeConfig) -> None:
         """Enforce a new config from now on; requests in flight stay.
@@ -138,8 +141,10 @@ class ZoneAwareScheduler(AsyncScheduler):
 
     def schedule(self, throttle_prefills: bool = False) -> SchedulerOutput:
         with self.zone_lock:
-            self.tenancy.ledger.now = time.monotonic()
+            self.tenancy.ledger.now = now = time.monotonic()
             if self.tenancy.ledger.zones:
+                if now - self._counted >= COUNT_SECONDS:
+                    self._count_generated(now)
                 self._room.make()
             self._scheduling = True
             try:
@@ -149,22 +154,20 @@ class ZoneAwareScheduler(AsyncScheduler):
                 self._room.remember(self.kv_cache_manager.take_refused())
                 self.waiting.end_step()
 
+    def _count_generated(self, now: float) -> None:
+        """Charge zones for what their running requests have generated: from time to time, not with each token."""
+        self._counted = now
+        for request in self.running:
+            zone = zone_of(request)
+            if zone is not None:
+                count_generated(request, zone)
+
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
     ) -> dict[int, EngineCoreOutputs]:
         with self.zone_lock:
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
             return outputs
-
-    def _update_request_with_output(
-        self, request: Request, new_token_ids: list[int], is_stale: bool = False
-    ) -> tuple[list[int], bool]:
-        tokens, stopped = super()._update_request_with_output(request, new_token_ids, is_stale)
-        zone = zone_of(request)
-        if zone is not None:
-            zone.counters.generation_tokens += len(tokens)
-            zone.account.charge(OUTPUT * len(tokens))
-        return tokens, stopped
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:
         with self.zone_lock:
@@ -179,6 +182,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         super()._free_blocks(request)
         zone = zone_of(request)
         if zone is not None:
+            count_generated(request, zone)
             self.tenancy.request_finished(zone, time.monotonic())
             if zone.grace:
                 self._give_grace()

@@ -1,0 +1,21 @@
+"""What we keep on vLLM's requests."""
+
+from vllm.v1.request import Request
+
+from tenantzone_runtime.zones.fair_queue import OUTPUT
+from tenantzone_runtime.zones.zone import Zone
+
+
+def zone_of(request: Request) -> Zone | None:
+    """The zone that a request is bound to: set by the scheduler on arrival. None: it came before any zone."""
+    zone: Zone | None = getattr(request, "zone", None)
+    return zone
+
+
+def count_generated(request: Request, zone: Zone) -> None:
+    """Count, and charge to the zone, what a request has generated since this was called last."""
+    tokens = request.num_output_tokens - getattr(request, "counted_tokens", 0)
+    if tokens:
+        request.counted_tokens = request.num_output_tokens
+        zone.counters.generation_tokens += tokens
+        zone.account.charge(OUTPUT * tokens)
