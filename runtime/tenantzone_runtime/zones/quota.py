@@ -51,9 +51,9 @@ def evictable(quota: Quota, in_use: int, cached: int, quiet: bool) -> int:
     return min(cached, max(0, in_use + cached - exclusive(quota, quiet)))
 
 
-def recallable(quota: Quota, in_use: int, cached: int, quiet: bool) -> int:
-    """Cached blocks that a zone within its own reservation may take (S1, then S1b): down to this zone's reservation."""
-    return max(min(cached, surplus(quota, in_use + cached)), evictable(quota, in_use, cached, quiet))
+def recallable(cached: int, surplus: int, evictable: int) -> int:
+    """Cached blocks that a zone within its own reservation may take: what S1 gives, or S1b, down to the reservation."""
+    return max(min(cached, surplus), evictable)
 
 
 def offered(quota: Quota, in_use: int, cached: int, quiet: bool) -> int:

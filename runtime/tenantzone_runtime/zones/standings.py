@@ -53,12 +53,12 @@ class Standings:
         self.enter(zone)
 
     def reckon(self, zone: Zone) -> None:
-        """Bring the zone's part up to date, after what it holds, its quietness or its activity changed."""
+        """Bring the zone's part up to date, after what it holds or its quietness changed."""
         promise, in_use, cached, quiet = zone.spec.quota, zone.in_use, len(zone.cached), zone.quiet
         locked = quota.locked(promise, in_use + cached, quiet)
-        evictable = quota.evictable(promise, in_use, cached, quiet)
-        recallable = quota.recallable(promise, in_use, cached, quiet)
         surplus = quota.surplus(promise, in_use + cached)
+        evictable = quota.evictable(promise, in_use, cached, quiet) if quiet else 0
+        recallable = quota.recallable(cached, surplus, evictable)
         self._locked += locked - zone.locked
         self._evictable += evictable - zone.evictable
         self._recallable += recallable - zone.recallable
@@ -66,8 +66,17 @@ class Standings:
         zone.locked, zone.evictable, zone.recallable, zone.surplus = locked, evictable, recallable, surplus
         if quiet or zone.withheld or zone.evictable_by_all:
             self._reckon_offer(zone)
-        _place(self._quiet, zone, evictable > 0)
-        _place(self._above_reservation, zone, recallable > 0 and not quiet)
+        # Most changes leave a zone in the orders where it is.
+        if (evictable > 0) != (zone in self._quiet):
+            self._quiet.toggle(zone)
+        if (recallable > 0 and not quiet) != (zone in self._above_reservation):
+            self._above_reservation.toggle(zone)
+
+    def was_active(self, zone: Zone) -> None:
+        """The zone's last activity is now: it comes after others of its priority."""
+        self.reckon(zone)
+        for order in (self._quiet, self._quiet_for_all, self._above_reservation):
+            order.move(zone)
 
     def _reckon_offer(self, zone: Zone) -> None:
         """What the zone offers to those who may borrow from it, and to whom."""
@@ -78,7 +87,8 @@ class Standings:
             zone.evictable_by_all = min(zone.evictable, zone.surplus)
         self._withheld.add(zone.spec.priority, withheld - zone.withheld)
         zone.withheld = withheld
-        _place(self._quiet_for_all, zone, zone.evictable_by_all > 0)
+        if (zone.evictable_by_all > 0) != (zone in self._quiet_for_all):
+            self._quiet_for_all.toggle(zone)
 
     def takeable(self, zone: Zone, free: int) -> int:
         """The most blocks that the zone may put to use in one go, if ``free`` blocks are free now."""
@@ -132,10 +142,3 @@ class Standings:
         assert self._evictable == sum(zone.evictable for zone in zones)
         assert self._recallable == sum(zone.recallable for zone in zones)
         assert self._withheld.total == sum(zone.withheld for zone in zones)
-
-
-def _place(order: VictimOrder, zone: Zone, gives: bool) -> None:
-    if gives:
-        order.place(zone)
-    else:
-        order.remove(zone)

@@ -19,7 +19,7 @@ def request_arrived(ledger: Ledger, zone: Zone) -> None:
     zone.last_active = ledger.now
     zone.quiet = False
     _enter(ledger, zone, "Active")
-    ledger.standings.reckon(zone)
+    ledger.standings.was_active(zone)
 
 
 def request_finished(ledger: Ledger, zone: Zone) -> None:
@@ -30,7 +30,7 @@ def request_finished(ledger: Ledger, zone: Zone) -> None:
     if zone.requests == 0:
         zone.wait_reason = None
         _enter(ledger, zone, "Idle")
-    ledger.standings.reckon(zone)
+    ledger.standings.was_active(zone)
 
 
 def blocks_evicted(ledger: Ledger, zone: Zone) -> None:

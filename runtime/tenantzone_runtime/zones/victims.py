@@ -23,16 +23,25 @@ class VictimOrder:
     def __len__(self) -> int:
         return len(self._ranks)
 
-    def place(self, zone: Zone) -> None:
-        """Enter the zone, or move it to where it belongs now."""
-        rank = (zone.spec.priority, zone.last_active, zone.number)
-        if self._rank_of.get(zone) == rank:
+    def __contains__(self, zone: object) -> bool:
+        return zone in self._rank_of
+
+    def toggle(self, zone: Zone) -> None:
+        """Enter the zone where it belongs, or take it out if it is in."""
+        if zone in self._rank_of:
+            self.remove(zone)
             return
-        self.remove(zone)
+        rank = (zone.spec.priority, zone.last_active, zone.number)
         index = bisect_left(self._ranks, rank)
         self._ranks.insert(index, rank)
         self._zones.insert(index, zone)
         self._rank_of[zone] = rank
+
+    def move(self, zone: Zone) -> None:
+        """Put the zone where it belongs now; harmless if it is not in."""
+        if zone in self._rank_of:
+            self.remove(zone)
+            self.toggle(zone)
 
     def remove(self, zone: Zone) -> None:
         """Take the zone out; harmless if it is not in."""
