@@ -31,8 +31,7 @@ simulate: python ## 100,000 requests of 200 tenants through the zone core; ARGS 
 	@$(VENV)/python -m bench.simulator --requests 100000 --tenants 200 $(ARGS)
 
 mutate: python ## break the zone core on purpose, line by line, and name what no test noticed
-	@HYPOTHESIS_PROFILE=mutation $(VENV)/mutmut run $(ARGS)
-	@$(VENV)/mutmut results
+	@$(VENV)/python hack/mutate.py $(ARGS)
 
 lint: python ## format, style, types and import rules
 	@$(VENV)/ruff format --check
@@ -51,7 +50,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) requirements/build.in --universal -o requirements/build.txt
 
 clean: ## remove what was made in this folder; the caches that other clones use stay
-	rm -rf .venv .demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis mutants build dist *.egg-info
+	rm -rf .venv .demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .mutation build dist *.egg-info
 
 # A cluster that KUBECONFIG names is used as it is.
 ready: check

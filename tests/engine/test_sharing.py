@@ -184,3 +184,27 @@ def test_requests_from_before_the_first_zone_yield_to_an_entitled_one(driver):
     assert entitled.request_id in driver.finished
     driver.run()
     assert [request.num_output_tokens for request in early] == [20] * 4
+
+
+def test_zones_that_wait_for_each_others_caches_get_them(driver):
+    """Both are active, and each keeps cached what the other one's request needs."""
+    driver.declare(zone("acme", reserved=40), zone("burst", reserved=40))
+    for tenant in ("acme", "burst"):
+        driver.ask(tenant, prompt(45))
+    requests = [driver.send(tenant, prompt(56)) for tenant in ("acme", "burst")]
+    driver.step()
+    assert [driver.zone(tenant).wait_reason for tenant in ("acme", "burst")] == ["reserved", "reserved"]
+    run_with_time(driver)
+    assert [driver.finished[request.request_id] for request in requests] == ["length", "length"]
+    assert sum(driver.zone(tenant).counters.evicted.get("reclaim", 0) for tenant in ("acme", "burst")) >= 2
+
+
+def test_a_request_from_before_the_first_zone_gets_what_active_zones_only_cache(driver):
+    early = driver.send(None, prompt(30), max_tokens=40)
+    driver.step()
+    driver.declare(zone("acme", reserved=40), zone("burst"))
+    driver.ask("acme", prompt(39))
+    driver.send("burst", prompt(25), max_tokens=2)
+    driver.step()
+    run_with_time(driver)
+    assert driver.finished[early.request_id] == "length"

@@ -46,11 +46,15 @@ class RoomMaker:
             return
         if refused.status == RequestStatus.RUNNING:
             self._starved = refused
-        else:
-            self._misjudged = refused
+            return
+        self._misjudged = refused
+        if zone_of(refused) is None:
+            free = self._scheduler.block_pool.free_block_queue.num_free_blocks
+            self._tenancy.must_wait(None, self._demand.to_admit(refused), free)
 
     def make(self) -> None:
         """To be called before each step."""
+        self._tenancy.may_go_on(None)
         for borrower in self._tenancy.past_grace():
             self._take_back(borrower)
         starved, self._starved = self._starved, None

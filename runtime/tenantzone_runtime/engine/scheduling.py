@@ -181,7 +181,9 @@ class ZoneAwareScheduler(AsyncScheduler):
     def _free_blocks(self, request: Request) -> None:
         super()._free_blocks(request)
         zone = zone_of(request)
-        if zone is not None:
+        if zone is None:
+            self.tenancy.may_go_on(None)
+        else:
             count_generated(request, zone)
             self.tenancy.request_finished(zone, time.monotonic())
             if zone.grace:
@@ -193,8 +195,10 @@ class ZoneAwareScheduler(AsyncScheduler):
         if zone is None:
             return True
         denied = self.denied_blocks(request, zone)
-        free = self.block_pool.free_block_queue.num_free_blocks
-        zone.wait_reason = self.tenancy.ledger.wait_reason(zone, denied, free) if denied else None
+        if denied:
+            self.tenancy.must_wait(zone, denied, self.block_pool.free_block_queue.num_free_blocks)
+        else:
+            self.tenancy.may_go_on(zone)
         return not denied
 
     def denied_blocks(self, request: Request, zone: Zone) -> int:

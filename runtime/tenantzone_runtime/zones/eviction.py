@@ -8,8 +8,9 @@ The order, for a zone that may take what it asks for:
 - S1b (recall), only for a zone within its reservation: surplus above other zones' reservations, lowest priority first;
 - S2 (own): its own blocks, in the order of its eviction policy.
 
-When these do not give enough, nothing cached will: what is left is in use (see ``preemption``). Background reclaim goes
-through S1 and S1b for nobody in particular.
+When these do not give enough, what is left is in use (see ``preemption``), or cached by active zones above their
+reservations: that is reclaimed in the background for a zone that had to wait. Background reclaim for more free blocks
+goes through S1 and S1b for nobody in particular.
 """
 
 from tenantzone_contract.report import EvictionReason
@@ -53,6 +54,20 @@ def reclaim(ledger: Ledger, count: int) -> Evictions:
     evicted: Evictions = []
     short = count - _evict_quiet(ledger, evicted, count, "reclaim", None, None)
     _evict_surplus(ledger, evicted, short, "reclaim", None)
+    return evicted
+
+
+def relieve(ledger: Ledger, zone: Zone | None, count: int, free: int) -> Evictions:
+    """Evict for a zone that waits for ``count`` blocks because active zones keep them cached above their reservations.
+
+    An active zone's cache is not at once another's surplus; but a request that waits counts more than a cache that
+    nobody was promised, or zones could wait for each other's caches for ever. Nothing is evicted where it would not be
+    enough.
+    """
+    short = count - ledger.standings.takeable_by(zone, free)
+    evicted: Evictions = []
+    if 0 < short <= ledger.standings.surplus_cached_elsewhere(zone):
+        _evict_surplus(ledger, evicted, short, "reclaim", zone)
     return evicted
 
 

@@ -106,6 +106,15 @@ class Standings:
         # Who owes blocks that are due gets no more than what is its own.
         return min(takeable, max(0, zone.spec.quota.reserved - zone.in_use)) if zone.overdue else takeable
 
+    def takeable_by(self, zone: Zone | None, free: int) -> int:
+        """The same; None is for a request from before any zone was declared."""
+        return self.takeable_without_zone(free) if zone is None else self.takeable(zone, free)
+
+    def surplus_cached_elsewhere(self, zone: Zone | None) -> int:
+        """What other active zones keep cached above their reservations."""
+        own = 0 if zone is None else zone.recallable - zone.evictable
+        return self._recallable - self._evictable - own
+
     def takeable_without_zone(self, free: int) -> int:
         """The same for a request that was there before any zone was declared: surplus only."""
         return max(0, free + self._evictable - self._locked - self._withheld.above(DEFAULT_PRIORITY))

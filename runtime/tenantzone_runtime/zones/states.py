@@ -28,7 +28,6 @@ def request_finished(ledger: Ledger, zone: Zone) -> None:
     zone.requests -= 1
     zone.last_active = ledger.now
     if zone.requests == 0:
-        zone.wait_reason = None
         _enter(ledger, zone, "Idle")
     ledger.standings.was_active(zone)
 

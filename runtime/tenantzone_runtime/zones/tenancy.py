@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tenantzone_contract.config import RuntimeConfig, UnknownTenantTemplate
 from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones.audit import ConfigApplied, Event, LoanUsage
-from tenantzone_runtime.zones.eviction import Evictions, reclaim
+from tenantzone_runtime.zones.eviction import Evictions, reclaim, relieve
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.loans import LoanBook
 from tenantzone_runtime.zones.timers import Timers
@@ -41,6 +41,8 @@ class Tenancy:
         self._config: RuntimeConfig | None = None
         self._watermarks = Watermarks()
         self._overdue: list[Zone] = []
+        self._waiting: dict[Zone | None, int] = {}
+        """Zones whose next request waits for blocks, and for how many."""
 
     def apply(self, config: RuntimeConfig, now: float) -> Evictions:
         """Enforce a new config from now on; requests in flight stay.
@@ -96,12 +98,26 @@ class Tenancy:
         """A request of the zone has ended, however it ended, and holds no blocks any more."""
         self.ledger.now = now
         states.request_finished(self.ledger, zone)
+        if zone.requests == 0:
+            self.may_go_on(zone)
         configure.discard_if_gone(self.ledger, zone)
         self._timers.set(zone)
 
+    def must_wait(self, zone: Zone | None, count: int, free: int) -> None:
+        """A zone's next request was denied so many blocks; None: a request from before any zone was declared."""
+        self._waiting[zone] = count
+        if zone is not None:
+            zone.wait_reason = self.ledger.wait_reason(zone, count, free)
+
+    def may_go_on(self, zone: Zone | None) -> None:
+        """A zone's next request need not wait for blocks, or there is none."""
+        if self._waiting.pop(zone, None) is not None and zone is not None:
+            zone.wait_reason = None
+
     def upkeep(self, now: float, free: int) -> Evictions:
         """What time does: zones become quiet, give up their blocks, are forgotten; loans are settled and fall due; free
-        blocks are kept above the watermark. To be called several times a second.
+        blocks are kept above the watermark; who waits for what is merely cached is relieved. To be called several times
+        a second.
 
         Args:
             now: the time.
@@ -114,8 +130,9 @@ class Tenancy:
         evicted += (repaid := self.collect_due())
         free += _count(repaid)
         if free < self._watermarks.low:
-            evicted += reclaim(self.ledger, self._watermarks.high - free)
-        return evicted
+            evicted += (reclaimed := reclaim(self.ledger, self._watermarks.high - free))
+            free += _count(reclaimed)
+        return evicted + self._relieve(free)
 
     def collect_due(self) -> Evictions:
         """Take back what stands on loans past their due time and is only cached; what is in use is overdue."""
@@ -147,6 +164,14 @@ class Tenancy:
         for (lender, borrower), block_seconds in self.loans.block_seconds().items():
             events.append(LoanUsage(lender, borrower, counting_since=self._started, block_seconds=block_seconds))
         return events
+
+    def _relieve(self, free: int) -> Evictions:
+        evicted: Evictions = []
+        for zone, count in self._waiting.items():
+            if zone is None or zone.wait_reason == "reserved":
+                evicted += (relief := relieve(self.ledger, zone, count, free))
+                free += _count(relief)
+        return evicted
 
     def _let_time_pass(self) -> Evictions:
         evicted: Evictions = []

@@ -1,0 +1,80 @@
+"""Breaks the zone core on purpose, and names each break that no test noticed.
+
+``mutmut`` does it. It wants packages at the top of the folder that it works in, so they are laid out in a folder of
+their own, ``.mutation/``. ``python hack/mutate.py 'tenantzone_runtime.zones.quota*'`` breaks one module only.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / ".mutation"
+MUTANTS = FOLDER / "mutants"
+CORE = "tenantzone_runtime/zones"
+
+CONFIG = f"""
+[tool.mutmut]
+source_paths = ["tenantzone_runtime"]
+only_mutate = ["{CORE}/*"]
+also_copy = ["tenantzone_contract", "bench", "docs", "hack"]
+pytest_add_cli_args_test_selection = ["tests/zones"]
+pytest_add_cli_args = ["-p", "no:cacheprovider"]
+
+[tool.pytest.ini_options]
+pythonpath = ["hack", "."]
+addopts = "--import-mode=importlib"
+"""
+
+SURVIVED = 0
+"""Exit code of the tests where none of them notices the mutant; any other means that one does, or hangs."""
+
+
+def main() -> None:
+    _lay_out()
+    environment = os.environ | {"HYPOTHESIS_PROFILE": "mutation"}
+    command = [sys.executable, "-m", "mutmut"]
+    subprocess.run([*command, "run", *sys.argv[1:]], cwd=FOLDER, env=environment, check=True)
+    results = _results()
+    survivors = [name for codes in results.values() for name, code in codes.items() if code == SURVIVED]
+    for name in survivors:
+        subprocess.run([*command, "show", name], cwd=FOLDER, check=True)
+    _print_table(results)
+
+
+def _lay_out() -> None:
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    ignored = shutil.ignore_patterns("__pycache__")
+    for package in ("tenantzone_contract", "tenantzone_runtime"):
+        shutil.copytree(ROOT / "runtime" / package, FOLDER / package, ignore=ignored)
+    for folder in ("bench", "docs", "hack", "tests/zones"):
+        shutil.copytree(ROOT / folder, FOLDER / folder, ignore=ignored)
+    shutil.copy(ROOT / "tests/conftest.py", FOLDER / "tests")
+    (FOLDER / "pyproject.toml").write_text(CONFIG)
+
+
+def _results() -> dict[str, dict[str, int]]:
+    """Module → mutant → exit code of the tests, of the mutants that were tried."""
+    results = {}
+    for file in sorted((MUTANTS / CORE).glob("*.meta")):
+        codes = json.loads(file.read_text())["exit_code_by_key"]
+        tried = {name: code for name, code in codes.items() if code is not None}
+        if tried:
+            results[file.name.removesuffix(".py.meta")] = tried
+    return results
+
+
+def _print_table(results: dict[str, dict[str, int]]) -> None:
+    print(f"\n{'module':<16}{'mutants':>8}{'killed':>8}{'':>9}")
+    rows = {module: list(codes.values()) for module, codes in results.items()}
+    rows["all"] = [code for codes in rows.values() for code in codes]
+    for module, codes in rows.items():
+        killed = sum(code != SURVIVED for code in codes)
+        print(f"{module:<16}{len(codes):>8}{killed:>8}{killed / len(codes):>9.1%}")
+
+
+if __name__ == "__main__":
+    main()
