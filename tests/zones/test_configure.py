@@ -1,16 +1,31 @@
-"""What a config's shares come to on an engine."""
+"""What a config's shares come to on an engine, and what a reload does while zones hold blocks."""
 
 import pytest
 
-from tenantzone_contract.config import ConfigError, Lending, PoolConfig, ZoneConfig, make_config
-from tenantzone_runtime.zones.configure import zone_specs
+from tenantzone_contract.config import (
+    ConfigError,
+    Lending,
+    PoolConfig,
+    UnknownTenants,
+    UnknownTenantTemplate,
+    ZoneConfig,
+    make_config,
+)
+from tenantzone_runtime.zones.configure import unknown_tenant_spec, zone_specs
 from tenantzone_runtime.zones.quota import Quota
+from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms
+from tests.zones.zoo import Zoo, declare
 
 
-def quota_of(capacity=255, **fields):
-    zone = ZoneConfig(name="acme", tenant="acme", generation=1, **fields)
+def spec_of(capacity=255, **fields):
+    zone = ZoneConfig(name="acme", tenant="acme-id", generation=7, **fields)
     (spec,) = zone_specs(make_config(1, PoolConfig(namespace="n", name="p"), (zone,)), capacity)
-    return spec.quota
+    return spec
+
+
+@pytest.fixture
+def zoo():
+    return Zoo()
 
 
 @pytest.mark.parametrize(
@@ -26,14 +41,221 @@ def quota_of(capacity=255, **fields):
             Quota(100, 255, 25),
             id="lendable is a share of the reservation",
         ),
+        pytest.param(
+            {"reserved": 10, "lending": Lending(lendable="25%")}, Quota(10, 255, 2), id="what is lent is rounded down"
+        ),
+        pytest.param(
+            {"reserved": "2%", "lending": Lending(lendable=100)},
+            Quota(5, 255, 5),
+            id="no more is lent than what the reservation comes to here",
+        ),
     ],
 )
 def test_shares(fields, expected):
-    assert quota_of(**fields) == expected
+    assert spec_of(**fields).quota == expected
+
+
+@pytest.mark.parametrize(("capacity", "expected"), [(1, 0), (3, 0), (4, 1), (100, 25), (1001, 250)])
+def test_the_same_percentage_on_engines_of_different_sizes(capacity, expected):
+    assert spec_of(capacity, reserved="25%").quota.reserved == expected
+
+
+@pytest.mark.parametrize("capacity", [1, 7, 99, 100, 101])
+def test_percentages_that_add_up_to_a_hundred_fit_every_engine(capacity):
+    zones = tuple(declare(f"zone-{share}", reserved=f"{share}%") for share in (33, 21, 17, 29))
+    specs = zone_specs(make_config(1, PoolConfig(namespace="n", name="p"), zones), capacity)
+    assert sum(spec.quota.reserved for spec in specs) <= capacity
+
+
+def test_everything_that_a_config_says_of_a_zone_arrives():
+    spec = spec_of(
+        priority=3,
+        weight=5,
+        eviction_policy="Clock",
+        lending=Lending(borrowers="AnyPriority", max_loan_seconds=60.0, grace_seconds=5.0),
+        idle={"after_seconds": 1.0, "evict_after_seconds": 2.0, "forget_after_seconds": 3.0},
+    )
+    assert (spec.tenant, spec.name, spec.generation) == ("acme-id", "acme", 7)
+    assert (spec.priority, spec.weight, spec.eviction_policy, spec.auto_registered) == (3, 5, "Clock", False)
+    assert spec.loans == LoanTerms(to_any_priority=True, most_seconds=60.0, grace_seconds=5.0)
+    assert spec.idle == IdleTimes(after=1.0, evict_after=2.0)
+
+
+def test_a_template_gives_a_tenant_a_limit_and_times_and_no_promise():
+    template = UnknownTenantTemplate(
+        limit="33%",
+        priority=-2,
+        idle={"after_seconds": 1.0, "evict_after_seconds": 2.0, "forget_after_seconds": 3.0},
+    )
+    spec = unknown_tenant_spec(template, "guest", 255)
+    assert (spec.tenant, spec.name, spec.generation, spec.priority) == ("guest", "guest", 0, -2)
+    assert (spec.quota, spec.auto_registered, spec.weight) == (Quota(0, 85, 0), True, 1)
+    assert spec.idle == IdleTimes(1.0, 2.0, 3.0)
+    assert unknown_tenant_spec(UnknownTenantTemplate(), "guest", 255).quota == Quota(0, 255, 0)
+    assert unknown_tenant_spec(UnknownTenantTemplate(limit=999), "guest", 255).quota == Quota(0, 255, 0)
 
 
 def test_a_zone_that_an_engine_cannot_hold_is_named():
     with pytest.raises(ConfigError, match=r"zone acme: reserved 60 is 60 of this engine's 100 blocks .* limit 50%"):
-        quota_of(capacity=100, reserved=60, limit="50%")
+        spec_of(capacity=100, reserved=60, limit="50%")
     with pytest.raises(ConfigError, match="limit of the whole pool"):
-        quota_of(capacity=100, reserved=101)
+        spec_of(capacity=100, reserved=101)
+
+
+def test_reservations_that_fill_an_engine_to_the_last_block_fit(zoo):
+    zoo.apply(declare("acme", reserved=60), declare("burst", reserved=40))
+    with pytest.raises(ConfigError, match="add up to 101 blocks, this engine has 100"):
+        zoo.apply(declare("acme", reserved=60), declare("burst", reserved=41))
+
+
+def test_a_reservation_that_is_raised_counts_at_once(zoo):
+    zoo.apply(declare("acme", reserved=10), declare("burst"))
+    burst = zoo.ledger.zones["burst"]
+    zoo.hold(burst, cached=80)
+    zoo.apply(declare("acme", reserved=70), declare("burst"))
+    assert zoo.takeable(zoo.ledger.zones["acme"]) == 70
+    assert zoo.takeable(burst) == 30
+    zoo.check()
+
+
+def test_a_reservation_that_is_lowered_makes_surplus_of_what_was_safe(zoo):
+    zoo.apply(declare("acme", reserved=70), declare("burst", reserved=30))
+    acme = zoo.ledger.zones["acme"]
+    zoo.hold(acme, cached=70)
+    burst = zoo.ledger.zones["burst"]
+    zoo.take(burst, 30)
+    zoo.apply(declare("acme", reserved=20), declare("burst", reserved=60))
+    assert (acme.held, acme.surplus) == (70, 50)
+    assert zoo.takeable(burst) == 30
+    zoo.check()
+
+
+def test_two_zones_swap_their_reservations_in_one_reload(zoo):
+    zoo.apply(declare("acme", reserved=90), declare("burst", reserved=10))
+    zoo.apply(declare("acme", reserved=10), declare("burst", reserved=90))
+    assert zoo.takeable(zoo.ledger.zones["burst"]) == 90
+    zoo.check()
+
+
+def test_a_limit_that_falls_below_what_is_held_evicts_the_cache_at_once_and_nothing_in_use(zoo):
+    zoo.apply(declare("acme"))
+    acme = zoo.ledger.zones["acme"]
+    blocks = zoo.hold(acme, in_use=30, cached=40)
+    assert zoo.apply(declare("acme", limit=50)) == [("acme", 20)]
+    assert list(acme.cached) == blocks[50:]
+    assert zoo.apply(declare("acme", limit=20)) == [("acme", 20)]
+    assert (acme.in_use, acme.held, acme.counters.evicted) == (30, 30, {"limit": 40})
+
+
+def test_a_zone_that_is_removed_gives_up_its_cache_at_once_and_is_gone(zoo):
+    zoo.apply(declare("acme", reserved=60))
+    zoo.hold(zoo.ledger.zones["acme"], cached=30)
+    assert zoo.apply() == [("acme", 30)]
+    assert zoo.ledger.zones == {}
+    zoo.check()
+
+
+def test_a_zone_that_is_removed_keeps_what_its_requests_use_until_they_end(zoo):
+    zoo.apply(declare("acme", reserved=60, limit=70))
+    acme = zoo.ledger.zones["acme"]
+    zoo.tenancy.request_arrived(acme, 0.0)
+    zoo.hold(acme, in_use=20, cached=30)
+    assert zoo.apply(declare("burst", reserved=100)) == [("acme", 30)]
+    assert (acme.leaving, acme.in_use, acme.spec.quota) == (True, 20, Quota(0, 70, 0))
+    assert zoo.takeable(zoo.ledger.zones["burst"]) == 80
+    zoo.release(acme, dropped=20)
+    assert "acme" in zoo.ledger.zones
+    zoo.tenancy.request_finished(acme, 1.0)
+    assert list(zoo.ledger.zones) == ["burst"]
+    zoo.check()
+
+
+def test_a_zone_that_is_declared_again_before_its_requests_end_is_the_same_zone(zoo):
+    zoo.apply(declare("acme", reserved=60))
+    acme = zoo.ledger.zones["acme"]
+    zoo.tenancy.request_arrived(acme, 0.0)
+    zoo.take(acme, 20)
+    zoo.apply()
+    zoo.apply(declare("acme", reserved=60))
+    assert zoo.ledger.zones == {"acme": acme}
+    assert (acme.leaving, acme.spec.quota.reserved, acme.in_use) == (False, 60, 20)
+    zoo.release(acme, kept=20)
+    zoo.tenancy.request_finished(acme, 1.0)
+    assert acme.held == 20
+
+
+def test_a_removal_that_is_told_twice_is_one_removal(zoo):
+    zoo.apply(declare("acme", reserved=60))
+    acme = zoo.ledger.zones["acme"]
+    zoo.tenancy.request_arrived(acme, 0.0)
+    zoo.apply()
+    zoo.apply()
+    assert [note.change for note in zoo.events("lifecycle") if note.change == "leaving"] == ["leaving"]
+    assert acme.leaving
+
+
+def test_auto_registered_zones_outlive_a_reload_and_follow_the_new_template(zoo):
+    zoo.apply(unknown_tenants=UnknownTenants(mode="AutoRegister", template=UnknownTenantTemplate(limit=50)))
+    guest = zoo.tenancy.zone_for("guest", 0.0)
+    zoo.hold(guest, cached=40)
+    template = UnknownTenantTemplate(limit=30, priority=4)
+    assert zoo.apply(unknown_tenants=UnknownTenants(mode="AutoRegister", template=template)) == [("guest", 10)]
+    assert (guest.spec.quota.limit, guest.spec.priority) == (30, 4)
+
+
+def test_when_unknown_tenants_are_refused_from_now_on_auto_registered_zones_leave(zoo):
+    zoo.apply(unknown_tenants=UnknownTenants(mode="AutoRegister"))
+    guest = zoo.tenancy.zone_for("guest", 0.0)
+    zoo.hold(guest, cached=40)
+    assert zoo.apply() == [("guest", 40)]
+    assert zoo.ledger.zones == {}
+    assert [note.change for note in zoo.events("lifecycle")][-1] == "forgotten"
+
+
+def test_an_auto_registered_tenant_that_is_declared_keeps_its_cache(zoo):
+    zoo.apply(unknown_tenants=UnknownTenants(mode="AutoRegister"))
+    guest = zoo.tenancy.zone_for("guest", 0.0)
+    zoo.hold(guest, cached=40)
+    assert zoo.apply(declare("guest", reserved=50)) == []
+    assert zoo.ledger.zones == {"guest": guest}
+    assert (guest.spec.auto_registered, guest.held) == (False, 40)
+
+
+def test_a_leaving_zones_tenant_comes_back_as_auto_registered(zoo):
+    zoo.apply(declare("acme", reserved=60))
+    acme = zoo.ledger.zones["acme"]
+    zoo.tenancy.request_arrived(acme, 0.0)
+    zoo.take(acme, 20)
+    zoo.apply(unknown_tenants=UnknownTenants(mode="AutoRegister"))
+    assert acme.leaving
+    assert zoo.tenancy.zone_for("acme", 1.0) is acme
+    assert (acme.leaving, acme.spec.auto_registered, acme.in_use) == (False, True, 20)
+
+
+def test_a_changed_weight_reaches_the_fair_queue(zoo):
+    zoo.apply(declare("acme", weight=2))
+    acme = zoo.ledger.zones["acme"]
+    assert acme.account.weight == 2
+    zoo.apply(declare("acme", weight=5))
+    assert acme.account.weight == 5
+
+
+def test_a_changed_priority_changes_whose_turn_it_is_to_pay(zoo):
+    zoo.apply(declare("acme", priority=1, after=0.0), declare("burst", priority=2, after=0.0))
+    for zone in zoo.ledger.zones.values():
+        zoo.hold(zone, cached=40)
+    zoo.upkeep(1.0)
+    assert zoo.ledger.standings.quiet_victim(None)[0].spec.tenant == "acme"
+    zoo.apply(declare("acme", priority=3, after=0.0), declare("burst", priority=2, after=0.0))
+    assert zoo.ledger.standings.quiet_victim(None)[0].spec.tenant == "burst"
+    zoo.check()
+
+
+def test_a_reload_that_says_the_same_changes_nothing(zoo):
+    zoo.apply(declare("acme", reserved=60))
+    acme = zoo.ledger.zones["acme"]
+    zoo.hold(acme, cached=30)
+    zoo.events("lifecycle")
+    assert zoo.apply(declare("acme", reserved=60)) == []
+    assert zoo.events("lifecycle") == []
+    assert acme.held == 30

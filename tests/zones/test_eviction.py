@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.zones.eviction import make_room
+from tenantzone_runtime.zones.eviction import make_room, reclaim, trim_to_limit
 from tests.zones.zoo import Zoo
 
 
@@ -71,3 +71,97 @@ def test_a_request_from_before_the_first_zone_takes_from_quiet_zones_only(zoo):
     zoo.zone("calm", cached=50, quiet=True)
     zoo.zone("acme", cached=50)
     assert paid(zoo, None, 40) == [("calm", 40, "quiet")]
+
+
+def test_who_borrows_takes_only_surplus_from_zones_above_it_that_do_not_lend_to_it(zoo):
+    burst = zoo.zone("burst", cached=20)
+    zoo.zone("gold", reserved=30, cached=40, quiet=True, priority=1)
+    zoo.zone("equal", reserved=20, cached=20, quiet=True)
+    zoo.zone("open", reserved=20, cached=20, quiet=True, priority=2, borrowers="AnyPriority")
+    assert paid(zoo, burst, 60) == [
+        ("equal", 20, "quiet"),
+        ("gold", 10, "quiet"),
+        ("open", 20, "quiet"),
+        ("burst", 10, "own"),
+    ]
+
+
+def test_within_its_reservation_a_zone_takes_from_quiet_zones_whatever_their_priority(zoo):
+    acme = zoo.zone("acme", reserved=50)
+    zoo.zone("gold", reserved=50, cached=100, quiet=True, priority=9)
+    assert paid(zoo, acme, 50) == [("gold", 50, "quiet")]
+
+
+def test_quiet_zones_pay_before_surplus_is_recalled_from_active_ones(zoo):
+    acme = zoo.zone("acme", reserved=50)
+    zoo.zone("busy", cached=60, priority=-5)
+    zoo.zone("calm", cached=40, quiet=True, priority=5)
+    assert paid(zoo, acme, 50) == [("calm", 40, "quiet"), ("busy", 10, "recall")]
+
+
+def test_a_recall_leaves_what_is_within_the_reservation(zoo):
+    acme = zoo.zone("acme", reserved=40)
+    busy = zoo.zone("busy", reserved=60, in_use=30, cached=50)
+    assert paid(zoo, acme, 40) == [("busy", 20, "recall")]
+    assert busy.held == 60
+
+
+def test_a_zone_entitled_by_what_it_uses_recalls_also_what_its_own_cache_could_pay(zoo):
+    acme = zoo.zone("acme", reserved=60, cached=10)
+    zoo.zone("burst", cached=90)
+    assert paid(zoo, acme, 60) == [("burst", 60, "recall")]
+
+
+def test_one_block_over_its_reservation_it_borrows_all_and_recalls_nothing(zoo):
+    acme = zoo.zone("acme", reserved=10, cached=20)
+    zoo.zone("burst", cached=80)
+    assert paid(zoo, acme, 11) == [("acme", 11, "own")]
+
+
+def test_what_the_limit_frees_counts_before_others_pay(zoo):
+    burst = zoo.zone("burst", limit=50, in_use=20, cached=30)
+    zoo.zone("calm", cached=50, quiet=True)
+    assert paid(zoo, burst, 10) == [("burst", 10, "limit")]
+    zoo.take(burst, 10)
+    assert paid(zoo, burst, 20) == [("burst", 20, "limit")]
+
+
+def test_evictions_name_who_needed_the_blocks(zoo):
+    burst = zoo.zone("burst", limit=60, in_use=30, cached=30)
+    zoo.zone("calm", cached=40, quiet=True)
+    make_room(zoo.ledger, burst, 30, zoo.free)
+    make_room(zoo.ledger, None, 50, zoo.free)
+    evicted = [(note.zone, note.blocks, note.reason, note.beneficiary) for note in zoo.events("evicted")]
+    assert evicted == [("burst", 30, "limit", "burst"), ("calm", 20, "quiet", None)]
+
+
+def test_a_request_without_a_zone_borrows_as_priority_0(zoo):
+    zoo.zone("gold", reserved=30, cached=40, quiet=True, priority=1)
+    zoo.zone("calm", reserved=30, cached=60, quiet=True)
+    assert paid(zoo, None, 70) == [("calm", 60, "quiet"), ("gold", 10, "quiet")]
+
+
+def test_reclaim_takes_for_nobody_from_the_quiet_and_then_from_surplus(zoo):
+    zoo.zone("calm", reserved=20, lendable=5, cached=20, quiet=True, priority=9)
+    zoo.zone("busy", reserved=70, cached=80)
+    evicted = reclaim(zoo.ledger, 50)
+    assert [(zone.spec.tenant, len(blocks)) for zone, blocks in evicted] == [("calm", 5), ("busy", 10)]
+    assert {note.reason for note in zoo.events("evicted")} == {"reclaim"}
+
+
+def test_reclaim_takes_no_more_than_it_was_asked_for(zoo):
+    zoo.zone("calm", cached=50, quiet=True)
+    zoo.zone("busy", cached=50)
+    assert sum(len(blocks) for _, blocks in reclaim(zoo.ledger, 50)) == 50
+    assert sum(len(blocks) for _, blocks in reclaim(zoo.ledger, 7)) == 7
+    assert reclaim(zoo.ledger, 0) == []
+
+
+def test_what_is_cached_beyond_the_limit_goes_and_what_is_in_use_stays(zoo):
+    acme = zoo.zone("acme", limit=40, in_use=35, cached=15)
+    assert len(trim_to_limit(zoo.ledger, acme)) == 10
+    assert trim_to_limit(zoo.ledger, acme) == []
+    assert acme.counters.evicted == {"limit": 10}
+    zoo.take(acme, 20)
+    assert len(trim_to_limit(zoo.ledger, acme)) == 5
+    assert acme.in_use == 55

@@ -2,58 +2,152 @@
 
 import pytest
 
-from tenantzone_runtime.zones import quota
-from tenantzone_runtime.zones.quota import Quota
+from tests.zones.zoo import Zoo
 
 CAPACITY = 100
-ANY = CAPACITY
+ANY = "AnyPriority"
 
 
-def zone(reserved=0, limit=ANY, lendable=None, in_use=0, cached=0, quiet=False):
-    lendable = reserved if lendable is None else lendable
-    return Quota(reserved, limit, lendable), in_use, cached, quiet
+def takeable(mine, others, without_zone=0):
+    zoo = Zoo(CAPACITY)
+    zoo.in_use_without_zone = without_zone
+    zone = None if mine is None else zoo.zone("mine", **mine)
+    for number, other in enumerate(others):
+        zoo.zone(f"other-{number}", **other)
+    return zoo.takeable(zone)
 
 
 @pytest.mark.parametrize(
     ("mine", "others", "expected"),
     [
-        pytest.param(zone(), [], 100, id="alone in the pool a zone without a promise may take all of it"),
-        pytest.param(zone(), [zone(reserved=40)], 60, id="an active zone's reservation is left alone"),
-        pytest.param(zone(), [zone(reserved=40, quiet=True)], 100, id="a quiet zone lends all of it by default"),
-        pytest.param(zone(), [zone(reserved=40, lendable=10, quiet=True)], 70, id="or just what it lets go"),
-        pytest.param(zone(), [zone(cached=30)], 70, id="an active zone's cache is not evicted for surplus"),
-        pytest.param(zone(), [zone(cached=30, quiet=True)], 100, id="a quiet zone's cache is"),
+        pytest.param({}, [], 100, id="alone in the pool a zone without a promise may take all of it"),
+        pytest.param({}, [{"reserved": 40}], 60, id="an active zone's reservation is left alone"),
+        pytest.param({}, [{"reserved": 40, "quiet": True}], 100, id="a quiet zone lends all of it by default"),
+        pytest.param({}, [{"reserved": 40, "lendable": 10, "quiet": True}], 70, id="or just what it lets go"),
+        pytest.param({}, [{"cached": 30}], 70, id="an active zone's cache is not evicted for surplus"),
+        pytest.param({}, [{"cached": 30, "quiet": True}], 100, id="a quiet zone's cache is"),
         pytest.param(
-            zone(), [zone(reserved=20, lendable=0, cached=30, quiet=True)], 80, id="down to what it keeps for itself"
+            {}, [{"reserved": 20, "lendable": 0, "cached": 30, "quiet": True}], 80, id="down to what it keeps to itself"
         ),
-        pytest.param(zone(reserved=25), [zone(cached=100)], 25, id="a promise is kept from others' surplus cache"),
+        pytest.param({"reserved": 25}, [{"cached": 100}], 25, id="a promise is kept from others' surplus cache"),
         pytest.param(
-            zone(reserved=25), [zone(reserved=60, cached=100)], 25, id="but what others hold within theirs stays"
-        ),
-        pytest.param(
-            zone(reserved=25),
-            [zone(in_use=100)],
-            0,
-            id="what requests use can only be preempted, which is not for here",
+            {"reserved": 25},
+            [{"reserved": 60, "cached": 100}],
+            25,
+            id="but what others hold within theirs stays",
         ),
         pytest.param(
-            zone(reserved=10, cached=8), [zone(in_use=90)], 10, id="its own cache and the rest of its promise together"
+            {"reserved": 25}, [{"in_use": 100}], 0, id="what requests use can only be preempted, which is not for here"
         ),
         pytest.param(
-            zone(reserved=10, cached=8), [zone(in_use=82, cached=10)], 10, id="also if the rest is others' cache"
+            {"reserved": 10, "cached": 8}, [{"in_use": 90}], 10, id="its own cache and the rest of its promise together"
         ),
-        pytest.param(zone(limit=50, in_use=20, cached=30), [], 30, id="at its limit a zone turns over its own cache"),
-        pytest.param(zone(limit=50, in_use=50), [], 0, id="with all of its limit in use it waits"),
-        pytest.param(zone(reserved=10, in_use=10), [zone(in_use=90)], 0, id="nothing free, no promise left: it waits"),
+        pytest.param(
+            {"reserved": 10, "cached": 8}, [{"in_use": 82, "cached": 10}], 10, id="also if the rest is others' cache"
+        ),
+        pytest.param(
+            {"reserved": 40},
+            [{"in_use": 60}, {"reserved": 40, "cached": 40, "quiet": True}],
+            40,
+            id="what a quiet zone lends keeps a promise before anybody is preempted",
+        ),
+        pytest.param(
+            {"reserved": 20, "cached": 5, "quiet": True}, [{"in_use": 95}], 5, id="its own cache does not count twice"
+        ),
+        pytest.param({"limit": 50, "in_use": 20, "cached": 30}, [], 30, id="at its limit it turns over its own cache"),
+        pytest.param({"limit": 50, "in_use": 50}, [], 0, id="with all of its limit in use it waits"),
+        pytest.param({"reserved": 10, "in_use": 10}, [{"in_use": 90}], 0, id="nothing free, no promise left: it waits"),
     ],
 )
 def test_takeable(mine, others, expected):
-    free = CAPACITY - sum(in_use + cached for _, in_use, cached, _ in [mine, *others])
-    taken = quota.takeable(
-        *mine[:3],
-        free=free,
-        evictable_elsewhere=sum(quota.evictable(*other) for other in others),
-        recallable_elsewhere=sum(quota.recallable(*other) for other in others),
-        locked_elsewhere=sum(quota.locked(other[0], other[1] + other[2], other[3]) for other in others),
-    )
-    assert taken == expected
+    assert takeable(mine, others) == expected
+
+
+@pytest.mark.parametrize(
+    ("mine", "lender", "expected"),
+    [
+        pytest.param({"priority": 1}, {"priority": 1}, 100, id="equal borrows from equal"),
+        pytest.param({"priority": 2}, {"priority": 1}, 100, id="high borrows from low"),
+        pytest.param({"priority": 0}, {"priority": 1}, 60, id="low does not borrow from high"),
+        pytest.param({"priority": 0}, {"priority": 1, "borrowers": ANY}, 100, id="unless the lender lets it"),
+        pytest.param(
+            {"priority": 0}, {"priority": 1, "cached": 70}, 60, id="what high holds above its reservation low may take"
+        ),
+        pytest.param(
+            {"priority": 0}, {"priority": 1, "cached": 30}, 60, id="what it caches within its reservation it may not"
+        ),
+        pytest.param(
+            {"priority": 0, "reserved": 60},
+            {"priority": 1, "cached": 100},
+            60,
+            id="within its own reservation a zone does not borrow: nobody's priority keeps it off",
+        ),
+        pytest.param(None, {"priority": 0}, 100, id="a request from before the first zone borrows as priority 0"),
+        pytest.param(None, {"priority": 1}, 60, id="and so not from priority 1"),
+        pytest.param({"priority": 0}, {"priority": 1, "lendable": 10}, 60, id="locked and withheld do not count twice"),
+    ],
+)
+def test_who_may_borrow(mine, lender, expected):
+    assert takeable(mine, [{"reserved": 40, "quiet": True, **lender}]) == expected
+
+
+def test_higher_priorities_are_told_apart():
+    """Each lender keeps its reservation from those below it, and from nobody else."""
+    lenders = [{"reserved": 10 * (priority + 1), "priority": priority, "quiet": True} for priority in range(4)]
+    assert [takeable({"priority": priority}, lenders) for priority in (-1, 0, 1, 2, 3, 4)] == [0, 10, 30, 60, 100, 100]
+
+
+def test_requests_without_a_zone_use_up_what_others_could_take():
+    assert takeable({}, [], without_zone=70) == 30
+
+
+def test_a_zone_with_overdue_loans_gets_what_is_its_own_and_no_more():
+    zoo = Zoo()
+    zone = zoo.zone("mine", reserved=30, in_use=10)
+    zone.overdue = 5
+    assert zoo.takeable(zone) == 20
+    zoo.take(zone, 30)
+    assert zoo.takeable(zone) == 0
+
+
+def test_what_an_overdue_zone_is_entitled_to_must_be_there():
+    zoo = Zoo()
+    zone = zoo.zone("mine", reserved=30)
+    zone.overdue = 5
+    zoo.zone("other", in_use=90)
+    assert zoo.takeable(zone) == 10
+
+
+def test_a_request_in_flight_may_pass_a_limit_that_was_lowered_under_it():
+    zoo = Zoo()
+    zone = zoo.zone("mine", limit=20, in_use=20)
+    assert zoo.takeable(zone) == 0
+    zone.grace = 25
+    assert zoo.takeable(zone) == 5
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "count", "expected"),
+    [
+        pytest.param({"limit": 10, "in_use": 5}, {}, 6, "limit", id="its own limit"),
+        pytest.param({}, {"reserved": 60}, 50, "reserved", id="the blocks are free and promised to another"),
+        pytest.param({}, {"reserved": 60, "cached": 60}, 50, "reserved", id="cached by whom they are promised to"),
+        pytest.param({"cached": 30}, {"in_use": 70}, 31, "in_use", id="more than no request uses"),
+        pytest.param({"limit": 10, "in_use": 5}, {"in_use": 95}, 6, "limit", id="the limit before anything else"),
+    ],
+)
+def test_why_a_zone_waits(mine, other, count, expected):
+    zoo = Zoo()
+    zone = zoo.zone("mine", **mine)
+    zoo.zone("other", **other)
+    assert count > zoo.takeable(zone)
+    assert zoo.wait_reason(zone, count) == expected
+
+
+def test_under_grace_it_is_not_the_limit_that_a_request_waits_for():
+    zoo = Zoo()
+    zone = zoo.zone("mine", limit=20, in_use=20)
+    zone.grace = 30
+    zoo.zone("other", in_use=75)
+    assert zoo.wait_reason(zone, 10) == "in_use"
+    assert zoo.wait_reason(zone, 11) == "limit"

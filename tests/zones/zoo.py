@@ -72,8 +72,8 @@ class Zoo:
             auto_registered=auto,
         )
         zone = configure.add_zone(self.ledger, spec)
-        self.hold(zone, in_use=in_use, cached=cached)
         zone.last_active = active
+        self.hold(zone, in_use=in_use, cached=cached)
         self.set_quiet(zone, quiet)
         return zone
 
