@@ -78,7 +78,7 @@ class ZoneBlockPool(BlockPool):
     def available_to(self, zone: Zone | None) -> int:
         """Blocks that a zone may take now, its own cached ones among them; or a request without one."""
         free = int(self.free_block_queue.num_free_blocks)
-        return self.ledger.standings.takeable_by(zone, free)
+        return self.ledger.standings.takeable(zone, free)
 
     def get_num_free_blocks(self) -> int:
         """Blocks that the acting zone may take; for nobody in particular, all that no request uses."""

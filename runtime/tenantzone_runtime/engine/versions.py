@@ -18,7 +18,7 @@ from vllm.v1.kv_cache_interface import KVCacheConfig
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 
-SUPPORTED_VERSIONS = SpecifierSet(">=0.32.0,<0.33")
+SUPPORTED_VERSIONS = SpecifierSet(">=0.31.0,<0.33")
 
 
 class UnsupportedError(RuntimeError):

@@ -64,7 +64,9 @@ def relieve(ledger: Ledger, zone: Zone | None, count: int, free: int) -> Evictio
     nobody was promised, or zones could wait for each other's caches for ever. Nothing is evicted where it would not be
     enough.
     """
-    short = count - ledger.standings.takeable_by(zone, free)
+    if zone is not None and (zone.overdue or zone.in_use + count > max(zone.spec.quota.limit, zone.grace)):
+        return []
+    short = count - ledger.standings.spare(zone, free)
     evicted: Evictions = []
     if 0 < short <= ledger.standings.surplus_cached_elsewhere(zone):
         _evict_surplus(ledger, evicted, short, "reclaim", zone)

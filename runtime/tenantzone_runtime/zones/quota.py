@@ -63,28 +63,26 @@ def offered(quota: Quota, in_use: int, cached: int, quiet: bool) -> int:
     return cached_within + unused(quota, held) - locked(quota, held, quiet)
 
 
+def spare(
+    cached: int, *, free: int, evictable_elsewhere: int, locked_elsewhere: int, withheld_elsewhere: int = 0
+) -> int:
+    """Blocks that are nobody's promise: free, evictable or the zone's own cache, and neither locked for somebody else
+    nor withheld from it (offered by zones that do not lend to one of its priority). Negative where promises stand open.
+    """
+    return free + cached + evictable_elsewhere - locked_elsewhere - withheld_elsewhere
+
+
 def takeable(
-    quota: Quota,
-    in_use: int,
-    cached: int,
-    *,
-    grace: int = 0,
-    free: int,
-    evictable_elsewhere: int,
-    recallable_elsewhere: int,
-    locked_elsewhere: int,
-    withheld_elsewhere: int = 0,
+    quota: Quota, in_use: int, cached: int, *, grace: int = 0, free: int, recallable_elsewhere: int, spare: int
 ) -> int:
     """The most blocks that the zone may put to use in one go, its own cached ones among them.
 
     Up to its reservation it may take whatever is not in use by others within theirs: ``entitled``. Above that, it gets
-    what is free or evictable and neither locked for somebody else nor withheld from it (offered by zones that do not
-    lend to one of its priority). Its own cache it can always turn over as far as that leaves the others' locked part
+    what is spare; its own cache is in that, so it can always turn it over as far as that leaves the others' locked part
     obtainable. The limit bounds what is in use; if held would pass it, the zone's own cache pays the difference.
     ``grace`` stands in for a limit that was lowered below what a request in flight needs.
     """
     entitled = min(quota.reserved - in_use, free + cached + recallable_elsewhere)
-    spare = free + cached + evictable_elsewhere - locked_elsewhere - withheld_elsewhere
     return max(0, min(max(entitled, spare), max(quota.limit, grace) - in_use))
 
 

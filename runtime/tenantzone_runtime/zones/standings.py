@@ -90,34 +90,48 @@ class Standings:
         if (zone.evictable_by_all > 0) != (zone in self._quiet_for_all):
             self._quiet_for_all.toggle(zone)
 
-    def takeable(self, zone: Zone, free: int) -> int:
-        """The most blocks that the zone may put to use in one go, if ``free`` blocks are free now."""
+    def spare(self, zone: Zone | None, free: int) -> int:
+        """Blocks that are nobody's promise, for this zone, if ``free`` blocks are free; may be negative.
+
+        None is for a request from before any zone was declared.
+        """
+        if zone is None:
+            withheld = self._withheld.above(DEFAULT_PRIORITY)
+            return quota.spare(
+                0,
+                free=free,
+                evictable_elsewhere=self._evictable,
+                locked_elsewhere=self._locked,
+                withheld_elsewhere=withheld,
+            )
+        return quota.spare(
+            len(zone.cached),
+            free=free,
+            evictable_elsewhere=self._evictable - zone.evictable,
+            locked_elsewhere=self._locked - zone.locked,
+            withheld_elsewhere=self._withheld.above(zone.spec.priority),
+        )
+
+    def takeable(self, zone: Zone | None, free: int) -> int:
+        """The most blocks that the zone may put to use in one go; None gets no more than what is spare."""
+        if zone is None:
+            return max(0, self.spare(None, free))
         takeable = quota.takeable(
             zone.spec.quota,
             zone.in_use,
             len(zone.cached),
             grace=zone.grace,
             free=free,
-            evictable_elsewhere=self._evictable - zone.evictable,
             recallable_elsewhere=self._recallable - zone.recallable,
-            locked_elsewhere=self._locked - zone.locked,
-            withheld_elsewhere=self._withheld.above(zone.spec.priority),
+            spare=self.spare(zone, free),
         )
         # Who owes blocks that are due gets no more than what is its own.
         return min(takeable, max(0, zone.spec.quota.reserved - zone.in_use)) if zone.overdue else takeable
-
-    def takeable_by(self, zone: Zone | None, free: int) -> int:
-        """The same; None is for a request from before any zone was declared."""
-        return self.takeable_without_zone(free) if zone is None else self.takeable(zone, free)
 
     def surplus_cached_elsewhere(self, zone: Zone | None) -> int:
         """What other active zones keep cached above their reservations."""
         own = 0 if zone is None else zone.recallable - zone.evictable
         return self._recallable - self._evictable - own
-
-    def takeable_without_zone(self, free: int) -> int:
-        """The same for a request that was there before any zone was declared: surplus only."""
-        return max(0, free + self._evictable - self._locked - self._withheld.above(DEFAULT_PRIORITY))
 
     def quiet_victim(self, borrower_priority: int | None) -> tuple[Zone, int] | None:
         """The next quiet zone to evict from (S1), with the most blocks that it gives.
