@@ -62,6 +62,8 @@ class ZoneReport(_Model):
     generation_tokens: Count = 0
     evicted_blocks: dict[EvictionReason, Count] = {}
     preemptions: Count = 0
+    violations: Count = 0
+    """Requests that were failed because they were about to use a block of another zone: a defect, never normal."""
     wait_reason: WaitReason | None = None
     """Why its next request could not be admitted in the last step; None: it could, or none waits."""
     auto_registered: bool = False

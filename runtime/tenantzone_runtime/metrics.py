@@ -25,6 +25,11 @@ _ZONE_COUNTERS: tuple[tuple[str, str, Callable[[ZoneReport], float]], ...] = (
     ("prompt_tokens", "Prompt tokens processed.", lambda zone: zone.prompt_tokens),
     ("generation_tokens", "Tokens generated.", lambda zone: zone.generation_tokens),
     ("preemptions", "Times that a running request was sent back to wait.", lambda zone: zone.preemptions),
+    (
+        "violations",
+        "Requests failed because they were about to use a block of another zone. Never normal.",
+        lambda zone: zone.violations,
+    ),
 )
 
 

@@ -211,3 +211,28 @@ def test_a_request_from_before_the_first_zone_gets_what_active_zones_only_cache(
     driver.step()
     run_with_time(driver)
     assert driver.finished[early.request_id] == "length"
+
+
+def zeroed(driver):
+    return set(driver.scheduler.schedule().new_block_ids_to_zero or ())
+
+
+@pytest.mark.parametrize("scrub", ["OnTransfer", "Never"])
+def test_a_block_that_comes_to_another_zone_is_zeroed_if_its_zone_says_so(driver, scrub):
+    driver.declare(zone("acme", limit=50, scrub=scrub), zone("burst"))
+    driver.ask("acme", prompt(50 - 1))
+    acme = set(driver.zone("acme").cached)
+    driver.declare(zone("acme", limit=0, scrub=scrub), zone("burst"))
+    request = driver.send("burst", prompt(99))
+    blocks_zeroed = zeroed(driver)
+    taken = {block.block_id for block in driver.scheduler.kv_cache_manager.get_blocks(request.request_id).blocks[0]}
+    assert acme <= taken
+    assert acme & blocks_zeroed == (acme if scrub == "OnTransfer" else set())
+    assert blocks_zeroed <= taken
+
+
+def test_a_block_that_comes_back_to_its_own_zone_is_not_zeroed(driver):
+    driver.declare(zone("acme", limit=20, scrub="OnTransfer"))
+    driver.ask("acme", prompt(15))
+    driver.send("acme", prompt(15))
+    assert zeroed(driver) == set()

@@ -1,7 +1,7 @@
 """What the front door does with each route of vLLM's API server.
 
-Declared for every route of vLLM 0.32, in all its modes. What is not here is refused, so a route that a later vLLM adds
-stays shut until somebody has decided on it.
+Declared for every route of each supported vLLM, in all its modes. What is not here is refused, so a route that a later
+vLLM adds stays shut until somebody has decided on it.
 """
 
 import re
@@ -37,6 +37,8 @@ class Route:
     reason: str = ""
     refused_fields: Mapping[str, str] = field(default_factory=dict)
     """Fields of a sealed route's body that would lead around the seal, and why."""
+    since: str = ""
+    """The first vLLM that has it; "" for a route that every supported one has. The door treats it alike in all."""
 
 
 _NO_BEAM_SEARCH = {"use_beam_search": "vLLM's beam search drops the arguments that bind a request to its tenant"}
@@ -156,11 +158,22 @@ _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ),
 )
 
+_SINCE = {
+    "/v1/systemone": "0.32",
+    "/inference/v1/abort_requests": "0.32",
+    "/shutdown_weight_transfer_engine": "0.32",
+    "/weight_checker": "0.32",
+}
+
 ROUTES: tuple[Route, ...] = (
     *(Route(method, path, Access.OPEN) for method, path in _OPEN),
     *(Route(method, path, Access.KEYED) for method, path in _KEYED),
     *(Route("POST", path, Access.SEALED, refused_fields=fields) for path, fields in _SEALED),
-    *(Route(method, path, Access.REFUSED, reason) for reason, group in _REFUSED for method, path in group),
+    *(
+        Route(method, path, Access.REFUSED, reason, since=_SINCE.get(path, ""))
+        for reason, group in _REFUSED
+        for method, path in group
+    ),
 )
 
 

@@ -15,6 +15,7 @@ from vllm.v1.core.kv_cache_utils import KVCacheBlock
 from vllm.v1.request import Request
 
 from tenantzone_contract.report import EvictionReason
+from tenantzone_runtime.engine.guard import ForeignBlockError
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones import states
 from tenantzone_runtime.zones.configure import discard_if_gone
@@ -100,9 +101,25 @@ class ZoneBlockPool(BlockPool):
         self.acting, self.allocating = None, False
         blocks = super().get_new_blocks(num_blocks)
         self.acting, self.allocating = zone, allocating
-        if zone is not None:
-            self.ledger.take(zone, [block.block_id for block in blocks])
+        self._hand_over(blocks, zone)
         return blocks
+
+    def _hand_over(self, blocks: list[KVCacheBlock], zone: Zone | None) -> None:
+        """Free blocks become the zone's.
+
+        Raises:
+            ForeignBlockError: one of them is not free. It stays out of use, the others are free again.
+        """
+        owner = self.ledger.owner
+        block_ids = [block.block_id for block in blocks]
+        foreign = {block_id for block_id in block_ids if owner[block_id] is not None}
+        if foreign:
+            super().free_blocks([block for block in blocks if block.block_id not in foreign])
+            raise ForeignBlockError(foreign.pop(), zone)
+        if zone is None:
+            self.ledger.take_without_zone(block_ids)
+        else:
+            self.ledger.take(zone, block_ids)
 
     def cache_full_blocks(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Put a request's full blocks into the index of its zone."""
@@ -111,6 +128,11 @@ class ZoneBlockPool(BlockPool):
         self.acting = before
 
     def touch(self, blocks: Sequence[KVCacheBlock]) -> None:
+        """A request uses cached blocks again.
+
+        Raises:
+            ForeignBlockError: one of them is not the acting zone's; nothing is changed then.
+        """
         if not self.zones:
             return super().touch(blocks)
         zone = self.acting
@@ -119,6 +141,7 @@ class ZoneBlockPool(BlockPool):
         for block in blocks:
             if owner[block.block_id] is not zone and not block.is_null:
                 raise ForeignBlockError(block.block_id, zone)
+        for block in blocks:
             if block.ref_cnt == 0 and not block.is_null:
                 if zone is None:
                     self.free_block_queue.remove(block)
@@ -215,11 +238,3 @@ class ZoneBlockPool(BlockPool):
             for zone in list(self.ledger.zones.values()):
                 self.evict(zone, "reset")
         return bool(super().reset_prefix_cache())
-
-
-class ForeignBlockError(RuntimeError):
-    """A request was about to use a block of another zone. It must never be served."""
-
-    def __init__(self, block_id: int, zone: Zone | None) -> None:
-        name = "no zone" if zone is None else f"zone {zone.spec.tenant}"
-        super().__init__(f"block {block_id} does not belong to {name}")

@@ -8,6 +8,7 @@ from vllm.v1.core.kv_cache_utils import KVCacheBlock
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.guard import ForeignBlockError
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones.fair_queue import INPUT
 
@@ -25,6 +26,7 @@ class ZoneKVCacheManager(KVCacheManager):
         # With zones there is one group of KV caches; without, these are not used.
         caches = self.coordinator.single_type_managers[0]
         self._block_tables: dict[str, list[KVCacheBlock]] = caches.req_to_blocks
+        self._condemned: list[tuple[Request, ForeignBlockError]] = []
         self._block_tokens = int(caches.block_size)
 
     refused: Request | None = None
@@ -46,25 +48,59 @@ class ZoneKVCacheManager(KVCacheManager):
         return computed
 
     def allocate_slots(
-        self, request: Request, num_new_tokens: int, *args: Any, num_lookahead_tokens: int = 0, **kwargs: Any
+        self,
+        request: Request,
+        num_new_tokens: int,
+        num_new_computed_tokens: int = 0,
+        new_computed_blocks: KVCacheBlocks | None = None,
+        num_lookahead_tokens: int = 0,
+        *args: Any,
+        **kwargs: Any,
     ) -> KVCacheBlocks | None:
         # Called for every request in every step. Most have room in the blocks that they hold: they ask for no quota.
-        if request.status is _RUNNING:
+        if request.status is _RUNNING and new_computed_blocks is None and not args and not kwargs:
             table = self._block_tables.get(request.request_id, ())
-            tokens = request.num_computed_tokens + num_new_tokens + num_lookahead_tokens
+            tokens = request.num_computed_tokens + num_new_computed_tokens + num_new_tokens + num_lookahead_tokens
             if tokens <= len(table) * self._block_tokens:
-                return _allocate_slots(self, request, num_new_tokens, num_lookahead_tokens=num_lookahead_tokens)
+                return _allocate_slots(
+                    self, request, num_new_tokens, num_new_computed_tokens, None, num_lookahead_tokens
+                )
         pool = self.block_pool
         pool.acting, pool.allocating = zone_of(request), True
         try:
             blocks = _allocate_slots(
-                self, request, num_new_tokens, *args, num_lookahead_tokens=num_lookahead_tokens, **kwargs
+                self,
+                request,
+                num_new_tokens,
+                num_new_computed_tokens,
+                new_computed_blocks,
+                num_lookahead_tokens,
+                *args,
+                **kwargs,
             )
+        except ForeignBlockError as error:
+            self._condemned.append((request, error))
+            blocks = None
         finally:
             pool.acting, pool.allocating = None, False
         if blocks is None:
             self.refused = request
         return blocks
+
+    def is_condemned(self, request: Request) -> bool:
+        """Whether the request was caught with a foreign block in this step."""
+        return any(condemned is request for condemned, _ in self._condemned)
+
+    def take_condemned(self) -> list[tuple[Request, ForeignBlockError]]:
+        """Requests that were caught with a foreign block since the last call."""
+        condemned, self._condemned = self._condemned, []
+        return condemned
+
+    def forget_foreign_blocks(self, request: Request) -> None:
+        """Take blocks that are not its zone's out of a request's table; their owner keeps them as they are."""
+        owner, zone = self.block_pool.ledger.owner, zone_of(request)
+        table = self._block_tables.get(request.request_id, [])
+        table[:] = [block for block in table if block.is_null or owner[block.block_id] is zone]
 
     def record_prefix_cache_stats(self, request: Request, num_hits: int) -> None:
         """Called once whenever a request is admitted. What it costs is paid with its first admission."""

@@ -75,6 +75,7 @@ def _zone_report(zone: Zone, running: int, lent: int, borrowed: int) -> ZoneRepo
         generation_tokens=counters.generation_tokens,
         evicted_blocks=dict(counters.evicted),
         preemptions=counters.preemptions,
+        violations=counters.violations,
         wait_reason=zone.wait_reason,
         auto_registered=spec.auto_registered,
         lent=lent,

@@ -6,6 +6,7 @@ order holds (first come first served, or priority).
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy, create_request_queue
 from vllm.v1.request import Request
@@ -108,6 +109,9 @@ class ZoneRequestQueue(RequestQueue):
             if account in self._queues:
                 self._queues[account].remove_requests(leaving)
                 self._drop_if_empty(account)
+
+    def __getitem__(self, index: int) -> Request:
+        return next(islice(self, index, None))
 
     def __bool__(self) -> bool:
         """Whether there is a request that can be admitted now."""

@@ -93,7 +93,7 @@ class RoomMaker:
             index = preemption.youngest(map(zone_of, scheduler.running), borrower)
             if index is None:
                 return
-            self._preempt(scheduler.running[index], "due", None)
+            self.preempt(scheduler.running[index], "due", None)
             scheduler.block_pool.return_all_evicted(self._tenancy.collect_due())
 
     def _help(self, starved: Request) -> None:
@@ -102,7 +102,7 @@ class RoomMaker:
         self._recall(starved, zone, count)
         if starved.status == RequestStatus.RUNNING and self._scheduler.block_pool.available_to(zone) < count:
             # vLLM stops at a running request that gets no blocks: those behind it must not wait for it.
-            self._preempt(starved, "own", zone)
+            self.preempt(starved, "own", zone)
 
     def _recall(self, request: Request, zone: Zone | None, count: int) -> None:
         """Preempt running requests until the request's zone may take ``count`` blocks, or nobody may yield."""
@@ -112,11 +112,12 @@ class RoomMaker:
             if index is None:
                 return
             victim = running[index]
-            self._preempt(victim, "own" if zone_of(victim) is zone else "recall", zone)
+            self.preempt(victim, "own" if zone_of(victim) is zone else "recall", zone)
             if victim is request:
                 return
 
-    def _preempt(self, victim: Request, reason: PreemptionReason, beneficiary: Zone | None) -> None:
+    def preempt(self, victim: Request, reason: PreemptionReason, beneficiary: Zone | None) -> None:
+        """Send a running request back to wait, between two steps."""
         self._scheduler.running.remove(victim)
         self._because = reason, beneficiary
         self._scheduler._preempt_request(victim, time.monotonic())

@@ -22,6 +22,7 @@ from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.engine.binding import Binder, BindingError
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
+from tenantzone_runtime.engine.guard import Guard
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.engine.requests import count_generated, zone_of
@@ -61,6 +62,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._demand = Demand(self)
         self._binder = Binder(seal_key, self.tenancy)
         self._room = RoomMaker(self, self._demand)
+        self._guard = Guard(self, self._room)
         self._scheduling = False
         self._counted = time.monotonic()
 
@@ -118,6 +120,10 @@ class ZoneAwareScheduler(AsyncScheduler):
 
     def _refuse(self, request: Request, error: BindingError) -> None:
         self.tenancy.ledger.trail.refused(error.tenant, error.reason)
+        self.end_with_error(request)
+
+    def end_with_error(self, request: Request) -> None:
+        """Finish a request that is waiting or not yet added with an error, in the next ``update_from_output``."""
         # The way that vLLM takes for a grammar that fails to compile: the request is never scheduled, and the next
         # update_from_output finishes it with an error.
         request.status = RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR
@@ -145,12 +151,14 @@ class ZoneAwareScheduler(AsyncScheduler):
             if self.tenancy.ledger.zones:
                 if now - self._counted >= COUNT_SECONDS:
                     self._count_generated(now)
+                self._guard.check_a_table()
                 self._room.make()
             self._scheduling = True
             try:
                 return super().schedule(throttle_prefills)
             finally:
                 self._scheduling = False
+                self._guard.fail_condemned()
                 self._room.remember(self.kv_cache_manager.take_refused())
                 self.waiting.end_step()
 
@@ -177,6 +185,11 @@ class ZoneAwareScheduler(AsyncScheduler):
     def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
         with self.zone_lock:
             return bool(super().reset_prefix_cache(reset_running_requests, reset_connector))
+
+    def _get_new_block_ids_to_zero(self) -> list[int] | None:
+        stock: list[int] | None = super()._get_new_block_ids_to_zero()
+        scrubbed = self.tenancy.ledger.take_blocks_to_scrub()
+        return [*(stock or ()), *scrubbed] if scrubbed else stock
 
     def _free_blocks(self, request: Request) -> None:
         super()._free_blocks(request)
@@ -224,6 +237,8 @@ class ZoneAwareScheduler(AsyncScheduler):
         yields.
         """
         refused = self.kv_cache_manager.refused
+        if refused is not None and self.kv_cache_manager.is_condemned(refused):
+            return False
         if self._scheduling and refused is not None and request.status == RequestStatus.RUNNING:
             victim, beneficiary = zone_of(request), zone_of(refused)
             if not preemption.may_yield(victim, beneficiary, self._demand.to_continue(refused)):

@@ -16,9 +16,9 @@ Change = Literal["declared", "registered", "changed", "active", "idle", "evicted
 registered, forgotten: for a tenant without a TenantZone. active, idle, evicted: the state that it is in now.
 """
 
-PreemptionReason = Literal["recall", "due", "own", "reset"]
+PreemptionReason = Literal["recall", "due", "own", "reset", "violation"]
 """recall: for a zone that is entitled to the blocks. due: a loan and its grace are over. own: for the zone itself.
-reset: the prefix cache was reset.
+reset: the prefix cache was reset. violation: it was caught with a block that is not its zone's.
 """
 
 RefusalReason = Literal["unbound", "unknown_tenant", "too_long"]
@@ -76,6 +76,17 @@ class Refused:
     """None where the request shows no tenant that could be believed."""
     requests: int
     reason: RefusalReason
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A request was about to use a block that is not its zone's. It was failed, and never served."""
+
+    kind: ClassVar = "violation"
+    zone: str | None
+    block_id: int
+    owner: str | None
+    """The zone that the block belongs to; None: no zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +165,7 @@ Event = (
     | Evicted
     | Preempted
     | Refused
+    | Violation
     | Lent
     | Repaid
     | ConfigApplied

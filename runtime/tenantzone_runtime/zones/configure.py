@@ -52,6 +52,7 @@ def _spec(zone: ZoneConfig, capacity: int) -> ZoneSpec:
             grace_seconds=zone.lending.grace_seconds,
         ),
         eviction_policy=zone.eviction_policy,
+        scrub=zone.scrub == "OnTransfer",
     )
 
 

@@ -34,6 +34,9 @@ class Ledger:
         """Kept up to date by whoever uses the ledger: block-seconds are counted by it."""
         self.cached_blocks = 0
         self.held_blocks = 0
+        self._soiled: dict[int, str] = {}
+        """Free blocks that must be zeroed before anybody else uses them, and the tenant whose data they hold."""
+        self._to_scrub: list[int] = []
         self._zones_entered = 0
 
     def add(self, zone: Zone) -> None:
@@ -51,7 +54,7 @@ class Ledger:
         self.standings.leave(zone)
         del self.zones[zone.spec.tenant]
 
-    def take(self, zone: Zone, block_ids: Iterable[int]) -> None:
+    def take(self, zone: Zone, block_ids: list[int]) -> None:
         """Free blocks become the zone's, in use."""
         self.accrue(zone)
         owner = self.owner
@@ -60,6 +63,8 @@ class Ledger:
             assert owner[block_id] is None, f"block {block_id} has an owner already"
             owner[block_id] = zone
             count += 1
+        if self._soiled:
+            self._clean(block_ids, zone.spec.tenant)
         zone.in_use += count
         self.held_blocks += count
         surplus_before = zone.surplus
@@ -79,8 +84,7 @@ class Ledger:
         self.accrue(zone)
         kept_count = zone.cached.keep(kept)
         zone.cached.drop(dropped)
-        for block_id in dropped:
-            self.owner[block_id] = None
+        self._disown(zone, dropped)
         zone.in_use -= kept_count + len(dropped)
         assert zone.in_use >= 0, f"zone {zone.spec.tenant} releases more than it uses"
         self.cached_blocks += kept_count
@@ -105,8 +109,7 @@ class Ledger:
     ) -> None:
         if not block_ids:
             return
-        for block_id in block_ids:
-            self.owner[block_id] = None
+        self._disown(zone, block_ids)
         count = len(block_ids)
         self.cached_blocks -= count
         self.held_blocks -= count
@@ -115,6 +118,27 @@ class Ledger:
         tenant = None if beneficiary is None else beneficiary.spec.tenant
         self.trail.evicted(zone.spec.tenant, count, reason, tenant)
         self.standings.reckon(zone)
+
+    def take_without_zone(self, block_ids: list[int]) -> None:
+        """Free blocks go to a request from before any zone was declared."""
+        if self._soiled:
+            self._clean(block_ids, None)
+
+    def take_blocks_to_scrub(self) -> list[int]:
+        """Blocks that have come to another zone since the last call, and must be zeroed before they are used there."""
+        blocks, self._to_scrub = self._to_scrub, []
+        return blocks
+
+    def _disown(self, zone: Zone, block_ids: list[int]) -> None:
+        for block_id in block_ids:
+            self.owner[block_id] = None
+        if zone.spec.scrub:
+            self._soiled.update(dict.fromkeys(block_ids, zone.spec.tenant))
+
+    def _clean(self, block_ids: list[int], tenant: str | None) -> None:
+        for block_id in block_ids:
+            if self._soiled.pop(block_id, tenant) != tenant:
+                self._to_scrub.append(block_id)
 
     def accrue(self, zone: Zone) -> None:
         """Bring the zone's block-seconds up to date; whatever changes what it holds does so first."""

@@ -45,6 +45,8 @@ class ZoneSpec:
     weight: int = 1
     loans: LoanTerms = LoanTerms()
     eviction_policy: EvictionPolicy = "LRU"
+    scrub: bool = False
+    """Whether a block's memory is zeroed before another zone gets it."""
     auto_registered: bool = False
     """Made from the pool's template, for a tenant that no config names."""
 
@@ -58,6 +60,8 @@ class Counters:
     prompt_tokens: int = 0
     generation_tokens: int = 0
     preemptions: int = 0
+    violations: int = 0
+    """Requests of the zone that were about to use a block that is not the zone's."""
     block_seconds: float = 0.0
     """Blocks held, in use or cached, times seconds."""
     evicted: dict[EvictionReason, int] = field(default_factory=dict)

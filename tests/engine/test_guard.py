@@ -1,0 +1,96 @@
+"""Faults are planted in vLLM's own books: no request is served from a block of another zone, and the engine goes on."""
+
+import pytest
+from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
+
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_runtime.zones.audit import Violation
+from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return vllm_config(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def driver(config):
+    driver = Driver(make_scheduler(config, 100))
+    driver.declare(*(ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in ("acme", "burst")))
+    driver.ask("acme", prompt(6, seed=1))
+    driver.scheduler.collect_audit(with_usage=False)
+    return driver
+
+
+@pytest.fixture
+def foreign(driver):
+    """A block that acme keeps cached."""
+    block_id = next(iter(driver.zone("acme").cached))
+    return driver.scheduler.block_pool.blocks[block_id]
+
+
+def caught(driver):
+    """Who was caught with which block of whom."""
+    return [
+        (event.zone, event.block_id, event.owner)
+        for event in driver.scheduler.collect_audit(with_usage=False)
+        if isinstance(event, Violation)
+    ]
+
+
+def assert_only_it_was_failed(driver, request, foreign):
+    assert driver.finished[request.request_id] == "error"
+    assert caught(driver) == [("burst", foreign.block_id, "acme")]
+    assert driver.zone("burst").counters.violations == 1
+    assert (foreign.ref_cnt, driver.zone("burst").in_use) == (0, 0)
+    assert driver.cached_tokens(driver.ask("acme", prompt(6, seed=1))) == 6 * BLOCK_TOKENS
+    driver.ask("burst", prompt(6, seed=2))
+    assert driver.cached_tokens(driver.ask("burst", prompt(6, seed=2))) == 6 * BLOCK_TOKENS
+    assert caught(driver) == []
+
+
+def test_a_foreign_block_in_the_prefix_index(driver, foreign):
+    request = driver.send("burst", prompt(6, seed=1))
+    pool = driver.scheduler.block_pool
+    with pool.acting_for(driver.zone("burst")):
+        pool.cached_block_hash_to_block.insert(make_block_hash_with_group_id(request.block_hashes[0], 0), foreign)
+    driver.run()
+    assert request.num_computed_tokens == 0
+    with pool.acting_for(driver.zone("burst")):
+        pool.cached_block_hash_to_block.pop(make_block_hash_with_group_id(request.block_hashes[0], 0), foreign.block_id)
+    assert_only_it_was_failed(driver, request, foreign)
+
+
+def test_a_foreign_block_among_the_free_ones(driver, foreign):
+    driver.scheduler.block_pool.free_block_queue.prepend_n([foreign])
+    request = driver.send("burst", prompt(3))
+    driver.step()
+    assert request.num_computed_tokens == 0
+    foreign.ref_cnt = 0
+    driver.run()
+    assert_only_it_was_failed(driver, request, foreign)
+
+
+def test_a_foreign_block_for_a_request_that_grows(driver, foreign):
+    request = driver.send("burst", prompt(3, extra=BLOCK_TOKENS - 2), max_tokens=20)
+    driver.step()
+    driver.scheduler.block_pool.free_block_queue.prepend_n([foreign])
+    while request.request_id not in driver.finished:
+        driver.step()
+    assert request.num_output_tokens < 20
+    foreign.ref_cnt = 0
+    assert_only_it_was_failed(driver, request, foreign)
+
+
+def test_a_foreign_block_in_a_block_table(driver, foreign):
+    bystander = driver.send("acme", prompt(3), max_tokens=20)
+    request = driver.send("burst", prompt(3), max_tokens=20)
+    driver.step()
+    driver.scheduler.kv_cache_manager.get_blocks(request.request_id).blocks[0].append(foreign)
+    driver.step()
+    driver.step()
+    driver.step()
+    assert driver.finished[request.request_id] == "error"
+    driver.run()
+    assert bystander.num_output_tokens == 20
+    assert_only_it_was_failed(driver, request, foreign)
