@@ -1,24 +1,31 @@
 """What zones cost in a scheduling step, as a ratio to vLLM's own scheduler.
 
-All schedulers run in one process, without a model: 256 requests decode, and new prompts come and go, so that the pool
-is full and blocks are evicted all the time. The arms take turns, step by step, and what is compared is the time that
-each needs for the same step; the median over all steps is printed.
+All schedulers run in one process, without a model. 256 requests run; as some end, new ones come, half of whose prompts
+are a prefix that their tenant has sent before: prefill and decode are mixed, prefixes are hit, and the pool of 64k blocks
+is full, so that blocks are evicted all the time. What a zone's engine does beside the steps, ten times a second, counts
+as a part of the step that it falls into. The arms take turns, step by step, and what is compared is the processor time
+that each needs for the same step.
 """
 
 import argparse
+import gc
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
 from tenantzone_contract.config import ZoneConfig
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
+from tenantzone_contract.report import ConfigStatus
+from tenantzone_runtime.engine.reporting import make_report
+from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 
 RUNNING = 256
-CAPACITY = 16_384
-PROMPT_BLOCKS = 8
+CAPACITY = 65_536
+PROMPT_BLOCKS = 16
 ANSWER_TOKENS = 100
-WARM_UP_STEPS = 100
+TENANTS = 1000
+HOUSEKEEPING_SECONDS = 0.1
+REPORT_SECONDS = 1.0
 
 
 class Arm:
@@ -28,49 +35,101 @@ class Arm:
         self.name = name
         self.times: list[float] = []
         self._driver = driver
-        self._tenants = [f"tenant-{number}" for number in range(zones)]
+        self._zones = zones
         self._sent = 0
+        self._kept_house = self._reported = time.perf_counter()
         if zones:
-            driver.declare(*(ZoneConfig(name=name, tenant=name, generation=1) for name in self._tenants))
+            tenants = [f"tenant-{number}" for number in range(zones)]
+            driver.declare(*(ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in tenants))
+
+    def fill(self) -> None:
+        """Fill the pool with prompts that nobody asks for again."""
+        distinct = 10_000_000
+        while self._driver.scheduler.kv_cache_manager.block_pool.free_block_queue.num_free_blocks > PROMPT_BLOCKS * 2:
+            before = self._driver.scheduler.kv_cache_manager.block_pool.free_block_queue.num_free_blocks
+            for _ in range(RUNNING):
+                self._send(prompt(PROMPT_BLOCKS, seed=distinct + self._sent), 1)
+            while self._driver.scheduler.has_unfinished_requests():
+                self._driver.step()
+            free = self._driver.scheduler.kv_cache_manager.block_pool.free_block_queue.num_free_blocks
+            if free >= before or self._sent * PROMPT_BLOCKS > CAPACITY:
+                return
 
     def step(self) -> None:
         """Keep 256 requests going, then time one step."""
         while len(self._driver.scheduler.requests) < RUNNING:
-            tenant = self._tenants[self._sent % len(self._tenants)] if self._tenants else None
-            # Lengths differ, so that requests end and begin in different steps.
-            answer = ANSWER_TOKENS // 2 + self._sent * 37 % ANSWER_TOKENS
-            self._driver.send(tenant, prompt(PROMPT_BLOCKS, seed=self._sent), max_tokens=answer)
-            self._sent += 1
-        began = time.perf_counter()
+            # Each tenant's prompts begin in the same way. Lengths differ, so that requests end in different steps.
+            half = PROMPT_BLOCKS // 2
+            shared = prompt(half, seed=self._sent % TENANTS, extra=0)
+            own = prompt(half, seed=1_000_000 + self._sent)
+            self._send(shared + own, ANSWER_TOKENS // 2 + self._sent * 37 % ANSWER_TOKENS)
+        began = time.thread_time()
         self._driver.step()
-        self.times.append(time.perf_counter() - began)
+        if self._zones:
+            self._keep_house(time.perf_counter())
+        self.times.append(time.thread_time() - began)
+
+    def _send(self, tokens: list[int], answer: int) -> None:
+        number = self._sent % TENANTS
+        salt = {} if self._zones else {"client_salt": f"tenant-{number}"}
+        tenant = f"tenant-{number % self._zones}" if self._zones else None
+        self._driver.send(tenant, tokens, max_tokens=answer, **salt)
+        self._sent += 1
+
+    def _keep_house(self, now: float) -> None:
+        scheduler = self._driver.scheduler
+        if now - self._kept_house >= HOUSEKEEPING_SECONDS:
+            self._kept_house = now
+            scheduler.let_time_pass()
+            scheduler.collect_audit(with_usage=False)
+        if now - self._reported >= REPORT_SECONDS:
+            self._reported = now
+            make_report(scheduler, ConfigStatus(), pod="bench", started_unix_time=0.0)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1500, help="timed steps of each arm (default: %(default)s)")
-    steps = parser.parse_args().steps
+    parser.add_argument("--warm-up", type=int, default=300, help="steps before that (default: %(default)s)")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         arms = _arms(Path(folder))
-        for number in range(WARM_UP_STEPS + steps):
+        for arm in arms:
+            print(f"{arm.name}: filling the pool", flush=True)
+            arm.fill()
+        # What stays for good must not be walked by the collector again and again, in whichever arm it falls.
+        gc.collect()
+        gc.freeze()
+        total = arguments.warm_up + arguments.steps
+        for number in range(total):
             # The order turns, so that none is always the one after another.
             for arm in arms[number % len(arms) :] + arms[: number % len(arms)]:
                 arm.step()
             if number % 250 == 0:
-                print(f"step {number} of {WARM_UP_STEPS + steps}", flush=True)
-    stock = arms[0].times[WARM_UP_STEPS:]
-    print(f"\n{'':<12}{'step, median':>14}{'ratio to stock, median':>26}")
-    for arm in arms:
-        times = arm.times[WARM_UP_STEPS:]
-        ratio = statistics.median(mine / theirs for mine, theirs in zip(times, stock, strict=True))
-        print(f"{arm.name:<12}{statistics.median(times) * 1000:>11.2f} ms{ratio:>26.3f}")
+                print(f"step {number} of {total}", flush=True)
+    _print([(arm.name, arm.times[arguments.warm_up :]) for arm in arms])
+
+
+def _print(arms: list[tuple[str, list[float]]]) -> None:
+    stock = arms[0][1]
+    print(f"\n{'':<12}{'step, median':>14}{'p99':>12}   {'ratio to stock: p25':>20}{'median':>9}{'p75':>9}{'mean':>9}")
+    for name, times in arms:
+        ratios = [mine / theirs for mine, theirs in zip(times, stock, strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4) if name != "stock" else (1.0, 1.0, 1.0)
+        p99 = statistics.quantiles(times, n=100)[98]
+        mean = sum(times) / sum(stock)
+        print(
+            f"{name:<12}{statistics.median(times) * 1000:>11.2f} ms{p99 * 1000:>9.2f} ms   "
+            f"{low:>20.3f}{middle:>9.3f}{high:>9.3f}{mean:>9.3f}"
+        )
 
 
 def _arms(folder: Path) -> list[Arm]:
-    config = vllm_config(folder, sequences=RUNNING)
+    config = vllm_config(folder, sequences=RUNNING, max_batched_tokens=RUNNING * BLOCK_TOKENS)
     arms = [Arm("stock", Driver(make_scheduler(config, CAPACITY, zones=False)), 0)]
-    for zones in (0, 1, 1000):
-        arms.append(Arm(f"{zones:,} zones", Driver(make_scheduler(config, CAPACITY)), zones))
+    arms.append(Arm("0 zones", Driver(make_scheduler(config, CAPACITY)), 0))
+    arms.append(Arm("1 zone", Driver(make_scheduler(config, CAPACITY)), 1))
+    arms.append(Arm("1,000 zones", Driver(make_scheduler(config, CAPACITY)), 1000))
     return arms
 
 

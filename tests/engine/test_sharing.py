@@ -195,9 +195,7 @@ def test_zones_that_wait_for_each_others_caches_get_them(driver):
     for tenant in ("acme", "burst"):
         driver.ask(tenant, prompt(45))
     requests = [driver.send(tenant, prompt(56)) for tenant in ("acme", "burst")]
-    driver.step()
-    assert [driver.zone(tenant).wait_reason for tenant in ("acme", "burst")] == ["reserved", "reserved"]
-    run_with_time(driver)
+    driver.run()
     assert [driver.finished[request.request_id] for request in requests] == ["length", "length"]
     assert sum(driver.zone(tenant).counters.evicted.get("reclaim", 0) for tenant in ("acme", "burst")) >= 2
 
@@ -236,3 +234,18 @@ def test_a_block_that_comes_back_to_its_own_zone_is_not_zeroed(driver):
     driver.ask("acme", prompt(15))
     driver.send("acme", prompt(15))
     assert zeroed(driver) == set()
+
+
+def test_a_new_tenant_gets_its_share_of_a_pool_that_another_one_has_filled(driver):
+    """By weight; beyond that, an active tenant's cache is its own."""
+    driver.declare(zone("first", weight=3), zone("second"))
+    for _ in range(9):
+        driver.ask("first", prompt(10))
+    requests = [driver.send("second", prompt(7), max_tokens=3) for _ in range(9)]
+    most = 0
+    while driver.scheduler.has_unfinished_requests():
+        driver.step()
+        most = max(most, driver.zone("second").in_use)
+    assert most == 24, "a quarter of 100 holds three requests of 8 blocks"
+    assert driver.zone("first").held >= 75
+    assert {driver.finished[request.request_id] for request in requests} == {"length"}

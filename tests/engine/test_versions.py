@@ -1,22 +1,60 @@
-"""What does not go with zones is refused at start, and named."""
+"""Which vLLM zones go with: what does not is refused at start, and named; what does has what our classes extend."""
+
+import inspect
+import re
 
 import pytest
+import vllm
 from vllm.config import ModelConfig
 from vllm.v1.kv_cache_interface import KVCacheConfig
 
-from tenantzone_runtime.engine.versions import UnsupportedError, check_supported, check_version
+from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
+from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
+from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.engine.versions import SUPPORTED_VERSIONS, UnsupportedError, check_supported, check_version
 from tests.engine.harness import caches, make_scheduler, vllm_config
 
 
-@pytest.mark.parametrize("version", ["0.32.0", "0.32.1", "0.32.0+cpu"])
+@pytest.mark.parametrize("version", ["0.31.0", "0.32.0", "0.32.1", "0.32.0+cpu", vllm.__version__])
 def test_supported_versions(version):
     check_version(version)
 
 
-@pytest.mark.parametrize("version", ["0.31.0", "0.33.0", "1.0.0"])
-def test_other_versions_are_refused(version):
-    with pytest.raises(UnsupportedError, match=rf"vLLM {version} is not supported.*install"):
+@pytest.mark.parametrize("version", ["0.30.9", "0.33.0", "1.0.0"])
+def test_other_versions_are_refused_and_the_supported_ones_named(version):
+    advice = f"vLLM {version} is not supported, zones need vllm{SUPPORTED_VERSIONS}; install one of those"
+    with pytest.raises(UnsupportedError, match=re.escape(advice)):
         check_version(version)
+
+
+EXTENDED = (ZoneAwareScheduler, ZoneKVCacheManager, ZoneBlockPool, ZoneRequestQueue)
+
+
+@pytest.mark.parametrize("ours", EXTENDED)
+def test_vllm_has_each_method_that_is_handed_on_to_it(ours):
+    """Also what no test runs, such as the lookup for a KV connector."""
+    handed_on = set(re.findall(r"super\(\)\.(\w+)\(", inspect.getsource(ours)))
+    assert {name for name in handed_on if not hasattr(ours.__base__, name)} == set()
+
+
+@pytest.mark.parametrize("ours", EXTENDED)
+def test_what_replaces_a_method_of_vllms_takes_what_vllm_hands_it(ours):
+    replaced = {
+        name: (inspect.signature(method), inspect.signature(getattr(ours.__base__, name)))
+        for name, method in vars(ours).items()
+        if inspect.isfunction(method) and name != "__init__" and inspect.isfunction(getattr(ours.__base__, name, None))
+    }
+    assert replaced
+    assert {name: both for name, both in replaced.items() if not takes_all(*both)} == {}
+
+
+def takes_all(ours: inspect.Signature, stock: inspect.Signature) -> bool:
+    """Whether ours names the first of vLLM's parameters as vLLM does, and takes the rest."""
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    named = [name for name, each in ours.parameters.items() if each.kind not in variable]
+    expected = list(stock.parameters)
+    return named == (expected[: len(named)] if len(ours.parameters) == len(named) + len(variable) else expected)
 
 
 @pytest.fixture

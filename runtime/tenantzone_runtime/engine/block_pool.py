@@ -38,6 +38,8 @@ class ZoneBlockPool(BlockPool):
         """On whose behalf; None: nobody's, or a request's from before any zone was declared."""
         self.allocating = False
         """Whether blocks are about to be taken, so that the question for free blocks is a question for quota."""
+        self.growing = False
+        """Whether they are for a request that runs."""
         super().__init__(*args, **kwargs)
         self.tenancy = Tenancy(self.num_gpu_blocks, self.capacity, time.monotonic())
         self.ledger = self.tenancy.ledger
@@ -76,10 +78,10 @@ class ZoneBlockPool(BlockPool):
         finally:
             self.acting, self.allocating = before
 
-    def available_to(self, zone: Zone | None) -> int:
+    def available_to(self, zone: Zone | None, *, growing: bool = False) -> int:
         """Blocks that a zone may take now, its own cached ones among them; or a request without one."""
         free = int(self.free_block_queue.num_free_blocks)
-        return self.ledger.standings.takeable(zone, free)
+        return self.ledger.standings.takeable(zone, free, growing=growing)
 
     def get_num_free_blocks(self) -> int:
         """Blocks that the acting zone may take; for nobody in particular, all that no request uses."""
@@ -87,7 +89,7 @@ class ZoneBlockPool(BlockPool):
         if not self.zones:
             return free
         if self.allocating or self.acting is not None:
-            return self.available_to(self.acting)
+            return self.available_to(self.acting, growing=self.growing)
         return free + self.ledger.cached_blocks
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:

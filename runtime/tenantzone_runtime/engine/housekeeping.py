@@ -20,6 +20,7 @@ from tenantzone_runtime.reload import ConfigSource
 logger = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 0.1
+REPORT_SECONDS = 1.0
 
 
 class Housekeeping:
@@ -39,12 +40,15 @@ class Housekeeping:
         self._auditing = Auditing(scheduler, open_journal(scheduler, settings, self._started_unix_time))
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tenantzone-housekeeping", daemon=True)
+        self._is_asked_for = True
+        self._published = time.monotonic()
         # Before the first request is served, so that no request can slip in ahead of its zone.
         self.turn()
 
     @property
     def report(self) -> EngineReport:
-        """The newest snapshot; immutable, so that any thread may read it."""
+        """The newest snapshot; immutable, so that any thread may read it. While somebody asks, each turn makes one."""
+        self._is_asked_for = True
         return self._report
 
     def start(self) -> None:
@@ -59,10 +63,18 @@ class Housekeeping:
 
     def turn(self) -> None:
         """Look for a new config, let time pass, publish a report."""
-        if self._source.poll():
+        has_news = self._source.poll()
+        if has_news:
             self._apply()
         self._scheduler.let_time_pass()
         self._auditing.turn()
+        # A report of a thousand zones takes milliseconds: not ten times a second, where nobody reads it.
+        if has_news or self._is_asked_for or time.monotonic() - self._published >= REPORT_SECONDS:
+            self._publish()
+
+    def _publish(self) -> None:
+        self._is_asked_for = False
+        self._published = time.monotonic()
         self._report = make_report(
             self._scheduler, self._status, pod=self._pod, started_unix_time=self._started_unix_time
         )

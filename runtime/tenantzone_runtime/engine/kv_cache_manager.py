@@ -66,7 +66,7 @@ class ZoneKVCacheManager(KVCacheManager):
                     self, request, num_new_tokens, num_new_computed_tokens, None, num_lookahead_tokens
                 )
         pool = self.block_pool
-        pool.acting, pool.allocating = zone_of(request), True
+        pool.acting, pool.allocating, pool.growing = zone_of(request), True, request.status is _RUNNING
         try:
             blocks = _allocate_slots(
                 self,
@@ -82,7 +82,7 @@ class ZoneKVCacheManager(KVCacheManager):
             self._condemned.append((request, error))
             blocks = None
         finally:
-            pool.acting, pool.allocating = None, False
+            pool.acting, pool.allocating, pool.growing = None, False, False
         if blocks is None:
             self.refused = request
         return blocks

@@ -46,15 +46,11 @@ class RoomMaker:
             return
         if refused.status == RequestStatus.RUNNING:
             self._starved = refused
-            return
-        self._misjudged = refused
-        if zone_of(refused) is None:
-            free = self._scheduler.block_pool.free_block_queue.num_free_blocks
-            self._tenancy.must_wait(None, self._demand.to_admit(refused), free)
+        else:
+            self._misjudged = refused
 
     def make(self) -> None:
         """To be called before each step."""
-        self._tenancy.may_go_on(None)
         for borrower in self._tenancy.past_grace():
             self._take_back(borrower)
         starved, self._starved = self._starved, None
@@ -68,8 +64,17 @@ class RoomMaker:
             if count > 0 and preemption.is_entitled(zone, count):
                 self._recall(request, zone, count)
         misjudged, self._misjudged = self._misjudged, None
-        if misjudged is not None:
-            self._scheduler.waiting.set_aside(zone_of(misjudged))
+        if misjudged is not None and not misjudged.is_finished():
+            if zone_of(misjudged) is None:
+                self.relieve(None, self._demand.to_admit(misjudged))
+            else:
+                self._scheduler.waiting.set_aside(zone_of(misjudged))
+
+    def relieve(self, zone: Zone | None, count: int) -> bool:
+        """Evict what other active zones merely cache, if the zone may have it. Returns whether that is enough."""
+        pool = self._scheduler.block_pool
+        pool.return_all_evicted(self._tenancy.relieve(zone, count, pool.free_block_queue.num_free_blocks))
+        return pool.available_to(zone) >= count
 
     def note_preemption(self, victim: Request) -> None:
         """A request was preempted, by whomever."""
@@ -99,15 +104,16 @@ class RoomMaker:
     def _help(self, starved: Request) -> None:
         """Let others yield to a running request that gets no blocks, or let it wait itself."""
         zone, count = zone_of(starved), self._demand.to_continue(starved)
-        self._recall(starved, zone, count)
-        if starved.status == RequestStatus.RUNNING and self._scheduler.block_pool.available_to(zone) < count:
+        self._recall(starved, zone, count, growing=True)
+        pool = self._scheduler.block_pool
+        if starved.status == RequestStatus.RUNNING and pool.available_to(zone, growing=True) < count:
             # vLLM stops at a running request that gets no blocks: those behind it must not wait for it.
             self.preempt(starved, "own", zone)
 
-    def _recall(self, request: Request, zone: Zone | None, count: int) -> None:
+    def _recall(self, request: Request, zone: Zone | None, count: int, *, growing: bool = False) -> None:
         """Preempt running requests until the request's zone may take ``count`` blocks, or nobody may yield."""
         running = self._scheduler.running
-        while self._scheduler.block_pool.available_to(zone) < count:
+        while self._scheduler.block_pool.available_to(zone, growing=growing) < count:
             index = preemption.choose_victim(map(zone_of, running), zone, count)
             if index is None:
                 return

@@ -194,25 +194,23 @@ class ZoneAwareScheduler(AsyncScheduler):
     def _free_blocks(self, request: Request) -> None:
         super()._free_blocks(request)
         zone = zone_of(request)
-        if zone is None:
-            self.tenancy.may_go_on(None)
-        else:
+        if zone is not None:
             count_generated(request, zone)
             self.tenancy.request_finished(zone, time.monotonic())
             if zone.grace:
                 self._give_grace()
 
     def _is_admissible(self, request: Request) -> bool:
-        """Whether vLLM would get the blocks that it asks for when it admits the request now."""
+        """Whether vLLM gets the blocks that it asks for when it admits the request now."""
         zone = zone_of(request)
         if zone is None:
             return True
         denied = self.denied_blocks(request, zone)
-        if denied:
+        if denied and not self._room.relieve(zone, denied):
             self.tenancy.must_wait(zone, denied, self.block_pool.free_block_queue.num_free_blocks)
-        else:
-            self.tenancy.may_go_on(zone)
-        return not denied
+            return False
+        self.tenancy.may_go_on(zone)
+        return True
 
     def denied_blocks(self, request: Request, zone: Zone) -> int:
         """Blocks that vLLM would ask for to admit the request now, if it would not get them; else 0."""

@@ -1,22 +1,24 @@
 """Which vLLM this adapter fits, and which of its features do not go with zones yet.
 
-Whatever depends on vLLM's version is here.
+Whatever depends on vLLM's version is here. The supported ones differ in nothing that this adapter calls or extends;
+docs/vllm.md says what was compared. Importing this module imports nothing of vLLM's internals: in another version they
+may be elsewhere, and the refusal must come before that.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import vllm
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from vllm.config import VllmConfig
-from vllm.v1.core import kv_cache_coordinator
-from vllm.v1.core.sched import scheduler as stock_scheduler
-from vllm.v1.kv_cache_interface import KVCacheConfig
 
-from tenantzone_runtime.engine.block_pool import ZoneBlockPool
-from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+    from vllm.v1.kv_cache_interface import KVCacheConfig
 
 SUPPORTED_VERSIONS = SpecifierSet(">=0.31.0,<0.33")
 
@@ -81,6 +83,12 @@ def zone_classes() -> Iterator[None]:
 
     vLLM names both classes in module globals and offers no other way to choose them.
     """
+    from vllm.v1.core import kv_cache_coordinator
+    from vllm.v1.core.sched import scheduler as stock_scheduler
+
+    from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+    from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
+
     manager, pool = stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool
     stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool = ZoneKVCacheManager, ZoneBlockPool
     try:

@@ -6,11 +6,12 @@ The order, for a zone that may take what it asks for:
 - S1 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their exclusive
   part. A zone that borrows takes from a reservation only where it may borrow from it;
 - S1b (recall), only for a zone within its reservation: surplus above other zones' reservations, lowest priority first;
-- S2 (own): its own blocks, in the order of its eviction policy.
+- S2 (own): its own blocks, in the order of its eviction policy;
+- then, for a request that runs and grows above the reservation, what other zones cache above theirs (reclaim): work in
+  progress counts more than a cache that nobody was promised. A request that waits gets it by :func:`relieve` only.
 
-When these do not give enough, what is left is in use (see ``preemption``), or cached by active zones above their
-reservations: that is reclaimed in the background for a zone that had to wait. Background reclaim for more free blocks
-goes through S1 and S1b for nobody in particular.
+When these do not give enough, what is left is in use (see ``preemption``). Background reclaim goes through S1 and S1b
+for nobody in particular.
 """
 
 from tenantzone_contract.report import EvictionReason
@@ -46,6 +47,8 @@ def make_room(ledger: Ledger, zone: Zone | None, count: int, free: int) -> Evict
         short -= _evict_surplus(ledger, evicted, short, "recall", zone)
     if zone is not None and short > 0:
         evicted.append((zone, ledger.evict(zone, min(short, len(zone.cached)), "own", zone)))
+        short -= len(evicted[-1][1])
+    _evict_surplus(ledger, evicted, short, "reclaim", zone)
     return evicted
 
 
@@ -58,16 +61,19 @@ def reclaim(ledger: Ledger, count: int) -> Evictions:
 
 
 def relieve(ledger: Ledger, zone: Zone | None, count: int, free: int) -> Evictions:
-    """Evict for a zone that waits for ``count`` blocks because active zones keep them cached above their reservations.
+    """Evict for a request that is denied ``count`` blocks because active zones cache them above their reservations.
 
-    An active zone's cache is not at once another's surplus; but a request that waits counts more than a cache that
-    nobody was promised, or zones could wait for each other's caches for ever. Nothing is evicted where it would not be
-    enough.
+    An active zone's cache is not just anybody's surplus. But a zone that uses no block must get its request through, or
+    zones could wait for each other's caches for ever; and up to its share of the blocks that nobody reserved, by
+    weight, a zone need not wait for others' caches either. Nothing is evicted where it would not be enough.
     """
-    if zone is not None and (zone.overdue or zone.in_use + count > max(zone.spec.quota.limit, zone.grace)):
-        return []
-    short = count - ledger.standings.spare(zone, free)
+    if zone is not None:
+        if zone.overdue or zone.in_use + count > max(zone.spec.quota.limit, zone.grace):
+            return []
+        if zone.in_use > 0 and zone.in_use + count > zone.spec.quota.reserved + ledger.standings.share(zone):
+            return []
     evicted: Evictions = []
+    short = count - ledger.standings.spare(zone, free)
     if 0 < short <= ledger.standings.surplus_cached_elsewhere(zone):
         _evict_surplus(ledger, evicted, short, "reclaim", zone)
     return evicted

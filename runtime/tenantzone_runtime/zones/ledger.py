@@ -22,13 +22,14 @@ class Ledger:
     Args:
         block_count: block ids run from 0 to ``block_count - 1``.
         now: the time, in seconds on any clock that does not run backwards.
+        capacity: how many of them requests can use; None: all.
     """
 
-    def __init__(self, block_count: int, now: float = 0.0) -> None:
+    def __init__(self, block_count: int, now: float = 0.0, capacity: int | None = None) -> None:
         self.owner: list[Zone | None] = [None] * block_count
         self.zones: dict[str, Zone] = {}
         """By tenant. Zones that left the config stay here until their last request ends."""
-        self.standings = Standings()
+        self.standings = Standings(block_count if capacity is None else capacity)
         self.trail = Trail()
         self.now = now
         """Kept up to date by whoever uses the ledger: block-seconds are counted by it."""

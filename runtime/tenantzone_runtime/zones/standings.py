@@ -13,9 +13,16 @@ DEFAULT_PRIORITY = 0
 
 
 class Standings:
-    """Sums over zones, and zones in the order in which they give up blocks."""
+    """Sums over zones, and zones in the order in which they give up blocks.
 
-    def __init__(self) -> None:
+    Args:
+        capacity: blocks of the engine.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._active_weight = 0
+        """Of all zones that are not quiet."""
         self.promised = 0
         """All reservations."""
         self.surplus = 0
@@ -42,6 +49,8 @@ class Standings:
         self._evictable -= zone.evictable
         self._recallable -= zone.recallable
         self.surplus -= zone.surplus
+        self._active_weight -= zone.active_weight
+        zone.active_weight = 0
         zone.locked = zone.evictable = zone.evictable_by_all = zone.recallable = zone.withheld = zone.surplus = 0
         for order in (self._quiet, self._quiet_for_all, self._above_reservation):
             order.remove(zone)
@@ -66,6 +75,10 @@ class Standings:
         zone.locked, zone.evictable, zone.recallable, zone.surplus = locked, evictable, recallable, surplus
         if quiet or zone.withheld or zone.evictable_by_all:
             self._reckon_offer(zone)
+        if quiet == (zone.active_weight > 0):
+            weight = 0 if quiet else zone.spec.weight
+            self._active_weight += weight - zone.active_weight
+            zone.active_weight = weight
         # Most changes leave a zone in the orders where it is.
         if (evictable > 0) != (zone in self._quiet):
             self._quiet.toggle(zone)
@@ -112,10 +125,17 @@ class Standings:
             withheld_elsewhere=self._withheld.above(zone.spec.priority),
         )
 
-    def takeable(self, zone: Zone | None, free: int) -> int:
-        """The most blocks that the zone may put to use in one go; None gets no more than what is spare."""
+    def takeable(self, zone: Zone | None, free: int, *, growing: bool = False) -> int:
+        """The most blocks that the zone may put to use in one go; None gets no more than what is spare.
+
+        Args:
+            growing: for a request that runs. It counts more than what others merely cache above their reservations.
+        """
+        spare = self.spare(zone, free)
+        if growing:
+            spare += self.surplus_cached_elsewhere(zone)
         if zone is None:
-            return max(0, self.spare(None, free))
+            return max(0, spare)
         takeable = quota.takeable(
             zone.spec.quota,
             zone.in_use,
@@ -123,10 +143,14 @@ class Standings:
             grace=zone.grace,
             free=free,
             recallable_elsewhere=self._recallable - zone.recallable,
-            spare=self.spare(zone, free),
+            spare=spare,
         )
         # Who owes blocks that are due gets no more than what is its own.
         return min(takeable, max(0, zone.spec.quota.reserved - zone.in_use)) if zone.overdue else takeable
+
+    def share(self, zone: Zone) -> int:
+        """The zone's share, by weight among those that are not quiet, of the blocks that nobody reserved."""
+        return (self._capacity - self.promised) * zone.spec.weight // max(self._active_weight, zone.spec.weight)
 
     def surplus_cached_elsewhere(self, zone: Zone | None) -> int:
         """What other active zones keep cached above their reservations."""
@@ -159,6 +183,7 @@ class Standings:
         Raises:
             AssertionError: they are not.
         """
+        assert self._active_weight == sum(zone.spec.weight for zone in zones if not zone.quiet)
         assert self.promised == sum(zone.spec.quota.reserved for zone in zones)
         assert self.surplus == sum(zone.surplus for zone in zones)
         assert self._locked == sum(zone.locked for zone in zones)

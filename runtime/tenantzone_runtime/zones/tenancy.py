@@ -33,7 +33,7 @@ class Tenancy:
     """
 
     def __init__(self, block_count: int, capacity: int, now: float = 0.0) -> None:
-        self.ledger = Ledger(block_count, now)
+        self.ledger = Ledger(block_count, now, capacity)
         self.loans = LoanBook(self.ledger)
         self._capacity = capacity
         self._started = now
@@ -41,8 +41,6 @@ class Tenancy:
         self._config: RuntimeConfig | None = None
         self._watermarks = Watermarks()
         self._overdue: list[Zone] = []
-        self._waiting: dict[Zone | None, int] = {}
-        """Zones whose next request waits for blocks, and for how many."""
 
     def apply(self, config: RuntimeConfig, now: float) -> Evictions:
         """Enforce a new config from now on; requests in flight stay.
@@ -99,25 +97,28 @@ class Tenancy:
         self.ledger.now = now
         states.request_finished(self.ledger, zone)
         if zone.requests == 0:
-            self.may_go_on(zone)
+            zone.wait_reason = None
         configure.discard_if_gone(self.ledger, zone)
         self._timers.set(zone)
 
-    def must_wait(self, zone: Zone | None, count: int, free: int) -> None:
-        """A zone's next request was denied so many blocks; None: a request from before any zone was declared."""
-        self._waiting[zone] = count
-        if zone is not None:
-            zone.wait_reason = self.ledger.wait_reason(zone, count, free)
+    def relieve(self, zone: Zone | None, count: int, free: int) -> Evictions:
+        """Make room for a zone's next request that was denied ``count`` blocks, if they are merely cached by others.
 
-    def may_go_on(self, zone: Zone | None) -> None:
-        """A zone's next request need not wait for blocks, or there is none."""
-        if self._waiting.pop(zone, None) is not None and zone is not None:
-            zone.wait_reason = None
+        None is for a request from before any zone was declared.
+        """
+        return relieve(self.ledger, zone, count, free)
+
+    def must_wait(self, zone: Zone, count: int, free: int) -> None:
+        """A zone's next request waits, because it was denied so many blocks."""
+        zone.wait_reason = self.ledger.wait_reason(zone, count, free)
+
+    def may_go_on(self, zone: Zone) -> None:
+        """A zone's next request need not wait for blocks."""
+        zone.wait_reason = None
 
     def upkeep(self, now: float, free: int) -> Evictions:
         """What time does: zones become quiet, give up their blocks, are forgotten; loans are settled and fall due; free
-        blocks are kept above the watermark; who waits for what is merely cached is relieved. To be called several times
-        a second.
+        blocks are kept above the watermark. To be called several times a second.
 
         Args:
             now: the time.
@@ -130,9 +131,8 @@ class Tenancy:
         evicted += (repaid := self.collect_due())
         free += _count(repaid)
         if free < self._watermarks.low:
-            evicted += (reclaimed := reclaim(self.ledger, self._watermarks.high - free))
-            free += _count(reclaimed)
-        return evicted + self._relieve(free)
+            evicted += reclaim(self.ledger, self._watermarks.high - free)
+        return evicted
 
     def collect_due(self) -> Evictions:
         """Take back what stands on loans past their due time and is only cached; what is in use is overdue."""
@@ -164,14 +164,6 @@ class Tenancy:
         for (lender, borrower), block_seconds in self.loans.block_seconds().items():
             events.append(LoanUsage(lender, borrower, counting_since=self._started, block_seconds=block_seconds))
         return events
-
-    def _relieve(self, free: int) -> Evictions:
-        evicted: Evictions = []
-        for zone, count in self._waiting.items():
-            if zone is None or zone.wait_reason == "reserved":
-                evicted += (relief := relieve(self.ledger, zone, count, free))
-                free += _count(relief)
-        return evicted
 
     def _let_time_pass(self) -> Evictions:
         evicted: Evictions = []

@@ -104,6 +104,7 @@ class Zone:
     recallable: int = 0
     withheld: int = 0
     surplus: int = 0
+    active_weight: int = 0
     accrued_until: float = 0.0
     """When ``block_seconds`` were added up last."""
     timer: float | None = None
