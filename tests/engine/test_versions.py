@@ -2,6 +2,8 @@
 
 import inspect
 import re
+import subprocess
+import sys
 
 import pytest
 import vllm
@@ -26,6 +28,21 @@ def test_other_versions_are_refused_and_the_supported_ones_named(version):
     advice = f"vLLM {version} is not supported, zones need vllm{SUPPORTED_VERSIONS}; install one of those"
     with pytest.raises(UnsupportedError, match=re.escape(advice)):
         check_version(version)
+
+
+ENTRANCES = {
+    "of vllm serve": "import tenantzone_runtime.engine.scheduler",
+    "of our own serve": "from tenantzone_runtime.engine import launch; launch.main()",
+}
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES.values(), ids=ENTRANCES)
+def test_a_version_that_lacks_what_we_import_is_refused_before_that(entrance):
+    internals = ["vllm.v1.core.block_pool", "vllm.v1.core.sched.async_scheduler", "vllm.entrypoints.cli.serve"]
+    other = f"import sys, vllm; vllm.__version__ = '0.99.0'; sys.modules.update(dict.fromkeys({internals}))"
+    refusal = subprocess.run([sys.executable, "-c", f"{other}; {entrance}"], capture_output=True, text=True)
+    assert refusal.returncode == 1
+    assert "vLLM 0.99.0 is not supported" in refusal.stderr.splitlines()[-1]
 
 
 EXTENDED = (ZoneAwareScheduler, ZoneKVCacheManager, ZoneBlockPool, ZoneRequestQueue)

@@ -10,14 +10,18 @@ import sys
 def main() -> None:
     """Run ``vllm serve`` with this process's arguments."""
     # Imported here: processes that vLLM spawns import this module again, and need none of it.
+    from tenantzone_runtime.engine.versions import UnsupportedError, check_version
+
+    try:
+        check_version()
+    except UnsupportedError as error:
+        sys.exit(f"tenantzone-runtime serve: {error}")
+
     from vllm.entrypoints.cli.serve import ServeSubcommand
     from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
     from vllm.logger import configure_logging_from_args
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    from tenantzone_runtime.engine.versions import check_version
-
-    check_version()
     cli_env_setup()
     parser = FlexibleArgumentParser(prog="vllm")
     command = ServeSubcommand()

@@ -5,9 +5,13 @@ from typing import Any
 
 from tenantzone_contract.settings import SEAL_KEY, read_settings
 from tenantzone_runtime.admin import AdminServer
-from tenantzone_runtime.engine.housekeeping import Housekeeping
-from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
-from tenantzone_runtime.engine.versions import UnsupportedError
+from tenantzone_runtime.engine.versions import UnsupportedError, check_version
+
+# Before what follows, which imports vLLM's internals: another version may not have them where they are looked for.
+check_version()
+
+from tenantzone_runtime.engine.housekeeping import Housekeeping  # noqa: E402
+from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler  # noqa: E402
 
 
 class ZoneScheduler(ZoneAwareScheduler):
