@@ -1,0 +1,127 @@
+"""Random zone configs that use every field of the contract, and hold on the engine that they are drawn for."""
+
+import random
+from dataclasses import dataclass
+
+from tenantzone_contract.config import (
+    Idle,
+    Lending,
+    PoolConfig,
+    RuntimeConfig,
+    UnknownTenants,
+    UnknownTenantTemplate,
+    Watermarks,
+    ZoneConfig,
+    make_config,
+)
+
+CLASSES = ("large reservation", "small reservation", "no reservation", "not declared")
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """What is fixed for a run: who is of which class. The config draws the rest."""
+
+    class_of: dict[str, str]
+
+    @property
+    def sleepers(self) -> list[str]:
+        """The first few of those with a large reservation: what they lend, they want back all at once."""
+        return [tenant for tenant, name in self.class_of.items() if name == "large reservation"][:3]
+
+    def declared(self) -> list[str]:
+        return [tenant for tenant, name in self.class_of.items() if name != "not declared"]
+
+
+def draw_population(seed: int, tenants: list[str]) -> Population:
+    """A class for each tenant; large tenants are as likely to have no reservation as small ones."""
+    rng = random.Random(f"population {seed}")
+    return Population({tenant: rng.choices(CLASSES, (2, 4, 6, 1))[0] for tenant in tenants})
+
+
+class ConfigDraw:
+    """Draws configs.
+
+    Args:
+        seed: the same seed gives the same configs, in their order.
+        population: whose zones.
+        capacity: blocks of the engine.
+        largest_request: blocks; so many stay without reservation, so that each request can be served some day.
+        lending: whether zones lend what they do not use.
+    """
+
+    def __init__(
+        self, seed: int, population: Population, *, capacity: int, largest_request: int, lending: bool
+    ) -> None:
+        self._random = random.Random(f"configs {seed}")
+        self._population = population
+        self._capacity = capacity
+        self._largest_request = largest_request
+        self._lending = lending
+        self._generation = 0
+
+    def next(self, *, unknown_tenants: bool = True) -> RuntimeConfig:
+        """The next config; unknown tenants are registered, or refused."""
+        self._generation += 1
+        rng = self._random
+        # A tenth of the zones is missing, so that zones leave and come back; not in the first config.
+        declared = self._population.declared()
+        if self._generation > 1:
+            declared = [tenant for tenant in declared if rng.random() < 0.9]
+        reserved = self._reservations(declared)
+        zones = tuple(self._zone(tenant, reserved[tenant]) for tenant in declared)
+        template = UnknownTenantTemplate(
+            limit="75%", priority=rng.randint(-1, 1), idle=Idle(after_seconds=5, forget_after_seconds=200)
+        )
+        mode = "AutoRegister" if unknown_tenants else "Reject"
+        pool = PoolConfig(
+            namespace="simulator",
+            name="pool",
+            unknown_tenants=UnknownTenants(mode=mode, template=template),
+            watermarks=rng.choice([Watermarks(), Watermarks(low=0.02, high=0.05)]),
+        )
+        return make_config(self._generation, pool, zones)
+
+    def overcommitted(self) -> RuntimeConfig:
+        """A config that this engine can't hold."""
+        self._generation += 1
+        zones = tuple(ZoneConfig(name=name, tenant=name, generation=1, reserved="51%") for name in ("one", "two"))
+        return make_config(self._generation, PoolConfig(namespace="simulator", name="pool"), zones)
+
+    def _reservations(self, declared: list[str]) -> dict[str, int]:
+        rng = self._random
+        weight_of = {"large reservation": 8.0, "small reservation": rng.choice([0.0, 1.0]), "no reservation": 0.0}
+        weights = {tenant: weight_of[self._population.class_of[tenant]] * rng.uniform(0.5, 1.5) for tenant in declared}
+        sleepers = [tenant for tenant in self._population.sleepers if tenant in weights]
+        for tenant in sleepers:
+            # Together as much as all others.
+            weights[tenant] = sum(weights[other] for other in declared if other not in sleepers) / len(sleepers)
+        total = rng.uniform(0.7, 1.0) * (self._capacity - self._largest_request)
+        whole = sum(weights.values()) or 1.0
+        return {tenant: int(total * weight / whole) for tenant, weight in weights.items()}
+
+    def _zone(self, tenant: str, reserved: int) -> ZoneConfig:
+        rng = self._random
+        limit = rng.choice([None, None, "90%", max(reserved, rng.randint(self._largest_request // 2, self._capacity))])
+        if limit == "90%" and reserved > self._capacity * 9 // 10:
+            limit = None
+        lending = Lending(
+            lendable=rng.choice(["100%", "100%", "50%", reserved // 3, "0%"]),
+            borrowers=rng.choice(["SameOrHigherPriority", "SameOrHigherPriority", "AnyPriority"]),
+            max_loan_seconds=rng.choice([None] * 18 + [20, 90]),
+            grace_seconds=rng.choice([0, 5, 30]),
+        )
+        if tenant in self._population.sleepers:
+            lending = Lending(lendable="100%", borrowers="AnyPriority")
+        return ZoneConfig(
+            name=tenant,
+            tenant=tenant,
+            generation=self._generation,
+            priority=rng.choice([-1, 0, 0, 1, 2]),
+            reserved=reserved,
+            limit=limit,
+            weight=rng.choice([1, 1, 1, 2, 4]),
+            lending=lending if self._lending else Lending(lendable=0),
+            idle=Idle(after_seconds=rng.choice([0.5, 2, 10, 30]), evict_after_seconds=rng.choice([None, None, 60])),
+            eviction_policy=rng.choice(["LRU", "LRU", "Clock"]),
+        )

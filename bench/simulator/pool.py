@@ -1,0 +1,133 @@
+"""The simulated engine's block pool: a free list, reference counts, and a prefix index for each zone.
+
+It does with the zone core what the vLLM adapter's block pool does, without vLLM.
+"""
+
+from bench.simulator.checks import Checks
+from bench.simulator.request import BLOCK_TOKENS, Request
+from tenantzone_runtime.zones import states
+from tenantzone_runtime.zones.configure import discard_if_gone
+from tenantzone_runtime.zones.eviction import Evictions, make_room, trim_to_limit
+from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.zone import Zone
+
+
+class BlockPool:
+    """Blocks of one engine.
+
+    Args:
+        capacity: how many there are.
+        now: simulated seconds.
+        checks: told of whatever takes, evicts or shares blocks.
+    """
+
+    def __init__(self, capacity: int, now: float, checks: Checks) -> None:
+        self.capacity = capacity
+        self.tenancy = Tenancy(capacity, capacity, now)
+        self.ledger = self.tenancy.ledger
+        self.free = list(range(capacity))
+        self.references = [0] * capacity
+        self.hashes: list[int | None] = [None] * capacity
+        self.index: dict[Zone, dict[int, int]] = {}
+        self._checks = checks
+
+    def available_to(self, zone: Zone) -> int:
+        """Blocks that the zone may take now, its own cached ones among them."""
+        return self.ledger.standings.takeable(zone, len(self.free))
+
+    def find_hits(self, request: Request, zone: Zone) -> list[int]:
+        """The blocks in the zone's cache with which the request's tokens begin; its last token is never among them."""
+        index = self.index.get(zone)
+        hits: list[int] = []
+        if index:
+            for number in range((request.tokens - 1) // BLOCK_TOKENS):
+                block_id = index.get(request.block_hash(number))
+                if block_id is None:
+                    break
+                hits.append(block_id)
+        return hits
+
+    def count_to_admit(self, request: Request, hits: list[int]) -> int:
+        """Blocks that the request puts to use when it is admitted: new ones, and cached ones that it hits."""
+        in_use_already = sum(1 for block_id in hits if self.references[block_id])
+        return request.blocks_to_admit - in_use_already
+
+    def admit(self, request: Request, zone: Zone) -> None:
+        """Give a request the blocks that it is admitted with, from the zone's cache where they are in it."""
+        hits = self.find_hits(request, zone)
+        self._checks.hit(zone, hits, self.ledger)
+        cached = [block_id for block_id in hits if not self.references[block_id]]
+        if cached:
+            self.ledger.reuse(zone, cached)
+        for block_id in hits:
+            self.references[block_id] += 1
+        request.blocks = hits + self.take(zone, request.blocks_to_admit - len(hits))
+        request.hashed = len(hits)
+        request.computed = len(hits) * BLOCK_TOKENS
+
+    def take(self, zone: Zone, count: int) -> list[int]:
+        """New blocks for the zone, which may take them."""
+        evictions = make_room(self.ledger, zone, count, len(self.free))
+        self._checks.room_made(zone, count, evictions)
+        self.return_evicted(evictions)
+        self._checks.enough(zone, count, len(self.free))
+        taken = self.free[len(self.free) - count :]
+        del self.free[len(self.free) - count :]
+        self.ledger.take(zone, taken)
+        for block_id in taken:
+            self.references[block_id] = 1
+        self._checks.taken(zone, count, len(self.free), self.ledger)
+        return taken
+
+    def remember_computed(self, request: Request, zone: Zone) -> None:
+        """Enter the blocks that are full now into the zone's prefix index."""
+        full = request.computed // BLOCK_TOKENS
+        if request.hashed >= full:
+            return
+        index = self.index.setdefault(zone, {})
+        for number in range(request.hashed, full):
+            block_id, block_hash = request.blocks[number], request.block_hash(number)
+            # Of two requests that compute the same at the same time, one is remembered.
+            if block_hash not in index:
+                index[block_hash] = block_id
+                self.hashes[block_id] = block_hash
+        request.hashed = full
+
+    def release(self, request: Request, zone: Zone) -> None:
+        """Let go of a request's blocks, its last one to be evicted first."""
+        kept: list[int] = []
+        dropped: list[int] = []
+        for block_id in reversed(request.blocks):
+            self.references[block_id] -= 1
+            if not self.references[block_id]:
+                is_kept = self.hashes[block_id] is not None and not zone.leaving
+                (kept if is_kept else dropped).append(block_id)
+        request.blocks, request.hashed, request.computed = [], 0, 0
+        self.ledger.release(zone, kept, dropped)
+        self._forget(zone, dropped)
+        # Beyond its limit if that fell while the blocks were in use.
+        self.return_evicted([(zone, trim_to_limit(self.ledger, zone))])
+
+    def return_evicted(self, evictions: Evictions) -> None:
+        """Evicted blocks are free, and out of their former owners' prefix indexes."""
+        for zone, block_ids in evictions:
+            if block_ids:
+                self._checks.evicted(zone, block_ids, self.references)
+                self._forget(zone, block_ids)
+                states.blocks_evicted(self.ledger, zone)
+            self.discard_if_gone(zone)
+
+    def discard_if_gone(self, zone: Zone) -> None:
+        """Forget a zone that left the config, with its last block and request."""
+        discard_if_gone(self.ledger, zone)
+        if self.ledger.zones.get(zone.spec.tenant) is not zone:
+            self.index.pop(zone, None)
+
+    def _forget(self, zone: Zone, block_ids: list[int]) -> None:
+        index = self.index.get(zone, {})
+        for block_id in block_ids:
+            block_hash = self.hashes[block_id]
+            if block_hash is not None:
+                self.hashes[block_id] = None
+                del index[block_hash]
+        self.free += block_ids

@@ -1,0 +1,65 @@
+"""One request to the simulated engine."""
+
+from dataclasses import dataclass, field
+
+from tenantzone_runtime.zones.zone import Zone
+
+BLOCK_TOKENS = 512
+"""Tokens in a block; the trace's."""
+_MOST_BLOCKS = 1 << 20
+"""No request has more blocks; keeps the ids of generated blocks apart."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """What a client asks for, and how far the engine has come with it."""
+
+    number: int
+    """In the order of arrival."""
+    tenant: str
+    arrival: float
+    """Simulated seconds."""
+    prompt_tokens: int
+    output_tokens: int
+    prefix: tuple[int, ...]
+    """Ids of the blocks that the prompt fills; equal ids mean an equal prompt up to there."""
+
+    zone: Zone | None = None
+    running: bool = False
+    blocks: list[int] = field(default_factory=list)
+    hashed: int = 0
+    """How many of the blocks are in the prefix index, from the first on."""
+    computed: int = 0
+    """Tokens whose keys and values are in the blocks."""
+    generated: int = 0
+    hit_tokens: int = 0
+    """Found in the cache when it was admitted first."""
+    admitted: float | None = None
+    """When it was admitted first."""
+    preemptions: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Of the prompt and of what was generated so far."""
+        return self.prompt_tokens + self.generated
+
+    @property
+    def blocks_to_admit(self) -> int:
+        """For its tokens and the next one: a request that was preempted for want of a block comes back with it."""
+        return self.tokens // BLOCK_TOKENS + 1
+
+    def blocks_for(self, tokens: int) -> int:
+        """Blocks that so many tokens fill or begin."""
+        return -(-tokens // BLOCK_TOKENS)
+
+    def block_hash(self, index: int) -> int:
+        """What tells the content of one of its blocks; that of generated blocks is like no other's."""
+        if index < len(self.prefix):
+            return self.prefix[index]
+        return -(self.number * _MOST_BLOCKS + index) - 1
+
+    def forget_progress(self) -> None:
+        """The engine that worked on it is gone."""
+        self.zone, self.running, self.blocks = None, False, []
+        self.hashed = self.computed = self.generated = self.hit_tokens = 0
+        self.admitted = None

@@ -1,0 +1,202 @@
+"""One run: a load, an engine, and what happens to it on the way."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from bench.simulator.checks import Checks, Violation
+from bench.simulator.configs import ConfigDraw, draw_population
+from bench.simulator.engine import Engine, Model
+from bench.simulator.load import LONGEST_ANSWER, LONGEST_PROMPT, GeneratedLoad
+from bench.simulator.request import BLOCK_TOKENS, Request
+from bench.simulator.summary import Summary
+from bench.simulator.trace import replay
+from tenantzone_contract.config import ConfigError, RuntimeConfig
+
+UPKEEP_SECONDS = 0.1
+_STUCK_SECONDS = 3600.0
+_RECONNECT_SECONDS = 1.0
+_TRACE_LONGEST_REQUEST = 126_195 + 2_000
+_GENERATED_LONGEST_REQUEST = LONGEST_PROMPT + LONGEST_ANSWER
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run. Two runs of one plan are the same."""
+
+    requests: int = 100_000
+    tenants: int = 200
+    seed: int = 1
+    trace: bool = False
+    lending: bool = True
+    speed: float = 1.0
+    model: Model = field(default_factory=Model)
+
+    @property
+    def largest_request(self) -> int:
+        """Blocks."""
+        longest = _TRACE_LONGEST_REQUEST if self.trace else _GENERATED_LONGEST_REQUEST
+        return -(-longest // BLOCK_TOKENS)
+
+
+class Simulation:
+    """One engine's history; it is replaced when it restarts.
+
+    Args:
+        plan: what to run.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        tenants = [f"tenant-{number}" for number in range(plan.tenants)]
+        population = draw_population(plan.seed, tenants)
+        self.checks = Checks()
+        self.engine = Engine(plan.model, 0.0, self.checks)
+        self.summary = Summary(population, self.checks)
+        self.submitted = 0
+        self._load = self._make_load(tenants, population.sleepers)
+        self._next = next(self._load, None)
+        self._resubmitted: list[Request] = []
+        self._configs = ConfigDraw(
+            plan.seed,
+            population,
+            capacity=plan.model.capacity,
+            largest_request=plan.largest_request,
+            lending=plan.lending,
+        )
+        self._config = self._configs.next()
+        self.engine.apply(self._config)
+        self._events = self._schedule()
+        self._upkeep_due = 0.0
+        self._last_progress = 0.0
+        self._digest = hashlib.sha256()
+
+    @property
+    def digest(self) -> str:
+        """Of everything that happened, in order."""
+        return self._digest.hexdigest()[:16]
+
+    def run(self) -> Iterator[None]:
+        """Go on to the end; yields after each step, so that whoever runs it may show how far it is.
+
+        Raises:
+            Violation: with seed, step, time and the state of the zones.
+        """
+        try:
+            while self._next is not None or self._resubmitted or not self.engine.is_idle:
+                self._turn()
+                yield
+            self.checks.full(self.engine)
+            self.summary.note_events(self.engine)
+            self.summary.check_that_all_ended(self.submitted)
+        except (Violation, AssertionError) as error:
+            raise Violation(self._describe(error)) from error
+
+    def _turn(self) -> None:
+        engine = self.engine
+        if engine.now >= self._upkeep_due:
+            engine.upkeep()
+            self._upkeep_due = engine.now + UPKEEP_SECONDS
+        self._send_what_is_due()
+        if engine is not self.engine:
+            return
+        elapsed = engine.step()
+        self.checks.after_step(engine)
+        for request in engine.finished:
+            self.summary.finished(request, engine.now + elapsed)
+            self._note(f"{request.number} {engine.now!r} {request.hit_tokens} {request.preemptions}")
+        if elapsed:
+            self._last_progress = engine.now
+        elif engine.now - self._last_progress > _STUCK_SECONDS and not engine.is_idle:
+            raise Violation(f"lost: {len(engine.waiting)} requests wait, and for an hour none was served")
+        engine.now += elapsed or UPKEEP_SECONDS
+        if self.checks.steps % 100 == 0:
+            self.summary.note_events(engine)
+
+    def _make_load(self, tenants: list[str], sleepers: list[str]) -> Iterator[Request]:
+        plan = self.plan
+        if plan.trace:
+            return replay(plan.requests, tenants, plan.speed)
+        return GeneratedLoad(plan.seed, tenants, sleepers, plan.speed).requests(plan.requests)
+
+    def _schedule(self) -> dict[int, str]:
+        """Which requests come right after which event."""
+        names = ["reload", "overcommitted", "reload", "reject", "reload", "restart", "reload", "reload"]
+        every = self.plan.requests / (len(names) + 1)
+        return {int(every * (index + 1)): name for index, name in enumerate(names)}
+
+    def _send_what_is_due(self) -> None:
+        now = self.engine.now
+        while self._resubmitted and self._resubmitted[0].arrival <= now:
+            self._submit(self._resubmitted.pop(0))
+        while self._next is not None and self._next.arrival <= now:
+            event = self._events.pop(self._next.number, None)
+            if event is not None:
+                self._happen(event)
+            self._submit(self._next)
+            self.submitted += 1
+            self._next = next(self._load, None)
+
+    def _submit(self, request: Request) -> None:
+        reason = self.engine.submit(request)
+        if reason is not None:
+            self.engine.ledger.trail.refused(None, reason)
+            self.summary.refused(reason)
+            self._note(f"{request.number} {reason}")
+
+    def _happen(self, event: str) -> None:
+        self._note(event)
+        if event == "restart":
+            self._restart()
+        elif event == "overcommitted":
+            self._apply_refused(self._configs.overcommitted())
+        else:
+            self._config = self._configs.next(unknown_tenants=event != "reject")
+            self.engine.apply(self._config)
+        self.summary.happened(event)
+
+    def _apply_refused(self, config: RuntimeConfig) -> None:
+        """I8: a config that can't be held changes nothing."""
+        before = [(zone.spec, zone.held) for zone in self.engine.ledger.zones.values()]
+        try:
+            self.engine.apply(config)
+        except ConfigError:
+            if before == [(zone.spec, zone.held) for zone in self.engine.ledger.zones.values()]:
+                return
+        raise Violation("I8: a config that can't be held was not refused as a whole")
+
+    def _restart(self) -> None:
+        """A new engine; clients send again what the old one had not answered."""
+        old = self.engine
+        self.summary.note_events(old)
+        self.checks.fairness.forget()
+        for request in sorted([*old.running, *old.waiting], key=lambda each: each.number):
+            request.forget_progress()
+            request.arrival = old.now + _RECONNECT_SECONDS
+            self._resubmitted.append(request)
+        self.engine = Engine(self.plan.model, old.now, self.checks)
+        self.engine.apply(self._config)
+
+    def _note(self, text: str) -> None:
+        self._digest.update(text.encode() + b"\n")
+
+    def _describe(self, error: AssertionError) -> str:
+        engine, plan = self.engine, self.plan
+        lines = [
+            f"{error}",
+            f"seed {plan.seed}, {'trace' if plan.trace else 'generated load'}, lending {plan.lending}, "
+            f"{plan.tenants} tenants; step {self.checks.steps}, {engine.now:.1f} s, {self.submitted} requests sent",
+            f"{len(engine.pool.free)} of {plan.model.capacity} blocks free, {len(engine.running)} requests running, "
+            f"{len(engine.waiting)} waiting",
+            f"{'zone':<14}{'priority':>9}{'reserved':>9}{'lendable':>9}{'limit':>7}{'in use':>7}{'cached':>7}"
+            f"{'requests':>9}{'quiet':>7}{'leaving':>8}",
+        ]
+        most_held = sorted(engine.ledger.zones.values(), key=lambda zone: -zone.held)
+        for zone in most_held[:25]:
+            spec = zone.spec
+            lines.append(
+                f"{spec.tenant:<14}{spec.priority:>9}{spec.quota.reserved:>9}{spec.quota.lendable:>9}"
+                f"{spec.quota.limit:>7}{zone.in_use:>7}{len(zone.cached):>7}{zone.requests:>9}"
+                f"{zone.quiet!s:>7}{zone.leaving!s:>8}"
+            )
+        return "\n".join(lines)

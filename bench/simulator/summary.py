@@ -1,0 +1,140 @@
+"""What a run comes to: counts that do not depend on the machine."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from bench.simulator.checks import Checks, Violation
+from bench.simulator.configs import CLASSES, Population
+from bench.simulator.engine import Engine
+from bench.simulator.request import Request
+from tenantzone_runtime.zones.audit import Evicted, Lent, Preempted, Repaid
+
+
+@dataclass(slots=True)
+class ClassTotals:
+    """Of the zones of one class."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    hit_tokens: int = 0
+    seconds_waited: float = 0.0
+
+    @property
+    def hit_rate(self) -> float:
+        return self.hit_tokens / max(1, self.prompt_tokens)
+
+    @property
+    def mean_wait(self) -> float:
+        return self.seconds_waited / max(1, self.requests)
+
+
+class Summary:
+    """Adds up over all engines of a run.
+
+    Args:
+        population: which tenant is of which class.
+        checks: where fairness is measured.
+    """
+
+    def __init__(self, population: Population, checks: Checks) -> None:
+        self.classes: defaultdict[str, ClassTotals] = defaultdict(ClassTotals)
+        self.refusals: Counter[str] = Counter()
+        self.evictions: Counter[str] = Counter()
+        self.preemptions: Counter[str] = Counter()
+        self.waits: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
+        self.loans = self.lent_blocks = self.repaid_overdue = 0
+        self.simulated_seconds = 0.0
+        self._class_of = population.class_of
+        self._checks = checks
+
+    @property
+    def ended(self) -> int:
+        return sum(totals.requests for totals in self.classes.values())
+
+    @property
+    def overall(self) -> ClassTotals:
+        """Of all zones."""
+        every = self.classes.values()
+        return ClassTotals(
+            requests=sum(each.requests for each in every),
+            prompt_tokens=sum(each.prompt_tokens for each in every),
+            hit_tokens=sum(each.hit_tokens for each in every),
+            seconds_waited=sum(each.seconds_waited for each in every),
+        )
+
+    def finished(self, request: Request, now: float) -> None:
+        """A request has all its tokens."""
+        assert request.admitted is not None
+        totals = self.classes[self._class_of[request.tenant]]
+        totals.requests += 1
+        totals.prompt_tokens += request.prompt_tokens
+        totals.hit_tokens += request.hit_tokens
+        totals.seconds_waited += request.admitted - request.arrival
+        self.simulated_seconds = now
+
+    def refused(self, reason: str) -> None:
+        self.refusals[reason] += 1
+
+    def happened(self, event: str) -> None:
+        self.events[event] += 1
+
+    def note_events(self, engine: Engine) -> None:
+        """Collect what the core noted."""
+        for event in engine.ledger.trail.collect():
+            if isinstance(event, Evicted):
+                self.evictions[event.reason] += event.blocks
+            elif isinstance(event, Preempted):
+                self.preemptions[event.reason] += event.requests
+            elif isinstance(event, Lent):
+                self.loans += 1
+                self.lent_blocks += event.blocks
+            elif isinstance(event, Repaid) and event.overdue:
+                self.repaid_overdue += event.blocks
+        self.waits.update(engine.waits)
+        engine.waits.clear()
+
+    def check_that_all_ended(self, submitted: int) -> None:
+        """No request is lost.
+
+        Raises:
+            Violation: one neither ended nor was refused.
+        """
+        if self.ended + self.refusals.total() != submitted:
+            raise Violation(
+                f"lost: {submitted} requests were sent, {self.ended} ended, {self.refusals.total()} refused"
+            )
+
+    def lines(self) -> list[str]:
+        """For people."""
+        fairness = self._checks.fairness
+        loans = f"{self.loans:,} of {self.lent_blocks:,} blocks, {self.repaid_overdue:,} repaid overdue"
+        gap, zones = fairness.largest_gap, fairness.most_competing
+        lines = [
+            f"{self.ended:,} requests ended, refused: {_counts(self.refusals)}; "
+            f"{self._checks.steps:,} steps, {self.simulated_seconds:,.0f} simulated seconds",
+            f"happened: {_counts(self.events)}",
+            "",
+            f"{'zones':<20}{'requests':>10}{'hit rate':>10}{'mean wait':>12}",
+        ]
+        for name in CLASSES:
+            lines.append(_row(name, self.classes[name]))
+        lines.append(_row("all", self.overall))
+        return [
+            *lines,
+            "",
+            f"evicted blocks:       {_counts(self.evictions)}",
+            f"loans:                {loans}",
+            f"preempted requests:   {_counts(self.preemptions)}",
+            f"found no room:        {_counts(self.waits)}",
+            f"difference in service: {2 * gap:,.0f} at most over any time, between up to {zones} zones that compete; "
+            f"bound {fairness.bound:,.0f}",
+        ]
+
+
+def _row(name: str, totals: ClassTotals) -> str:
+    return f"{name:<20}{totals.requests:>10,}{totals.hit_rate:>10.1%}{totals.mean_wait:>10.2f} s"
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{name} {number:,}" for name, number in sorted(counter.items())) or "none"

@@ -1,0 +1,125 @@
+"""The simulator holds the core to its promises, and notices when one is broken."""
+
+import dataclasses
+from collections import Counter
+
+import pytest
+
+from bench.simulator.checks import Violation
+from bench.simulator.engine import Model
+from bench.simulator.simulation import Plan, Simulation
+from tenantzone_runtime.zones import preemption, quota
+from tenantzone_runtime.zones.fair_queue import FairQueue
+from tenantzone_runtime.zones.standings import Standings
+
+PLAN = Plan(requests=2_000, tenants=40, model=Model(capacity=1_024))
+CROWDED = Plan(requests=2_000, tenants=8, seed=3, speed=0.5, model=Model(capacity=192))
+"""Its requests alone fill the engine, so that what is promised has to be recalled from them."""
+
+
+def run(plan):
+    simulation = Simulation(plan)
+    for _ in simulation.run():
+        pass
+    return simulation
+
+
+@pytest.mark.parametrize("lending", [True, False], ids=["lending", "no lending"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_generated_load_breaks_no_promise(seed, lending):
+    summary = run(dataclasses.replace(PLAN, seed=seed, lending=lending)).summary
+    assert summary.ended > 1_500
+    assert summary.events["restart"] == 1
+    assert summary.events["reload"] == 5
+    assert summary.events["overcommitted"] == 1
+
+
+def test_a_trace_breaks_no_promise():
+    summary = run(dataclasses.replace(PLAN, trace=True, speed=0.5)).summary
+    assert summary.ended > 1_500
+    assert summary.overall.hit_tokens > 0
+
+
+def test_the_loads_use_what_zones_can_do():
+    summaries = [run(plan).summary for plan in (PLAN, dataclasses.replace(PLAN, speed=0.5), CROWDED)]
+    evictions, preemptions, waits = (
+        sum((getattr(summary, name) for summary in summaries), Counter())
+        for name in ("evictions", "preemptions", "waits")
+    )
+    assert {"due", "idle", "limit", "own", "quiet", "recall", "reclaim", "removed"} <= evictions.keys()
+    assert {"own", "recall"} <= preemptions.keys()
+    assert {"in_use", "limit", "reserved"} <= waits.keys()
+    assert all(summary.loans > 0 for summary in summaries)
+    assert summaries[0].refusals["unknown_tenant"] > 0
+
+
+def test_the_same_seed_gives_the_same_run():
+    first, second = run(PLAN), run(PLAN)
+    assert first.digest == second.digest
+    assert first.summary.lines() == second.summary.lines()
+
+
+def test_another_seed_gives_another_run():
+    assert run(PLAN).digest != run(dataclasses.replace(PLAN, seed=2)).digest
+
+
+def test_a_zone_that_takes_what_is_locked_for_others_is_noticed(monkeypatch):
+    real = quota.spare
+    monkeypatch.setattr(quota, "spare", lambda *args, **sums: real(*args, **{**sums, "locked_elsewhere": 0}))
+    with pytest.raises(Violation, match=r"I7: zone tenant-\d+ took \d+ blocks above its reservation"):
+        run(PLAN)
+
+
+def test_a_zone_that_may_take_less_than_its_reservation_is_noticed(monkeypatch):
+    real = Standings.takeable
+    monkeypatch.setattr(Standings, "takeable", lambda self, zone, free: real(self, zone, free) // 2)
+    with pytest.raises(Violation, match=r"I2: zone tenant-\d+ was denied"):
+        run(CROWDED)
+
+
+def test_nobody_yielding_to_a_zone_within_its_reservation_is_noticed(monkeypatch):
+    monkeypatch.setattr(preemption, "choose_victim", lambda running, beneficiary, count: None)
+    with pytest.raises(Violation, match=r"I2: zone tenant-\d+ was denied"):
+        run(CROWDED)
+
+
+def test_a_zone_cut_below_its_reservation_is_noticed(monkeypatch):
+    real = Standings.quiet_victim
+
+    def greedy(self, borrower_priority):
+        victim = real(self, borrower_priority)
+        return victim and (victim[0], len(victim[0].cached))
+
+    monkeypatch.setattr(Standings, "quiet_victim", greedy)
+    with pytest.raises(Violation, match=r"I7: zone tenant-\d+ left with"):
+        run(PLAN)
+
+
+def test_a_limit_that_is_passed_is_noticed(monkeypatch):
+    real = quota.takeable
+    monkeypatch.setattr(
+        quota, "takeable", lambda promise, *args, **sums: real(dataclasses.replace(promise, limit=10**9), *args, **sums)
+    )
+    with pytest.raises(Violation, match="I3"):
+        run(PLAN)
+
+
+def test_a_queue_that_serves_the_most_served_zone_first_is_noticed(monkeypatch):
+    real = FairQueue.next
+
+    def unfair(self, admissible):
+        for _, _, account in sorted(self._heap, key=lambda entry: -entry[0]):
+            if account.ticket > 0 and admissible(account):
+                return account
+        return real(self, admissible)
+
+    monkeypatch.setattr(FairQueue, "next", unfair)
+    with pytest.raises(Violation, match="fairness"):
+        run(dataclasses.replace(PLAN, speed=3.0, model=Model(capacity=2_048, most_running=4)))
+
+
+def test_a_violation_names_seed_and_step_and_shows_the_zones(monkeypatch):
+    monkeypatch.setattr(preemption, "choose_victim", lambda running, beneficiary, count: None)
+    with pytest.raises(Violation, match=r"seed 3.*step \d+") as broken:
+        run(CROWDED)
+    assert "reserved" in str(broken.value)
