@@ -130,7 +130,7 @@ class Engine:
                 if index is None:
                     break
                 self._preempt(self.running[index], "due", None)
-                self.pool.return_evicted(self.tenancy.collect_due())
+                self.pool.return_evicted(self.tenancy.collect_due(len(self.pool.free)))
 
     def _grow(self, request: Request) -> None:
         """Take the blocks that a running request needs in this step, or send it back to wait."""

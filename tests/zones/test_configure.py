@@ -184,6 +184,16 @@ def test_a_zone_that_is_declared_again_before_its_requests_end_is_the_same_zone(
     assert acme.held == 20
 
 
+def test_a_zone_without_a_promise_is_declared_again_as_well(zoo):
+    zoo.apply(declare("acme"))
+    acme = zoo.ledger.zones["acme"]
+    zoo.tenancy.request_arrived(acme, 0.0)
+    zoo.apply()
+    zoo.apply(declare("acme"))
+    assert not acme.leaving
+    assert zoo.tenancy.zone_for("acme", 1.0) is acme
+
+
 def test_a_removal_that_is_told_twice_is_one_removal(zoo):
     zoo.apply(declare("acme", reserved=60))
     acme = zoo.ledger.zones["acme"]

@@ -86,10 +86,28 @@ def test_who_borrows_takes_only_surplus_from_zones_above_it_that_do_not_lend_to_
     ]
 
 
-def test_within_its_reservation_a_zone_takes_from_quiet_zones_whatever_their_priority(zoo):
+def test_within_its_reservation_a_zone_takes_what_quiet_zones_lend_whatever_their_priority(zoo):
     acme = zoo.zone("acme", reserved=50)
-    zoo.zone("gold", reserved=50, cached=100, quiet=True, priority=9)
+    zoo.zone("gold", reserved=50, cached=50, quiet=True, priority=9)
+    zoo.zone("lead", in_use=50)
     assert paid(zoo, acme, 50) == [("gold", 50, "quiet")]
+
+
+def test_equal_borrows_from_equal_at_any_priority(zoo):
+    acme = zoo.zone("acme", priority=3)
+    zoo.zone("gold", reserved=50, cached=100, quiet=True, priority=3)
+    assert paid(zoo, acme, 80) == [("gold", 80, "quiet")]
+
+
+def test_of_active_zones_the_least_recently_active_gives_its_surplus_first(zoo):
+    acme = zoo.zone("acme", reserved=50)
+    one, other = zoo.zone("one", cached=50), zoo.zone("other", cached=50)
+    zoo.tenancy.request_arrived(other, 1.0)
+    zoo.tenancy.request_arrived(one, 2.0)
+    assert paid(zoo, acme, 10) == [("other", 10, "recall")]
+    zoo.take(acme, 10)
+    zoo.tenancy.request_finished(other, 3.0)
+    assert paid(zoo, acme, 10) == [("one", 10, "recall")]
 
 
 def test_quiet_zones_pay_before_surplus_is_recalled_from_active_ones(zoo):
@@ -165,3 +183,32 @@ def test_what_is_cached_beyond_the_limit_goes_and_what_is_in_use_stays(zoo):
     zoo.take(acme, 20)
     assert len(trim_to_limit(zoo.ledger, acme)) == 5
     assert acme.in_use == 55
+
+
+def test_a_request_that_grows_takes_others_surplus_caches_after_its_own(zoo):
+    burst = zoo.zone("burst", in_use=10, cached=5)
+    zoo.zone("lead", reserved=20, cached=45)
+    zoo.zone("gold", cached=40, priority=1)
+    assert (zoo.takeable(burst), zoo.takeable(burst, growing=True)) == (5, 70)
+    assert paid(zoo, burst, 40) == [("burst", 5, "own"), ("lead", 25, "reclaim"), ("gold", 10, "reclaim")]
+
+
+def test_a_request_that_grows_leaves_what_is_locked_and_what_is_reserved(zoo):
+    burst = zoo.zone("burst", in_use=10)
+    zoo.zone("acme", reserved=30)
+    zoo.zone("lead", reserved=30, cached=90)
+    assert zoo.takeable(burst, growing=True) == 30
+
+
+def test_who_owes_blocks_does_not_grow_on_others_caches(zoo):
+    burst = zoo.zone("burst", in_use=10)
+    burst.overdue = 5
+    zoo.zone("lead", cached=90)
+    assert zoo.takeable(burst, growing=True) == 0
+
+
+def test_a_request_without_a_zone_grows_on_others_surplus_caches(zoo):
+    zoo.zone("lead", reserved=30, cached=90)
+    zoo.zone("gold", cached=10, quiet=True, priority=1)
+    assert (zoo.takeable(None), zoo.takeable(None, growing=True)) == (10, 70)
+    assert paid(zoo, None, 50) == [("gold", 10, "quiet"), ("lead", 40, "reclaim")]

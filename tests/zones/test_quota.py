@@ -151,3 +151,14 @@ def test_under_grace_it_is_not_the_limit_that_a_request_waits_for():
     zoo.zone("other", in_use=75)
     assert zoo.wait_reason(zone, 10) == "in_use"
     assert zoo.wait_reason(zone, 11) == "limit"
+
+
+def test_a_lender_of_higher_priority_that_wakes_withholds_its_reservation_once():
+    zoo = Zoo()
+    zone = zoo.zone("mine")
+    gold = zoo.zone("gold", reserved=40, priority=1, quiet=True)
+    assert zoo.takeable(zone) == 60
+    zoo.tenancy.request_arrived(gold, 1.0)
+    assert zoo.takeable(zone) == 60
+    zoo.hold(gold, cached=40)
+    assert zoo.takeable(zone) == 60

@@ -103,9 +103,9 @@ class Zoo:
         blocks = self.in_use(zone)[: kept + dropped]
         self.ledger.release(zone, blocks[:kept], blocks[kept:])
 
-    def takeable(self, zone):
+    def takeable(self, zone, *, growing=False):
         standings = self.ledger.standings
-        return standings.takeable_without_zone(self.free) if zone is None else standings.takeable(zone, self.free)
+        return standings.takeable(zone, self.free, growing=growing)
 
     def wait_reason(self, zone, count):
         return self.ledger.wait_reason(zone, count, self.free)

@@ -29,6 +29,9 @@ class ZoneKVCacheManager(KVCacheManager):
         self._condemned: list[tuple[Request, ForeignBlockError]] = []
         self._block_tokens = int(caches.block_size)
 
+    admits_whole_prompts = True
+    """Whether a request is only admitted if its whole prompt has room, and not just the first chunk of it."""
+
     refused: Request | None = None
     """The request that was refused blocks last in this step."""
 
@@ -66,7 +69,7 @@ class ZoneKVCacheManager(KVCacheManager):
                     self, request, num_new_tokens, num_new_computed_tokens, None, num_lookahead_tokens
                 )
         pool = self.block_pool
-        pool.acting, pool.allocating, pool.growing = zone_of(request), True, request.status is _RUNNING
+        pool.acting, pool.allocating, pool.growing = zone_of(request), True, self.is_growing(request)
         try:
             blocks = _allocate_slots(
                 self,
@@ -86,6 +89,10 @@ class ZoneKVCacheManager(KVCacheManager):
         if blocks is None:
             self.refused = request
         return blocks
+
+    def is_growing(self, request: Request) -> bool:
+        """Whether the request runs, and what it asks for was not denied to it on admission."""
+        return request.status is _RUNNING and (self.admits_whole_prompts or request.num_output_tokens > 0)
 
     def is_condemned(self, request: Request) -> bool:
         """Whether the request was caught with a foreign block in this step."""

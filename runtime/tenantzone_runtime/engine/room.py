@@ -93,20 +93,21 @@ class RoomMaker:
 
     def _take_back(self, borrower: Zone) -> None:
         """Preempt requests of a zone until it stands on no loan that is past its grace."""
-        scheduler = self._scheduler
+        scheduler, pool = self._scheduler, self._scheduler.block_pool
         while borrower in self._tenancy.past_grace():
             index = preemption.youngest(map(zone_of, scheduler.running), borrower)
             if index is None:
                 return
             self.preempt(scheduler.running[index], "due", None)
-            scheduler.block_pool.return_all_evicted(self._tenancy.collect_due())
+            pool.return_all_evicted(self._tenancy.collect_due(pool.free_block_queue.num_free_blocks))
 
     def _help(self, starved: Request) -> None:
         """Let others yield to a running request that gets no blocks, or let it wait itself."""
         zone, count = zone_of(starved), self._demand.to_continue(starved)
-        self._recall(starved, zone, count, growing=True)
+        growing = self._scheduler.kv_cache_manager.is_growing(starved)
+        self._recall(starved, zone, count, growing=growing)
         pool = self._scheduler.block_pool
-        if starved.status == RequestStatus.RUNNING and pool.available_to(zone, growing=True) < count:
+        if starved.status == RequestStatus.RUNNING and pool.available_to(zone, growing=growing) < count:
             # vLLM stops at a running request that gets no blocks: those behind it must not wait for it.
             self.preempt(starved, "own", zone)
 

@@ -58,6 +58,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.zone_lock = RLock()
         self.block_pool: ZoneBlockPool = self.kv_cache_manager.block_pool
         self.tenancy = self.block_pool.tenancy
+        self.kv_cache_manager.admits_whole_prompts = self.scheduler_reserve_full_isl
         self.waiting = ZoneRequestQueue(self.policy, self._is_admissible)
         self._demand = Demand(self)
         self._binder = Binder(seal_key, self.tenancy)

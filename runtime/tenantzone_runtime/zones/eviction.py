@@ -74,7 +74,7 @@ def relieve(ledger: Ledger, zone: Zone | None, count: int, free: int) -> Evictio
             return []
     evicted: Evictions = []
     short = count - ledger.standings.spare(zone, free)
-    if 0 < short <= ledger.standings.surplus_cached_elsewhere(zone):
+    if short <= ledger.standings.surplus_cached_elsewhere(zone):
         _evict_surplus(ledger, evicted, short, "reclaim", zone)
     return evicted
 

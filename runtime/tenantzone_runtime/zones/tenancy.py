@@ -127,15 +127,18 @@ class Tenancy:
         self.ledger.now = now
         evicted = self._let_time_pass()
         free += _count(evicted)
-        self.loans.settle(free)
-        evicted += (repaid := self.collect_due())
+        evicted += (repaid := self.collect_due(free))
         free += _count(repaid)
         if free < self._watermarks.low:
             evicted += reclaim(self.ledger, self._watermarks.high - free)
         return evicted
 
-    def collect_due(self) -> Evictions:
-        """Take back what stands on loans past their due time and is only cached; what is in use is overdue."""
+    def collect_due(self, free: int) -> Evictions:
+        """Settle the loans, and take back what stands on those past their due time and is only cached.
+
+        What is in use is overdue. ``free`` blocks are free now.
+        """
+        self.loans.settle(free)
         for zone in self._overdue:
             zone.overdue = 0
         self._overdue = []

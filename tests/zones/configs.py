@@ -1,0 +1,111 @@
+"""Random configs, and what they mean for the reference."""
+
+from hypothesis import strategies as st
+
+from tenantzone_contract.config import PoolConfig, UnknownTenants, UnknownTenantTemplate, Watermarks, make_config
+from tests.zones.zoo import declare
+
+CAPACITY = 20
+TENANTS = ("acme", "burst", "calm", "dusk")
+SECONDS = st.sampled_from([0.0, 5.0, 10.0, 20.0])
+MAYBE_SECONDS = st.one_of(st.none(), SECONDS)
+
+
+@st.composite
+def shares(draw, most, *, base=CAPACITY):
+    """Blocks, or the percentage that comes to no more."""
+    blocks = draw(st.integers(0, most))
+    return f"{100 * blocks // base}%" if base and draw(st.booleans()) else blocks
+
+
+@st.composite
+def zone_configs(draw, tenant, most):
+    reserved = draw(shares(most))
+    limit = None if draw(st.booleans()) else draw(st.integers(0, CAPACITY))
+    if limit is not None and (isinstance(reserved, int) or draw(st.integers(0, 9))):
+        limit = max(limit, blocks_of(reserved))
+    lendable = draw(st.sampled_from(["0%", "50%", "100%"]))
+    if isinstance(reserved, int) and draw(st.booleans()):
+        lendable = draw(st.integers(0, reserved))
+    return declare(
+        tenant,
+        reserved=reserved,
+        limit=limit,
+        lendable=lendable,
+        priority=draw(st.integers(-2, 2)),
+        weight=draw(st.integers(1, 3)),
+        borrowers=draw(st.sampled_from(["SameOrHigherPriority", "AnyPriority"])),
+        max_loan=draw(MAYBE_SECONDS),
+        grace=draw(SECONDS),
+        after=draw(SECONDS),
+        evict_after=draw(st.sampled_from([None, None, 5.0, 20.0])),
+        eviction_policy=draw(st.sampled_from(["LRU", "Clock"])),
+    )
+
+
+@st.composite
+def pools(draw):
+    mode = draw(st.sampled_from(["Reject", "AutoRegister"]))
+    template = UnknownTenantTemplate(
+        limit=draw(st.one_of(st.none(), shares(CAPACITY))),
+        priority=draw(st.integers(-1, 1)),
+        idle={"after_seconds": draw(SECONDS), "forget_after_seconds": draw(MAYBE_SECONDS)},
+    )
+    low, high = sorted((draw(st.integers(0, 10)), draw(st.integers(0, 10))))
+    marks = Watermarks(low=low / 10, high=high / 10) if draw(st.booleans()) else Watermarks()
+    return PoolConfig(
+        namespace="n", name="p", unknown_tenants=UnknownTenants(mode=mode, template=template), watermarks=marks
+    )
+
+
+@st.composite
+def configs(draw):
+    """Mostly ones that fit; sometimes reservations add up to more than there is."""
+    left = CAPACITY
+    zones = []
+    for tenant in draw(st.lists(st.sampled_from(TENANTS), unique=True)):
+        zone = draw(zone_configs(tenant, left))
+        left -= blocks_of(zone.reserved) if draw(st.integers(0, 19)) else 0
+        zones.append(zone)
+    return make_config(1, draw(pools()), tuple(zones))
+
+
+def blocks_of(share, base=CAPACITY, *, up=False):
+    """What a share comes to, worked out in exact fractions."""
+    if isinstance(share, int):
+        return share
+    whole, rest = divmod(base * int(share[:-1]), 100)
+    return whole + (1 if up and rest else 0)
+
+
+def terms_of(zone):
+    reserved = blocks_of(zone.reserved)
+    return {
+        "reserved": reserved,
+        "limit": CAPACITY if zone.limit is None else min(CAPACITY, blocks_of(zone.limit, up=True)),
+        "lendable": min(reserved, blocks_of(zone.lending.lendable, reserved)),
+        "priority": zone.priority,
+        "weight": zone.weight,
+        "any_priority": zone.lending.borrowers == "AnyPriority",
+        "policy": zone.eviction_policy,
+        "after": zone.idle.after_seconds,
+        "evict_after": zone.idle.evict_after_seconds,
+        "forget_after": zone.idle.forget_after_seconds,
+        "auto": False,
+    }
+
+
+def template_terms(template):
+    return {
+        "reserved": 0,
+        "limit": CAPACITY if template.limit is None else min(CAPACITY, blocks_of(template.limit, up=True)),
+        "lendable": 0,
+        "priority": template.priority,
+        "weight": 1,
+        "any_priority": False,
+        "policy": "LRU",
+        "after": template.idle.after_seconds,
+        "evict_after": template.idle.evict_after_seconds,
+        "forget_after": template.idle.forget_after_seconds,
+        "auto": True,
+    }

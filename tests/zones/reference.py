@@ -1,0 +1,314 @@
+"""The rules of the algebra once more, as plainly as they can be said: sets of block ids, every question asked anew.
+
+Nothing here is taken from the core. Each answer looks at all zones, so it is slow, and it has no sums, orders, heaps or
+timers that could go stale. The tests compare the core with it after every step.
+"""
+
+from dataclasses import dataclass, field
+
+NO_ZONE_PRIORITY = 0
+
+
+@dataclass(eq=False)
+class Claim:
+    """A zone: what it was promised, and what it holds."""
+
+    tenant: str
+    entered: int
+    last_active: float
+    reserved: int = 0
+    limit: int = 0
+    lendable: int = 0
+    priority: int = 0
+    weight: int = 1
+    any_priority: bool = False
+    policy: str = "LRU"
+    after: float = 60.0
+    evict_after: float | None = None
+    forget_after: float | None = None
+    auto: bool = False
+
+    in_use: set = field(default_factory=set)
+    cached: list = field(default_factory=list)
+    """Longest untouched first."""
+    hit: set = field(default_factory=set)
+    requests: int = 0
+    state: str = "Idle"
+    quiet: bool = False
+    leaving: bool = False
+    grace: int = 0
+    overdue: int = 0
+
+    @property
+    def held(self):
+        return len(self.in_use) + len(self.cached)
+
+    @property
+    def floor(self):
+        """What nobody may take from it now, needed by its requests or not."""
+        return self.reserved - self.lendable if self.quiet else self.reserved
+
+    def floor_against(self, priority):
+        """The same against somebody of this priority who borrows."""
+        lends = self.quiet and (self.any_priority or priority >= self.priority)
+        return self.reserved - self.lendable if lends else self.reserved
+
+    def above(self, floor):
+        """Cached blocks that it can lose and still hold so many."""
+        return min(len(self.cached), max(0, self.held - floor))
+
+    def lose(self, count):
+        """Give up so many cached blocks by its policy. Returns their ids in order."""
+        lost = []
+        while len(lost) < count:
+            block = self.cached.pop(0)
+            if self.policy == "Clock" and block in self.hit:
+                self.hit.discard(block)
+                self.cached.append(block)
+            else:
+                lost.append(block)
+        return lost
+
+
+class World:
+    """All zones of an engine."""
+
+    def __init__(self, capacity, now=0.0):
+        self.capacity = capacity
+        self.now = now
+        self.claims: dict[str, Claim] = {}
+        self.without_zone: set[int] = set()
+        self.free = set(range(capacity))
+        self.entered = 0
+
+    def others(self, claim):
+        return [other for other in self.claims.values() if other is not claim]
+
+    def add(self, tenant, **terms):
+        self.entered += 1
+        self.claims[tenant] = claim = Claim(tenant, self.entered, self.now, **terms)
+        return claim
+
+    # What may be taken
+
+    def takeable(self, claim, *, growing=False):
+        """The most blocks that the zone (None: a request without one) can put to use now, its own cache among them.
+
+        A request that runs (``growing``) may have what others cache above their reservations, too.
+        """
+        spare = self._spare(claim)
+        if growing:
+            spare += sum(other.above(other.reserved) for other in self.others(claim) if not other.quiet)
+        if claim is None:
+            return max(0, spare)
+        free = len(self.free) + len(claim.cached)
+        unused = claim.reserved - len(claim.in_use)
+        entitled = min(unused, free + sum(other.above(other.floor) for other in self.others(claim)))
+        if claim.overdue:
+            return max(0, entitled)
+        return max(0, min(max(entitled, spare), max(claim.limit, claim.grace) - len(claim.in_use)))
+
+    def _spare(self, claim):
+        """Beyond any promise: what is free or given up by quiet zones, less what stays promised to others."""
+        priority = NO_ZONE_PRIORITY if claim is None else claim.priority
+        spare = len(self.free) + (0 if claim is None else len(claim.cached))
+        for other in self.others(claim):
+            floor = other.floor_against(priority)
+            spare += other.above(floor) if other.quiet else 0
+            spare -= max(0, floor - other.held)
+        return spare
+
+    def is_entitled(self, claim, count):
+        return claim is not None and len(claim.in_use) + count <= claim.reserved
+
+    def wait_reason(self, claim, count):
+        """Why so many blocks can't be taken now."""
+        if len(claim.in_use) + count > max(claim.limit, claim.grace):
+            return "limit"
+        unreferenced = len(self.free) + sum(len(other.cached) for other in self.claims.values())
+        return "reserved" if count <= unreferenced else "in_use"
+
+    # Who pays
+
+    def by_rank(self, claims):
+        return sorted(claims, key=lambda claim: (claim.priority, claim.last_active, claim.entered))
+
+    def pay_for(self, claim, count):
+        """Who loses which blocks, and why, so that ``count`` are free for the zone. They are free afterwards."""
+        paid = []
+        if claim is not None and claim.held + count > claim.limit:
+            over = min(claim.held + count - claim.limit, len(claim.cached))
+            self._lose(paid, claim, over, "limit")
+        entitled = self.is_entitled(claim, count)
+        priority = NO_ZONE_PRIORITY if claim is None else claim.priority
+        for other in self.by_rank(other for other in self.others(claim) if other.quiet):
+            floor = other.floor if entitled else other.floor_against(priority)
+            self._lose(paid, other, min(other.above(floor), count - len(self.free)), "quiet")
+        if entitled:
+            for other in self.by_rank(other for other in self.others(claim) if not other.quiet):
+                self._lose(paid, other, min(other.above(other.reserved), count - len(self.free)), "recall")
+        if claim is not None:
+            self._lose(paid, claim, min(len(claim.cached), count - len(self.free)), "own")
+        for other in self.by_rank(other for other in self.others(claim) if not other.quiet):
+            self._lose(paid, other, min(other.above(other.reserved), count - len(self.free)), "reclaim")
+        return paid
+
+    def pay_for_nobody(self, wanted):
+        """Background reclaim: the same until so many blocks are free."""
+        paid = []
+        for quiet in (True, False):
+            for other in self.by_rank(other for other in self.claims.values() if other.quiet is quiet):
+                self._lose(paid, other, min(other.above(other.floor), wanted - len(self.free)), "reclaim")
+        return paid
+
+    def share(self, claim):
+        """By weight, of what nobody reserved, among those that are not quiet."""
+        unreserved = self.capacity - sum(other.reserved for other in self.claims.values())
+        weights = sum(other.weight for other in self.claims.values() if other is claim or not other.quiet)
+        return unreserved * claim.weight // weights
+
+    def relieve(self, claim, count):
+        """For a zone that is denied blocks: what active zones cache above their reservations, if that is enough."""
+        if claim is not None:
+            wanted = len(claim.in_use) + count
+            if claim.overdue or wanted > max(claim.limit, claim.grace):
+                return []
+            if claim.in_use and wanted > claim.reserved + self.share(claim):
+                return []
+        paid = []
+        active = [other for other in self.others(claim) if not other.quiet]
+        short = count - self._spare(claim)
+        if 0 < short <= sum(other.above(other.reserved) for other in active):
+            wanted = len(self.free) + short
+            for other in self.by_rank(active):
+                self._lose(paid, other, min(other.above(other.reserved), wanted - len(self.free)), "reclaim")
+        return paid
+
+    def _lose(self, paid, claim, count, reason):
+        if count > 0:
+            lost = claim.lose(count)
+            self.free |= set(lost)
+            paid.append((claim.tenant, lost, reason))
+            self.note_evicted(claim)
+
+    def note_evicted(self, claim):
+        """A zone without requests that lost its last block is Evicted."""
+        if claim.state == "Idle" and claim.held == 0 and not claim.leaving:
+            claim.state = "Evicted"
+
+    def trim(self, claim):
+        paid = []
+        self._lose(paid, claim, min(claim.held - claim.limit, len(claim.cached)), "limit")
+        return paid
+
+    # What happens
+
+    def take(self, claim, blocks):
+        assert set(blocks) <= self.free, "only free blocks can be taken"
+        self.free -= set(blocks)
+        if claim is None:
+            self.without_zone |= set(blocks)
+        else:
+            claim.in_use |= set(blocks)
+
+    def reuse(self, claim, blocks):
+        for block in blocks:
+            claim.cached.remove(block)
+        claim.in_use |= set(blocks)
+        if claim.policy == "Clock":
+            claim.hit |= set(blocks)
+
+    def release(self, claim, kept, dropped):
+        if claim is None:
+            self.without_zone -= set(dropped)
+        else:
+            claim.in_use -= set(kept) | set(dropped)
+            claim.cached += kept
+            claim.hit -= set(dropped)
+        self.free |= set(dropped)
+
+    def arrive(self, claim):
+        claim.requests += 1
+        claim.state, claim.quiet, claim.last_active = "Active", False, self.now
+
+    def end(self, claim):
+        claim.requests -= 1
+        claim.last_active = self.now
+        if not claim.requests:
+            claim.state = "Idle"
+        self.drop_if_gone(claim)
+
+    def drop_if_gone(self, claim):
+        if claim.leaving and not claim.held and not claim.requests and self.claims.get(claim.tenant) is claim:
+            del self.claims[claim.tenant]
+
+    def respec(self, claim, **terms):
+        if terms["policy"] != claim.policy:
+            claim.hit = set()
+        for name, value in terms.items():
+            setattr(claim, name, value)
+        claim.leaving = False
+        return self.trim(claim)
+
+    def dismiss(self, claim):
+        claim.leaving, claim.reserved, claim.lendable = True, 0, 0
+        paid = []
+        self._lose(paid, claim, len(claim.cached), "removed")
+        self.drop_if_gone(claim)
+        return paid
+
+    def let_time_pass(self, now):
+        """Quiet, Evicted and forgotten, for every zone."""
+        self.now = now
+        paid = []
+        for claim in list(self.claims.values()):
+            if claim.requests:
+                continue
+            silent = now - claim.last_active
+            claim.quiet = silent >= claim.after
+            forgotten = claim.auto and claim.forget_after is not None and silent >= claim.forget_after
+            if forgotten or (claim.evict_after is not None and silent >= claim.evict_after):
+                self._lose(paid, claim, len(claim.cached), "idle")
+                self.note_evicted(claim)
+            if forgotten:
+                claim.leaving = True
+                self.drop_if_gone(claim)
+        return paid
+
+    def lent_in_all(self):
+        """The part of all surplus that stands on reservations that others do not use."""
+        unused = sum(max(0, claim.reserved - claim.held) for claim in self.claims.values())
+        surplus = sum(max(0, claim.held - claim.reserved) for claim in self.claims.values())
+        return max(0, min(surplus, unused - len(self.free)))
+
+    def recallable_by_force(self, claim):
+        """What the zone can get within one step, if everybody above their reservation yields, running or not."""
+        kept = sum(min(other.held, other.floor) for other in self.others(claim))
+        return self.capacity - kept - len(claim.in_use)
+
+
+class Vtc:
+    """The fair queue by the words of its paper: a dictionary of services, and a look at all that wait."""
+
+    def __init__(self):
+        self.service: dict[str, float] = {}
+        self.weight: dict[str, int] = {}
+        self.waiting: set[str] = set()
+        self.reached = 0.0
+        """The most service that anybody had when it was served."""
+
+    def enter(self, name):
+        if name not in self.waiting:
+            self.service[name] = max(self.service[name], self.reached)
+            self.waiting.add(name)
+
+    def leave(self, name):
+        self.waiting.discard(name)
+
+    def served(self, service):
+        self.reached = max(self.reached, service)
+
+    def end_round(self):
+        """Nobody that waits is behind."""
+        for name in self.waiting:
+            self.service[name] = max(self.service[name], self.reached)

@@ -1,0 +1,154 @@
+"""What an auditor is told of the zones."""
+
+from tenantzone_contract.config import ConfigError
+from tenantzone_runtime.zones.audit import (
+    ConfigApplied,
+    Evicted,
+    Granted,
+    Lent,
+    Lifecycle,
+    LoanUsage,
+    Preempted,
+    Refused,
+    Repaid,
+    Trail,
+    Usage,
+)
+from tests.zones.zoo import Zoo, declare
+
+
+def test_what_happens_often_is_added_up_and_told_once():
+    trail = Trail()
+    for _ in range(3):
+        trail.granted("acme", 2)
+        trail.evicted("acme", 5, "quiet", "burst")
+        trail.preempted("acme", "recall", "burst")
+        trail.refused(None, "unbound")
+    trail.evicted("acme", 1, "quiet", None)
+    assert trail.collect() == [
+        Granted("acme", 6),
+        Evicted("acme", 15, "quiet", "burst"),
+        Evicted("acme", 1, "quiet", None),
+        Preempted("acme", 3, "recall", "burst"),
+        Refused(None, 3, "unbound"),
+    ]
+    assert trail.collect() == []
+
+
+def test_events_come_in_their_order_before_what_was_added_up():
+    trail = Trail()
+    trail.granted("acme", 1)
+    trail.note(Lent("acme", "burst", 5, 60.0))
+    trail.note(Repaid("acme", "burst", 5, 60.0, overdue=True))
+    assert [event.kind for event in trail.collect()] == ["lent", "repaid", "granted"]
+    trail.note(Lifecycle("acme", "removed"))
+    assert trail.collect() == [Lifecycle("acme", "removed")]
+
+
+def test_of_many_changes_of_state_the_last_is_told_and_only_if_it_is_new():
+    trail = Trail()
+    trail.state("acme", "active")
+    trail.state("acme", "idle")
+    assert trail.collect() == [Lifecycle("acme", "idle")]
+    trail.state("acme", "active")
+    trail.state("acme", "idle")
+    assert trail.collect() == []
+    trail.state("acme", "active")
+    assert trail.collect() == [Lifecycle("acme", "active")]
+
+
+def test_a_zone_that_left_has_no_state_and_a_new_one_of_that_name_tells_its_own():
+    trail = Trail()
+    trail.state("acme", "idle")
+    trail.collect()
+    trail.state("acme", "active")
+    trail.left("acme", "forgotten")
+    assert trail.collect() == [Lifecycle("acme", "forgotten")]
+    trail.state("acme", "idle")
+    assert trail.collect() == [Lifecycle("acme", "idle")]
+
+
+def test_the_life_of_a_zone_in_the_words_of_the_trail():
+    zoo = Zoo()
+    zoo.apply(declare("acme", reserved=10))
+    zoo.apply(declare("acme", reserved=20))
+    zoo.apply(declare("acme", reserved=20))
+    acme = zoo.ledger.zones["acme"]
+    zoo.tenancy.request_arrived(acme, 1.0)
+    zoo.take(acme, 5)
+    zoo.apply()
+    zoo.release(acme, dropped=5)
+    zoo.tenancy.request_finished(acme, 2.0)
+    assert [note.change for note in zoo.events("lifecycle")] == ["declared", "changed", "leaving", "removed"]
+
+
+def test_a_config_in_force_is_told_with_its_generation_and_hash():
+    zoo = Zoo()
+    zoo.apply(declare("acme"), declare("burst"))
+    (event,) = zoo.events("config_applied")
+    assert isinstance(event, ConfigApplied)
+    assert (event.generation, event.zones, event.hash.startswith("sha256:")) == (1, 2, True)
+
+
+def test_a_config_that_does_not_fit_is_not_told_as_applied():
+    zoo = Zoo()
+    try:
+        zoo.apply(declare("acme", reserved=101))
+    except ConfigError:
+        assert zoo.ledger.trail.collect() == []
+
+
+def test_evictions_are_told_with_who_needed_the_blocks():
+    zoo = Zoo()
+    acme = zoo.zone("acme", cached=10)
+    zoo.ledger.evict(acme, 3, "recall", zoo.zone("burst"))
+    zoo.ledger.evict_block(acme, next(iter(acme.cached)), "reset")
+    zoo.ledger.evict(acme, 0, "own", acme)
+    assert zoo.events("evicted") == [Evicted("acme", 3, "recall", "burst"), Evicted("acme", 1, "reset", None)]
+
+
+def test_the_bill_counts_what_is_held_times_seconds():
+    zoo = Zoo()
+    zoo.now = 10.0
+    acme = zoo.zone("acme")
+    zoo.take(acme, 20)
+    zoo.now = 15.0
+    zoo.release(acme, kept=5, dropped=10)
+    zoo.now = 16.0
+    zoo.ledger.evict(acme, 3, "own")
+    zoo.now = 26.0
+    zoo.ledger.evict_block(acme, next(iter(acme.cached)), "reset")
+    zoo.now = 27.0
+    acme.counters.prompt_tokens, acme.counters.prefix_hit_tokens, acme.counters.generation_tokens = 100, 60, 7
+    (usage,) = zoo.tenancy.usage()
+    assert usage == Usage("acme", 10.0, 20 * 5 + 10 * 1 + 7 * 10 + 6 * 1, 100, 60, 7)
+
+
+def test_a_hit_changes_nothing_on_the_bill():
+    zoo = Zoo()
+    acme = zoo.zone("acme", cached=10)
+    zoo.now = 5.0
+    zoo.ledger.reuse(acme, list(acme.cached)[:4])
+    zoo.now = 10.0
+    assert zoo.ledger.usage(acme).block_seconds == 100
+
+
+def test_loans_are_billed_to_the_pair():
+    zoo = Zoo()
+    zoo.zone("lender", reserved=50, quiet=True)
+    zoo.zone("borrower", cached=70)
+    zoo.tenancy.loans.settle(zoo.free)
+    zoo.now = 10.0
+    zoo.tenancy.loans.settle(zoo.free)
+    assert zoo.tenancy.usage()[-1] == LoanUsage("lender", "borrower", 0.0, 200.0)
+
+
+def test_the_bill_of_a_zone_that_leaves_is_told_before_it_is_gone():
+    zoo = Zoo()
+    zoo.apply(declare("acme"))
+    zoo.hold(zoo.ledger.zones["acme"], cached=10)
+    zoo.apply(now=7.0)
+    told = [event for event in zoo.ledger.trail.collect() if event.kind in ("usage", "lifecycle")]
+    assert [event.kind for event in told] == ["lifecycle", "lifecycle", "usage", "lifecycle"]
+    assert told[2].block_seconds == 70
+    assert told[3].change == "removed"

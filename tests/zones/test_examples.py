@@ -1,0 +1,124 @@
+"""The tables of docs/algebra.md, row by row: the document says what the code does."""
+
+from pathlib import Path
+
+import pytest
+
+from tenantzone_runtime.zones import preemption
+from tenantzone_runtime.zones.eviction import make_room
+from tenantzone_runtime.zones.fair_queue import Account, FairQueue
+from tests.zones.test_configure import spec_of
+from tests.zones.zoo import Zoo
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "algebra.md"
+
+
+def table(first_column):
+    """The rows of the table whose first column is headed so, without its head."""
+    lines = iter(DOCUMENT.read_text(encoding="utf-8").splitlines())
+    for line in lines:
+        if line.startswith(f"| {first_column} |"):
+            next(lines)
+            break
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    assert rows, f"no table begins with {first_column}"
+    return rows
+
+
+def build(zones):
+    """``pool 80; acme: reserved 40, quiet; gold``: a zoo with these zones."""
+    parts = [part.strip() for part in zones.split(";")]
+    capacity = int(parts.pop(0).removeprefix("pool ")) if parts[0].startswith("pool ") else 100
+    zoo = Zoo(capacity)
+    for part in parts:
+        name, _, terms = part.partition(":")
+        fields = {}
+        for term in filter(None, (term.strip() for term in terms.split(","))):
+            key, _, value = term.partition(" ")
+            fields[key] = True if not value else int(value) if value.lstrip("-").isdigit() else value
+        overdue = fields.pop("overdue", 0)
+        zoo.zone(name, **fields).overdue = overdue
+    return zoo
+
+
+def outcome(zoo, zone, count):
+    """What the column *who pays* says."""
+    if count > zoo.takeable(zone):
+        owners = [other for other in zoo.ledger.zones.values() if other.in_use]
+        victim = preemption.choose_victim(owners, zone, count) if preemption.is_entitled(zone, count) else None
+        if victim is not None:
+            return f"preempts {owners[victim].spec.tenant}"
+        return f"waits: {zoo.wait_reason(zone, count)}"
+    make_room(zoo.ledger, zone, count, zoo.free)
+    paid = [f"{note.zone} {note.blocks} {note.reason}" for note in zoo.events("evicted")]
+    return ", ".join(paid) or "nobody"
+
+
+@pytest.mark.parametrize(
+    ("zones", "asks", "may_take", "who_pays"),
+    [pytest.param(*row[1:], id=row[0]) for row in table("Situation")],
+)
+def test_examples(zones, asks, may_take, who_pays):
+    zoo = build(zones)
+    tenant, count = asks.split()
+    zone = zoo.ledger.zones[tenant]
+    assert zoo.takeable(zone) == int(may_take)
+    assert outcome(zoo, zone, int(count)) == who_pays
+
+
+@pytest.mark.parametrize(
+    ("zones", "denied", "relief"),
+    [pytest.param(*row[1:], id=row[0]) for row in table("Who needs others' caches")],
+)
+def test_relief(zones, denied, relief):
+    zoo = build(zones)
+    tenant, count = denied.split()
+    zone = zoo.ledger.zones[tenant]
+    assert zoo.takeable(zone) < int(count)
+    assert zoo.wait_reason(zone, int(count)) == "reserved"
+    zoo.settle_evictions(zoo.tenancy.relieve(zone, int(count), zoo.free))
+    evicted = [f"{note.zone} {note.blocks} {note.reason}" for note in zoo.events("evicted")]
+    assert (", ".join(evicted) or "nothing") == relief
+    assert (zoo.takeable(zone) >= int(count)) == bool(evicted)
+
+
+@pytest.mark.parametrize("row", table("Engine"))
+def test_rounding(row):
+    capacity, quarter, third, limit, lendable = map(int, row)
+    assert spec_of(capacity, reserved="25%").quota.reserved == quarter
+    assert spec_of(capacity, limit="33%").quota.limit == limit
+    quota = spec_of(capacity, reserved="33%", lending={"lendable": "50%"}).quota
+    assert (quota.reserved, quota.lendable) == (third, lendable)
+
+
+def test_the_timeline_of_a_loan():
+    zoo = Zoo()
+    zoo.zone("acme", reserved=50, quiet=True, max_loan=60.0, grace=30.0)
+    burst = zoo.zone("burst", in_use=70, cached=10)
+    zoo.tenancy.request_arrived(burst, 0.0)
+    for second, _, lent, uses, caches, overdue, may_take in table("Second"):
+        zoo.upkeep(float(second))
+        while zoo.tenancy.past_grace():
+            zoo.release(burst, kept=25)
+            zoo.tenancy.loans.settle(zoo.free)
+            zoo.settle_evictions(zoo.tenancy.collect_due(zoo.free))
+        assert sum(loan.blocks for loan in zoo.tenancy.loans) == int(lent), second
+        assert (burst.in_use, len(burst.cached), burst.overdue) == (int(uses), int(caches), int(overdue)), second
+        assert zoo.takeable(burst) == int(may_take), second
+
+
+def test_the_turns_of_two_weights():
+    queue = FairQueue()
+    accounts = {"gold": Account(weight=2), "lead": Account(weight=1)}
+    for account in accounts.values():
+        queue.enter(account)
+    for turn, served, gold, lead in table("Turn"):
+        account = queue.next(lambda account: True)
+        assert account is accounts[served], turn
+        account.charge(120)
+        queue.end_round()
+        assert (accounts["gold"].service, accounts["lead"].service) == (float(gold), float(lead)), turn

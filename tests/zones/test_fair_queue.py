@@ -1,0 +1,234 @@
+"""Whose turn it is, by weighted virtual token time."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenantzone_runtime.zones.fair_queue import INPUT, OUTPUT, Account, FairQueue
+
+
+@pytest.fixture
+def queue():
+    return FairQueue()
+
+
+def everybody(account):
+    return True
+
+
+def serve(queue, rounds, cost=100.0, admissible=everybody):
+    """Serve so many requests, each of this cost. Returns the accounts in their order."""
+    served = []
+    for _ in range(rounds):
+        account = queue.next(admissible)
+        account.charge(cost)
+        queue.end_round()
+        served.append(account)
+    return served
+
+
+def waiting(queue, *accounts):
+    for account in accounts:
+        queue.enter(account)
+    return accounts
+
+
+def test_nobody_is_served_where_nobody_waits(queue):
+    assert queue.next(everybody) is None
+
+
+def test_equals_take_turns_in_the_order_in_which_they_came(queue):
+    one, other = waiting(queue, Account(), Account())
+    assert serve(queue, 4) == [one, other, one, other]
+
+
+def test_three_times_the_weight_is_three_times_the_service(queue):
+    heavy, light = waiting(queue, Account(weight=3), Account(weight=1))
+    served = serve(queue, 400)
+    assert served.count(heavy) == 300
+    assert served.count(light) == 100
+
+
+def test_who_costs_more_is_served_less_often(queue):
+    long, short = waiting(queue, Account(), Account())
+    served = []
+    for _ in range(100):
+        account = queue.next(everybody)
+        account.charge(300 if account is long else 100)
+        queue.end_round()
+        served.append(account)
+    assert served.count(short) == pytest.approx(75, abs=1)
+
+
+def test_who_returns_after_a_pause_starts_level_and_has_banked_nothing(queue):
+    busy, away = waiting(queue, Account(), Account())
+    queue.leave(away)
+    serve(queue, 1000)
+    queue.enter(away)
+    assert away.service == busy.service - 100
+    assert serve(queue, 10).count(away) in (5, 6)
+
+
+def test_who_returns_to_an_empty_queue_starts_where_the_last_one_was_served(queue):
+    busy, away = Account(), Account()
+    queue.enter(busy)
+    serve(queue, 10)
+    queue.leave(busy)
+    queue.enter(away)
+    assert away.service == busy.service - 100
+
+
+def test_who_had_more_than_the_others_does_not_lose_its_debt_by_leaving(queue):
+    greedy, patient = Account(service=500.0), Account()
+    queue.enter(patient)
+    queue.enter(greedy)
+    queue.leave(greedy)
+    queue.enter(greedy)
+    assert greedy.service == 500
+    assert serve(queue, 5) == [patient] * 5
+
+
+def test_a_request_that_cannot_be_admitted_delays_nobody(queue):
+    blocked, other = waiting(queue, Account(), Account(service=10_000.0))
+    assert queue.next(lambda account: account is not blocked) is other
+    assert queue.next(lambda account: account is not blocked) is other
+
+
+def test_who_stood_aside_is_asked_again_in_the_next_round_and_not_before(queue):
+    blocked, other = waiting(queue, Account(), Account(service=10.0))
+    assert queue.next(lambda account: account is not blocked) is other
+    assert queue.next(everybody) is other
+    other.charge(1.0)
+    queue.end_round()
+    assert queue.next(everybody) is blocked
+
+
+def test_who_is_set_aside_by_others_waits_for_the_next_round_too(queue):
+    first, second = waiting(queue, Account(), Account())
+    queue.set_aside(first)
+    assert queue.next(everybody) is second
+    queue.set_aside(second)
+    assert queue.next(everybody) is None
+    queue.end_round()
+    assert queue.next(everybody) is first
+
+
+def test_setting_aside_who_does_not_wait_is_harmless(queue):
+    away = Account()
+    queue.set_aside(away)
+    queue.end_round()
+    assert queue.next(everybody) is None
+
+
+def test_who_leaves_while_it_stands_aside_is_gone(queue):
+    (account,) = waiting(queue, Account())
+    queue.set_aside(account)
+    queue.leave(account)
+    queue.end_round()
+    assert queue.next(everybody) is None
+
+
+def test_entering_and_leaving_twice_is_entering_and_leaving_once(queue):
+    one, other = waiting(queue, Account(), Account())
+    queue.enter(one)
+    assert serve(queue, 4) == [one, other, one, other]
+    queue.leave(one)
+    queue.leave(one)
+    assert serve(queue, 2) == [other, other]
+
+
+def test_who_waits_for_blocks_stands_at_the_front_and_saves_up_no_claim(queue):
+    blocked, other = waiting(queue, Account(), Account())
+    serve(queue, 10, admissible=lambda account: account is not blocked)
+    served = serve(queue, 10)
+    assert served[0] is blocked
+    assert served.count(blocked) in (5, 6)
+    assert other in served
+
+
+def test_a_newcomer_does_not_inherit_the_claim_of_one_that_is_blocked(queue):
+    blocked, busy = waiting(queue, Account(), Account())
+    serve(queue, 1000, admissible=lambda account: account is not blocked)
+    newcomer = Account()
+    queue.enter(newcomer)
+    assert serve(queue, 10, admissible=lambda account: account is not blocked).count(busy) >= 4
+
+
+def test_a_changed_weight_counts_from_now_on(queue):
+    one, _ = waiting(queue, Account(), Account())
+    serve(queue, 100)
+    one.weight = 4
+    assert serve(queue, 100).count(one) == pytest.approx(80, abs=1)
+
+
+LONGEST_PROMPT, LONGEST_ANSWER = 40, 20
+
+
+@st.composite
+def loads(draw):
+    """Per account its weight, and lists of its prompts and answers in tokens by the step in which they arrive."""
+    accounts = []
+    for _ in range(draw(st.integers(2, 4))):
+        lengths = draw(
+            st.lists(st.tuples(st.integers(1, LONGEST_PROMPT), st.integers(1, LONGEST_ANSWER)), min_size=1, max_size=3)
+        )
+        arrivals = {}
+        for _ in range(draw(st.integers(1, 3))):
+            arrivals[draw(st.integers(0, 300))] = lengths * draw(st.integers(1, 20))
+        accounts.append((draw(st.integers(1, 4)), arrivals))
+    return accounts
+
+
+def simulate(load, pool, *, somebody_is_blocked):
+    """An engine that holds ``pool`` tokens. Yields after each step who waits, and the service of all."""
+    accounts = [Account(weight=weight) for weight, _ in load]
+    blocked = Account()
+    queue = FairQueue()
+    if somebody_is_blocked:
+        queue.enter(blocked)
+    waiting = [[] for _ in load]
+    running: list[tuple] = []
+    last_arrival = max(max(arrivals) for _, arrivals in load)
+    for step in itertools.count():
+        for account, requests, (_, arrivals) in zip(accounts, waiting, load, strict=True):
+            if step in arrivals:
+                requests += arrivals[step]
+                queue.enter(account)
+        while pool - sum(size for size, _, _ in running) >= LONGEST_PROMPT + LONGEST_ANSWER:
+            account = queue.next(lambda account: account is not blocked)
+            if account is None:
+                break
+            requests = waiting[accounts.index(account)]
+            prompt, answer = requests.pop(0)
+            account.charge(INPUT * prompt)
+            running.append((prompt + answer, step + answer, account))
+            if not requests:
+                queue.leave(account)
+        queue.end_round()
+        for _, _, account in running:
+            account.charge(OUTPUT)
+        running = [request for request in running if request[1] > step + 1]
+        yield [bool(requests) for requests in waiting], [account.service for account in accounts]
+        if step >= last_arrival and not any(waiting):
+            return
+
+
+@given(loads(), st.integers(LONGEST_PROMPT + LONGEST_ANSWER, 200), st.booleans())
+def test_the_bound_holds_between_any_two_that_are_backlogged(load, pool, somebody_is_blocked):
+    """Over every interval in which two accounts always wait, neither gets more than the bound ahead."""
+    bound = 2 * max(INPUT * LONGEST_PROMPT, OUTPUT * pool)
+    least: dict[tuple, float] = {}
+    most: dict[tuple, float] = {}
+    for backlogged, service in simulate(load, pool, somebody_is_blocked=somebody_is_blocked):
+        for pair in itertools.combinations(range(len(load)), 2):
+            one, other = pair
+            if not (backlogged[one] and backlogged[other]):
+                least.pop(pair, None)
+                most.pop(pair, None)
+                continue
+            ahead = service[one] - service[other]
+            least[pair] = min(ahead, least.get(pair, ahead))
+            most[pair] = max(ahead, most.get(pair, ahead))
+            assert most[pair] - least[pair] <= bound

@@ -1,0 +1,220 @@
+"""Which surplus stands on which reservation, since when, until when, and how it comes back."""
+
+import pytest
+
+from tests.zones.zoo import Zoo
+
+ANY = "AnyPriority"
+
+
+@pytest.fixture
+def zoo():
+    return Zoo()
+
+
+def loans(zoo):
+    """Lender, borrower and blocks of each loan that stands after settling, oldest first."""
+    zoo.tenancy.loans.settle(zoo.free)
+    return [(loan.lender.spec.tenant, loan.borrower.spec.tenant, loan.blocks) for loan in zoo.tenancy.loans]
+
+
+def test_surplus_stands_on_the_unreserved_part_of_the_pool_first(zoo):
+    zoo.zone("lender", reserved=40, quiet=True)
+    zoo.zone("borrower", cached=60)
+    assert loans(zoo) == []
+
+
+def test_what_is_more_than_that_is_borrowed(zoo):
+    zoo.zone("lender", reserved=40, quiet=True)
+    zoo.zone("borrower", cached=75)
+    assert loans(zoo) == [("lender", "borrower", 15)]
+
+
+def test_blocks_without_a_zone_use_up_the_unreserved_part(zoo):
+    zoo.in_use_without_zone = 50
+    zoo.zone("lender", reserved=40, quiet=True)
+    zoo.zone("borrower", cached=30)
+    assert loans(zoo) == [("lender", "borrower", 20)]
+
+
+def test_the_lowest_priority_lends_first_then_the_least_recently_active(zoo):
+    zoo.zone("gold", reserved=30, priority=1, quiet=True)
+    zoo.zone("late", reserved=30, quiet=True, active=9.0)
+    zoo.zone("early", reserved=30, quiet=True, active=5.0)
+    zoo.zone("borrower", cached=90, priority=1)
+    assert loans(zoo) == [("early", "borrower", 30), ("late", "borrower", 30), ("gold", "borrower", 20)]
+
+
+def test_low_borrows_from_equal_before_it_borrows_where_anybody_may(zoo):
+    zoo.zone("open", reserved=20, priority=5, borrowers=ANY, quiet=True)
+    zoo.zone("equal", reserved=20, quiet=True)
+    zoo.zone("borrower", cached=90)
+    assert loans(zoo) == [("equal", "borrower", 20), ("open", "borrower", 10)]
+
+
+def test_high_borrowers_leave_the_lenders_that_only_they_may_use_to_nobody(zoo):
+    zoo.zone("open", reserved=20, priority=1, borrowers=ANY, quiet=True)
+    zoo.zone("strict", reserved=20, priority=1, quiet=True)
+    zoo.zone("low", cached=50)
+    zoo.zone("high", cached=50, priority=1)
+    assert loans(zoo) == [("strict", "high", 20), ("open", "low", 20)]
+
+
+def test_a_loan_without_leave_is_still_in_the_book(zoo):
+    """A reload can put a reservation under blocks that others hold already: they owe them."""
+    zoo.zone("strict", reserved=40, priority=1)
+    zoo.zone("squatter", in_use=90)
+    assert loans(zoo) == [("strict", "squatter", 30)]
+
+
+def test_nobody_lends_what_it_locks_while_another_offers(zoo):
+    zoo.zone("locked", reserved=30, lendable=0, quiet=True, priority=-1)
+    zoo.zone("offers", reserved=30, quiet=True)
+    zoo.zone("borrower", cached=60)
+    assert loans(zoo) == [("offers", "borrower", 20)]
+
+
+def test_a_loan_shrinks_when_the_borrower_lets_go_and_ends_with_the_last_block(zoo):
+    zoo.zone("lender", reserved=50, quiet=True)
+    borrower = zoo.zone("borrower", in_use=80)
+    assert loans(zoo) == [("lender", "borrower", 30)]
+    zoo.now = 4.0
+    zoo.release(borrower, dropped=10)
+    assert loans(zoo) == [("lender", "borrower", 20)]
+    zoo.release(borrower, dropped=20)
+    assert loans(zoo) == []
+    repaid = zoo.events("repaid")
+    assert [(note.blocks, note.after_seconds, note.overdue) for note in repaid] == [(10, 4.0, False), (20, 4.0, False)]
+
+
+def test_a_loan_shrinks_when_the_lender_uses_what_is_its_own(zoo):
+    lender = zoo.zone("lender", reserved=50, quiet=True)
+    zoo.zone("borrower", cached=70)
+    assert loans(zoo) == [("lender", "borrower", 20)]
+    zoo.take(lender, 30)
+    assert loans(zoo) == [("lender", "borrower", 20)]
+    zoo.ledger.evict(zoo.ledger.zones["borrower"], 15, "recall", lender)
+    zoo.take(lender, 15)
+    assert loans(zoo) == [("lender", "borrower", 5)]
+
+
+def test_a_lender_that_uses_its_own_is_replaced_by_one_that_does_not(zoo):
+    first = zoo.zone("first", reserved=30, quiet=True)
+    zoo.zone("second", reserved=30, quiet=True)
+    zoo.zone("borrower", cached=70)
+    assert loans(zoo) == [("first", "borrower", 30)]
+    zoo.take(first, 20)
+    assert loans(zoo) == [("first", "borrower", 10), ("second", "borrower", 20)]
+
+
+def test_the_oldest_loan_stands_longest(zoo):
+    zoo.zone("first", reserved=20, quiet=True)
+    borrower = zoo.zone("borrower", cached=95)
+    assert loans(zoo) == [("first", "borrower", 15)]
+    zoo.zone("second", reserved=20, quiet=True)
+    assert loans(zoo) == [("first", "borrower", 20), ("second", "borrower", 15)]
+    zoo.ledger.evict(borrower, 20, "own")
+    assert loans(zoo) == [("first", "borrower", 15)]
+
+
+def test_block_seconds_count_what_stood_in_the_book_and_outlive_the_loan(zoo):
+    zoo.zone("lender", reserved=50, quiet=True)
+    borrower = zoo.zone("borrower", cached=70)
+    loans(zoo)
+    zoo.now = 10.0
+    loans(zoo)
+    assert zoo.tenancy.loans.block_seconds() == {("lender", "borrower"): 200.0}
+    zoo.ledger.evict(borrower, 70, "own")
+    zoo.now = 13.0
+    loans(zoo)
+    zoo.now = 99.0
+    assert loans(zoo) == []
+    assert zoo.tenancy.loans.block_seconds() == {("lender", "borrower"): 260.0}
+
+
+def test_a_loan_notes_when_it_is_due_and_what_comes_later_comes_under_the_same_time(zoo):
+    zoo.zone("lender", reserved=50, quiet=True, max_loan=60.0, grace=5.0)
+    borrower = zoo.zone("borrower", cached=70)
+    loans(zoo)
+    zoo.now = 20.0
+    zoo.hold(borrower, cached=10)
+    loans(zoo)
+    (loan,) = zoo.tenancy.loans
+    assert (loan.blocks, loan.since, loan.due, loan.grace_until) == (30, 0.0, 60.0, 65.0)
+    assert [(note.blocks, note.due_in_seconds) for note in zoo.events("lent")] == [(20, 60.0), (10, 40.0)]
+
+
+def test_a_loan_without_a_time_is_never_due(zoo):
+    zoo.zone("lender", reserved=50, quiet=True)
+    zoo.zone("borrower", in_use=70)
+    loans(zoo)
+    zoo.now = 1e9
+    assert zoo.tenancy.loans.due() == []
+
+
+def test_at_the_due_time_what_is_only_cached_comes_back_by_itself(zoo):
+    zoo.zone("lender", reserved=50, quiet=True, max_loan=60.0)
+    borrower = zoo.zone("borrower", cached=70)
+    assert zoo.upkeep(0.0) == []
+    assert zoo.upkeep(59.9) == []
+    assert zoo.upkeep(60.0) == [("borrower", 20)]
+    assert (borrower.held, borrower.overdue) == (50, 0)
+    (repaid,) = zoo.events("repaid")
+    assert (repaid.blocks, repaid.after_seconds, repaid.overdue) == (20, 60.0, True)
+    assert borrower.counters.evicted == {"due": 20}
+
+
+def test_what_is_in_use_is_overdue_and_the_borrower_cannot_grow(zoo):
+    zoo.zone("lender", reserved=50, quiet=True, max_loan=60.0)
+    borrower = zoo.zone("borrower", reserved=10, in_use=75)
+    zoo.upkeep(0.0)
+    assert zoo.takeable(borrower) == 25
+    zoo.upkeep(60.0)
+    assert borrower.overdue == 25
+    assert zoo.takeable(borrower) == 0
+
+
+def test_what_the_borrower_is_entitled_to_it_still_gets(zoo):
+    zoo.zone("lender", reserved=50, quiet=True, max_loan=60.0)
+    zoo.zone("borrower", reserved=10, in_use=75)
+    zoo.upkeep(0.0)
+    zoo.upkeep(60.0)
+    borrower = zoo.ledger.zones["borrower"]
+    zoo.release(borrower, dropped=70)
+    assert zoo.takeable(borrower) == 5
+    zoo.upkeep(60.0)
+    assert borrower.overdue == 0
+    assert zoo.takeable(borrower) == 95
+
+
+def test_after_the_grace_time_the_borrowers_requests_must_yield_until_the_loan_is_over(zoo):
+    zoo.zone("lender", reserved=50, quiet=True, max_loan=60.0, grace=30.0)
+    borrower = zoo.zone("borrower", in_use=70)
+    zoo.upkeep(0.0)
+    zoo.upkeep(60.0)
+    assert zoo.tenancy.past_grace() == []
+    zoo.upkeep(89.9)
+    assert zoo.tenancy.past_grace() == []
+    zoo.upkeep(90.0)
+    assert zoo.tenancy.past_grace() == [borrower]
+    zoo.release(borrower, kept=25)
+    assert zoo.settle_evictions(zoo.tenancy.collect_due(zoo.free)) == [("borrower", 20)]
+    assert zoo.tenancy.past_grace() == []
+    assert borrower.held == 50
+
+
+def test_a_lender_that_needs_its_blocks_does_not_wait_for_the_due_time(zoo):
+    lender = zoo.zone("lender", reserved=50, quiet=True, max_loan=3600.0)
+    zoo.zone("borrower", cached=100)
+    loans(zoo)
+    zoo.tenancy.request_arrived(lender, 1.0)
+    assert zoo.takeable(lender) == 50
+
+
+def test_the_trail_counts_blocks_taken_above_the_reservation(zoo):
+    zone = zoo.zone("acme", reserved=10)
+    zoo.events("granted")
+    zoo.take(zone, 8)
+    zoo.take(zone, 5)
+    zoo.take(zone, 2)
+    assert [(note.zone, note.blocks) for note in zoo.events("granted")] == [("acme", 5)]

@@ -1,0 +1,192 @@
+"""Upkeep: in which order time, loans and the watermark take effect; and what an engine without a config does."""
+
+import pytest
+
+from tenantzone_contract.config import ConfigError, UnknownTenants, Watermarks
+from tests.zones.zoo import Zoo, declare
+
+
+@pytest.fixture
+def zoo():
+    return Zoo()
+
+
+def test_without_a_config_there_is_no_zone_and_nothing_to_evict(zoo):
+    assert zoo.tenancy.is_open_to_anybody
+    assert zoo.tenancy.zone_for("acme", 0.0) is None
+    assert zoo.upkeep(1e6) == []
+    assert zoo.takeable(None) == 100
+
+
+def test_a_config_with_zones_is_open_to_those_only(zoo):
+    zoo.apply(declare("acme"))
+    assert not zoo.tenancy.is_open_to_anybody
+    assert zoo.tenancy.zone_for("acme", 0.0) is zoo.ledger.zones["acme"]
+    assert zoo.tenancy.zone_for("stranger", 0.0) is None
+
+
+def test_a_pool_that_registers_anybody_is_not_open_without_a_zone(zoo):
+    zoo.apply(unknown_tenants=UnknownTenants(mode="AutoRegister"))
+    assert not zoo.tenancy.is_open_to_anybody
+
+
+def test_when_the_last_zone_is_leaving_the_engine_is_open_again(zoo):
+    zoo.apply(declare("acme"))
+    acme = zoo.ledger.zones["acme"]
+    zoo.tenancy.request_arrived(acme, 0.0)
+    zoo.apply()
+    assert zoo.tenancy.zone_for("acme", 1.0) is None
+    assert zoo.tenancy.is_open_to_anybody
+
+
+def test_a_config_that_does_not_fit_leaves_everything_as_it_was(zoo):
+    zoo.apply(declare("acme", reserved=60), watermarks=Watermarks(low=0.5, high=0.5))
+    acme = zoo.ledger.zones["acme"]
+    zoo.hold(acme, cached=70)
+    with pytest.raises(ConfigError, match="reservations add up to 110 blocks, this engine has 100"):
+        zoo.apply(declare("burst", reserved=60), declare("calm", reserved=50))
+    assert zoo.ledger.zones == {"acme": acme}
+    assert (acme.held, acme.spec.quota.reserved, acme.leaving) == (70, 60, False)
+    assert zoo.upkeep(1.0) == [("acme", 10)]
+
+
+def test_between_the_watermarks_nothing_is_reclaimed(zoo):
+    zoo.apply(declare("acme"), watermarks=Watermarks(low=0.1, high=0.3))
+    zoo.hold(zoo.ledger.zones["acme"], cached=90)
+    assert zoo.upkeep(1.0) == []
+
+
+def test_below_the_low_watermark_blocks_are_reclaimed_up_to_the_high_one(zoo):
+    zoo.apply(declare("acme"), watermarks=Watermarks(low=0.1, high=0.3))
+    acme = zoo.ledger.zones["acme"]
+    zoo.hold(acme, cached=91)
+    assert zoo.upkeep(1.0) == [("acme", 21)]
+    assert zoo.free == 30
+    assert acme.counters.evicted == {"reclaim": 21}
+
+
+def test_reclaim_takes_from_the_quiet_down_to_what_they_keep_then_surplus_and_nothing_else(zoo):
+    quiet = declare("quiet", reserved=20, lendable=5, after=5.0)
+    zoo.apply(quiet, declare("busy", reserved=60), watermarks=Watermarks(low=0.5, high=1.0))
+    zoo.hold(zoo.ledger.zones["quiet"], cached=20)
+    busy = zoo.ledger.zones["busy"]
+    zoo.hold(busy, cached=70)
+    zoo.tenancy.request_arrived(busy, 1.0)
+    assert zoo.upkeep(5.0) == [("quiet", 5), ("busy", 10)]
+
+
+def test_reclaim_does_not_ask_who_may_borrow(zoo):
+    zoo.apply(declare("gold", reserved=60, priority=9, after=5.0), watermarks=Watermarks(low=0.5, high=0.7))
+    zoo.hold(zoo.ledger.zones["gold"], cached=60)
+    assert zoo.upkeep(5.0) == [("gold", 30)]
+
+
+def test_what_time_and_due_loans_give_back_counts_before_anything_is_reclaimed(zoo):
+    zoo.apply(
+        declare("sleeper", evict_after=10.0),
+        declare("lender", reserved=50, after=0.0, max_loan=10.0),
+        declare("borrower", reserved=10, after=1e6),
+        watermarks=Watermarks(low=0.4, high=1.0),
+    )
+    zoo.hold(zoo.ledger.zones["sleeper"], cached=25)
+    zoo.hold(zoo.ledger.zones["borrower"], cached=60)
+    zoo.tenancy.loans.settle(zoo.free)
+    assert zoo.upkeep(10.0) == [("sleeper", 25), ("borrower", 10)]
+    assert zoo.free == 50
+
+
+def test_what_due_loans_give_back_is_enough_for_the_watermark(zoo):
+    zoo.apply(
+        declare("lender", reserved=50, after=0.0, max_loan=10.0),
+        declare("borrower", after=1e6),
+        watermarks=Watermarks(low=0.4, high=1.0),
+    )
+    zoo.hold(zoo.ledger.zones["borrower"], cached=60)
+    zoo.upkeep(0.0)
+    zoo.hold(zoo.ledger.zones["borrower"], cached=10)
+    zoo.tenancy.loans.settle(zoo.free)
+    assert zoo.upkeep(10.0) == [("borrower", 20)]
+
+
+def test_a_stale_book_takes_nothing_that_is_within_the_borrowers_reservation(zoo):
+    zoo.apply(declare("lender", reserved=40, after=0.0, max_loan=10.0), declare("borrower", reserved=10))
+    borrower = zoo.ledger.zones["borrower"]
+    zoo.hold(borrower, cached=80)
+    zoo.tenancy.loans.settle(zoo.free)
+    zoo.ledger.evict(borrower, 75, "recall")
+    zoo.now = 10.0
+    assert zoo.settle_evictions(zoo.tenancy.collect_due(zoo.free)) == []
+    assert borrower.held == 5
+
+
+def test_upkeep_settles_the_book_of_loans(zoo):
+    zoo.apply(declare("lender", reserved=50, after=5.0), declare("borrower"))
+    zoo.hold(zoo.ledger.zones["borrower"], cached=70)
+    zoo.upkeep(5.0)
+    assert [loan.blocks for loan in zoo.tenancy.loans] == [20]
+
+
+def test_a_zone_is_overdue_until_upkeep_sees_that_it_owes_nothing(zoo):
+    zoo.apply(declare("lender", reserved=50, after=0.0, max_loan=10.0), declare("borrower"))
+    borrower = zoo.ledger.zones["borrower"]
+    zoo.tenancy.request_arrived(borrower, 0.0)
+    zoo.take(borrower, 70)
+    zoo.upkeep(0.0)
+    zoo.upkeep(10.0)
+    assert borrower.overdue == 20
+    zoo.release(borrower, dropped=25)
+    zoo.upkeep(11.0)
+    assert borrower.overdue == 0
+
+
+def test_what_an_overdue_borrower_is_entitled_to_it_gets_by_recall(zoo):
+    zoo.apply(
+        declare("lender", reserved=40, after=0.0, max_loan=10.0), declare("debtor", reserved=10), declare("other")
+    )
+    debtor, other = zoo.ledger.zones["debtor"], zoo.ledger.zones["other"]
+    zoo.hold(other, cached=100)
+    debtor.overdue = 3
+    assert zoo.takeable(debtor) == 10
+
+
+def test_an_evicted_tenant_is_bound_to_the_same_zone_when_it_wakes(zoo):
+    zoo.apply(declare("acme", evict_after=5.0))
+    acme = zoo.ledger.zones["acme"]
+    zoo.upkeep(5.0)
+    assert acme.state == "Evicted"
+    assert zoo.tenancy.zone_for("acme", 6.0) is acme
+    zoo.tenancy.request_arrived(acme, 6.0)
+    assert acme.state == "Active"
+
+
+def test_a_zone_that_waits_says_why_until_it_may_go_on(zoo):
+    zoo.apply(declare("acme", limit=10))
+    acme = zoo.ledger.zones["acme"]
+    zoo.tenancy.must_wait(acme, 11, zoo.free)
+    assert acme.wait_reason == "limit"
+    zoo.tenancy.may_go_on(acme)
+    assert acme.wait_reason is None
+
+
+def test_a_zone_whose_last_request_has_ended_waits_for_nothing(zoo):
+    zoo.apply(declare("acme", limit=10))
+    acme = zoo.ledger.zones["acme"]
+    for _ in range(2):
+        zoo.tenancy.request_arrived(acme, 0.0)
+    zoo.tenancy.must_wait(acme, 11, zoo.free)
+    zoo.tenancy.request_finished(acme, 1.0)
+    assert acme.wait_reason == "limit"
+    zoo.tenancy.request_finished(acme, 2.0)
+    assert acme.wait_reason is None
+
+
+def test_zones_that_need_each_others_caches_do_not_wait_for_ever(zoo):
+    zoo.apply(declare("one", reserved=40), declare("other", reserved=40))
+    one, other = zoo.ledger.zones.values()
+    for zone in (one, other):
+        zoo.hold(zone, cached=50)
+        zoo.tenancy.request_arrived(zone, 0.0)
+    assert zoo.takeable(one) == 50
+    assert zoo.settle_evictions(zoo.tenancy.relieve(one, 60, zoo.free)) == [("other", 10)]
+    assert zoo.takeable(one) == 60
+    assert other.held == 40

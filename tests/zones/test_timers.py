@@ -1,0 +1,182 @@
+"""When time alone changes a zone."""
+
+import pytest
+
+from tenantzone_contract.config import UnknownTenants, UnknownTenantTemplate
+from tenantzone_runtime.zones import states
+from tenantzone_runtime.zones.timers import Timers
+from tests.zones.zoo import Zoo, declare
+
+
+@pytest.fixture
+def zoo():
+    return Zoo()
+
+
+def serve(zoo, zone, *, begin, end, cached=0):
+    """A request of the zone, from when to when, that leaves blocks cached."""
+    zoo.tenancy.request_arrived(zone, begin)
+    zoo.hold(zone, cached=cached)
+    zoo.tenancy.request_finished(zone, end)
+
+
+def open_to_anybody(**idle):
+    template = UnknownTenantTemplate(limit=50, idle={f"{name}_seconds": value for name, value in idle.items()})
+    return {"unknown_tenants": UnknownTenants(mode="AutoRegister", template=template)}
+
+
+def test_a_zone_is_quiet_when_its_window_is_over_and_not_before(zoo):
+    zoo.apply(declare("acme", reserved=40, after=60.0))
+    acme = zoo.ledger.zones["acme"]
+    serve(zoo, acme, begin=1.0, end=10.0)
+    zoo.upkeep(69.9)
+    assert not acme.quiet
+    zoo.upkeep(70.0)
+    assert acme.quiet
+
+
+def test_a_zone_that_never_had_a_request_is_quiet_in_the_end_too(zoo):
+    zoo.apply(declare("acme", reserved=40, after=60.0), now=5.0)
+    zoo.upkeep(64.9)
+    assert not zoo.ledger.zones["acme"].quiet
+    zoo.upkeep(65.0)
+    assert zoo.ledger.zones["acme"].quiet
+
+
+def test_while_a_request_is_there_no_time_makes_a_zone_quiet(zoo):
+    zoo.apply(declare("acme", after=60.0, evict_after=120.0))
+    acme = zoo.ledger.zones["acme"]
+    zoo.tenancy.request_arrived(acme, 1.0)
+    zoo.hold(acme, cached=5)
+    assert zoo.upkeep(1e6) == []
+    assert not acme.quiet
+    zoo.tenancy.request_finished(acme, 1e6)
+    zoo.upkeep(1e6 + 59)
+    assert not acme.quiet
+    assert zoo.upkeep(1e6 + 120) == [("acme", 5)]
+
+
+def test_a_window_of_no_time_is_over_as_soon_as_the_last_request_ends(zoo):
+    zoo.apply(declare("acme", reserved=40, after=0.0))
+    acme = zoo.ledger.zones["acme"]
+    zoo.upkeep(1.0)
+    serve(zoo, acme, begin=2.0, end=3.0)
+    zoo.upkeep(3.0)
+    assert acme.quiet
+
+
+def test_after_evict_after_all_blocks_go_and_the_zone_stays(zoo):
+    zoo.apply(declare("acme", reserved=40, after=60.0, evict_after=120.0))
+    acme = zoo.ledger.zones["acme"]
+    serve(zoo, acme, begin=0.0, end=0.0, cached=30)
+    assert zoo.upkeep(119.9) == []
+    assert zoo.upkeep(120.0) == [("acme", 30)]
+    assert acme.state == "Evicted"
+    assert acme.counters.evicted == {"idle": 30}
+    assert zoo.tenancy.zone_for("acme", 121.0) is acme
+
+
+def test_an_empty_zone_is_evicted_by_time_as_well(zoo):
+    zoo.apply(declare("acme", evict_after=120.0))
+    assert zoo.upkeep(120.0) == []
+    assert zoo.ledger.zones["acme"].state == "Evicted"
+
+
+def test_without_evict_after_a_zone_keeps_its_cache_for_ever(zoo):
+    zoo.apply(declare("acme", after=60.0))
+    acme = zoo.ledger.zones["acme"]
+    zoo.hold(acme, cached=30)
+    assert zoo.upkeep(1e9) == []
+    assert (acme.state, acme.quiet) == ("Idle", True)
+
+
+def test_zones_go_quiet_each_in_its_own_time(zoo):
+    zoo.apply(declare("late", after=90.0), declare("early", after=30.0), declare("middle", after=60.0))
+    quiet = []
+    for now in (29.0, 30.0, 60.0, 90.0):
+        zoo.upkeep(now)
+        quiet.append({tenant for tenant, zone in zoo.ledger.zones.items() if zone.quiet})
+    assert quiet == [set(), {"early"}, {"early", "middle"}, {"early", "middle", "late"}]
+
+
+def test_a_config_that_shortens_a_window_counts_from_the_last_activity(zoo):
+    zoo.apply(declare("acme", after=3600.0))
+    acme = zoo.ledger.zones["acme"]
+    zoo.upkeep(100.0)
+    assert not acme.quiet
+    zoo.apply(declare("acme", after=60.0), now=100.0)
+    zoo.upkeep(100.0)
+    assert acme.quiet
+
+
+def test_a_config_that_lengthens_a_window_ends_the_quiet(zoo):
+    zoo.apply(declare("acme", after=60.0))
+    acme = zoo.ledger.zones["acme"]
+    zoo.upkeep(60.0)
+    assert acme.quiet
+    zoo.apply(declare("acme", after=120.0), now=61.0)
+    zoo.upkeep(61.0)
+    assert not acme.quiet
+    zoo.upkeep(120.0)
+    assert acme.quiet
+
+
+def test_an_unknown_tenant_gets_a_zone_of_the_template_and_is_forgotten_after_its_time(zoo):
+    zoo.apply(**open_to_anybody(after=60.0, forget_after=300.0))
+    guest = zoo.tenancy.zone_for("guest", 0.0)
+    assert (guest.spec.auto_registered, guest.spec.quota.reserved, guest.spec.quota.limit) == (True, 0, 50)
+    serve(zoo, guest, begin=0.0, end=10.0, cached=20)
+    assert zoo.upkeep(309.9) == []
+    assert zoo.upkeep(310.0) == [("guest", 20)]
+    assert zoo.ledger.zones == {}
+    zoo.check()
+
+
+def test_who_comes_back_after_it_was_forgotten_is_a_new_zone(zoo):
+    zoo.apply(**open_to_anybody(forget_after=300.0))
+    first = zoo.tenancy.zone_for("guest", 0.0)
+    zoo.upkeep(300.0)
+    again = zoo.tenancy.zone_for("guest", 301.0)
+    assert again is not first
+    assert (again.born, again.spec) == (301.0, first.spec)
+    assert [note.change for note in zoo.events("lifecycle") if note.zone == "guest"][-1] == "registered"
+
+
+def test_an_auto_registered_zone_with_requests_is_not_forgotten(zoo):
+    zoo.apply(**open_to_anybody(forget_after=300.0))
+    guest = zoo.tenancy.zone_for("guest", 0.0)
+    zoo.tenancy.request_arrived(guest, 0.0)
+    zoo.upkeep(1e6)
+    assert zoo.ledger.zones == {"guest": guest}
+
+
+def test_a_declared_zone_is_never_forgotten(zoo):
+    zoo.apply(declare("acme", forget_after=300.0))
+    zoo.upkeep(1e9)
+    assert "acme" in zoo.ledger.zones
+
+
+def test_only_zones_that_were_registered_for_a_tenant_are_forgotten(zoo):
+    zoo.now = 1000.0
+    assert states.is_forgotten(zoo.ledger, zoo.zone("guest", auto=True, forget_after=300.0))
+    assert not states.is_forgotten(zoo.ledger, zoo.zone("young", auto=True, forget_after=300.0, active=900.0))
+    assert not states.is_forgotten(zoo.ledger, zoo.zone("acme", forget_after=300.0))
+    assert not states.is_forgotten(zoo.ledger, zoo.zone("kept", auto=True))
+
+
+def test_a_zone_is_looked_at_once_however_often_its_timer_was_set(zoo):
+    timers = Timers()
+    acme = zoo.zone("acme")
+    for moment in (30.0, 20.0, 10.0, 20.0):
+        timers.set_at(acme, moment)
+    assert list(timers.gone_off(9.9)) == []
+    assert list(timers.gone_off(50.0)) == [acme]
+    assert list(timers.gone_off(50.0)) == []
+
+
+def test_a_quiet_zone_gives_up_blocks_in_the_step_in_which_it_became_quiet(zoo):
+    zoo.apply(declare("acme", reserved=40, after=60.0), declare("burst"))
+    zoo.upkeep(59.0)
+    assert zoo.takeable(zoo.ledger.zones["burst"]) == 60
+    zoo.upkeep(60.0)
+    assert zoo.takeable(zoo.ledger.zones["burst"]) == 100
