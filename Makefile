@@ -4,7 +4,7 @@ DEMO := PYTHONPATH=hack $(VENV)/python -m demo
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test test-deep simulate mutate lint format lock clean check python kubernetes ready
+.PHONY: help demo up down test test-older conformance test-deep simulate mutate lint format lock clean check python older kubernetes ready
 
 help: ## what there is to make
 	@echo 'The first `make demo` or `make test` takes 10 to 25 minutes (about 5 GB of Python packages, a build of'
@@ -23,6 +23,12 @@ down: python ## end what `make up` started
 
 test: python kubernetes ## all tests; ARGS go to pytest
 	@$(VENV)/python -m pytest $(ARGS)
+
+test-older: older ## the tests of engine and door with the oldest vLLM that is supported; ARGS go to pytest
+	@.venv-older/bin/python -m pytest tests/engine tests/door $(ARGS)
+
+conformance: python ## vLLM's own tests of its scheduler core, with its classes and with ours; ARGS go to pytest
+	@PYTHONPATH=hack $(VENV)/python -m conformance $(ARGS)
 
 test-deep: python ## the zone core under 10,000 random histories; ARGS go to pytest
 	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones $(ARGS)
@@ -45,12 +51,14 @@ format: python ## let ruff format and repair what it can
 
 lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade takes newer versions
 	$(LOCK) pyproject.toml --extra cpu --extra operator --extra dev --override requirements/overrides.txt --universal -o requirements/dev.txt
+	@cp requirements/dev.txt requirements/older.txt # the same versions, but for what the older vLLM needs otherwise
+	$(LOCK) pyproject.toml --extra cpu --extra operator --extra dev --override requirements/overrides.txt --override requirements/older.in --universal -o requirements/older.txt
 	$(LOCK) pyproject.toml --extra operator --universal -o requirements/operator.txt
 	$(LOCK) pyproject.toml --extra gpu --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
 	$(LOCK) requirements/build.in --universal -o requirements/build.txt
 
 clean: ## remove what was made in this folder; the caches that other clones use stay
-	rm -rf .venv .demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .mutation build dist *.egg-info
+	rm -rf .venv .venv-older .demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .mutation build dist *.egg-info
 
 # A cluster that KUBECONFIG names is used as it is.
 ready: check
@@ -61,6 +69,9 @@ check:
 
 python: check
 	@$(PYTHON) hack/bootstrap.py
+
+older: check
+	@$(PYTHON) hack/bootstrap.py --older
 
 kubernetes: check
 	@PYTHONPATH=hack $(PYTHON) -m controlplane build >/dev/null

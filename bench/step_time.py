@@ -2,9 +2,9 @@
 
 All schedulers run in one process, without a model. 256 requests run; as some end, new ones come, half of whose prompts
 are a prefix that their tenant has sent before: prefill and decode are mixed, prefixes are hit, and the pool of 64k
-blocks is full, so that blocks are evicted all the time. What a zone's engine does beside the steps, ten times a second,
-counts as a part of the step that it falls into. The arms take turns, step by step, and what is compared is the processor
-time that each needs for the same step.
+blocks is full, so that blocks are evicted all the time. What a zone's engine does beside the steps, ten times a
+second, counts as a part of the step that it falls into. The arms take turns, step by step, and what is compared is the
+processor time that each needs for the same step.
 """
 
 import argparse

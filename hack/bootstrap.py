@@ -1,7 +1,7 @@
 """Makes the virtual environment ``.venv`` with everything that the demo, the tests and the linters need.
 
 Needs Python with pip and venv, nothing else. Does nothing when the environment is up to date. ``--check`` only says
-whether this machine is fit.
+whether this machine is fit. ``--older`` makes ``.venv-older``, the same with the oldest vLLM that is supported.
 """
 
 import sys
@@ -19,12 +19,13 @@ from pathlib import Path
 from progress import CommandFailed, say, watch, written
 
 ROOT = Path(__file__).resolve().parent.parent
-ENVIRONMENT = ROOT / ".venv"
+OLDER = "--older" in sys.argv[1:]
+ENVIRONMENT = ROOT / (".venv-older" if OLDER else ".venv")
 STAMP = ENVIRONMENT / "bootstrap.sha256"
 UV = ENVIRONMENT / "bin" / "uv"
 PYTHON = ENVIRONMENT / "bin" / "python"
 UV_REQUIREMENTS = ROOT / "hack" / "bootstrap.txt"
-REQUIREMENTS = ROOT / "requirements" / "dev.txt"
+REQUIREMENTS = ROOT / "requirements" / ("older.txt" if OLDER else "dev.txt")
 NAME = "python"
 QUIET_PIP = ("--quiet", "--disable-pip-version-check", "--root-user-action=ignore")
 

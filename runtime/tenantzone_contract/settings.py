@@ -18,6 +18,7 @@ OPEN_ROUTES = "TENANTZONE_OPEN_ROUTES"
 JOURNAL_DIR = "TENANTZONE_JOURNAL_DIR"
 JOURNAL_MAX_BYTES = "TENANTZONE_JOURNAL_MAX_BYTES"
 JOURNAL_KEEP = "TENANTZONE_JOURNAL_KEEP"
+SCRUB_BLOCKS = "TENANTZONE_SCRUB_BLOCKS"
 SEAL_KEY = "TENANTZONE_SEAL_KEY"
 POD_NAME = "POD_NAME"
 
@@ -39,6 +40,8 @@ class Settings:
     seal_key: bytes
     """Shared by the front door and the scheduler; empty until the first of them has made one."""
     pod_name: str
+    scrub_blocks: bool = False
+    """Whether workers are prepared to zero blocks that come to another zone; on a CPU they always are."""
     journal_dir: Path | None = None
     """Holds the audit journal; None: none is written."""
     journal_max_bytes: int = DEFAULT_JOURNAL_MAX_BYTES
@@ -65,6 +68,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         open_routes=frozenset(filter(None, environ.get(OPEN_ROUTES, "").split(","))),
         seal_key=seal_key,
         pod_name=environ.get(POD_NAME, ""),
+        scrub_blocks=environ.get(SCRUB_BLOCKS) == "1",
         journal_dir=Path(environ[JOURNAL_DIR]) if environ.get(JOURNAL_DIR) else None,
         journal_max_bytes=_number(environ, JOURNAL_MAX_BYTES, DEFAULT_JOURNAL_MAX_BYTES, "a number of bytes"),
         journal_keep=_number(environ, JOURNAL_KEEP, 0, "a number of files"),

@@ -164,6 +164,7 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
         settings.CONFIG_DIR: own.zones_config and str(own.zones_config.absolute()),
         settings.KEYS_DIR: own.tenant_keys and str(own.tenant_keys.absolute()),
         settings.JOURNAL_DIR: own.journal and str(own.journal.absolute()),
+        settings.SCRUB_BLOCKS: 1 if own.scrub_blocks else None,
         settings.ADMIN_HOST: own.admin_host,
         settings.ADMIN_PORT: own.admin_port,
     }
@@ -221,6 +222,11 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="DIR",
         help="where an audit journal is written, of this engine alone (default: none)",
+    )
+    parser.add_argument(
+        "--scrub-blocks",
+        action="store_true",
+        help="prepare a GPU's workers for zones with scrub: OnTransfer; on a CPU they always are",
     )
     parser.add_argument(
         "--show-flags",

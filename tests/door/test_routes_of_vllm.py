@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import vllm
 from fastapi import FastAPI
+from packaging.version import Version
 from starlette.routing import BaseRoute, Mount, WebSocketRoute
 from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
 from vllm.entrypoints.anthropic.serving import AnthropicServingMessages
@@ -24,7 +25,8 @@ from tenantzone_runtime.door.routes import ROUTES, WEBSOCKET, Access
 from tenantzone_runtime.serve import FLAGS
 from tests.door.harness import SEAL_KEY, call
 
-DECLARED = {(route.method, route.path) for route in ROUTES}
+DECLARED = {(route.method, route.path) for route in ROUTES if Version(route.since or "0") <= Version(vllm.__version__)}
+"""What this vLLM has, as far as we say."""
 ENTRYPOINTS = Path(vllm.__file__).parent / "entrypoints"
 
 

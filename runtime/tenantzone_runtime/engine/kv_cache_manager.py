@@ -23,11 +23,13 @@ class ZoneKVCacheManager(KVCacheManager):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # With zones there is one group of KV caches; without, these are not used.
-        caches = self.coordinator.single_type_managers[0]
-        self._block_tables: dict[str, list[KVCacheBlock]] = caches.req_to_blocks
         self._condemned: list[tuple[Request, ForeignBlockError]] = []
-        self._block_tokens = int(caches.block_size)
+        self._block_tables: dict[str, list[KVCacheBlock]] = {}
+        self._block_tokens = 0
+        # With zones there is one group of KV caches: models with several, or none, are refused.
+        for caches in self.coordinator.single_type_managers[:1]:
+            self._block_tables = caches.req_to_blocks
+            self._block_tokens = int(caches.block_size)
 
     admits_whole_prompts = True
     """Whether a request is only admitted if its whole prompt has room, and not just the first chunk of it."""

@@ -4,13 +4,18 @@ import logging
 import os
 
 from tenantzone_contract.seal import new_seal_key
-from tenantzone_contract.settings import SEAL_KEY
+from tenantzone_contract.settings import SCRUB_BLOCKS, SEAL_KEY
 
 
 def register() -> None:
     """Prepare a vLLM process for zones. vLLM calls this more than once."""
     _make_seal_key()
     _log_as_vllm_does()
+    if os.environ.get(SCRUB_BLOCKS) == "1":
+        # Imported here: it imports vLLM, which is still being imported where this is called first.
+        from tenantzone_runtime.engine.scrubbing import prepare_workers
+
+        prepare_workers()
 
 
 def _make_seal_key() -> None:

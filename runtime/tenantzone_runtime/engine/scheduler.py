@@ -30,7 +30,7 @@ class ZoneScheduler(ZoneAwareScheduler):
                 f"{SEAL_KEY} is not set: vLLM must load the plugin 'tenantzone' "
                 "(add it to VLLM_PLUGINS if you set that), or set the variable to 64 hexadecimal digits"
             )
-        super().__init__(*args, seal_key=settings.seal_key, **kwargs)
+        super().__init__(*args, seal_key=settings.seal_key, scrub_blocks=settings.scrub_blocks, **kwargs)
         self._housekeeping = Housekeeping(self, settings)
         self._admin = AdminServer(
             settings.admin_host, settings.admin_port, read_report=lambda: self._housekeeping.report

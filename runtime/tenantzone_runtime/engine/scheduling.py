@@ -27,6 +27,7 @@ from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.engine.requests import count_generated, zone_of
 from tenantzone_runtime.engine.room import RoomMaker
+from tenantzone_runtime.engine.scrubbing import check_scrub, model_needs_zeroing
 from tenantzone_runtime.engine.versions import check_supported, check_version, zone_classes
 from tenantzone_runtime.zones import preemption
 from tenantzone_runtime.zones.audit import Event
@@ -45,12 +46,13 @@ class ZoneAwareScheduler(AsyncScheduler):
 
     Args:
         seal_key: shared with the front door.
+        scrub_blocks: whether the workers were prepared to zero blocks.
         args, kwargs: vLLM's own.
     """
 
     kv_cache_manager: ZoneKVCacheManager
 
-    def __init__(self, *args: Any, seal_key: bytes = b"", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, seal_key: bytes = b"", scrub_blocks: bool = False, **kwargs: Any) -> None:
         check_version()
         with zone_classes():
             super().__init__(*args, **kwargs)
@@ -64,6 +66,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._binder = Binder(seal_key, self.tenancy)
         self._room = RoomMaker(self, self._demand)
         self._guard = Guard(self, self._room)
+        self._scrub_blocks = scrub_blocks
         self._scheduling = False
         self._counted = time.monotonic()
 
@@ -73,6 +76,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         Raises:
             ConfigError: it can't be held on this engine; what was enforced before still is.
         """
+        check_scrub(config, prepared=self._scrub_blocks)
         with self.zone_lock:
             self.block_pool.return_all_evicted(self.tenancy.apply(config, time.monotonic()))
             self._give_grace()
@@ -188,9 +192,11 @@ class ZoneAwareScheduler(AsyncScheduler):
             return bool(super().reset_prefix_cache(reset_running_requests, reset_connector))
 
     def _get_new_block_ids_to_zero(self) -> list[int] | None:
-        stock: list[int] | None = super()._get_new_block_ids_to_zero()
+        new: list[int] | None = super()._get_new_block_ids_to_zero()
         scrubbed = self.tenancy.ledger.take_blocks_to_scrub()
-        return [*(stock or ()), *scrubbed] if scrubbed else stock
+        if not model_needs_zeroing(self.kv_cache_config):
+            return scrubbed or None
+        return [*(new or ()), *scrubbed] or None
 
     def _free_blocks(self, request: Request) -> None:
         super()._free_blocks(request)

@@ -1,0 +1,97 @@
+"""What differs between two runs of the same tests."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one test went.
+
+    Args:
+        outcome: a test that fails in its setup, itself or in its teardown has failed.
+        reason: what it failed with, or why it was skipped.
+        details: the end of the traceback.
+    """
+
+    outcome: Literal["passed", "failed", "skipped"]
+    reason: str = ""
+    details: str = ""
+
+
+Outcomes = Mapping[str, Outcome]
+"""By test id."""
+
+_MISSING = Outcome("failed", "it was not run")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Each test is in one of these: ids in the order of the stock run."""
+
+    passed: list[str]
+    """With both."""
+    stock_only: dict[str, Outcome]
+    """Passed with stock only, and what they did with ours. None may."""
+    ours_only: list[str]
+    """Passed with ours only."""
+    neither: dict[str, Outcome]
+    """Failed or skipped with both, and how they went with stock."""
+
+    @property
+    def conforms(self) -> bool:
+        """Whether all that passes with stock passes with ours, and anything passed at all."""
+        return bool(self.passed) and not self.stock_only
+
+
+def read_outcomes(path: Path) -> Outcomes:
+    """What ``conformance.recording`` wrote."""
+    return {test: Outcome(**fields) for test, fields in json.loads(path.read_text()).items()}
+
+
+def compare(stock: Outcomes, ours: Outcomes) -> Comparison:
+    """A test that one side did not run has failed there."""
+    result = Comparison([], {}, [], {})
+    for test in stock | ours:
+        with_stock, with_ours = stock.get(test, _MISSING), ours.get(test, _MISSING)
+        match with_stock.outcome == "passed", with_ours.outcome == "passed":
+            case True, True:
+                result.passed.append(test)
+            case True, False:
+                result.stock_only[test] = with_ours
+            case False, True:
+                result.ours_only.append(test)
+            case False, False:
+                result.neither[test] = with_stock
+    return result
+
+
+def describe(comparison: Comparison) -> Iterator[str]:
+    """Lines for people: counts, then why tests passed with neither, then each difference by name."""
+    outcomes = Counter(outcome.outcome for outcome in comparison.neither.values())
+    yield f"{len(comparison.passed):>5} passed with both"
+    yield f"{outcomes['failed']:>5} failed with stock classes, too"
+    yield f"{outcomes['skipped']:>5} skipped with stock classes, too"
+    yield f"{len(comparison.ours_only):>5} passed with ours only"
+    yield f"{len(comparison.stock_only):>5} passed with stock only"
+    if comparison.neither:
+        yield "\nWhat passed with neither, and why:"
+        reasons = Counter(_in_short(outcome.reason) for outcome in comparison.neither.values())
+        yield from (f"{count:>5} {reason}" for reason, count in reasons.most_common())
+    if comparison.ours_only:
+        yield "\nPassed with ours only:"
+        yield from (f"  {test}" for test in comparison.ours_only)
+    if comparison.stock_only:
+        yield "\nPassed with stock only:"
+        for test, outcome in comparison.stock_only.items():
+            yield f"\n  {test}: {outcome.outcome}"
+            yield outcome.details or outcome.reason
+
+
+def _in_short(reason: str) -> str:
+    """The first lines say what kind of failure it is; ids and addresses come behind them."""
+    return " ".join(reason.split())[:200]

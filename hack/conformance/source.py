@@ -1,0 +1,126 @@
+"""vLLM's tests, from its source distribution: the package that is installed does not carry them."""
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import tomllib
+import urllib.request
+from pathlib import Path
+from typing import IO
+
+from controlplane.cache import cache_folder, exclusive
+from progress import say
+
+NAME = "vllm"
+LOCK = Path(__file__).parents[2] / "requirements" / "gpu.txt"
+"""Pins vLLM by version and by the hash of each file that its release consists of."""
+
+_CHUNK_BYTES = 1 << 20
+_SPEAK_SECONDS = 2.0
+
+
+class SourceError(Exception):
+    """vLLM's source distribution can't be had, or is not the one that is pinned."""
+
+
+def pinned_vllm(lock: Path = LOCK) -> tuple[str, frozenset[str]]:
+    """The pinned version, and the SHA-256 of each of its files."""
+    found = re.search(r"^vllm==(\S+)((?: \\\n +--hash=sha256:[0-9a-f]{64})+)", lock.read_text(), re.MULTILINE)
+    assert found, lock
+    return found[1], frozenset(re.findall(r"[0-9a-f]{64}", found[2]))
+
+
+def vllm_tests() -> Path:
+    """The folder that holds vLLM's ``tests`` and its ``pyproject.toml``; fetched first if need be.
+
+    Raises:
+        SourceError: the source distribution can't be had, or is not the one that is pinned.
+    """
+    version, _ = pinned_vllm()
+    folder = cache_folder() / f"vllm-tests-{version}"
+    if not folder.exists():
+        with exclusive(cache_folder() / "vllm-tests.lock", name=NAME):
+            if not folder.exists():
+                _fetch(folder)
+    return folder
+
+
+def _fetch(folder: Path) -> None:
+    """Extract under another name first, so that ``folder`` is complete as soon as it is there."""
+    version, pinned = pinned_vllm()
+    url = _find_source(version)
+    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    with tempfile.TemporaryFile() as archive:
+        _download(url, archive, f"the source of vLLM {version}")
+        check_hash(archive, pinned)
+        archive.seek(0)
+        extract_tests(archive, unfinished)
+    unfinished.rename(folder)
+    say(NAME, f"vLLM's tests are in {folder}")
+
+
+def _find_source(version: str) -> str:
+    """Where the package index has the source distribution.
+
+    pip and uv can't fetch one without building it. But uv's lock names each file with its URL, and it asks whichever
+    index the machine is configured for.
+    """
+    uv = Path(sys.executable).with_name("uv")
+    command = [uv, "pip", "compile", "--quiet", "--no-deps", "--format", "pylock.toml", "-"]
+    asked = subprocess.run(command, input=f"vllm=={version}", capture_output=True, text=True, check=False)
+    if asked.returncode != 0:
+        raise SourceError(f"the package index was asked for vLLM {version}:\n{asked.stderr.strip()}")
+    (package,) = tomllib.loads(asked.stdout)["packages"]
+    if "sdist" not in package:
+        raise SourceError(f"the package index has no source distribution of vLLM {version}")
+    return str(package["sdist"]["url"])
+
+
+def _download(url: str, target: IO[bytes], what: str) -> None:
+    began = spoke = time.monotonic()
+    say(NAME, f"downloading {what}")
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            total = int(answer.headers.get("Content-Length") or 0)
+            while chunk := answer.read(_CHUNK_BYTES):
+                target.write(chunk)
+                if time.monotonic() - spoke > _SPEAK_SECONDS:
+                    spoke = time.monotonic()
+                    say(NAME, f"{spoke - began:.0f} s: {target.tell() / 1e6:.0f} of {total / 1e6:.0f} MB")
+    except OSError as error:
+        raise SourceError(f"{what} can't be downloaded: {error}") from error
+
+
+def check_hash(archive: IO[bytes], pinned: frozenset[str]) -> None:
+    """Refuse an archive whose hash is not pinned.
+
+    Raises:
+        SourceError: it is not.
+    """
+    archive.seek(0)
+    digest = hashlib.file_digest(archive, "sha256").hexdigest()
+    if digest not in pinned:
+        raise SourceError(f"vLLM's source distribution has the SHA-256 {digest}, which {LOCK.name} does not pin")
+
+
+def extract_tests(archive: IO[bytes], folder: Path) -> None:
+    """Take ``tests`` and ``pyproject.toml`` (which registers the tests' markers) out of a source distribution.
+
+    Raises:
+        SourceError: there are no tests in it.
+    """
+    with tarfile.open(fileobj=archive) as files:
+        members = []
+        for member in files:
+            path = member.name.partition("/")[2]
+            if path == "pyproject.toml" or path.startswith("tests/"):
+                members.append(member.replace(name=path, deep=False))
+        files.extractall(folder, members, filter="data")
+    if not (folder / "tests").is_dir():
+        raise SourceError("vLLM's source distribution holds no tests")

@@ -1,0 +1,40 @@
+"""Zeroing the memory of blocks that come to another zone, by vLLM's own means.
+
+vLLM can zero new blocks before a step uses them: the scheduler names them, the workers zero them. It does so for models
+that need it. On a GPU it also prepares for it only then, when the workers start: that can't be made up for once a zone
+asks for it, so an engine has to be started with it.
+"""
+
+from typing import Any
+
+from vllm.platforms import current_platform
+from vllm.v1.kv_cache_interface import KVCacheConfig
+
+from tenantzone_contract.config import ConfigError, RuntimeConfig
+
+_needs_zeroing: Any = KVCacheConfig.needs_kv_cache_zeroing
+
+
+def model_needs_zeroing(caches: KVCacheConfig) -> bool:
+    """Whether the model needs each new block zeroed, zones or not."""
+    return bool(_needs_zeroing.fget(caches))
+
+
+def prepare_workers() -> None:
+    """Let vLLM's workers prepare to zero blocks, whatever the model. To be called in each process before they start."""
+    if not current_platform.is_cpu():
+        KVCacheConfig.needs_kv_cache_zeroing = property(lambda caches: True)
+
+
+def check_scrub(config: RuntimeConfig, *, prepared: bool) -> None:
+    """Refuse a zone that asks for what this engine can't do.
+
+    Raises:
+        ConfigError: a zone is to be scrubbed, and the engine was not started with it.
+    """
+    asking = [zone.name for zone in config.zones if zone.scrub == "OnTransfer"]
+    if asking and not prepared and not current_platform.is_cpu():
+        raise ConfigError(
+            f"zone {asking[0]}: scrub OnTransfer needs an engine that was started with --scrub-blocks "
+            "(TENANTZONE_SCRUB_BLOCKS=1); restart it so, or set scrub to Never"
+        )
