@@ -44,6 +44,7 @@ class Zoo:
         priority=0,
         active=0.0,
         weight=1,
+        scrub=False,
         borrowers="SameOrHigherPriority",
         max_loan=None,
         grace=30.0,
@@ -70,6 +71,7 @@ class Zoo:
             loans=LoanTerms(borrowers == "AnyPriority", max_loan, grace),
             eviction_policy=policy,
             auto_registered=auto,
+            scrub=scrub,
         )
         zone = configure.add_zone(self.ledger, spec)
         zone.last_active = active

@@ -44,11 +44,9 @@ def locked(quota: Quota, held: int, quiet: bool) -> int:
     return max(0, exclusive(quota, quiet) - held)
 
 
-def evictable(quota: Quota, in_use: int, cached: int, quiet: bool) -> int:
+def evictable(quota: Quota, in_use: int, cached: int) -> int:
     """Cached blocks that a quiet zone gives up to those who may borrow from it (S1): down to its exclusive part."""
-    if not quiet:
-        return 0
-    return min(cached, max(0, in_use + cached - exclusive(quota, quiet)))
+    return min(cached, max(0, in_use + cached - exclusive(quota, quiet=True)))
 
 
 def recallable(cached: int, surplus: int, evictable: int) -> int:
@@ -56,11 +54,11 @@ def recallable(cached: int, surplus: int, evictable: int) -> int:
     return max(min(cached, surplus), evictable)
 
 
-def offered(quota: Quota, in_use: int, cached: int, quiet: bool) -> int:
+def offered(quota: Quota, in_use: int, cached: int) -> int:
     """What a quiet zone's reservation gives to those who may borrow it, cached or unused; to others it is locked."""
     held = in_use + cached
-    cached_within = evictable(quota, in_use, cached, quiet) - min(cached, surplus(quota, held)) if quiet else 0
-    return cached_within + unused(quota, held) - locked(quota, held, quiet)
+    cached_within = evictable(quota, in_use, cached) - min(cached, surplus(quota, held))
+    return cached_within + unused(quota, held) - locked(quota, held, quiet=True)
 
 
 def spare(

@@ -66,7 +66,7 @@ class Standings:
         promise, in_use, cached, quiet = zone.spec.quota, zone.in_use, len(zone.cached), zone.quiet
         locked = quota.locked(promise, in_use + cached, quiet)
         surplus = quota.surplus(promise, in_use + cached)
-        evictable = quota.evictable(promise, in_use, cached, quiet) if quiet else 0
+        evictable = quota.evictable(promise, in_use, cached) if quiet else 0
         recallable = quota.recallable(cached, surplus, evictable)
         self._locked += locked - zone.locked
         self._evictable += evictable - zone.evictable
@@ -93,10 +93,10 @@ class Standings:
 
     def _reckon_offer(self, zone: Zone) -> None:
         """What the zone offers to those who may borrow from it, and to whom."""
-        if zone.spec.loans.to_any_priority:
-            withheld, zone.evictable_by_all = 0, zone.evictable
-        else:
-            withheld = quota.offered(zone.spec.quota, zone.in_use, len(zone.cached), zone.quiet)
+        withheld = 0
+        zone.evictable_by_all = zone.evictable
+        if zone.quiet and not zone.spec.loans.to_any_priority:
+            withheld = quota.offered(zone.spec.quota, zone.in_use, len(zone.cached))
             zone.evictable_by_all = min(zone.evictable, zone.surplus)
         self._withheld.add(zone.spec.priority, withheld - zone.withheld)
         zone.withheld = withheld

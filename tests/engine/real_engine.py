@@ -1,0 +1,150 @@
+"""A real vLLM engine with zones, as a process of its own, reached over HTTP."""
+
+import itertools
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+import httpx
+import openai
+
+from controlplane.server import Server
+from demo import tiny_model
+from demo.engines import free_address
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig, dump_config, make_config
+from tenantzone_contract.report import HEALTH_PATH, METRICS_PATH, REPORT_PATH, EngineReport, parse_report
+
+API_PORT = 8000
+ADMIN_PORT = 9464
+START_SECONDS = 600
+
+
+class RealEngine:
+    """A vLLM with zones, as a pod would run it: a config folder, a keys folder, an API port and an admin port."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        self.address = address
+        self.log = folder / "engine.log"
+        self.config_folder = folder / "config"
+        self.keys_folder = folder / "keys"
+        self.journal_folder = folder / "journal"
+        self.config_folder.mkdir()
+        self.keys_folder.mkdir()
+        self._generations = itertools.count(1)
+        self.cached_tokens_before_any_config: list[int] = []
+
+    @property
+    def config_file(self) -> Path:
+        return self.config_folder / "config.json"
+
+    def client(self, tenant: str) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"http://{self.address}:{API_PORT}/v1", api_key=f"key-of-{tenant}", max_retries=0)
+
+    def add_keys(self, *tenants: str) -> None:
+        for tenant in tenants:
+            (self.keys_folder / tenant).write_text(f"key-of-{tenant}\n")
+
+    def admin(self, path: str) -> httpx.Response:
+        return httpx.get(f"http://{self.address}:{ADMIN_PORT}{path}")
+
+    def report(self) -> EngineReport:
+        """A report made after this was called."""
+        now = time.time()
+        while True:
+            report = parse_report(self.admin(REPORT_PATH).content)
+            if report.published_unix_time >= now:
+                return report
+            time.sleep(0.01)
+
+    def zone(self, tenant: str):
+        return next(zone for zone in self.report().zones if zone.tenant == tenant)
+
+    def metrics(self) -> str:
+        return self.admin(METRICS_PATH).text
+
+    def config(self, *zones: ZoneConfig) -> RuntimeConfig:
+        return make_config(next(self._generations), PoolConfig(namespace="test", name="pool"), zones)
+
+    def write(self, text: str) -> None:
+        """Put a config file in place, whole."""
+        unfinished = self.config_folder / "unfinished"
+        unfinished.write_text(text)
+        unfinished.rename(self.config_file)
+
+    def declare(self, *zones: ZoneConfig) -> RuntimeConfig:
+        """Write a config, and wait until the engine and its front door have it."""
+        config = self.config(*zones)
+        self.write(dump_config(config))
+        self.wait(lambda: self.report().config.applied_hash == config.hash, "the engine applied the config")
+        door_delay = 0.2  # The front door looks on its own, no more often than each tenth of a second.
+        time.sleep(door_delay)
+        return config
+
+    @staticmethod
+    def wait(condition, what: str, seconds: float = 20) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+            time.sleep(0.02)
+
+
+class StartingEngine:
+    """An engine that starts while other tests run.
+
+    Args:
+        options: vLLM's, beyond those that every engine here has; made of the engine's address and its folder.
+    """
+
+    _addresses: ClassVar[list[str]] = []
+
+    def __init__(self, options: Callable[[str, Path], list[str]]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="tenantzone-engine-")
+        folder = Path(self._folder.name)
+        tiny_model.make(folder / "tiny")
+        # Others may still be about to listen on theirs.
+        self.engine = RealEngine(folder, free_address(API_PORT, ADMIN_PORT, taken=tuple(self._addresses)))
+        self._addresses.append(self.engine.address)
+        self._lock = (folder / "lock").open("w")
+        self.server = Server(
+            [*_command(folder / "tiny", self.engine), *options(self.engine.address, folder)],
+            log=self.engine.log,
+            keep_open=self._lock.fileno(),
+            env={
+                **os.environ,
+                "HF_HUB_OFFLINE": "1",
+                "VLLM_CPU_KVCACHE_SPACE": "1",
+                "VLLM_NO_USAGE_STATS": "1",
+                "OMP_NUM_THREADS": "1",
+            },
+        )
+
+    def await_health(self) -> RealEngine:
+        self.engine.wait(self._is_healthy, "the engine is healthy", START_SECONDS)
+        return self.engine
+
+    def _is_healthy(self) -> bool:
+        assert self.server.is_running, self.server.log_tail()
+        try:
+            front = httpx.get(f"http://{self.engine.address}:{API_PORT}/health").status_code
+            return front == 200 and self.engine.admin(HEALTH_PATH).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def stop(self) -> None:
+        self.server.stop()
+        self._lock.close()
+        self._folder.cleanup()
+
+
+def _command(model: Path, engine: RealEngine) -> list[str]:
+    return [
+        sys.executable, "-m", "tenantzone_runtime", "serve", str(model),
+        "--served-model-name", "tiny", "--host", engine.address, "--port", str(API_PORT),
+        "--block-size", "32", "--dtype", "float32", "--enforce-eager", "--enable-prompt-tokens-details",
+        "--zones-config", str(engine.config_folder), "--tenant-keys", str(engine.keys_folder),
+        "--journal", str(engine.journal_folder), "--admin-host", engine.address, "--admin-port", str(ADMIN_PORT),
+    ]  # fmt: skip
