@@ -97,11 +97,12 @@ class StartingEngine:
 
     Args:
         options: vLLM's, beyond those that every engine here has; made of the engine's address and its folder.
+        variables: of the environment, beyond our own.
     """
 
     _addresses: ClassVar[list[str]] = []
 
-    def __init__(self, options: Callable[[str, Path], list[str]]) -> None:
+    def __init__(self, options: Callable[[str, Path], list[str]], **variables: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tenantzone-engine-")
         folder = Path(self._folder.name)
         tiny_model.make(folder / "tiny")
@@ -119,6 +120,7 @@ class StartingEngine:
                 "VLLM_CPU_KVCACHE_SPACE": "1",
                 "VLLM_NO_USAGE_STATS": "1",
                 "OMP_NUM_THREADS": "1",
+                **variables,
             },
         )
 

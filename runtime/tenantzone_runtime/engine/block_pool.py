@@ -80,16 +80,13 @@ class ZoneBlockPool(BlockPool):
 
     def available_to(self, zone: Zone | None, *, growing: bool = False) -> int:
         """Blocks that a zone may take now, its own cached ones among them; or a request without one."""
-        free = int(self.free_block_queue.num_free_blocks)
-        return self.ledger.standings.takeable(zone, free, growing=growing)
+        return self.ledger.standings.takeable(zone, self.free_block_queue.num_free_blocks, growing=growing)
 
     def get_num_free_blocks(self) -> int:
         """Blocks that the acting zone may take; for nobody in particular, all that no request uses."""
-        free = int(self.free_block_queue.num_free_blocks)
-        if not self.zones:
-            return free
         if self.allocating or self.acting is not None:
             return self.available_to(self.acting, growing=self.growing)
+        free: int = self.free_block_queue.num_free_blocks
         return free + self.ledger.cached_blocks
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
@@ -114,10 +111,10 @@ class ZoneBlockPool(BlockPool):
         """
         owner = self.ledger.owner
         block_ids = [block.block_id for block in blocks]
-        foreign = {block_id for block_id in block_ids if owner[block_id] is not None}
-        if foreign:
-            super().free_blocks([block for block in blocks if block.block_id not in foreign])
-            raise ForeignBlockError(foreign.pop(), zone)
+        for block_id in block_ids:
+            if owner[block_id] is not None:
+                super().free_blocks([block for block in blocks if owner[block.block_id] is None])
+                raise ForeignBlockError(block_id, zone)
         if zone is None:
             self.ledger.take_without_zone(block_ids)
         else:
@@ -162,27 +159,33 @@ class ZoneBlockPool(BlockPool):
             return super().free_blocks(ordered_blocks)
         owner = self.ledger.owner
         unowned: list[KVCacheBlock] = []
-        kept: dict[Zone, list[int]] = {}
-        dropped: dict[Zone, list[KVCacheBlock]] = {}
+        kept: list[int] = []
+        dropped: list[KVCacheBlock] = []
+        current: Zone | None = None
         for block in ordered_blocks:
             zone = owner[block.block_id]
             if zone is None:
                 unowned.append(block)
                 continue
+            # All of a request's blocks are its zone's; vLLM may let go of several requests' at once.
+            if zone is not current:
+                self._release(current, kept, dropped)
+                current, kept, dropped = zone, [], []
             block.ref_cnt -= 1
             if block.ref_cnt > 0:
                 continue
             if block.block_hash is None or not self.enable_caching or zone.leaving:
-                dropped.setdefault(zone, []).append(block)
+                dropped.append(block)
             else:
-                kept.setdefault(zone, []).append(block.block_id)
-        for zone in kept.keys() | dropped.keys():
-            self._release(zone, kept.get(zone, []), dropped.get(zone, []))
+                kept.append(block.block_id)
+        self._release(current, kept, dropped)
         if unowned:
             super().free_blocks(unowned)
         return None
 
-    def _release(self, zone: Zone, kept: list[int], dropped: list[KVCacheBlock]) -> None:
+    def _release(self, zone: Zone | None, kept: list[int], dropped: list[KVCacheBlock]) -> None:
+        if zone is None:
+            return
         self.ledger.release(zone, kept, [block.block_id for block in dropped])
         if dropped:
             self._forget(zone, dropped)
@@ -200,7 +203,8 @@ class ZoneBlockPool(BlockPool):
         if block_ids:
             self._forget(owner, [self.blocks[block_id] for block_id in block_ids])
             states.blocks_evicted(self.ledger, owner)
-        self._discard_if_gone(owner)
+        if owner.leaving:
+            self._discard_if_gone(owner)
 
     def return_all_evicted(self, evictions: Evictions) -> None:
         """The same for what several zones lost."""

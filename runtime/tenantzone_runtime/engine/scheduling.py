@@ -35,7 +35,8 @@ from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
 
-COUNT_SECONDS = 0.1
+COUNT_SECONDS = 0.5
+"""Between two counts of what running requests have generated; what one has when it ends is counted at once."""
 
 
 class ZoneAwareScheduler(AsyncScheduler):

@@ -1,18 +1,18 @@
 """A second real engine: small, and with the flags on of whatever users of stock vLLM have."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.engine.features import contention
 from tests.engine.features.adapters import make_adapter
+from tests.engine.features.asking import BLOCK_TOKENS, STEP_TOKENS, USABLE_BLOCKS
+from tests.engine.features.contention import Outcome
 from tests.engine.real_engine import RealEngine, StartingEngine
 
-USABLE_BLOCKS = 63
-BLOCK_TOKENS = 32
 EVENTS_PORT = 5557
-STEP_TOKENS = 64
-"""Tokens of one step: any longer prompt is prefilled in chunks."""
 
 
 def _options(address: str, folder: Path) -> list[str]:
@@ -20,7 +20,7 @@ def _options(address: str, folder: Path) -> list[str]:
         make_adapter(folder / f"{tenant}-adapter", seed=number)
     events = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": f"tcp://{address}:{EVENTS_PORT}"}
     return [
-        "--num-gpu-blocks-override", str(USABLE_BLOCKS + 1), "--max-model-len", "2016",
+        "--num-gpu-blocks-override", str(USABLE_BLOCKS + 1), "--max-model-len", str(USABLE_BLOCKS * BLOCK_TOKENS),
         "--max-num-batched-tokens", str(STEP_TOKENS), "--max-num-seqs", "8",
         "--scheduling-policy", "priority", "--kv-events-config", json.dumps(events),
         "--enable-lora", "--max-loras", "2", "--max-lora-rank", "8",
@@ -32,16 +32,17 @@ _STARTING = pytest.StashKey[StartingEngine]()
 
 
 def _needs_engine(item: pytest.Item) -> bool:
-    return "engine_before_any_zone" in getattr(item, "fixturenames", ())
+    return "stock" in getattr(item, "fixturenames", ())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need the engine go last."""
     items.sort(key=_needs_engine)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     if not session.config.option.collectonly and any(map(_needs_engine, session.items)):
-        session.config.stash[_STARTING] = StartingEngine(_options)
+        session.config.stash[_STARTING] = StartingEngine(_options, TENANTZONE_OPEN_ROUTES="/metrics")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -49,6 +50,30 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[_STARTING].stop()
 
 
+@dataclass(frozen=True)
+class Stock:
+    """What the same engine did before any zone was declared, which is what stock vLLM does."""
+
+    engine: RealEngine
+    alone: dict[str, list[int]]
+    one_that_does_not_fit: Outcome
+    one_that_grows: Outcome
+    preemptions: float
+
+
 @pytest.fixture(scope="session")
-def engine_before_any_zone(request: pytest.FixtureRequest) -> RealEngine:
-    return request.config.stash[_STARTING].await_health()
+def stock(request: pytest.FixtureRequest) -> Stock:
+    engine = request.config.stash[_STARTING].await_health()
+    return Stock(
+        engine,
+        contention.alone(engine, "nobody"),
+        contention.one_that_does_not_fit(engine),
+        contention.one_that_grows(engine),
+        contention.vllm_metric(engine, "vllm:num_preemptions_total"),
+    )
+
+
+@pytest.fixture(scope="session")
+def engine(stock: Stock) -> RealEngine:
+    stock.engine.add_keys("acme", "burst")
+    return stock.engine
