@@ -143,8 +143,10 @@ class Ledger:
 
     def accrue(self, zone: Zone) -> None:
         """Bring the zone's block-seconds up to date; whatever changes what it holds does so first."""
-        zone.counters.block_seconds += zone.held * (self.now - zone.accrued_until)
-        zone.accrued_until = self.now
+        elapsed = self.now - zone.accrued_until
+        if elapsed:
+            zone.counters.block_seconds += zone.held * elapsed
+            zone.accrued_until = self.now
 
     def wait_reason(self, zone: Zone, count: int, free: int) -> WaitReason:
         """Why the zone may not take ``count`` blocks now."""

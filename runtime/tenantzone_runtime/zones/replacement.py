@@ -5,47 +5,38 @@ same per block, averaged over a life.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 
-class LeastRecentlyUsed:
-    """The block whose last request ended longest ago goes first."""
+class LeastRecentlyUsed(OrderedDict[int, None]):
+    """The block whose last request ended longest ago goes first. The keys are the ids, in that order."""
 
     def __init__(self, block_ids: Iterable[int] = ()) -> None:
-        self._order: OrderedDict[int, None] = OrderedDict.fromkeys(block_ids)
-
-    def __len__(self) -> int:
-        return len(self._order)
-
-    def __contains__(self, block_id: object) -> bool:
-        return block_id in self._order
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._order)
+        super().__init__(dict.fromkeys(block_ids))
 
     def keep(self, block_ids: Iterable[int]) -> int:
         """No request uses the blocks any more; their prefixes stay. Returns how many they are."""
-        before = len(self._order)
-        self._order.update(dict.fromkeys(block_ids))
-        return len(self._order) - before
+        before = len(self)
+        self.update(dict.fromkeys(block_ids))
+        return len(self) - before
 
     def hit(self, block_ids: Iterable[int]) -> int:
         """A request uses the blocks again. Returns how many they are."""
-        before = len(self._order)
+        before = len(self)
         for block_id in block_ids:
-            del self._order[block_id]
-        return before - len(self._order)
+            del self[block_id]
+        return before - len(self)
 
     def drop(self, block_ids: Iterable[int]) -> None:
         """Blocks that were in use go without being kept."""
 
     def evict(self, count: int) -> list[int]:
         """Give up the next ``count`` blocks. Returns their ids in order."""
-        return [self._order.popitem(last=False)[0] for _ in range(count)]
+        return [self.popitem(last=False)[0] for _ in range(count)]
 
     def remove(self, block_id: int) -> None:
         """Give up one given block."""
-        del self._order[block_id]
+        del self[block_id]
 
 
 class Clock(LeastRecentlyUsed):
@@ -70,10 +61,10 @@ class Clock(LeastRecentlyUsed):
     def evict(self, count: int) -> list[int]:
         evicted: list[int] = []
         while len(evicted) < count:
-            block_id, _ = self._order.popitem(last=False)
+            block_id, _ = self.popitem(last=False)
             if block_id in self._hit:
                 self._hit.discard(block_id)
-                self._order[block_id] = None
+                self[block_id] = None
             else:
                 evicted.append(block_id)
         return evicted

@@ -80,9 +80,9 @@ class Standings:
             self._active_weight += weight - zone.active_weight
             zone.active_weight = weight
         # Most changes leave a zone in the orders where it is.
-        if (evictable > 0) != (zone in self._quiet):
+        if (evictable > 0) != (zone in self._quiet.members):
             self._quiet.toggle(zone)
-        if (recallable > 0 and not quiet) != (zone in self._above_reservation):
+        if (recallable > 0 and not quiet) != (zone in self._above_reservation.members):
             self._above_reservation.toggle(zone)
 
     def was_active(self, zone: Zone) -> None:
@@ -100,7 +100,7 @@ class Standings:
             zone.evictable_by_all = min(zone.evictable, zone.surplus)
         self._withheld.add(zone.spec.priority, withheld - zone.withheld)
         zone.withheld = withheld
-        if (zone.evictable_by_all > 0) != (zone in self._quiet_for_all):
+        if (zone.evictable_by_all > 0) != (zone in self._quiet_for_all.members):
             self._quiet_for_all.toggle(zone)
 
     def spare(self, zone: Zone | None, free: int) -> int:

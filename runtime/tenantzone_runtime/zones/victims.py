@@ -18,34 +18,32 @@ class VictimOrder:
     def __init__(self) -> None:
         self._ranks: list[Rank] = []
         self._zones: list[Zone] = []
-        self._rank_of: dict[Zone, Rank] = {}
+        self.members: dict[Zone, Rank] = {}
+        """The zones in it, and where each belongs."""
 
     def __len__(self) -> int:
         return len(self._ranks)
 
-    def __contains__(self, zone: object) -> bool:
-        return zone in self._rank_of
-
     def toggle(self, zone: Zone) -> None:
         """Enter the zone where it belongs, or take it out if it is in."""
-        if zone in self._rank_of:
+        if zone in self.members:
             self.remove(zone)
             return
         rank = (zone.spec.priority, zone.last_active, zone.number)
         index = bisect_left(self._ranks, rank)
         self._ranks.insert(index, rank)
         self._zones.insert(index, zone)
-        self._rank_of[zone] = rank
+        self.members[zone] = rank
 
     def move(self, zone: Zone) -> None:
         """Put the zone where it belongs now; harmless if it is not in."""
-        if zone in self._rank_of:
+        if zone in self.members:
             self.remove(zone)
             self.toggle(zone)
 
     def remove(self, zone: Zone) -> None:
         """Take the zone out; harmless if it is not in."""
-        rank = self._rank_of.pop(zone, None)
+        rank = self.members.pop(zone, None)
         if rank is not None:
             index = bisect_left(self._ranks, rank)
             del self._ranks[index], self._zones[index]
