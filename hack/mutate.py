@@ -9,7 +9,10 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
+
+from mutmut.mutation.diff_apply import get_diff_for_mutant
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".mutation"
@@ -29,20 +32,18 @@ pythonpath = ["hack", "."]
 addopts = "--import-mode=importlib"
 """
 
-SURVIVED = 0
-"""Exit code of the tests where none of them notices the mutant; any other means that one does, or hangs."""
+UNNOTICED = {0: "survived", 33: "no test"}
+"""Exit codes of mutants that no test notices, or that none runs; with any other code a test fails, or hangs."""
 
 
 def main() -> None:
     _lay_out()
     environment = os.environ | {"HYPOTHESIS_PROFILE": "mutation"}
-    command = [sys.executable, "-m", "mutmut"]
-    subprocess.run([*command, "run", *sys.argv[1:]], cwd=FOLDER, env=environment, check=True)
+    command = [sys.executable, "-m", "mutmut", "run", *sys.argv[1:]]
+    subprocess.run(command, cwd=FOLDER, env=environment, check=True)
     results = _results()
-    survivors = [name for codes in results.values() for name, code in codes.items() if code == SURVIVED]
-    for name in survivors:
-        subprocess.run([*command, "show", name], cwd=FOLDER, check=True)
     _print_table(results)
+    _print_unnoticed(results)
 
 
 def _lay_out() -> None:
@@ -68,12 +69,21 @@ def _results() -> dict[str, dict[str, int]]:
 
 
 def _print_table(results: dict[str, dict[str, int]]) -> None:
-    print(f"\n{'module':<16}{'mutants':>8}{'killed':>8}{'':>9}")
+    print(f"\n{'module':<16}{'mutants':>8}{'noticed':>8}{'':>9}")
     rows = {module: list(codes.values()) for module, codes in results.items()}
     rows["all"] = [code for codes in rows.values() for code in codes]
     for module, codes in rows.items():
-        killed = sum(code != SURVIVED for code in codes)
-        print(f"{module:<16}{len(codes):>8}{killed:>8}{killed / len(codes):>9.1%}")
+        noticed = sum(code not in UNNOTICED for code in codes)
+        print(f"{module:<16}{len(codes):>8}{noticed:>8}{noticed / len(codes):>9.1%}")
+
+
+def _print_unnoticed(results: dict[str, dict[str, int]]) -> None:
+    with chdir(FOLDER):
+        for module, codes in results.items():
+            for name, code in codes.items():
+                if code in UNNOTICED:
+                    diff = get_diff_for_mutant(name, path=f"{CORE}/{module}.py")
+                    print(f"\n# {name}: {UNNOTICED[code]}\n{diff}")
 
 
 if __name__ == "__main__":

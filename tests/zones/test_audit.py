@@ -24,6 +24,7 @@ def test_what_happens_often_is_added_up_and_told_once():
         trail.evicted("acme", 5, "quiet", "burst")
         trail.preempted("acme", "recall", "burst")
         trail.refused(None, "unbound")
+        trail.refused("acme", "too_long")
     trail.evicted("acme", 1, "quiet", None)
     assert trail.collect() == [
         Granted("acme", 6),
@@ -31,6 +32,7 @@ def test_what_happens_often_is_added_up_and_told_once():
         Evicted("acme", 1, "quiet", None),
         Preempted("acme", 3, "recall", "burst"),
         Refused(None, 3, "unbound"),
+        Refused("acme", 3, "too_long"),
     ]
     assert trail.collect() == []
 

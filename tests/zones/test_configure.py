@@ -74,11 +74,13 @@ def test_everything_that_a_config_says_of_a_zone_arrives():
         eviction_policy="Clock",
         lending=Lending(borrowers="AnyPriority", max_loan_seconds=60.0, grace_seconds=5.0),
         idle={"after_seconds": 1.0, "evict_after_seconds": 2.0, "forget_after_seconds": 3.0},
+        scrub="OnTransfer",
     )
     assert (spec.tenant, spec.name, spec.generation) == ("acme-id", "acme", 7)
     assert (spec.priority, spec.weight, spec.eviction_policy, spec.auto_registered) == (3, 5, "Clock", False)
     assert spec.loans == LoanTerms(to_any_priority=True, most_seconds=60.0, grace_seconds=5.0)
     assert spec.idle == IdleTimes(after=1.0, evict_after=2.0)
+    assert (spec.scrub, spec_of().scrub) == (True, False)
 
 
 def test_a_template_gives_a_tenant_a_limit_and_times_and_no_promise():
@@ -152,6 +154,16 @@ def test_a_zone_that_is_removed_gives_up_its_cache_at_once_and_is_gone(zoo):
     zoo.hold(zoo.ledger.zones["acme"], cached=30)
     assert zoo.apply() == [("acme", 30)]
     assert zoo.ledger.zones == {}
+    zoo.check()
+
+
+def test_a_quiet_zone_that_is_removed_leaves_what_another_lends_as_it_was(zoo):
+    zoo.apply(declare("acme", reserved=60, after=0.0), declare("calm", reserved=40, after=0.0))
+    zoo.hold(zoo.ledger.zones["acme"], cached=20)
+    zoo.hold(zoo.ledger.zones["calm"], cached=30)
+    zoo.upkeep(1.0)
+    zoo.apply(declare("calm", reserved=40, after=0.0))
+    assert zoo.takeable(None) == 100
     zoo.check()
 
 

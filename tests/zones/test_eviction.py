@@ -28,6 +28,14 @@ def test_nobody_pays_while_blocks_are_free(zoo):
     assert paid(zoo, burst, 30) == []
 
 
+def test_exactly_one_block_too_few_is_paid_for(zoo):
+    burst = zoo.zone("burst", cached=99)
+    calm = zoo.zone("calm", cached=1, quiet=True)
+    assert paid(zoo, burst, 1) == [("calm", 1, "quiet")]
+    zoo.take(calm, 1)
+    assert paid(zoo, burst, 1) == [("burst", 1, "own")]
+
+
 def test_quiet_zones_pay_first_the_lowest_priority_then_the_least_recently_active(zoo):
     burst = zoo.zone("burst", cached=10)
     zoo.zone("gold", cached=30, quiet=True, priority=1)
@@ -58,6 +66,11 @@ def test_above_its_reservation_it_takes_nothing_from_an_active_zone(zoo):
 def test_at_its_limit_its_own_cache_pays_even_while_blocks_are_free(zoo):
     burst = zoo.zone("burst", limit=30, in_use=10, cached=20)
     assert paid(zoo, burst, 5) == [("burst", 5, "limit")]
+
+
+def test_up_to_its_limit_a_zone_pays_nothing(zoo):
+    burst = zoo.zone("burst", limit=30, in_use=10, cached=15)
+    assert make_room(zoo.ledger, burst, 5, zoo.free) == []
 
 
 def test_the_least_recently_used_blocks_go_first(zoo):
@@ -153,6 +166,20 @@ def test_evictions_name_who_needed_the_blocks(zoo):
     assert evicted == [("burst", 30, "limit", "burst"), ("calm", 20, "quiet", None)]
 
 
+def test_evictions_for_a_request_that_grows_name_its_zone(zoo):
+    burst = zoo.zone("burst", in_use=10, cached=10)
+    zoo.zone("lead", cached=80)
+    make_room(zoo.ledger, burst, 30, zoo.free)
+    evicted = [(note.zone, note.blocks, note.reason, note.beneficiary) for note in zoo.events("evicted")]
+    assert evicted == [("burst", 10, "own", "burst"), ("lead", 20, "reclaim", "burst")]
+
+
+def test_the_last_block_above_a_higher_priority_zones_reservation_goes_too(zoo):
+    burst = zoo.zone("burst", cached=69)
+    zoo.zone("gold", reserved=30, cached=31, quiet=True, priority=1)
+    assert paid(zoo, burst, 2) == [("gold", 1, "quiet"), ("burst", 1, "own")]
+
+
 def test_a_request_without_a_zone_borrows_as_priority_0(zoo):
     zoo.zone("gold", reserved=30, cached=40, quiet=True, priority=1)
     zoo.zone("calm", reserved=30, cached=60, quiet=True)
@@ -190,6 +217,7 @@ def test_a_request_that_grows_takes_others_surplus_caches_after_its_own(zoo):
     zoo.zone("lead", reserved=20, cached=45)
     zoo.zone("gold", cached=40, priority=1)
     assert (zoo.takeable(burst), zoo.takeable(burst, growing=True)) == (5, 70)
+    assert zoo.ledger.standings.takeable(burst, zoo.free) == 5
     assert paid(zoo, burst, 40) == [("burst", 5, "own"), ("lead", 25, "reclaim"), ("gold", 10, "reclaim")]
 
 

@@ -50,6 +50,7 @@ def test_the_entitled_zones_own_requests_do_not_yield_to_it(zoo):
     acme = zoo.zone("acme", reserved=40, in_use=10)
     burst = zoo.zone("burst", in_use=90)
     assert choose_victim([burst, acme], acme, 30) == 0
+    assert choose_victim([acme, burst], acme, 30) == 1
     assert choose_victim([acme], acme, 30) is None
 
 

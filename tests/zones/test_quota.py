@@ -132,6 +132,7 @@ def test_a_request_in_flight_may_pass_a_limit_that_was_lowered_under_it():
         pytest.param({"limit": 10, "in_use": 5}, {}, 6, "limit", id="its own limit"),
         pytest.param({}, {"reserved": 60}, 50, "reserved", id="the blocks are free and promised to another"),
         pytest.param({}, {"reserved": 60, "cached": 60}, 50, "reserved", id="cached by whom they are promised to"),
+        pytest.param({}, {"reserved": 60}, 100, "reserved", id="all that no request uses, and not one more"),
         pytest.param({"cached": 30}, {"in_use": 70}, 31, "in_use", id="more than no request uses"),
         pytest.param({"limit": 10, "in_use": 5}, {"in_use": 95}, 6, "limit", id="the limit before anything else"),
     ],

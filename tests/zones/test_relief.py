@@ -2,6 +2,8 @@
 
 import pytest
 
+from tenantzone_contract.config import PoolConfig, make_config
+from tenantzone_runtime.zones.tenancy import Tenancy
 from tests.zones.zoo import Zoo, declare
 
 
@@ -68,8 +70,9 @@ def test_relief_is_not_given_to_who_is_kept_back_by_its_own_limit(zoo):
     burst = zoo.zone("burst", limit=30)
     zoo.zone("lead", cached=100)
     assert relieved(zoo, burst, 31) == []
+    assert relieved(zoo, burst, 30) == [("lead", 30)]
     burst.grace = 40
-    assert relieved(zoo, burst, 31) == [("lead", 31)]
+    assert relieved(zoo, burst, 31) == [("lead", 1)]
 
 
 def test_relief_for_who_borrows_is_for_all_that_it_asks_for(zoo):
@@ -105,6 +108,13 @@ def test_who_uses_blocks_is_relieved_up_to_its_share_of_what_nobody_reserved(zoo
     assert relieved(zoo, acme, 20) == [("lead", 20)]
 
 
+def test_who_uses_a_single_block_is_relieved_up_to_its_share_only(zoo):
+    acme = zoo.zone("acme", in_use=1)
+    zoo.zone("lead", cached=99, weight=9)
+    assert relieved(zoo, acme, 10) == []
+    assert relieved(zoo, acme, 9) == [("lead", 9)]
+
+
 def test_who_uses_no_block_is_relieved_beyond_its_share(zoo):
     acme = zoo.zone("acme")
     zoo.zone("lead", cached=100, weight=9)
@@ -122,6 +132,20 @@ def test_shares_follow_weights_quietness_and_reservations(zoo):
     zoo.set_quiet(acme, False)
     assert zoo.ledger.standings.share(lead) == 20
     zoo.check()
+
+
+def test_a_share_is_rounded_down_to_whole_blocks(zoo):
+    acme = zoo.zone("acme", weight=2)
+    zoo.zone("lead")
+    assert zoo.ledger.standings.share(acme) == 66
+
+
+def test_shares_are_of_the_blocks_that_requests_can_use():
+    """An engine may set blocks aside that have ids like all others."""
+    tenancy = Tenancy(block_count=101, capacity=100)
+    config = make_config(1, PoolConfig(namespace="n", name="p"), (declare("acme"),))
+    tenancy.apply(config, 0.0)
+    assert tenancy.ledger.standings.share(tenancy.ledger.zones["acme"]) == 100
 
 
 def test_a_zone_that_left_has_no_part_in_the_shares(zoo):

@@ -118,6 +118,11 @@ def test_a_zone_drops_the_marks_of_blocks_that_it_lets_go():
     assert zoo.ledger.evict(acme, 1, "own") == [block]
 
 
+@pytest.mark.parametrize(("policy", "order"), [("LRU", LeastRecentlyUsed), ("Clock", Clock)])
+def test_a_new_zone_keeps_its_cache_in_the_order_of_its_policy(policy, order):
+    assert type(Zoo().zone("acme", policy=policy).cached) is order
+
+
 @given(st.lists(st.tuples(st.sampled_from(["keep", "hit", "drop", "evict", "remove"]), st.integers(0, 7)), max_size=60))
 def test_clock_is_a_ring_with_marks(steps):
     """Against the plainest clock: a list with the hand at its front, and a mark per block."""

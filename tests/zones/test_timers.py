@@ -164,6 +164,15 @@ def test_only_zones_that_were_registered_for_a_tenant_are_forgotten(zoo):
     assert not states.is_forgotten(zoo.ledger, zoo.zone("kept", auto=True))
 
 
+def test_the_next_deadline_is_the_first_moment_later_than_what_was_looked_at(zoo):
+    times = {"after": 60.0, "evict_after": 120.0, "forget_after": 300.0, "active": 5.0}
+    guest, acme = zoo.zone("guest", auto=True, **times), zoo.zone("acme", **times)
+    assert [states.deadline(guest, seen) for seen in (0.0, 65.0, 125.0, 305.0)] == [65.0, 125.0, 305.0, None]
+    assert [states.deadline(acme, seen) for seen in (0.0, 65.0, 125.0)] == [65.0, 125.0, None]
+    zoo.tenancy.request_arrived(guest, 5.0)
+    assert states.deadline(guest, 0.0) is None
+
+
 def test_a_zone_is_looked_at_once_however_often_its_timer_was_set(zoo):
     timers = Timers()
     acme = zoo.zone("acme")
@@ -172,6 +181,14 @@ def test_a_zone_is_looked_at_once_however_often_its_timer_was_set(zoo):
     assert list(timers.gone_off(9.9)) == []
     assert list(timers.gone_off(50.0)) == [acme]
     assert list(timers.gone_off(50.0)) == []
+
+
+def test_a_zone_that_nothing_more_awaits_is_not_looked_at_again(zoo):
+    zoo.apply(declare("acme", after=60.0, evict_after=120.0))
+    zoo.upkeep(60.0)
+    assert zoo.ledger.zones["acme"].timer == 120.0
+    zoo.upkeep(120.0)
+    assert zoo.ledger.zones["acme"].timer is None
 
 
 def test_a_quiet_zone_gives_up_blocks_in_the_step_in_which_it_became_quiet(zoo):

@@ -1,0 +1,89 @@
+"""How a loan comes back: at its due time, after its grace time, or when the lender needs its blocks."""
+
+import pytest
+
+from tenantzone_runtime.zones.audit import Evicted, Repaid
+from tests.zones.zoo import Zoo
+
+
+@pytest.fixture
+def zoo():
+    return Zoo()
+
+
+def test_a_loan_without_a_time_is_never_due(zoo):
+    zoo.zone("lender", reserved=50, quiet=True)
+    zoo.zone("borrower", in_use=70)
+    zoo.tenancy.loans.settle(zoo.free)
+    zoo.now = 1e9
+    assert zoo.tenancy.loans.due() == []
+
+
+def test_at_the_due_time_what_is_only_cached_comes_back_by_itself(zoo):
+    zoo.zone("lender", reserved=50, quiet=True, max_loan=60.0)
+    borrower = zoo.zone("borrower", cached=70)
+    assert zoo.upkeep(0.0) == []
+    assert zoo.upkeep(59.9) == []
+    assert zoo.upkeep(60.0) == [("borrower", 20)]
+    assert (borrower.held, borrower.overdue) == (50, 0)
+    told = [event for event in zoo.ledger.trail.collect() if event.kind in ("repaid", "evicted")]
+    assert told == [
+        Repaid("lender", "borrower", 20, after_seconds=60.0, overdue=True),
+        Evicted("borrower", 20, "due", "lender"),
+    ]
+
+
+def test_what_is_in_use_is_overdue_and_the_borrower_cannot_grow(zoo):
+    zoo.zone("lender", reserved=50, quiet=True, max_loan=60.0)
+    borrower = zoo.zone("borrower", reserved=10, in_use=75)
+    zoo.upkeep(0.0)
+    assert zoo.takeable(borrower) == 25
+    zoo.upkeep(60.0)
+    assert borrower.overdue == 25
+    assert zoo.takeable(borrower) == 0
+
+
+def test_what_is_overdue_is_the_sum_of_all_loans_past_their_time(zoo):
+    zoo.zone("first", reserved=20, quiet=True, max_loan=60.0)
+    zoo.zone("second", reserved=20, quiet=True, max_loan=60.0)
+    borrower = zoo.zone("borrower", in_use=90)
+    zoo.upkeep(0.0)
+    zoo.upkeep(60.0)
+    assert borrower.overdue == 30
+
+
+def test_what_the_borrower_is_entitled_to_it_still_gets(zoo):
+    zoo.zone("lender", reserved=50, quiet=True, max_loan=60.0)
+    zoo.zone("borrower", reserved=10, in_use=75)
+    zoo.upkeep(0.0)
+    zoo.upkeep(60.0)
+    borrower = zoo.ledger.zones["borrower"]
+    zoo.release(borrower, dropped=70)
+    assert zoo.takeable(borrower) == 5
+    zoo.upkeep(60.0)
+    assert borrower.overdue == 0
+    assert zoo.takeable(borrower) == 95
+
+
+def test_after_the_grace_time_the_borrowers_requests_must_yield_until_the_loan_is_over(zoo):
+    zoo.zone("lender", reserved=50, quiet=True, max_loan=60.0, grace=30.0)
+    borrower = zoo.zone("borrower", in_use=70)
+    zoo.upkeep(0.0)
+    zoo.upkeep(60.0)
+    assert zoo.tenancy.past_grace() == []
+    zoo.upkeep(89.9)
+    assert zoo.tenancy.past_grace() == []
+    zoo.upkeep(90.0)
+    assert zoo.tenancy.past_grace() == [borrower]
+    zoo.release(borrower, kept=25)
+    assert zoo.settle_evictions(zoo.tenancy.collect_due(zoo.free)) == [("borrower", 20)]
+    assert zoo.tenancy.past_grace() == []
+    assert borrower.held == 50
+
+
+def test_a_lender_that_needs_its_blocks_does_not_wait_for_the_due_time(zoo):
+    lender = zoo.zone("lender", reserved=50, quiet=True, max_loan=3600.0)
+    zoo.zone("borrower", cached=100)
+    zoo.tenancy.loans.settle(zoo.free)
+    zoo.tenancy.request_arrived(lender, 1.0)
+    assert zoo.takeable(lender) == 50
