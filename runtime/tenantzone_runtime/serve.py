@@ -57,9 +57,26 @@ _FLAGS_UNSUPPORTED = (
     _Unsupported(("--headless",), "its requests come from an API server elsewhere, which does not share its seal key"),
     _Unsupported(("--api-key",), "tenants' keys come from --tenant-keys; two lists of keys would exclude each other"),
     _Unsupported(("--data-parallel-size", "-dp"), "zones cover one engine; run one Pod for each", _above_one),
+    _Unsupported(
+        (
+            "--data-parallel-size-local",
+            "--data-parallel-rank",
+            "--data-parallel-external-lb",
+            "--data-parallel-hybrid-lb",
+        ),
+        "zones cover one engine; run one Pod for each",
+    ),
+    _Unsupported(("--ec-transfer-config",), "encoder caches are shared past the zones; not supported yet"),
+    _Unsupported(("--kv-offloading-size",), "it moves blocks past the zones; not supported yet"),
+    _Unsupported(("--runner",), "pooling requests are not bound to zones yet", lambda value: value == "pooling"),
+    _Unsupported(
+        ("--convert",), "pooling requests are not bound to zones yet", lambda value: value in ("embed", "classify")
+    ),
     _Unsupported(("--pipeline-parallel-size", "-pp"), "not supported together with zones yet", _above_one),
     _Unsupported(("--kv-transfer-config",), "KV connectors move blocks past the zones; not supported yet"),
-    _Unsupported(("--speculative-config", "-sc"), "not supported together with zones yet"),
+    _Unsupported(
+        ("--speculative-config", "-sc", "--spec-method", "--spec-model"), "not supported together with zones yet"
+    ),
     _Unsupported(("--no-async-scheduling",), "the zone scheduler extends vLLM's asynchronous one"),
 )
 

@@ -37,6 +37,10 @@ class Binder:
             BindingError: zones are declared, and the request has no valid seal or its tenant no zone.
         """
         seal = self._take_seal(request)
+        if request.resumable:
+            raise BindingError(
+                "unsupported", None, "streaming input sessions are not supported together with zones yet"
+            )
         if self._tenancy.is_open_to_anybody:
             return None
         try:
@@ -54,5 +58,7 @@ class Binder:
         params = request.sampling_params
         if params is None or not params.extra_args:
             return ""
-        seal = params.extra_args.pop(SEAL_ARGUMENT, "")
+        seal = params.extra_args.get(SEAL_ARGUMENT, "")
+        # Not taken out in place: requests of the same parameters (n > 1) may share the dictionary.
+        params.extra_args = {name: value for name, value in params.extra_args.items() if name != SEAL_ARGUMENT}
         return seal if isinstance(seal, str) else ""

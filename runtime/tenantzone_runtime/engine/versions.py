@@ -48,12 +48,19 @@ class _Unsupported:
 
 _UNSUPPORTED = (
     _Unsupported("--kv-transfer-config (a KV connector)", lambda config, _: config.kv_transfer_config is not None),
+    _Unsupported(
+        "--ec-transfer-config (an encoder cache connector)", lambda config, _: config.ec_transfer_config is not None
+    ),
     _Unsupported("--speculative-config", lambda config, _: config.speculative_config is not None),
     _Unsupported("--data-parallel-size above 1", lambda config, _: config.parallel_config.data_parallel_size > 1),
     _Unsupported(
         "--pipeline-parallel-size above 1", lambda config, _: config.parallel_config.pipeline_parallel_size > 1
     ),
     _Unsupported("an encoder-decoder model", lambda config, _: config.model_config.is_encoder_decoder),
+    _Unsupported(
+        "a multimodal model (vLLM's caches of encoded media know no tenant)",
+        lambda config, _: config.model_config.is_multimodal_model,
+    ),
     _Unsupported("a pooling model", lambda config, _: config.model_config.runner_type == "pooling"),
     _Unsupported(
         "a model with more than one group of KV caches (hybrid attention)",

@@ -21,8 +21,10 @@ PreemptionReason = Literal["recall", "due", "own", "reset", "violation"]
 reset: the prefix cache was reset. violation: it was caught with a block that is not its zone's.
 """
 
-RefusalReason = Literal["unbound", "unknown_tenant", "too_long"]
-"""unbound: no valid seal of the front door. unknown_tenant: no zone. too_long: it could never fit the zone's limit."""
+RefusalReason = Literal["unbound", "unknown_tenant", "too_long", "unsupported"]
+"""unbound: no valid seal of the front door. unknown_tenant: no zone. too_long: it could never fit the zone's limit.
+unsupported: a kind of request that does not go with zones.
+"""
 
 
 @dataclass(frozen=True, slots=True)
