@@ -105,6 +105,7 @@ class Driver:
         max_tokens: int = 1,
         client_salt: str = "",
         sealed: str | None = None,
+        resumable: bool = False,
     ) -> Request:
         """Add a request; without a tenant as if it had come past the front door.
 
@@ -122,6 +123,7 @@ class Driver:
             pooling_params=None,
             cache_salt=salt,
             block_hasher=self._hasher,
+            resumable=resumable,
         )
         self.scheduler.add_request(request)
         return request
@@ -176,7 +178,8 @@ class Driver:
         pool.ledger.check(pool.free_block_queue.num_free_blocks, len(unowned), pool.capacity)
         for name, request in self.scheduler.requests.items():
             for block in manager.get_blocks(name).blocks[0]:
-                assert pool.ledger.owner[block.block_id] is getattr(request, "zone", None), "I4: a foreign block"
+                owner = pool.ledger.owner[block.block_id]
+                assert block.is_null or owner is getattr(request, "zone", None), "I4: a foreign block"
         for zone in pool.ledger.zones.values():
             assert zone.leaving or zone.held <= max(zone.spec.quota.limit, zone.in_use), "I3: over its limit"
 

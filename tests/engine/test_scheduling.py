@@ -320,3 +320,10 @@ def test_aborted_requests_leave_nothing_behind(driver):
     driver.scheduler.finish_requests([request.request_id for request in requests], RequestStatus.FINISHED_ABORTED)
     driver.run()
     assert (driver.zone("acme").requests, driver.zone("acme").in_use) == (0, 0)
+
+
+def test_a_session_that_may_get_more_input_is_refused_where_zones_are_declared(driver):
+    driver.declare(zone("acme"))
+    request = driver.send("acme", prompt(3), resumable=True)
+    driver.run()
+    assert driver.finished[request.request_id] == "error"

@@ -9,7 +9,6 @@ import pytest
 from tests.engine.features import contention
 from tests.engine.features.adapters import make_adapter
 from tests.engine.features.asking import BLOCK_TOKENS, STEP_TOKENS, USABLE_BLOCKS
-from tests.engine.features.contention import Outcome
 from tests.engine.real_engine import RealEngine, StartingEngine
 
 EVENTS_PORT = 5557
@@ -56,20 +55,24 @@ class Stock:
 
     engine: RealEngine
     alone: dict[str, list[int]]
-    one_that_does_not_fit: Outcome
-    one_that_grows: Outcome
-    preemptions: float
+    small_one_passed: bool
+    calm_one_was_first: bool
+    preemptions: int
 
 
 @pytest.fixture(scope="session")
 def stock(request: pytest.FixtureRequest) -> Stock:
     engine = request.config.stash[_STARTING].await_health()
+    alone = contention.alone(engine)
+    small_one_passed, _ = contention.small_one_passes_one_that_does_not_fit(engine)
+    race = contention.Race(engine)
+    huge, _ = contention.two_that_grow(engine)
     return Stock(
         engine,
-        contention.alone(engine, "nobody"),
-        contention.one_that_does_not_fit(engine),
-        contention.one_that_grows(engine),
-        contention.vllm_metric(engine, "vllm:num_preemptions_total"),
+        alone,
+        small_one_passed,
+        calm_one_was_first=race.was_lost_by(huge, others=1),
+        preemptions=contention.vllm_metric(engine, "vllm:num_preemptions_total").total(),
     )
 
 

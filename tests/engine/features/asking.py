@@ -1,0 +1,68 @@
+"""What the tests here ask an engine, with the OpenAI client."""
+
+import itertools
+
+import openai
+
+from tenantzone_contract.config import ZoneConfig
+
+BLOCK_TOKENS = 32
+USABLE_BLOCKS = 63
+STEP_TOKENS = 64
+"""Tokens of one step: any longer prompt is prefilled in chunks."""
+
+_numbers = itertools.count()
+
+
+def zone(tenant: str, **fields) -> ZoneConfig:
+    return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
+
+
+def text(blocks: int, title: str | None = None) -> str:
+    """A prompt of so many blocks, less its last token: a new one, or the one with this title."""
+    story = f"{next(_numbers) if title is None else title}: "
+    story += "".join(chr(97 + (number * number + len(story)) % 26) for number in range(blocks * BLOCK_TOKENS))
+    return story[: blocks * BLOCK_TOKENS - 1]
+
+
+def complete(client: openai.OpenAI, prompt: str, tokens: int = 1, *, model: str = "tiny", extra=None, **fields):
+    """Greedy, and neither shorter nor longer than asked for."""
+    body = {"ignore_eos": True, "return_token_ids": True, **(extra or {})}
+    fields = {"temperature": 0, **fields}
+    return client.completions.create(model=model, prompt=prompt, max_tokens=tokens, extra_body=body, **fields)
+
+
+def generated(*arguments, **fields) -> list[int]:
+    """The tokens of the one answer."""
+    return complete(*arguments, **fields).choices[0].token_ids
+
+
+def cached_tokens(*arguments, **fields) -> int:
+    """Prompt tokens that were found in the cache."""
+    return complete(*arguments, **fields).usage.prompt_tokens_details.cached_tokens
+
+
+class Asked:
+    """A question that has reached the engine, and is being answered."""
+
+    def __init__(self, client: openai.OpenAI, prompt: str, tokens: int, **extra) -> None:
+        # Comes back with the answer's headers: the engine has the request before any that is sent from now on.
+        self._stream = complete(client, prompt, tokens, extra=extra, stream=True)
+        self._chunks = iter(self._stream)
+        self._tokens: list[int] = []
+
+    def await_first_token(self) -> None:
+        while not self._tokens:
+            self._take(next(self._chunks))
+
+    def answer(self) -> list[int]:
+        for chunk in self._chunks:
+            self._take(chunk)
+        return self._tokens
+
+    def _take(self, chunk) -> None:
+        self._tokens.extend(chunk.choices[0].token_ids or ())
+
+    def abort(self) -> None:
+        """Does nothing to a request that is finished."""
+        self._stream.close()

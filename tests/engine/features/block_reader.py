@@ -1,0 +1,17 @@
+"""A worker extension that reads the memory of KV blocks; vLLM's workers import it."""
+
+
+class BlockReader:
+    def read_blocks(self, blocks: list[int], total: int) -> list[list[float]]:
+        """Everything that the device holds in each of these blocks, all layers, keys and values.
+
+        ``total``: blocks of the cache, which tells the axis that counts them.
+        """
+        contents = []
+        for block in blocks:
+            numbers: list[float] = []
+            for cache in self.model_runner.kv_caches:
+                assert list(cache.shape).count(total) == 1
+                numbers += cache.select(list(cache.shape).index(total), block).flatten().tolist()
+            contents.append(numbers)
+        return contents

@@ -1,0 +1,73 @@
+"""Two tenants contend for the blocks of a small engine. The same is done with zones and without."""
+
+from collections import Counter
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.engine.features.asking import Asked, generated, text
+from tests.engine.real_engine import API_PORT, RealEngine
+
+PROMPTS = {"hog": text(24, "hog"), "huge": text(30, "huge"), "calm": text(8, "calm"), "small": text(2, "small")}
+LENGTHS = {"hog": 1200, "huge": 900, "calm": 900, "small": 20}
+"""Tokens generated. Of 63 blocks, hog ends with 62, huge with 59, calm with 37."""
+
+
+def alone(engine: RealEngine) -> dict[str, list[int]]:
+    """What the engine answers to each prompt if it has nothing else to do."""
+    return {name: generated(engine.client("nobody"), PROMPTS[name], LENGTHS[name]) for name in PROMPTS}
+
+
+def vllm_metric(engine: RealEngine, name: str, label: str = "") -> Counter[str]:
+    """One of vLLM's own metrics, by the values of a label."""
+    page = httpx.get(f"http://{engine.address}:{API_PORT}/metrics").text
+    values: Counter[str] = Counter()
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            if sample.name == name:
+                values[sample.labels.get(label, "")] += int(sample.value)
+    return values
+
+
+def completed(engine: RealEngine) -> int:
+    """Requests that have run to their end, now that none is left."""
+
+    def none_is_left() -> bool:
+        return not any(vllm_metric(engine, f"vllm:num_requests_{state}").total() for state in ("running", "waiting"))
+
+    engine.wait(none_is_left, "no request is left", 60)
+    return vllm_metric(engine, "vllm:request_success_total", "finished_reason")["length"]
+
+
+class Race:
+    """Whether a request was still being answered when another one's answer was there.
+
+    The engine tells: the request is aborted then, which does nothing to one that is complete.
+    """
+
+    def __init__(self, engine: RealEngine) -> None:
+        self._engine = engine
+        self._before = completed(engine)
+
+    def was_lost_by(self, asked: Asked, *, others: int) -> bool:
+        """Abort it. ``others``: the requests beside it."""
+        asked.abort()
+        return completed(self._engine) - self._before == others
+
+
+def small_one_passes_one_that_does_not_fit(engine: RealEngine) -> tuple[bool, list[int]]:
+    """burst has a request that runs, and one that has no room beside it; then acme asks for little."""
+    race, acme, burst = Race(engine), engine.client("acme"), engine.client("burst")
+    hog = Asked(burst, PROMPTS["hog"], LENGTHS["hog"])
+    hog.await_first_token()
+    Asked(burst, text(40), 1)
+    small = generated(acme, PROMPTS["small"], LENGTHS["small"])
+    return race.was_lost_by(hog, others=2), small
+
+
+def two_that_grow(engine: RealEngine) -> tuple[Asked, list[int]]:
+    """Both tenants' requests run, burst's since longer; together they grow beyond the engine."""
+    acme, burst = engine.client("acme"), engine.client("burst")
+    huge = Asked(burst, PROMPTS["huge"], LENGTHS["huge"])
+    huge.await_first_token()
+    return huge, generated(acme, PROMPTS["calm"], LENGTHS["calm"])

@@ -1,0 +1,126 @@
+"""What does not go together with zones is refused before a model is loaded, or by the scheduler, and is named."""
+
+import pytest
+import torch
+from vllm.config import KVTransferConfig
+from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, MambaSpec, SlidingWindowSpec
+
+from tenantzone_runtime.door.routes import WEBSOCKET, Access, RouteTable
+from tenantzone_runtime.engine.versions import UnsupportedError, check_supported
+from tenantzone_runtime.serve import UsageError, check
+from tests.engine.harness import BLOCK_TOKENS, caches, vllm_config
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--speculative-config", '{"method": "ngram"}'], "--speculative-config can't be used"),
+        (["--speculative-config.method=ngram"], "--speculative-config can't be used"),
+        (
+            ["--kv-transfer-config", "{}"],
+            "--kv-transfer-config can't be used: KV connectors move blocks past the zones",
+        ),
+        (["-pp", "2"], "-pp can't be used: not supported together with zones yet"),
+        (
+            ["--data-parallel-size=2"],
+            "--data-parallel-size can't be used: zones cover one engine; run one Pod for each",
+        ),
+        (["--grpc"], "--grpc can't be used: gRPC requests do not pass the front door"),
+        (
+            ["--no-async-scheduling"],
+            "--no-async-scheduling can't be used: the zone scheduler extends vLLM's asynchronous",
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_flags_are_refused_before_a_model_is_loaded(arguments, message):
+    with pytest.raises(UsageError) as refusal:
+        check(["model", *arguments], {})
+    assert message in str(refusal.value)
+
+
+def test_the_rust_front_end_is_refused():
+    with pytest.raises(UsageError, match="VLLM_USE_RUST_FRONTEND can't be used: the Rust front end does not run"):
+        check(["model"], {"VLLM_USE_RUST_FRONTEND": "1"})
+
+
+def with_connector(config):
+    config.kv_transfer_config = KVTransferConfig(kv_connector="OffloadingConnector", kv_role="kv_both")
+
+
+def with_encoder_connector(config):
+    config.ec_transfer_config = object()
+
+
+def with_pictures(config):
+    config.model_config.multimodal_config = object()
+
+
+def with_drafts(config):
+    config.speculative_config = object()
+
+
+def with_pooling(config):
+    config.model_config.runner_type = "pooling"
+
+
+def with_encoder(config):
+    config.model_config.is_encoder_decoder = True
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (with_connector, "--kv-transfer-config (a KV connector)"),
+        (with_encoder_connector, "--ec-transfer-config (an encoder cache connector)"),
+        (with_pictures, "a multimodal model (vLLM's caches of encoded media know no tenant)"),
+        (with_drafts, "--speculative-config"),
+        (with_pooling, "a pooling model"),
+        (with_encoder, "an encoder-decoder model"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_a_config_file_or_another_flag_turns_on_is_refused_by_the_scheduler(tmp_path, use, message):
+    config = vllm_config(tmp_path)
+    use(config)
+    with pytest.raises(UnsupportedError) as refusal:
+        check_supported(config, caches(10))
+    assert f"not supported together with zones: {message}. Leave it out" in str(refusal.value)
+
+
+def window(tokens):
+    return SlidingWindowSpec(
+        block_size=BLOCK_TOKENS, num_kv_heads=2, head_size=32, dtype=torch.float32, sliding_window=tokens
+    )
+
+
+STATE = MambaSpec(block_size=BLOCK_TOKENS, shapes=((2, 2),), dtypes=(torch.float32,))
+
+
+@pytest.mark.parametrize(
+    ("specs", "message"),
+    [
+        ([caches(10).kv_cache_groups[0].kv_cache_spec, window(64)], "more than one group of KV caches"),
+        ([STATE], "a model with Mamba layers"),
+    ],
+    ids=["full attention beside a sliding window", "Mamba"],
+)
+def test_hybrid_models_are_refused(tmp_path, specs, message):
+    groups = [KVCacheGroupSpec([f"layer {number}"], spec) for number, spec in enumerate(specs)]
+    with pytest.raises(UnsupportedError, match=message):
+        check_supported(vllm_config(tmp_path), KVCacheConfig(10, kv_cache_tensors=[], kv_cache_groups=groups))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "reason"),
+    [
+        (WEBSOCKET, "/v1/realtime", "its requests can't carry the tenant's seal yet"),
+        ("POST", "/v1/embeddings", "pooling models are not supported together with zones yet"),
+        ("POST", "/pooling", "pooling models are not supported together with zones yet"),
+        ("POST", "/inference/v1/generate", "disaggregated serving is not supported together with zones yet"),
+    ],
+)
+def test_routes_are_refused_with_a_reason(method, path, reason):
+    (route,) = RouteTable().at(path)
+    assert (route.method, route.access) == (method, Access.REFUSED)
+    assert reason in route.reason

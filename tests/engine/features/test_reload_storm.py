@@ -1,0 +1,124 @@
+"""A thousand random configs in a row, one before each step of vLLM's real scheduler, with requests in flight."""
+
+import random
+from collections import deque
+from dataclasses import dataclass
+
+import pytest
+
+from tenantzone_contract.config import (
+    Idle,
+    Lending,
+    PoolConfig,
+    RuntimeConfig,
+    UnknownTenants,
+    Watermarks,
+    ZoneConfig,
+    make_config,
+)
+from tests.engine.features.paged_model import PagedModel
+from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
+
+CAPACITY = 100
+CONFIGS = 1000
+TENANTS = ("acme", "burst", "calm", "dusk")
+MOST_BLOCKS = 24
+
+
+@dataclass(frozen=True)
+class Question:
+    tenant: str
+    prompt: list[int]
+    tokens: int
+
+
+def random_zone(chance: random.Random, tenant: str, reserved: int) -> ZoneConfig:
+    limit = chance.choice([None, chance.randint(max(reserved, 1), CAPACITY), "100%"])
+    return ZoneConfig(
+        name=tenant,
+        tenant=tenant,
+        generation=1,
+        reserved=reserved if limit != "100%" else f"{reserved}%",
+        limit=limit,
+        priority=chance.randint(-2, 2),
+        weight=chance.randint(1, 4),
+        lending=Lending(
+            lendable=chance.choice(["0%", "30%", "100%"]),
+            borrowers=chance.choice(["SameOrHigherPriority", "AnyPriority"]),
+            max_loan_seconds=chance.choice([None, 0.0, 0.05]),
+            grace_seconds=chance.choice([0.0, 0.02]),
+        ),
+        idle=Idle(after_seconds=chance.choice([0.0, 0.02, 60.0]), evict_after_seconds=chance.choice([None, 0.05])),
+        eviction_policy=chance.choice(["LRU", "Clock"]),
+        scrub=chance.choice(["OnTransfer", "Never"]),
+    )
+
+
+def random_config(chance: random.Random, generation: int) -> RuntimeConfig:
+    """Any tenants, with reservations that add up to no more than the engine has."""
+    left, zones = CAPACITY, []
+    for tenant in chance.sample(TENANTS, chance.randint(1, len(TENANTS))):
+        zones.append(random_zone(chance, tenant, chance.choice([0, chance.randint(0, left)])))
+        left -= zones[-1].reserved if isinstance(zones[-1].reserved, int) else int(zones[-1].reserved[:-1])
+    marks = chance.choice([Watermarks(), Watermarks(low=0.1, high=0.3)])
+    unknown = UnknownTenants(mode=chance.choice(["Reject", "AutoRegister"]))
+    pool = PoolConfig(namespace="test", name="pool", watermarks=marks, unknown_tenants=unknown)
+    return make_config(generation, pool, tuple(zones))
+
+
+def random_question(chance: random.Random, config: RuntimeConfig) -> Question | None:
+    """Of a tenant that has a zone, and no longer than its limit: others are refused, reload or not."""
+    zone = chance.choice(config.zones)
+    most = min(MOST_BLOCKS, zone.limit) if isinstance(zone.limit, int) else MOST_BLOCKS
+    blocks = chance.randint(1, most)
+    generated = chance.randint(1, blocks * BLOCK_TOKENS - 1)
+    start = prompt(blocks, seed=chance.randint(1, 6), extra=0)[: blocks * BLOCK_TOKENS - generated]
+    return Question(zone.tenant, start, min(generated, 60))
+
+
+def answers(scheduler, steps: list[tuple[RuntimeConfig, Question | None]], *, ahead: int) -> list[list[int]]:
+    """Apply, ask and step in turn; ``ahead`` steps are scheduled before the oldest one's tokens are known."""
+    driver, model, in_flight, requests = Driver(scheduler), PagedModel(CAPACITY + 1), deque(), []
+
+    def step() -> None:
+        scheduled = scheduler.schedule()
+        in_flight.append((scheduled, model.execute(scheduled)))
+        while len(in_flight) > ahead:
+            scheduler.update_from_output(*in_flight.popleft())
+        scheduler.let_time_pass()
+        driver.check()
+
+    for config, question in steps:
+        scheduler.apply_config(config)
+        if question is not None:
+            requests.append(driver.send(question.tenant, list(question.prompt), max_tokens=question.tokens))
+        step()
+    for _ in range(20 * CONFIGS):
+        if not scheduler.has_unfinished_requests() and not any(output.num_scheduled_tokens for output, _ in in_flight):
+            break
+        step()
+    assert not scheduler.has_unfinished_requests(), "no request is stuck"
+    driver.declare()
+    scheduler.let_time_pass()
+    driver.check()
+    assert scheduler.block_pool.free_block_queue.num_free_blocks == CAPACITY, "on an idle engine all blocks are free"
+    return [list(request.output_token_ids) for request in requests]
+
+
+@pytest.mark.parametrize("ahead", [0, 1], ids=["step by step", "asynchronous"])
+def test_a_thousand_reloads_lose_no_request_and_no_block_and_change_no_token(tmp_path, ahead):
+    chance = random.Random(ahead)
+    configs = [random_config(chance, generation + 1) for generation in range(CONFIGS)]
+    steps = [(config, random_question(chance, config) if chance.random() < 0.25 else None) for config in configs]
+    settings = vllm_config(tmp_path, max_batched_tokens=256)
+    calm = make_config(
+        1,
+        PoolConfig(namespace="test", name="pool"),
+        tuple(ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in TENANTS),
+    )
+    undisturbed = answers(make_scheduler(settings, CAPACITY), [(calm, question) for _, question in steps], ahead=ahead)
+    scheduler = make_scheduler(settings, CAPACITY)
+    assert answers(scheduler, steps, ahead=ahead) == undisturbed
+    assert all(undisturbed)
+    assert len(undisturbed) > 200
+    assert sum(len(tokens) for tokens in undisturbed) == sum(question.tokens for _, question in steps if question)
