@@ -37,12 +37,12 @@ class Binder:
             BindingError: zones are declared, and the request has no valid seal or its tenant no zone.
         """
         seal = self._take_seal(request)
+        if self._tenancy.is_open_to_anybody:
+            return None
         if request.resumable:
             raise BindingError(
                 "unsupported", None, "streaming input sessions are not supported together with zones yet"
             )
-        if self._tenancy.is_open_to_anybody:
-            return None
         try:
             tenant = unseal(self._seal_key, seal, request.cache_salt or "")
         except SealError as error:
