@@ -56,8 +56,6 @@ class Stock:
     engine: RealEngine
     alone: dict[str, list[int]]
     small_one_passed: bool
-    calm_one_was_first: bool
-    preemptions: int
 
 
 @pytest.fixture(scope="session")
@@ -65,15 +63,7 @@ def stock(request: pytest.FixtureRequest) -> Stock:
     engine = request.config.stash[_STARTING].await_health()
     alone = contention.alone(engine)
     small_one_passed, _ = contention.small_one_passes_one_that_does_not_fit(engine)
-    race = contention.Race(engine)
-    huge, _ = contention.two_that_grow(engine)
-    return Stock(
-        engine,
-        alone,
-        small_one_passed,
-        calm_one_was_first=race.was_lost_by(huge, others=1),
-        preemptions=contention.vllm_metric(engine, "vllm:num_preemptions_total").total(),
-    )
+    return Stock(engine, alone, small_one_passed)
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.engine.features.asking import Asked, generated, text
 from tests.engine.real_engine import API_PORT, RealEngine
 
-PROMPTS = {"hog": text(24, "hog"), "huge": text(30, "huge"), "calm": text(8, "calm"), "small": text(2, "small")}
-LENGTHS = {"hog": 1200, "huge": 900, "calm": 900, "small": 20}
-"""Tokens generated. Of 63 blocks, hog ends with 62, huge with 59, calm with 37."""
+PROMPTS = {"hog": text(24, "hog"), "calm": text(8, "calm"), "small": text(2, "small")}
+LENGTHS = {"hog": 1200, "calm": 20, "small": 20}
+"""Tokens generated. Of 63 blocks, hog ends with 62."""
 
 
 def alone(engine: RealEngine) -> dict[str, list[int]]:
@@ -63,11 +63,3 @@ def small_one_passes_one_that_does_not_fit(engine: RealEngine) -> tuple[bool, li
     Asked(burst, text(40), 1)
     small = generated(acme, PROMPTS["small"], LENGTHS["small"])
     return race.was_lost_by(hog, others=2), small
-
-
-def two_that_grow(engine: RealEngine) -> tuple[Asked, list[int]]:
-    """Both tenants' requests run, burst's since longer; together they grow beyond the engine."""
-    acme, burst = engine.client("acme"), engine.client("burst")
-    huge = Asked(burst, PROMPTS["huge"], LENGTHS["huge"])
-    huge.await_first_token()
-    return huge, generated(acme, PROMPTS["calm"], LENGTHS["calm"])
