@@ -14,6 +14,8 @@ When these do not give enough, what is left is in use (see ``preemption``). Back
 for nobody in particular.
 """
 
+from collections.abc import Callable
+
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.preemption import is_entitled
@@ -94,20 +96,30 @@ def _evict_quiet(
     borrower_priority: int | None,
 ) -> int:
     """S1. Returns how many blocks it gave."""
-    given = 0
-    while given < short and (victim := ledger.standings.quiet_victim(borrower_priority)) is not None:
-        zone, most = victim
-        evicted.append((zone, ledger.evict(zone, min(short - given, most), reason, beneficiary)))
-        given += len(evicted[-1][1])
-    return given
+    return _evict_in_turn(
+        ledger, evicted, short, reason, beneficiary, lambda: ledger.standings.quiet_victim(borrower_priority)
+    )
 
 
 def _evict_surplus(
     ledger: Ledger, evicted: Evictions, short: int, reason: EvictionReason, beneficiary: Zone | None
 ) -> int:
     """S1b. Returns how many blocks it gave."""
+    return _evict_in_turn(
+        ledger, evicted, short, reason, beneficiary, lambda: ledger.standings.surplus_victim(beneficiary)
+    )
+
+
+def _evict_in_turn(
+    ledger: Ledger,
+    evicted: Evictions,
+    short: int,
+    reason: EvictionReason,
+    beneficiary: Zone | None,
+    next_victim: Callable[[], tuple[Zone, int] | None],
+) -> int:
     given = 0
-    while given < short and (victim := ledger.standings.surplus_victim(beneficiary)) is not None:
+    while given < short and (victim := next_victim()) is not None:
         zone, most = victim
         evicted.append((zone, ledger.evict(zone, min(short - given, most), reason, beneficiary)))
         given += len(evicted[-1][1])
