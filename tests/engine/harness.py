@@ -8,6 +8,7 @@ from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, VllmConfig
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.outputs import ModelRunnerOutput
@@ -130,6 +131,12 @@ class Driver:
 
     def step(self) -> list[str]:
         """One step; every scheduled request that has its whole prompt gets one token. Returns who was scheduled."""
+        output, result = self.schedule()
+        self.update(output, result)
+        return result.req_ids
+
+    def schedule(self) -> tuple[SchedulerOutput, ModelRunnerOutput]:
+        """The first half of a step, and what the model makes of it."""
         output = self.scheduler.schedule()
         scheduled = list(output.num_scheduled_tokens)
         sampled = [[] if self.scheduler.requests[name].is_prefill_chunk else [5] for name in scheduled]
@@ -138,13 +145,16 @@ class Driver:
             req_id_to_index={name: index for index, name in enumerate(scheduled)},
             sampled_token_ids=sampled,
         )
+        return output, result
+
+    def update(self, output: SchedulerOutput, result: ModelRunnerOutput) -> None:
+        """The other half; with async scheduling, the next step's first half comes before it."""
         for outputs in self.scheduler.update_from_output(output, result).values():
             for item in outputs.outputs:
                 if item.prefill_stats is not None:
                     self._cached_tokens[item.request_id] = item.prefill_stats.num_cached_tokens
                 if item.finish_reason is not None:
                     self.finished[item.request_id] = str(item.finish_reason)
-        return scheduled
 
     def run(self, most: int = 500) -> None:
         """Step until no request is left."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
 from vllm.v1.core.kv_cache_utils import KVCacheBlock
+from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
@@ -24,12 +25,17 @@ class ZoneKVCacheManager(KVCacheManager):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._condemned: list[tuple[Request, ForeignBlockError]] = []
-        self._block_tables: dict[str, list[KVCacheBlock]] = {}
-        self._block_tokens = 0
+        self._tables: dict[str, list[KVCacheBlock]] = {}
+        """Block tables by request id."""
+        self._full_blocks: dict[str, int] = {}
+        """How many full blocks of each request are in the prefix index; empty if blocks leave before a request ends."""
+        self._block_tokens = 1
         # With zones there is one group of KV caches: models with several, or none, are refused.
         for caches in self.coordinator.single_type_managers[:1]:
-            self._block_tables = caches.req_to_blocks
+            self._tables = caches.req_to_blocks
             self._block_tokens = int(caches.block_size)
+            if type(caches) is FullAttentionManager and self.enable_caching:
+                self._full_blocks = caches.num_cached_block
 
     admits_whole_prompts = True
     """Whether a request is only admitted if its whole prompt has room, and not just the first chunk of it."""
@@ -62,14 +68,18 @@ class ZoneKVCacheManager(KVCacheManager):
         *args: Any,
         **kwargs: Any,
     ) -> KVCacheBlocks | None:
-        # Called for every request in every step. Most have room in the blocks that they hold: they ask for no quota.
         if request.status is _RUNNING and new_computed_blocks is None and not args and not kwargs:
-            table = self._block_tables.get(request.request_id, ())
-            tokens = request.num_computed_tokens + num_new_computed_tokens + num_new_tokens + num_lookahead_tokens
-            if tokens <= len(table) * self._block_tokens:
-                return _allocate_slots(
-                    self, request, num_new_tokens, num_new_computed_tokens, None, num_lookahead_tokens
-                )
+            # Called for every request in every step. Most write on in a block that they hold and that does not become
+            # full: stock code changes nothing then, and says that there are no new blocks.
+            request_id = request.request_id
+            slots = request.num_computed_tokens + num_new_computed_tokens + num_new_tokens + num_lookahead_tokens
+            full = slots // self._block_tokens
+            if (
+                num_new_tokens
+                and full <= self._full_blocks.get(request_id, -1)
+                and full < len(self._tables[request_id])
+            ):
+                return self.empty_kv_cache_blocks
         pool = self.block_pool
         pool.acting, pool.allocating, pool.growing = zone_of(request), True, self.is_growing(request)
         try:
@@ -92,6 +102,11 @@ class ZoneKVCacheManager(KVCacheManager):
             self.refused = request
         return blocks
 
+    def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
+        # Called for every request in every step, too, and only a block that has become full changes anything.
+        if num_computed_tokens // self._block_tokens > self._full_blocks.get(request.request_id, -1):
+            super().cache_blocks(request, num_computed_tokens)
+
     def is_growing(self, request: Request) -> bool:
         """Whether the request runs, and what it asks for was not denied to it on admission."""
         return request.status is _RUNNING and (self.admits_whole_prompts or request.num_output_tokens > 0)
@@ -108,7 +123,7 @@ class ZoneKVCacheManager(KVCacheManager):
     def forget_foreign_blocks(self, request: Request) -> None:
         """Take blocks that are not its zone's out of a request's table; their owner keeps them as they are."""
         owner, zone = self.block_pool.ledger.owner, zone_of(request)
-        table = self._block_tables.get(request.request_id, [])
+        table = self._tables.get(request.request_id, [])
         table[:] = [block for block in table if block.is_null or owner[block.block_id] is zone]
 
     def record_prefix_cache_stats(self, request: Request, num_hits: int) -> None:

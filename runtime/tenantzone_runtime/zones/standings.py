@@ -163,6 +163,8 @@ class Standings:
         Args:
             borrower_priority: of a zone that borrows; None for blocks that are not borrowed.
         """
+        if not self._evictable:
+            return None
         if borrower_priority is None:
             zone = self._quiet.first()
             return None if zone is None else (zone, zone.evictable)

@@ -1,0 +1,66 @@
+"""With no zone declared, each step does to each block what vLLM's own scheduler would do to it."""
+
+from collections import deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
+
+CAPACITY = 24
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return vllm_config(tmp_path_factory.mktemp("model"), sequences=6, max_batched_tokens=3 * BLOCK_TOKENS)
+
+
+requests = st.lists(
+    st.tuples(
+        st.integers(0, 6),  # full blocks of the prompt
+        st.integers(1, BLOCK_TOKENS),  # further tokens of the prompt
+        st.integers(0, 3),  # what it begins with
+        st.integers(1, 3 * BLOCK_TOKENS),  # tokens of the answer
+        st.integers(0, 3),  # steps before the next request
+    ),
+    min_size=1,
+    max_size=10,
+)
+
+
+@given(history=requests, ahead=st.integers(0, 1))
+@settings(deadline=None)
+def test_every_step_leaves_the_same_blocks_behind(config, history, ahead):
+    """``ahead``: steps that are scheduled before the one in the model ends, as with async scheduling."""
+    ours, stock = (Driver(make_scheduler(config, CAPACITY, zones=zones)) for zones in (True, False))
+    in_the_model: dict[Driver, deque] = {ours: deque(), stock: deque()}
+
+    def step() -> None:
+        for driver, queue in in_the_model.items():
+            queue.append(driver.schedule())
+        assert _blocks(ours) == _blocks(stock)
+        for driver, queue in in_the_model.items():
+            if len(queue) > ahead:
+                driver.update(*queue.popleft())
+        assert _blocks(ours) == _blocks(stock)
+
+    for blocks, extra, seed, answer, steps in history:
+        for each in (ours, stock):
+            each.send(None, prompt(blocks, seed=seed, extra=extra), max_tokens=answer)
+        for _ in range(steps):
+            step()
+    while stock.scheduler.has_unfinished_requests():
+        step()
+    assert ours.finished == stock.finished
+    assert not ours.scheduler.has_unfinished_requests()
+
+
+def _blocks(driver: Driver) -> tuple:
+    """Who holds which block, what each has in the prefix index, and in which order the others are evicted."""
+    manager = driver.scheduler.kv_cache_manager
+    pool = manager.block_pool
+    tables = {name: manager.get_block_ids(name) for name in driver.scheduler.requests}
+    hashes = [(block.ref_cnt, block.block_hash) for block in pool.blocks]
+    free = [block.block_id for block in pool.free_block_queue.get_all_free_blocks()]
+    return tables, hashes, free
