@@ -42,6 +42,11 @@ class Server:
     def is_running(self) -> bool:
         return self._leash.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Of the process that holds it; the program is its child."""
+        return self._leash.pid
+
     def stop(self) -> None:
         """End it and wait for its exit; does nothing if it has ended."""
         assert self._leash.stdin is not None

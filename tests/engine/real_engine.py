@@ -5,12 +5,14 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
 import httpx
 import openai
+import psutil
 
 from controlplane.server import Server
 from demo import tiny_model
@@ -34,8 +36,23 @@ class RealEngine:
         self.journal_folder = folder / "journal"
         self.config_folder.mkdir()
         self.keys_folder.mkdir()
+        self.pid = 0
         self._generations = itertools.count(1)
         self.cached_tokens_before_any_config: list[int] = []
+
+    @contextmanager
+    def stopped_core(self) -> Iterator[None]:
+        """The engine core stands still: what is asked meanwhile is all there when its next step begins."""
+        (core,) = (
+            each
+            for each in psutil.Process(self.pid).children(recursive=True)
+            if "EngineCore" in " ".join(each.cmdline())
+        )
+        core.suspend()
+        try:
+            yield
+        finally:
+            core.resume()
 
     @property
     def config_file(self) -> Path:
@@ -123,6 +140,8 @@ class StartingEngine:
                 **variables,
             },
         )
+
+        self.engine.pid = self.server.pid
 
     def await_health(self) -> RealEngine:
         self.engine.wait(self._is_healthy, "the engine is healthy", START_SECONDS)

@@ -56,6 +56,7 @@ class Stock:
     engine: RealEngine
     alone: dict[str, list[int]]
     small_one_passed: bool
+    preempted_calm_one: bool
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +64,7 @@ def stock(request: pytest.FixtureRequest) -> Stock:
     engine = request.config.stash[_STARTING].await_health()
     alone = contention.alone(engine)
     small_one_passed, _ = contention.small_one_passes_one_that_does_not_fit(engine)
-    return Stock(engine, alone, small_one_passed)
+    return Stock(engine, alone, small_one_passed, contention.calm_one_is_preempted(engine))
 
 
 @pytest.fixture(scope="session")

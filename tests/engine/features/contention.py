@@ -9,8 +9,8 @@ from tests.engine.features.asking import Asked, generated, text
 from tests.engine.real_engine import API_PORT, RealEngine
 
 PROMPTS = {"hog": text(24, "hog"), "calm": text(8, "calm"), "small": text(2, "small")}
-LENGTHS = {"hog": 1200, "calm": 20, "small": 20}
-"""Tokens generated. Of 63 blocks, hog ends with 62."""
+LENGTHS = {"hog": 1200, "calm": 600, "small": 20}
+"""Tokens generated. Of 63 blocks, hog ends with 62, calm with 27."""
 
 
 def alone(engine: RealEngine) -> dict[str, list[int]]:
@@ -63,3 +63,19 @@ def small_one_passes_one_that_does_not_fit(engine: RealEngine) -> tuple[bool, li
     Asked(burst, text(40), 1)
     small = generated(acme, PROMPTS["small"], LENGTHS["small"])
     return race.was_lost_by(hog, others=2), small
+
+
+def both_grow(engine: RealEngine) -> tuple[Asked, Asked]:
+    """In one step, burst's hog begins and then acme's calm one; together they grow beyond the engine."""
+    with engine.stopped_core():
+        hog = Asked(engine.client("burst"), PROMPTS["hog"], LENGTHS["hog"])
+        calm = Asked(engine.client("acme"), PROMPTS["calm"], LENGTHS["calm"])
+    return hog, calm
+
+
+def calm_one_is_preempted(engine: RealEngine) -> bool:
+    """Without zones, whoever came last yields: once preempted, calm has no room again before hog has ended."""
+    race = Race(engine)
+    hog, calm = both_grow(engine)
+    calm.answer()
+    return not race.was_lost_by(hog, others=1)

@@ -2,9 +2,10 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+from tenantzone_contract.config import Idle
 from tests.engine.features import contention
 from tests.engine.features.asking import generated, zone
-from tests.engine.features.contention import PROMPTS
+from tests.engine.features.contention import LENGTHS, PROMPTS
 
 
 def test_a_tenant_whose_request_does_not_fit_delays_nobody_else(engine, stock):
@@ -12,6 +13,17 @@ def test_a_tenant_whose_request_does_not_fit_delays_nobody_else(engine, stock):
     passed, small = contention.small_one_passes_one_that_does_not_fit(engine)
     assert (stock.small_one_passed, passed) == (False, True)
     assert small == stock.alone["small"]
+
+
+def test_a_tenant_that_grows_preempts_none_within_its_entitlement(engine, stock):
+    engine.declare(zone("acme", reserved=30, idle=Idle(after_seconds=0)), zone("burst"))
+    before = engine.zone("burst").preemptions
+    hog, calm = contention.both_grow(engine)
+    assert len(calm.answer()) == LENGTHS["calm"]
+    assert engine.zone("acme").preemptions == 0
+    assert len(hog.answer()) == LENGTHS["hog"], "it was preempted, and resumed"
+    assert engine.zone("burst").preemptions > before
+    assert stock.preempted_calm_one
 
 
 def test_chunks_of_long_prompts_and_tokens_of_short_ones_share_steps(engine, stock):
