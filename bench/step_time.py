@@ -95,9 +95,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1500, help="timed steps of each arm (default: %(default)s)")
     parser.add_argument("--warm-up", type=int, default=300, help="steps before that (default: %(default)s)")
+    parser.add_argument("--window", type=int, help="tokens that all layers see back (default: all, full attention)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        arms = _arms(Path(folder))
+        arms = _arms(Path(folder), arguments.window)
         for arm in arms:
             print(f"{arm.name}: filling the pool", flush=True)
             arm.fill()
@@ -138,13 +139,13 @@ def _print(arms: list[tuple[str, list[float]]]) -> None:
         )
 
 
-def _arms(folder: Path) -> list[Arm]:
+def _arms(folder: Path, window: int | None) -> list[Arm]:
     config = vllm_config(folder, sequences=RUNNING, max_batched_tokens=RUNNING * BLOCK_TOKENS)
-    arms = [Arm("stock", Driver(make_scheduler(config, CAPACITY, zones=False)), 0)]
-    arms.append(Arm("0 zones", Driver(make_scheduler(config, CAPACITY)), 0))
-    arms.append(Arm("1 zone", Driver(make_scheduler(config, CAPACITY)), 1))
-    arms.append(Arm("1,000 zones", Driver(make_scheduler(config, CAPACITY)), 1000))
-    return arms
+
+    def arm(name: str, count: int, *, zones: bool = True) -> Arm:
+        return Arm(name, Driver(make_scheduler(config, CAPACITY, zones=zones, window=window)), count)
+
+    return [arm("stock", 0, zones=False), arm("0 zones", 0), arm("1 zone", 1), arm("1,000 zones", 1000)]
 
 
 if __name__ == "__main__":

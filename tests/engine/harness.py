@@ -10,7 +10,7 @@ from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
@@ -52,16 +52,18 @@ def vllm_config(folder: Path, *, sequences: int = 64, max_batched_tokens: int = 
     )
 
 
-def caches(blocks: int) -> KVCacheConfig:
+def caches(blocks: int, window: int | None = None) -> KVCacheConfig:
+    """``window``: how many tokens back all layers see; None: all."""
     import torch
 
-    spec = FullAttentionSpec(block_size=BLOCK_TOKENS, num_kv_heads=2, head_size=32, dtype=torch.float32)
+    shape = {"block_size": BLOCK_TOKENS, "num_kv_heads": 2, "head_size": 32, "dtype": torch.float32}
+    spec = FullAttentionSpec(**shape) if window is None else SlidingWindowSpec(**shape, sliding_window=window)
     return KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)])
 
 
-def make_scheduler(config: VllmConfig, capacity: int, *, zones: bool = True) -> Scheduler:
+def make_scheduler(config: VllmConfig, capacity: int, *, zones: bool = True, window: int | None = None) -> Scheduler:
     """A scheduler with ``capacity`` usable blocks; with ``zones`` ours, else vLLM's."""
-    kv_caches = caches(capacity + 1)
+    kv_caches = caches(capacity + 1, window)
     config.cache_config.num_gpu_blocks = capacity + 1
     arguments = {
         "vllm_config": config,

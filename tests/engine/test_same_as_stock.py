@@ -29,11 +29,11 @@ requests = st.lists(
 )
 
 
-@given(history=requests, ahead=st.integers(0, 1))
+@given(history=requests, ahead=st.integers(0, 1), window=st.sampled_from([None, 2 * BLOCK_TOKENS]))
 @settings(deadline=None)
-def test_every_step_leaves_the_same_blocks_behind(config, history, ahead):
+def test_every_step_leaves_the_same_blocks_behind(config, history, ahead, window):
     """``ahead``: steps that are scheduled before the one in the model ends, as with async scheduling."""
-    ours, stock = (Driver(make_scheduler(config, CAPACITY, zones=zones)) for zones in (True, False))
+    ours, stock = (Driver(make_scheduler(config, CAPACITY, zones=zones, window=window)) for zones in (True, False))
     in_the_model: dict[Driver, deque] = {ours: deque(), stock: deque()}
 
     def step() -> None:

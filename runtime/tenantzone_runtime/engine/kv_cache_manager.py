@@ -5,7 +5,7 @@ from typing import Any
 
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
 from vllm.v1.core.kv_cache_utils import KVCacheBlock
-from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager
+from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager, SlidingWindowManager
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
@@ -28,14 +28,16 @@ class ZoneKVCacheManager(KVCacheManager):
         self._tables: dict[str, list[KVCacheBlock]] = {}
         """Block tables by request id."""
         self._full_blocks: dict[str, int] = {}
-        """How many full blocks of each request are in the prefix index; empty if blocks leave before a request ends."""
+        """How many full blocks of each request are in the prefix index; empty for kinds of attention not known here."""
+        self._has_window = False
         self._block_tokens = 1
         # With zones there is one group of KV caches: models with several, or none, are refused.
         for caches in self.coordinator.single_type_managers[:1]:
             self._tables = caches.req_to_blocks
             self._block_tokens = int(caches.block_size)
-            if type(caches) is FullAttentionManager and self.enable_caching:
+            if type(caches) in (FullAttentionManager, SlidingWindowManager) and self.enable_caching:
                 self._full_blocks = caches.num_cached_block
+                self._has_window = type(caches) is SlidingWindowManager
 
     admits_whole_prompts = True
     """Whether a request is only admitted if its whole prompt has room, and not just the first chunk of it."""
@@ -70,15 +72,18 @@ class ZoneKVCacheManager(KVCacheManager):
     ) -> KVCacheBlocks | None:
         if request.status is _RUNNING and new_computed_blocks is None and not args and not kwargs:
             # Called for every request in every step. Most write on in a block that they hold and that does not become
-            # full: stock code changes nothing then, and says that there are no new blocks.
+            # full: stock code only lets go of what has left the attention window then, and returns no new blocks.
             request_id = request.request_id
-            slots = request.num_computed_tokens + num_new_computed_tokens + num_new_tokens + num_lookahead_tokens
-            full = slots // self._block_tokens
+            computed = request.num_computed_tokens + num_new_computed_tokens
+            full = (computed + num_new_tokens + num_lookahead_tokens) // self._block_tokens
             if (
                 num_new_tokens
                 and full <= self._full_blocks.get(request_id, -1)
                 and full < len(self._tables[request_id])
             ):
+                if self._has_window:
+                    processed = max(0, computed - request.num_in_flight_tokens)
+                    self.remove_skipped_blocks(request_id, processed, request.num_prompt_tokens)
                 return self.empty_kv_cache_blocks
         pool = self.block_pool
         pool.acting, pool.allocating, pool.growing = zone_of(request), True, self.is_growing(request)

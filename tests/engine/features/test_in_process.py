@@ -1,13 +1,10 @@
 """What a CPU engine does not have (asynchronous steps, pictures, sliding windows), in vLLM's real scheduler."""
 
 import pytest
-import torch
 from vllm.config import SchedulerConfig
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
-from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
 
 from tenantzone_contract.config import Idle, ZoneConfig
-from tests.engine import harness
 from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 100
@@ -83,21 +80,10 @@ def test_one_zone_can_be_reset_alone(driver):
 
 
 @pytest.fixture
-def sliding(tmp_path, monkeypatch):
+def sliding(tmp_path):
     """A scheduler for a model whose layers all see no further back than a few blocks."""
-
-    def caches(blocks):
-        spec = SlidingWindowSpec(
-            block_size=BLOCK_TOKENS,
-            num_kv_heads=2,
-            head_size=32,
-            dtype=torch.float32,
-            sliding_window=WINDOW_BLOCKS * BLOCK_TOKENS,
-        )
-        return KVCacheConfig(blocks, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)])
-
-    monkeypatch.setattr(harness, "caches", caches)
-    return Driver(make_scheduler(vllm_config(tmp_path, max_batched_tokens=128), CAPACITY))
+    config = vllm_config(tmp_path, max_batched_tokens=128)
+    return Driver(make_scheduler(config, CAPACITY, window=WINDOW_BLOCKS * BLOCK_TOKENS))
 
 
 def step_checked(driver):
