@@ -1,0 +1,214 @@
+"""The engines that are compared: stock vLLM, and vLLM with zones, otherwise the same."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+import httpx
+import psutil
+
+from bench.end_to_end.model import LONGEST
+from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig, dump_config, make_config
+from tenantzone_contract.report import REPORT_PATH, parse_report
+
+BLOCKS = 1024
+BLOCK_TOKENS = 32
+MODEL = "bench"
+
+_LEASH = Path(__file__).parents[2] / "hack" / "controlplane" / "leash.py"
+"""Ends an engine when this process ends, in whatever way."""
+
+_START_SECONDS = 900.0
+_LOOK_SECONDS = 5.0
+_LOG_TAIL_LINES = 20
+_TENANT = "tenant-0"
+_KEY = "key-of-tenant-0"
+
+
+class EngineError(Exception):
+    """An engine ended, or did not start in time; the message has the end of its log."""
+
+
+class Engine:
+    """One engine, stock or with zones.
+
+    Args:
+        name: for logs and tables.
+        zones: how many are declared, the requests all being of the first one's tenant. 0: ours without a config. None:
+            stock vLLM.
+        model: the folder of the model.
+        folder: for its config, keys and log; it must exist.
+        cores: that all its processes run on.
+    """
+
+    def __init__(self, name: str, zones: int | None, *, model: Path, folder: Path, cores: Sequence[int]) -> None:
+        self.name = name
+        port, admin_port = _free_ports(2)
+        self.url = f"http://127.0.0.1:{port}"
+        self._zones = zones
+        self._admin_url = f"http://127.0.0.1:{admin_port}"
+        self._log = folder / "engine.log"
+        command = _stock_command(model) if zones is None else _zone_command(model, folder, admin_port=admin_port)
+        if zones:
+            _declare(folder, zones)
+        with self._log.open("wb") as output, _running_on(cores):
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", _LEASH, *command, "--port", str(port)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=_environment(cores),
+                start_new_session=True,
+            )
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """What a request shows to be let in, as NAME=VALUE."""
+        return (f"Authorization=Bearer {_KEY}",) if self._zones else ()
+
+    def is_ready(self) -> bool:
+        """Whether it answers, and enforces the zones that it should.
+
+        Raises:
+            EngineError: it has ended.
+        """
+        if self._process.poll() is not None:
+            raise EngineError(f"{self.name} has ended; {self._log_tail()}")
+        try:
+            if httpx.get(f"{self.url}/health").status_code != 200:
+                return False
+            if not self._zones:
+                return True
+            answer = httpx.get(f"{self._admin_url}{REPORT_PATH}")
+        except httpx.TransportError:
+            return False
+        return answer.status_code == 200 and len(parse_report(answer.content).zones) == self._zones
+
+    def cpu_seconds(self) -> float:
+        """Processor time that its processes have used so far."""
+        used = 0.0
+        for process in psutil.Process(self._process.pid).children(recursive=True):
+            times = process.cpu_times()
+            used += times.user + times.system
+        return used
+
+    def stop(self) -> None:
+        """End it and wait for its exit."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def timeout(self) -> EngineError:
+        return EngineError(f"{self.name} was not ready after {_START_SECONDS:.0f} s; {self._log_tail()}")
+
+    def _log_tail(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()
+        return "\n".join(["the end of its log:", *lines[-_LOG_TAIL_LINES:]])
+
+
+class Engines:
+    """Engines that start side by side, and end together."""
+
+    def __init__(self) -> None:
+        self._running: list[Engine] = []
+
+    def add(self, engine: Engine) -> None:
+        self._running.append(engine)
+
+    def __iter__(self) -> Iterator[Engine]:
+        return iter(self._running)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for engine in self._running:
+            engine.stop()
+
+    def await_ready(self) -> None:
+        """
+        Raises:
+            EngineError: one of them has ended, or is not ready in time.
+        """
+        began = time.monotonic()
+        waiting = list(self._running)
+        while waiting := [engine for engine in waiting if not engine.is_ready()]:
+            passed = time.monotonic() - began
+            if passed > _START_SECONDS:
+                raise waiting[0].timeout()
+            names = ", ".join(engine.name for engine in waiting)
+            print(f"{passed:>5.0f} s: {names} starting", file=sys.stderr, flush=True)
+            time.sleep(_LOOK_SECONDS)
+
+
+def _stock_command(model: Path) -> list[str]:
+    return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), *_flags()]
+
+
+def _zone_command(model: Path, folder: Path, *, admin_port: int) -> list[str]:
+    return [
+        sys.executable, "-m", "tenantzone_runtime", "serve", str(model), *_flags(),
+        "--zones-config", str(folder / "config"),
+        "--tenant-keys", str(folder / "keys"),
+        "--admin-host", "127.0.0.1",
+        "--admin-port", str(admin_port),
+    ]  # fmt: skip
+
+
+def _flags() -> Sequence[str]:
+    return (
+        "--served-model-name", MODEL,
+        "--host", "127.0.0.1",
+        "--num-gpu-blocks-override", str(BLOCKS),
+        "--block-size", str(BLOCK_TOKENS),
+        "--max-model-len", str(LONGEST),
+        "--dtype", "float32",
+        "--enforce-eager",
+    )  # fmt: skip
+
+
+def _declare(folder: Path, zones: int) -> None:
+    (folder / "config").mkdir()
+    (folder / "keys").mkdir()
+    (folder / "keys" / _TENANT).write_text(_KEY)
+    tenants = [f"tenant-{number}" for number in range(zones)]
+    declared = [ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in tenants]
+    # The one that sends requests works within its reservation at times, and above it at others.
+    declared[0] = ZoneConfig(name=_TENANT, tenant=_TENANT, generation=1, reserved="50%")
+    config = make_config(1, PoolConfig(namespace="bench", name="pool"), declared)
+    (folder / "config" / CONFIG_KEY).write_text(dump_config(config))
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
+@contextlib.contextmanager
+def _running_on(cores: Iterable[int]) -> Iterator[None]:
+    """What is started meanwhile runs on these cores only."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _environment(cores: Iterable[int]) -> dict[str, str]:
+    return {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
+        "VLLM_NO_USAGE_STATS": "1",
+        # For the processes beside the worker; the worker's own count follows from its cores.
+        "OMP_NUM_THREADS": "1",
+    }

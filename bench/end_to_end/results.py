@@ -1,0 +1,124 @@
+"""What the runs add up to: one row per run, the distribution of the ratios, and whether the targets hold."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+THROUGHPUT_TARGET = 0.99
+FIRST_TOKEN_TARGET = 1.02
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run against one engine."""
+
+    requests_per_second: float
+    tokens_per_second: float
+    """Of the answers."""
+    cpu_milliseconds_per_request: float
+    """Of all processes of the engine."""
+    first_token_milliseconds: tuple[float, ...]
+    """One per request, from its being sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one engine did in one round."""
+
+    saturated: Run
+    """As many requests at a time as there may be: the first ones all at once."""
+    steady: Run
+    """Requests that come at a rate below what the engines can do."""
+
+
+METRICS: Mapping[str, Callable[[Round], float]] = {
+    "requests/s": lambda each: each.saturated.requests_per_second,
+    "tokens/s": lambda each: each.saturated.tokens_per_second,
+    "CPU ms/request": lambda each: each.saturated.cpu_milliseconds_per_request,
+    "TTFT p50, ms": lambda each: percentile(each.saturated.first_token_milliseconds, 50),
+    "TTFT p99, ms": lambda each: percentile(each.saturated.first_token_milliseconds, 99),
+    "steady p50, ms": lambda each: percentile(each.steady.first_token_milliseconds, 50),
+    "steady p99, ms": lambda each: percentile(each.steady.first_token_milliseconds, 99),
+}
+
+LOADS: Mapping[str, Callable[[Round], Run]] = {
+    "saturated": lambda each: each.saturated,
+    "steady": lambda each: each.steady,
+}
+
+POOLED_PERCENTILES = (50, 90, 99)
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """By linear interpolation between the two nearest, as vLLM's benchmark does it."""
+    ordered = sorted(values)
+    place = (len(ordered) - 1) * percent / 100
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def ratios(rounds: Sequence[Round], reference: Sequence[Round], metric: str) -> list[float]:
+    """Round by round, what an engine has to what the reference has."""
+    value = METRICS[metric]
+    return [value(mine) / value(theirs) for mine, theirs in zip(rounds, reference, strict=True)]
+
+
+def pooled_ratio(rounds: Sequence[Round], reference: Sequence[Round], load: str, percent: float) -> float:
+    """Of a percentile of the time to first token, over the requests of all rounds."""
+    mine, theirs = (
+        percentile([each for one in some for each in LOADS[load](one).first_token_milliseconds], percent)
+        for some in (rounds, reference)
+    )
+    return mine / theirs
+
+
+def tables(engines: Mapping[str, Sequence[Round]]) -> str:
+    """All tables; the first engine is the reference."""
+    lines = _rounds(engines)
+    (_, reference), *others = engines.items()
+    for name, rounds in others:
+        lines += ["", *_ratios(name, rounds, reference)]
+    return "\n".join(lines)
+
+
+def _rounds(engines: Mapping[str, Sequence[Round]]) -> list[str]:
+    lines = [f"{'round':<7}{'engine':<16}" + "".join(f"{metric:>16}" for metric in METRICS)]
+    for number, rounds in enumerate(zip(*engines.values(), strict=True), start=1):
+        for name, each in zip(engines, rounds, strict=True):
+            cells = "".join(f"{value(each):>16.2f}" for value in METRICS.values())
+            lines.append(f"{number:<7}{name:<16}{cells}")
+    return lines
+
+
+def _ratios(name: str, rounds: Sequence[Round], reference: Sequence[Round]) -> list[str]:
+    lines = [f"{name + ', ratio to the first engine':<44}{'min':>9}{'median':>9}{'max':>9}"]
+    for metric in METRICS:
+        values = ratios(rounds, reference, metric)
+        lines.append(f"{metric:<44}{min(values):>9.3f}{statistics.median(values):>9.3f}{max(values):>9.3f}")
+    lines.append(
+        f"{'TTFT of the requests of all rounds':<44}" + "".join(f"{f'p{each}':>9}" for each in POOLED_PERCENTILES)
+    )
+    for load in LOADS:
+        cells = (pooled_ratio(rounds, reference, load, percent) for percent in POOLED_PERCENTILES)
+        lines.append(f"{load:<44}" + "".join(f"{cell:>9.3f}" for cell in cells))
+    return lines + _verdicts(rounds, reference)
+
+
+def _verdicts(rounds: Sequence[Round], reference: Sequence[Round]) -> list[str]:
+    throughput = statistics.median(ratios(rounds, reference, "requests/s"))
+    lines = [
+        f"throughput, median of the rounds: {throughput:.3f}; the target is at least {THROUGHPUT_TARGET}: "
+        f"{_word(throughput >= THROUGHPUT_TARGET)}"
+    ]
+    for load in LOADS:
+        first_token = pooled_ratio(rounds, reference, load, 99)
+        lines.append(
+            f"p99 TTFT, {load}, requests of all rounds: {first_token:.3f}; the target is at most "
+            f"{FIRST_TOKEN_TARGET}: {_word(first_token <= FIRST_TOKEN_TARGET)}"
+        )
+    return lines
+
+
+def _word(holds: bool) -> str:
+    return "holds" if holds else "missed"
