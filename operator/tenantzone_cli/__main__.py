@@ -1,0 +1,107 @@
+"""``python -m tenantzone_cli``: the kubectl plugin, which kubectl calls as ``kubectl tenantzone`` or ``kubectl tz``."""
+
+import argparse
+import dataclasses
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tenantzone_cli.api import Api, ApiError, Unreachable
+from tenantzone_cli.arguments import kubectl_flags, read_arguments
+from tenantzone_cli.doctor.diagnosis import examine
+from tenantzone_cli.doctor.finding import Level, lines
+from tenantzone_cli.explain import explain, gather
+from tenantzone_cli.figures import Rates
+from tenantzone_cli.kubectl import Kubectl, KubectlError
+from tenantzone_cli.top import Selection, document, read_rows, silent_engines, table
+from tenantzone_cli.watch import watch
+
+_INTERVAL_SECONDS = 2.0
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    parsed = read_arguments(arguments)
+    # Otherwise kubectl's proxy would stay behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        return _run(parsed)
+    except (ApiError, Unreachable, KubectlError) as error:
+        print(f"kubectl tenantzone: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever reads has seen enough. Python would complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    kubectl = Kubectl(kubectl_flags(parsed))
+    # kubectl takes a moment to start, so it starts twice at the same time.
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        asked = thread.submit(_namespace, kubectl, parsed)
+        with kubectl.connected() as api:
+            return {"top": _top, "explain": _explain, "doctor": _doctor}[parsed.command](api, asked.result(), parsed)
+
+
+def _namespace(kubectl: Kubectl, parsed: argparse.Namespace) -> str | None:
+    """None: all."""
+    if getattr(parsed, "all_namespaces", False):
+        return None
+    namespace: str | None = parsed.namespace
+    return namespace or kubectl.namespace()
+
+
+def _top(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
+    selection = Selection(namespace, parsed.pool, parsed.engines, parsed.live, parsed.sort)
+    rates = Rates()
+    is_watched = parsed.watch if parsed.watch is not None else sys.stdout.isatty() and not parsed.output
+
+    def look() -> list[str]:
+        rows, answers = read_rows(api, selection)
+        rows = rates.add(rows, time.monotonic())
+        if parsed.output:
+            return [document(rows, selection, indent=None if is_watched else 1)]
+        return [*table(rows, selection), *silent_engines(answers)]
+
+    def look_again() -> list[str]:
+        try:
+            return look()
+        except (ApiError, Unreachable) as error:
+            # It may come back; until then old numbers must not pass for new ones.
+            return [f"kubectl tenantzone: {error}"]
+
+    if is_watched:
+        watch(look_again, parsed.interval or _INTERVAL_SECONDS)
+    elif parsed.interval is not None:
+        look()
+        time.sleep(parsed.interval)
+    print("\n".join(look()))
+    return 0
+
+
+def _explain(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
+    assert namespace is not None, "one zone is in one namespace"
+    zone = parsed.zone.rpartition("/")[2]
+    print("\n".join(explain(gather(api, namespace, zone, time.time()))))
+    return 0
+
+
+def _doctor(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
+    findings = examine(api, namespace, parsed.operator_namespace)
+    if parsed.output:
+        print(json.dumps({"findings": [dataclasses.asdict(finding) for finding in findings]}, indent=1))
+    else:
+        print("\n".join(lines(findings)))
+    return 1 if any(finding.level is Level.FAIL for finding in findings) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

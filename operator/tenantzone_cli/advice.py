@@ -1,0 +1,45 @@
+"""What to do about a condition, by its reason. The condition's own message says what is the case."""
+
+from tenantzone_cli.resources import Condition, Zone
+
+_REASONS = {
+    "Invalid": "Correct the field that the message names: kubectl edit tz/{zone} -n {namespace}",
+    "PoolNotFound": (
+        "Create ZonePool {pool} in namespace {namespace}; if the name is wrong, create the zone anew, because "
+        "spec.pool is immutable."
+    ),
+    "PoolInvalid": "Correct ZonePool {pool}: kubectl describe zp/{pool} -n {namespace}",
+    "PoolOvercommitted": (
+        "Lower spec.reserved to what is left (see below), lower that of an older zone, or let the pool select larger "
+        "engines. Zones that are accepted keep what they have."
+    ),
+    "TenantConflict": "Delete one of the two zones, or create this one anew with another spec.tenant.",
+    "Pending": (
+        "Wait: kubelet takes a moment to project the config, and more than a minute if a pod can't be annotated. If it "
+        "stays so: kubectl tenantzone doctor -n {namespace}"
+    ),
+    "ConfigTooLarge": "Spread the zones over more pools; the message says how large the config is.",
+    "ConfigNotWritten": "See why the API server refuses the operator's write: kubectl tenantzone doctor -n {namespace}",
+    "NoEngines": "Start an engine whose pod has the labels that ZonePool {pool} selects, or wait until one is ready.",
+    "ConfigRejected": "The engine says why it refuses the config. If it does not know a field, upgrade the engine.",
+    "EngineUnreachable": (
+        "See whether the pod is healthy, and whether a NetworkPolicy lets the operator reach its admin port: "
+        "kubectl tenantzone doctor -n {namespace}"
+    ),
+    "ZoneMissing": "The engine has a config without this zone. If it stays so, its log says more.",
+    "FieldsNotEnforced": "The fields that the message names do nothing in this version; remove them, or live with it.",
+}
+
+_NOTHING_TO_DO = frozenset({"Accepted", "Acknowledged", "Enforced", "NotAccepted"})
+"""NotAccepted says no more than that another condition says why."""
+
+
+def advice(condition: Condition, zone: Zone) -> str | None:
+    """A sentence on what to do; None if nothing, or if the reason is of a version that this one does not know."""
+    text = _REASONS.get(condition.reason)
+    return text.format(zone=zone.name, namespace=zone.namespace, pool=zone.pool) if text else None
+
+
+def is_known(reason: str) -> bool:
+    """Whether there is something to say about it, or rightly nothing."""
+    return reason in _REASONS or reason in _NOTHING_TO_DO

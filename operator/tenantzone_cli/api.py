@@ -1,0 +1,187 @@
+"""Requests to the API server, and one kind of error for each answer that is none."""
+
+import http.client
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+from urllib.parse import quote, urlencode
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Body = Mapping[str, Any]
+"""An object as the API server sends it."""
+
+TIMEOUT_SECONDS = 15.0
+_PAGE = 500
+_ATTEMPTS = 4
+_LONGEST_WAIT_SECONDS = 2.0
+
+
+class Unreachable(Exception):
+    """Nobody answers for the API server, or nothing that it would say."""
+
+
+class ApiError(Exception):
+    """The API server has answered, and refused."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+    @property
+    def is_forbidden(self) -> bool:
+        return self.status in (401, 403)
+
+    @property
+    def is_not_found(self) -> bool:
+        return self.status == 404
+
+
+Outcome: TypeAlias = T | ApiError
+"""What was asked for, or why it was refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    text: bytes
+    date: float | None
+    """Unix time at the API server, whole seconds."""
+
+    def json(self) -> Any:
+        """
+        Raises:
+            Unreachable: it is no JSON, so nothing that an API server says.
+        """
+        try:
+            return json.loads(self.text)
+        except ValueError:
+            raise Unreachable("what answers there is not a Kubernetes API server") from None
+
+
+class Api:
+    """
+    Args:
+        path: of the Unix socket where a proxy to the API server listens.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def get(self, path: str, **query: str) -> Any:
+        """
+        Raises:
+            ApiError: the API server refuses.
+            Unreachable: it does not answer.
+        """
+        return self.ask("GET", path, query).json()
+
+    def list(self, path: str, **query: str) -> list[Body]:
+        """All objects of a kind, page by page.
+
+        Raises:
+            ApiError: the API server refuses.
+            Unreachable: it does not answer.
+        """
+        items: list[Body] = []
+        query |= {"limit": str(_PAGE)}
+        while True:
+            page = self.get(path, **query)
+            items += page["items"]
+            token = page["metadata"].get("continue")
+            if not token:
+                return items
+            query["continue"] = token
+
+    def review(self, kind: str, spec: Body) -> Body:
+        """Ask about rights; returns the answer's status.
+
+        Args:
+            kind: ``SelfSubjectAccessReview``, for instance.
+            spec: of the review.
+
+        Raises:
+            ApiError: the API server refuses.
+            Unreachable: it does not answer.
+        """
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+        path = f"/apis/authorization.k8s.io/v1/{kind.lower()}s"
+        status: Body = self.ask("POST", path, body=json.dumps(body)).json()["status"]
+        return status
+
+    def ask(self, method: str, path: str, query: Mapping[str, str] | None = None, body: str | None = None) -> Answer:
+        """
+        Raises:
+            ApiError: the API server refuses.
+            Unreachable: it does not answer.
+        """
+        target = quote(path) + (f"?{urlencode(query)}" if query else "")
+        for attempt in range(_ATTEMPTS):
+            answer = self._once(method, target, body)
+            if answer.status < 300:
+                return answer
+            refusal = _status(answer.text)
+            if answer.status != 429 or attempt == _ATTEMPTS - 1:
+                break
+            # "Later", as it says for a moment after a CRD was installed.
+            time.sleep(min(_LONGEST_WAIT_SECONDS, refusal.get("details", {}).get("retryAfterSeconds", 1)))
+        message = refusal.get("message") or answer.text.decode(errors="replace").strip()
+        if answer.status == 404 and not refusal:
+            message = "the API server does not know this kind; are the CRDs installed?"
+        if answer.status >= 500 and not refusal:
+            # The proxy's own words: it has not got through.
+            raise Unreachable(message)
+        raise ApiError(answer.status, message)
+
+    def _once(self, method: str, target: str, body: str | None) -> Answer:
+        connection = _UnixConnection(self._path)
+        try:
+            headers = {"Content-Type": "application/json"} if body is not None else {}
+            connection.request(method, target, body, headers)
+            response = connection.getresponse()
+            return Answer(response.status, response.read(), _seconds(response.getheader("Date")))
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(str(error) or type(error).__name__) from None
+        finally:
+            connection.close()
+
+
+def attempt(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Outcome[T]:
+    """What the call returns, or the refusal."""
+    try:
+        return call(*args, **kwargs)
+    except ApiError as error:
+        return error
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=TIMEOUT_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+def _status(text: bytes) -> dict[str, Any]:
+    """A ``Status``, if it is one."""
+    try:
+        read = json.loads(text)
+    except ValueError:
+        return {}
+    return read if isinstance(read, dict) and read.get("kind") == "Status" else {}
+
+
+def _seconds(date: str | None) -> float | None:
+    try:
+        return parsedate_to_datetime(date).timestamp() if date is not None else None
+    except ValueError:
+        return None

@@ -1,0 +1,85 @@
+"""The command line. Flags that kubectl has, too, mean the same."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+
+from tenantzone_cli.names import OPERATOR_NAMESPACE
+from tenantzone_cli.top import SORTS
+
+_CONNECTION = ("kubeconfig", "context", "cluster", "user", "as", "as-group")
+"""Flags that are handed on to kubectl."""
+
+
+def read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Ends the process if they can't be understood."""
+    return _parser().parse_args(arguments)
+
+
+def kubectl_flags(arguments: argparse.Namespace) -> list[str]:
+    """Which cluster, and as whom."""
+    return list(_flags(arguments))
+
+
+def _flags(arguments: argparse.Namespace) -> Iterator[str]:
+    for name in _CONNECTION:
+        value = getattr(arguments, name.replace("-", "_"))
+        for one in value if isinstance(value, list) else [value] if value is not None else []:
+            yield f"--{name}={one}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = _common()
+    parser = argparse.ArgumentParser(
+        prog="kubectl tenantzone", description="What the zones hold, why one is not ready, what is broken."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    top = commands.add_parser("top", parents=[common], help="what each zone holds, as a live table")
+    top.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
+    top.add_argument("--pool", metavar="NAME", help="of one pool only")
+    top.add_argument("-e", "--engines", action="store_true", help="each engine below its zone")
+    top.add_argument(
+        "--live",
+        action="store_true",
+        help="ask the engines themselves, not the status; takes the right to get pods/proxy",
+    )
+    top.add_argument(
+        "--sort-by", choices=SORTS, default="name", dest="sort", help="largest first; default: %(default)s"
+    )
+    when = top.add_mutually_exclusive_group()
+    when.add_argument("--watch", action="store_true", default=None, help="again and again; the default on a terminal")
+    when.add_argument("--once", action="store_false", dest="watch", help="the default in a pipe, and with -o")
+    top.add_argument(
+        "--interval",
+        type=_seconds,
+        metavar="SECONDS",
+        help="between two looks (default: 2); with --once, look twice, so that rates are known",
+    )
+    top.add_argument("-o", "--output", choices=("json",), help="for programs; with --watch, one document per line")
+    explain = commands.add_parser(
+        "explain", parents=[common], help="why a zone is not ready, what it lent and borrowed"
+    )
+    explain.add_argument("zone", metavar="ZONE", help="the TenantZone's name")
+    doctor = commands.add_parser("doctor", parents=[common], help="what is broken; exit code 1 if anything is")
+    doctor.add_argument("-A", "--all-namespaces", action="store_true", help="pools and zones in all namespaces")
+    doctor.add_argument("--operator-namespace", metavar="NS", default=OPERATOR_NAMESPACE, help="default: %(default)s")
+    doctor.add_argument("-o", "--output", choices=("json",), help="for programs")
+    return parser
+
+
+def _common() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("-n", "--namespace", metavar="NS", help="default: that of the context")
+    common.add_argument("--kubeconfig", metavar="FILE", help="default: the variable KUBECONFIG")
+    common.add_argument("--context", metavar="NAME", help="of the kubeconfig")
+    common.add_argument("--cluster", metavar="NAME", help="of the kubeconfig")
+    common.add_argument("--user", metavar="NAME", help="of the kubeconfig")
+    common.add_argument("--as", metavar="USER", help="impersonate this user")
+    common.add_argument("--as-group", metavar="GROUP", action="append", help="impersonate this group; may be repeated")
+    return common
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0.1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError("expected seconds from 0.1 to 3600")
+    return seconds

@@ -1,0 +1,41 @@
+"""All checks, in the order in which one breaks the next. Pure."""
+
+from tenantzone_cli.api import Api, ApiError, Unreachable
+from tenantzone_cli.doctor.cluster_checks import (
+    check_clock,
+    check_definitions,
+    check_leader,
+    check_operator,
+    check_operator_rights,
+    check_user,
+)
+from tenantzone_cli.doctor.facts import Facts, gather
+from tenantzone_cli.doctor.finding import Finding, fail, ok
+from tenantzone_cli.doctor.pool_checks import check_pools, check_zones
+
+_CHECKS = (
+    check_clock,
+    check_definitions,
+    check_user,
+    check_operator,
+    check_leader,
+    check_operator_rights,
+    check_pools,
+    check_zones,
+)
+
+
+def diagnose(facts: Facts) -> list[Finding]:
+    """What all checks say."""
+    return [ok("API server", f"answers, {facts.server}"), *(found for check in _CHECKS for found in check(facts))]
+
+
+def examine(api: Api, namespace: str | None, operator_namespace: str) -> list[Finding]:
+    """Ask for everything, and say what is wrong; also if nobody answers."""
+    try:
+        return diagnose(gather(api, namespace, operator_namespace))
+    except Unreachable as error:
+        advice = "see whether this works: kubectl version; the context names the server"
+        return [fail("API server", f"does not answer: {error}", advice)]
+    except ApiError as error:
+        return [fail("API server", f"refuses: {error.message}", "see whether this works: kubectl auth whoami")]

@@ -1,0 +1,90 @@
+"""What holds for each engine: whether it is there, has the newest config, and what time it is there. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from tenantzone_cli.api import ApiError
+from tenantzone_cli.doctor.cluster_checks import SKEW_SECONDS
+from tenantzone_cli.doctor.facts import Facts
+from tenantzone_cli.doctor.finding import Finding, fail, name_some, ok, warn
+from tenantzone_cli.live import EngineAnswer
+from tenantzone_cli.resources import Pod, Pool
+from tenantzone_cli.table import duration
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
+
+_FROZEN_SECONDS = 15.0
+"""An engine renews its report all the time; an older one comes from an engine that hangs."""
+
+
+def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Finding]:
+    """
+    Args:
+        facts: all there is to know.
+        pool: whose engines.
+        newest: hash of the config that they should have; None: it is not known.
+    """
+    subject, pods = f"engines {pool.namespace}/{pool.name}", facts.pods[pool.key]
+    if isinstance(pods, ApiError):
+        if not pods.is_forbidden:
+            yield warn(subject, f"can't be listed: {pods.message}")
+        return
+    if not pods:
+        yield warn(subject, f"no pod has the labels {pool.selector}", "start an engine with these labels")
+        return
+    answers = {answer.pod: answer for answer in facts.answers if answer.pool == pool.key}
+    wrong = [(pod.name, found) for pod in pods for found in _check_engine(pod, answers.get(pod.name), newest)]
+    yield from _together(subject, wrong)
+    ready, acknowledged = pool.status.get("enginesReady", 0), pool.status.get("enginesAcknowledged", 0)
+    if acknowledged < ready:
+        programmed = pool.condition("Programmed")
+        advice = programmed.message if programmed is not None else ""
+        yield warn(subject, f"{acknowledged} of {ready} have acknowledged the config, by the operator's word", advice)
+    elif not wrong:
+        heard = sum(answer.report is not None for answer in answers.values())
+        yield ok(subject, f"{ready} ready, all have acknowledged the config; {heard} answered just now")
+
+
+def _together(subject: str, wrong: Sequence[tuple[str, Finding]]) -> Iterator[Finding]:
+    """One line for all engines that have the same trouble."""
+    pods: dict[Finding, list[str]] = {}
+    for pod, found in wrong:
+        pods.setdefault(found, []).append(pod)
+    for found, names in pods.items():
+        yield Finding(found.level, subject, f"{found.message}: {name_some(names)}", found.advice)
+
+
+def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> Iterator[Finding]:
+    """What is wrong with one engine, in words that fit another one, too."""
+    if not pod.ready or answer is None:
+        yield warn("", f"not ready ({pod.trouble})", f"kubectl -n {pod.namespace} describe pods")
+        return
+    if newest is not None and pod.annotations.get(CONFIG_HASH_ANNOTATION) != newest:
+        text = "not told of the newest config, so kubelet takes a minute or more to project it"
+        yield warn("", text, "see whether the operator may patch pods")
+    if answer.report is None:
+        if not answer.is_forbidden:
+            advice = "see whether the pod runs tenantzone-runtime, and whether the API server reaches the pod"
+            yield warn("", f"can't be asked through the API server ({answer.error})", advice)
+        return
+    status = answer.report.config
+    if status.rejected is not None:
+        advice = "if it does not know a field, upgrade the engine; what it enforced before is still in force"
+        yield fail("", f"refuses the newest config ({status.rejected.error})", advice)
+    elif newest is not None and status.applied_hash != newest:
+        have = f"generation {status.applied_generation}" if status.applied_generation is not None else "no config"
+        yield warn("", f"has {have}, not the newest", "if it stays so, see whether its volume is a folder, no subPath")
+    if answer.asked_at is not None:
+        yield from _check_clock(pod, answer.asked_at - answer.report.published_unix_time)
+
+
+def _check_clock(pod: Pod, age: float) -> Iterator[Finding]:
+    """
+    Args:
+        pod: whose report it is.
+        age: seconds since the report was made, by the API server's clock and the engine's.
+    """
+    if age > _FROZEN_SECONDS:
+        yield fail("", f"report is {duration(age)} old: it hangs, or its clock is behind", f"see the log of {pod.name}")
+    elif age < -SKEW_SECONDS:
+        yield warn(
+            "", f"clock is {duration(-age)} ahead of the API server's", "set the node's clock, for instance by NTP"
+        )

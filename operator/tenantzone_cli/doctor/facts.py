@@ -1,0 +1,156 @@
+"""What ``doctor`` asks the API server for. Each question may be refused; the rest is asked all the same."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tenantzone_cli.api import Api, ApiError, Body, Outcome, attempt
+from tenantzone_cli.doctor.shipped import Right, Shipped, read_shipped
+from tenantzone_cli.live import EngineAnswer, ask_engines, engine_pods
+from tenantzone_cli.names import (
+    API,
+    GROUP,
+    OPERATOR,
+    OPERATOR_SELECTOR,
+    POOLS,
+    ZONES,
+    config_map_name,
+    within,
+)
+from tenantzone_cli.resources import Pod, Pool, Zone, read_pod, read_pool, read_zone
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+ZONES_RIGHT = Right(GROUP, ZONES, "list")
+POOLS_RIGHT = Right(GROUP, POOLS, "list")
+PODS_RIGHT = Right("", "pods", "list")
+REPORTS_RIGHT = Right("", "pods/proxy", "get")
+CONFIG_RIGHT = Right("", "configmaps", "get")
+USER_RIGHTS = (ZONES_RIGHT, POOLS_RIGHT, PODS_RIGHT, REPORTS_RIGHT, CONFIG_RIGHT)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """One look at the API server's clock. Unix times."""
+
+    server: float | None
+    """Whole seconds; None: it did not say."""
+    before: float
+    """Ours, when it was asked."""
+    after: float
+    """Ours, when it had answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that the checks look at."""
+
+    namespace: str | None
+    """That zones are checked in; None: all."""
+    operator_namespace: str
+    shipped: Shipped
+    server: str
+    """The API server's version."""
+    clock: Clock
+    definitions: Mapping[str, Outcome[Body]]
+    served: Outcome[Body]
+    """The kinds that the API server serves in our group."""
+    user_rights: Mapping[Right, Outcome[bool]]
+    operator_rights: Mapping[Right, Outcome[bool]]
+    deployment: Outcome[Body]
+    operator_pods: Outcome[Sequence[Pod]]
+    lease: Outcome[Body]
+    zones: Outcome[Sequence[Zone]]
+    pools: Outcome[Sequence[Pool]]
+    configs: Mapping[Key, Outcome[Body]] = field(default_factory=dict)
+    """The ConfigMap of each pool."""
+    pods: Mapping[Key, Outcome[Sequence[Pod]]] = field(default_factory=dict)
+    """The pods that each pool selects."""
+    answers: Sequence[EngineAnswer] = ()
+    """Of those that are ready."""
+
+    @property
+    def now(self) -> float:
+        """The API server's time, which the objects' times are of; else ours."""
+        return self.clock.server if self.clock.server is not None else self.clock.after
+
+
+def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
+    """
+    Raises:
+        ApiError: the API server refuses to tell even its version.
+        Unreachable: it does not answer.
+    """
+    shipped = read_shipped()
+    before = time.time()
+    version = api.ask("GET", "/version")
+    clock = Clock(version.date, before, time.time())
+    pools = attempt(_pools, api, namespace)
+    known = pools if not isinstance(pools, ApiError) else []
+    pods: dict[Key, Outcome[Sequence[Pod]]] = {pool.key: attempt(engine_pods, api, pool) for pool in known}
+    return Facts(
+        namespace=namespace,
+        operator_namespace=operator_namespace,
+        shipped=shipped,
+        server=version.json().get("gitVersion", ""),
+        clock=clock,
+        definitions={name: attempt(api.get, f"{_DEFINITIONS}/{name}") for name in shipped.definitions},
+        served=attempt(api.get, API),
+        user_rights={right: attempt(_may_user, api, right, namespace) for right in USER_RIGHTS},
+        operator_rights={
+            right: attempt(_may_operator, api, right, namespace, operator_namespace) for right in shipped.rights
+        },
+        deployment=attempt(api.get, f"{within('/apis/apps/v1', operator_namespace, 'deployments')}/{OPERATOR}"),
+        operator_pods=attempt(_operator_pods, api, operator_namespace),
+        lease=attempt(api.get, f"{within('/apis/coordination.k8s.io/v1', operator_namespace, 'leases')}/{OPERATOR}"),
+        zones=attempt(_zones, api, namespace),
+        pools=pools,
+        configs={pool.key: attempt(_config, api, pool) for pool in known},
+        pods=pods,
+        answers=ask_engines(api, [(pool, pod) for pool in known for pod in _ready(pods[pool.key])]),
+    )
+
+
+def _zones(api: Api, namespace: str | None) -> Sequence[Zone]:
+    return [read_zone(body) for body in api.list(within(API, namespace, ZONES))]
+
+
+def _pools(api: Api, namespace: str | None) -> Sequence[Pool]:
+    return [read_pool(body) for body in api.list(within(API, namespace, POOLS))]
+
+
+def _operator_pods(api: Api, namespace: str) -> Sequence[Pod]:
+    pods = api.list(within("/api/v1", namespace, "pods"), labelSelector=OPERATOR_SELECTOR)
+    return [read_pod(body) for body in pods]
+
+
+def _config(api: Api, pool: Pool) -> Body:
+    found: Body = api.get(f"{within('/api/v1', pool.namespace, 'configmaps')}/{config_map_name(pool.name)}")
+    return found
+
+
+def _ready(pods: Outcome[Sequence[Pod]]) -> list[Pod]:
+    return [] if isinstance(pods, ApiError) else [pod for pod in pods if pod.ready]
+
+
+def _may_user(api: Api, right: Right, namespace: str | None) -> bool:
+    answer = api.review("SelfSubjectAccessReview", {"resourceAttributes": _attributes(right, namespace)})
+    return bool(answer["allowed"])
+
+
+def _may_operator(api: Api, right: Right, namespace: str | None, operator_namespace: str) -> bool:
+    spec = {
+        "user": f"system:serviceaccount:{operator_namespace}:{OPERATOR}",
+        "groups": ["system:serviceaccounts", f"system:serviceaccounts:{operator_namespace}", "system:authenticated"],
+        "resourceAttributes": _attributes(right, operator_namespace if right.namespace else namespace),
+    }
+    return bool(api.review("SubjectAccessReview", spec)["allowed"])
+
+
+def _attributes(right: Right, namespace: str | None) -> Body:
+    resource, _, subresource = right.resource.partition("/")
+    attributes = {"group": right.group, "resource": resource, "subresource": subresource, "verb": right.verb}
+    return attributes | {"namespace": namespace or "", "name": right.name or ""}

@@ -1,0 +1,105 @@
+"""What holds for each pool and its zones: what the operator has made of them, and the config for the engines. Pure."""
+
+from collections.abc import Iterator
+
+from tenantzone_cli.api import ApiError, Body
+from tenantzone_cli.doctor.engine_checks import check_engines
+from tenantzone_cli.doctor.facts import Facts
+from tenantzone_cli.doctor.finding import Finding, fail, name_some, ok, warn
+from tenantzone_cli.names import OPERATOR, config_map_name
+from tenantzone_cli.resources import Pool, unix_time
+from tenantzone_cli.table import duration
+from tenantzone_contract.config import CONFIG_KEY, ConfigError, RuntimeConfig, parse_config
+
+_LARGEST_BYTES = 900_000
+"""Of a config: zones that would take it further are not accepted. The API server takes a little more."""
+_NEARLY = 0.8
+_FRESH_SECONDS = 120.0
+"""Within which the operator should have looked at what is new."""
+
+
+def check_pools(facts: Facts) -> Iterator[Finding]:
+    if isinstance(facts.pools, ApiError):
+        # That there are no CRDs, or no rights, others say.
+        if not facts.pools.is_not_found and not facts.pools.is_forbidden:
+            yield fail("pools", f"can't be listed: {facts.pools.message}")
+        return
+    if not facts.pools:
+        where = f"namespace {facts.namespace}" if facts.namespace is not None else "any namespace"
+        yield warn("pools", f"there is no ZonePool in {where}", "create one, or name another namespace with -n")
+    for pool in facts.pools:
+        yield _check_status(facts, pool)
+        config, found = _check_config(facts, pool)
+        yield from found
+        yield from check_engines(facts, pool, config.hash if config is not None else pool.status.get("configHash"))
+
+
+def _check_status(facts: Facts, pool: Pool) -> Finding:
+    subject = f"pool {pool.namespace}/{pool.name}"
+    age = facts.now - pool.created if pool.created is not None else 0.0
+    if pool.observed_generation is None:
+        say = fail if age > _FRESH_SECONDS else warn
+        return say(subject, f"no operator has looked at it for {duration(age)}", "see whether the operator runs")
+    if pool.observed_generation != pool.generation:
+        seen = f"the operator has seen generation {pool.observed_generation} of {pool.generation}"
+        return warn(subject, seen, "if it stays so, see whether the operator runs")
+    if not pool.is_("Accepted"):
+        accepted = pool.condition("Accepted")
+        text = accepted.message if accepted is not None else "its status has no condition Accepted"
+        return fail(subject, text, f"kubectl edit zp/{pool.name} -n {pool.namespace}")
+    size = f"{pool.capacity} blocks in the smallest engine" if pool.capacity is not None else "size not known yet"
+    return ok(
+        subject,
+        f"{size}; {pool.status.get('zonesAccepted', 0)} zones accepted, {pool.status.get('zonesRejected', 0)} rejected",
+    )
+
+
+def _check_config(facts: Facts, pool: Pool) -> tuple[RuntimeConfig | None, list[Finding]]:
+    """The pool's config if it can be used, and what there is to say about it."""
+    subject, name = f"config {pool.namespace}/{pool.name}", config_map_name(pool.name)
+    found = facts.configs[pool.key]
+    if isinstance(found, ApiError):
+        if found.is_not_found:
+            return None, [fail(subject, f"there is no ConfigMap {name}", "see whether the operator runs")]
+        return None, [] if found.is_forbidden else [warn(subject, f"can't be read: {found.message}")]
+    text = found.get("data", {}).get(CONFIG_KEY, "")
+    try:
+        config = parse_config(text)
+    except ConfigError as error:
+        advice = f"kubectl -n {pool.namespace} delete cm {name}; the operator writes it again"
+        return None, [fail(subject, f"can't be used, so engines keep the one before: {error}", advice)]
+    size = len(text.encode())
+    said = f"generation {config.generation}, {len(config.zones)} zones, {size / 1024:.0f} KiB"
+    said += f", written {_age(facts, found)} ago"
+    if size > _NEARLY * _LARGEST_BYTES:
+        limit = f"{said}; zones that take it above {_LARGEST_BYTES // 1024} KiB are not accepted"
+        return config, [warn(subject, limit, "spread the zones over more pools")]
+    if pool.status.get("configHash") != config.hash:
+        return config, [warn(subject, f"{said}; the pool's status names another one", "see the operator's log")]
+    return config, [ok(subject, said)]
+
+
+def _age(facts: Facts, body: Body) -> str:
+    """Since the operator wrote the object last."""
+    entries = body["metadata"].get("managedFields", [])
+    times = [unix_time(entry.get("time")) for entry in entries if entry.get("manager") == OPERATOR]
+    written = max((time for time in times if time is not None), default=None)
+    return duration(facts.now - written) if written is not None else "an unknown time"
+
+
+def check_zones(facts: Facts) -> Iterator[Finding]:
+    if isinstance(facts.zones, ApiError):
+        if not facts.zones.is_not_found and not facts.zones.is_forbidden:
+            yield fail("zones", f"can't be listed: {facts.zones.message}")
+        return
+    unseen = [zone for zone in facts.zones if zone.observed_generation != zone.generation]
+    late = [zone.name for zone in unseen if zone.created is None or facts.now - zone.created > _FRESH_SECONDS]
+    if late:
+        text = f"the operator has not seen the present generation of {name_some(late)}"
+        yield warn("zones", text, "see whether the operator runs")
+    unready = [zone.name for zone in facts.zones if zone.ready != "True"]
+    if unready:
+        text = f"{len(unready)} of {len(facts.zones)} are not Ready: {name_some(unready)}"
+        yield warn("zones", text, f"kubectl tenantzone explain {unready[0]}")
+    elif facts.zones:
+        yield ok("zones", f"all {len(facts.zones)} are Ready")

@@ -1,0 +1,75 @@
+"""What this version ships, and how what a cluster has differs from it. Pure but for reading one file of the package."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+_FILE = "shipped.json"
+_TEXTS = ("description", "message", "messageExpression")
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """To do something with a resource.
+
+    Attributes:
+        namespace: None: in those that are served.
+        name: of the one object; None: of any.
+    """
+
+    group: str
+    resource: str
+    verb: str
+    namespace: str | None = None
+    name: str | None = None
+
+    def __str__(self) -> str:
+        resource, slash, subresource = self.resource.partition("/")
+        what = f"{resource}.{self.group}" if self.group else resource
+        return f"{self.verb} {what}{slash}{subresource}" + (f" {self.name}" if self.name else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    definitions: Mapping[str, Mapping[str, Any]]
+    """Schemas without their texts, by the CRD's name and the version."""
+    rights: Sequence[Right]
+    """That the operator needs."""
+
+
+def read_shipped() -> Shipped:
+    content = json.loads(resources.files(__package__).joinpath(_FILE).read_text())
+    return Shipped(content["definitions"], [Right(**right) for right in content["rights"]])
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    path: str
+    is_missing: bool
+    """The cluster's schema lacks a field that this version has: the API server drops what users write there."""
+
+
+def differences(shipped: Any, installed: Any, path: str = "") -> Iterator[Difference]:
+    """Where an installed schema is another one than the shipped schema. Texts don't count."""
+    if isinstance(shipped, Mapping) and isinstance(installed, Mapping):
+        fields = path.endswith(".properties")
+        for key in sorted(shipped.keys() | installed.keys()):
+            if key in shipped and key not in installed:
+                yield Difference(f"{path}.{key}", is_missing=fields)
+            elif key in installed and key not in shipped:
+                if fields or key not in _TEXTS:
+                    yield Difference(f"{path}.{key}", is_missing=False)
+            else:
+                yield from differences(shipped[key], installed[key], f"{path}.{key}")
+    elif isinstance(shipped, list) and isinstance(installed, list) and len(shipped) == len(installed):
+        for index, (left, right) in enumerate(zip(shipped, installed, strict=True)):
+            yield from differences(left, right, f"{path}[{index}]")
+    elif shipped != installed:
+        yield Difference(path, is_missing=False)
+
+
+def field_path(path: str) -> str:
+    """``spec.lending.grace``, of where it is in the schema."""
+    return path.replace(".properties", "").replace(".items", "[]").removeprefix(".")

@@ -1,0 +1,92 @@
+"""What the engines say about one zone: its reservation, loans, waiting requests and amounts. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from tenantzone_cli.figures import from_reports, from_status
+from tenantzone_cli.live import EngineAnswer
+from tenantzone_cli.resources import Zone
+from tenantzone_cli.table import duration, render, shown
+from tenantzone_contract.report import LoanReport, ZoneReport
+
+_WAITS = {
+    "limit": "its own limit is in use; raise spec.limit, or let it wait",
+    "reserved": "the blocks that are there are kept for other zones; reserve some for it, or let others lend more",
+    "in_use": "other requests use the blocks; they come back as these end",
+}
+
+
+def loan_lines(zone: Zone, answers: Sequence[EngineAnswer]) -> Iterator[str]:
+    """Where the zone's reservation is, and on whose reservations the zone stands."""
+    lines = []
+    for answer in answers:
+        report = answer.zone(zone.name)
+        lent, borrowed = answer.lent_by(zone.tenant), answer.borrowed_by(zone.tenant)
+        if report is None or answer.report is None or not (report.reserved or lent or borrowed):
+            continue
+        clock = answer.report.published_unix_time
+        lines.append(f"  {answer.pod}: {_standing(report)}")
+        lines += [f"    lent to {loan.borrower}: {_terms(loan, clock)}" for loan in lent]
+        lines += [f"    borrowed from {loan.lender}: {_terms(loan, clock)}" for loan in borrowed]
+    if lines:
+        yield "Reservation and loans"
+        yield from lines
+
+
+def _standing(report: ZoneReport) -> str:
+    if not report.reserved:
+        return "nothing is reserved"
+    own = min(report.held, report.reserved)
+    rest = max(0, report.reserved - own - report.lent)
+    parts = f"it holds {own} itself, {report.lent} are lent, {rest} are not in use"
+    return f"of {report.reserved} reserved blocks {parts}"
+
+
+def _terms(loan: LoanReport, clock: float) -> str:
+    """By the engine's own clock, like the times in its report."""
+    since = f"{loan.blocks} blocks for {duration(clock - loan.since_unix_time)}"
+    if loan.due_unix_time is None:
+        return f"{since}, until the lender needs them"
+    left = loan.due_unix_time - clock
+    return f"{since}, due in {duration(left)}" if left > 0 else f"{since}, due {duration(-left)} ago"
+
+
+def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
+    """How many requests run and wait, and what the next one waits for."""
+    lines = []
+    for answer in answers:
+        report = answer.zone(zone)
+        if report is None or not (report.running_requests or report.waiting_requests):
+            continue
+        line = f"  {answer.pod}: {report.running_requests} running, {report.waiting_requests} waiting"
+        lines.append(f"{line}: {_WAITS[report.wait_reason]}" if report.wait_reason is not None else line)
+    if lines:
+        yield "Requests"
+        yield from lines
+
+
+def engine_table(zone: Zone, answers: Sequence[EngineAnswer]) -> Iterator[str]:
+    """One row for each engine: by its own report if it can be asked, else by what the operator has written."""
+    reports = {answer.pod: report for answer in answers if (report := answer.zone(zone.name)) is not None}
+    rows = []
+    for row in zone.engines:
+        pod = str(row.get("pod"))
+        report = reports.get(pod)
+        if report is None and "held" not in row and not row.get("message"):
+            continue
+        figures = from_reports([report]) if report is not None else from_status(row)
+        amounts = (
+            report.reserved if report is not None else row.get("reserved"),
+            report.limit if report is not None else row.get("limit"),
+            figures.held,
+            figures.in_use,
+            figures.cached,
+            figures.lent,
+            figures.borrowed,
+            figures.hit_percent,
+            figures.evictions,
+        )
+        acknowledged = "yes" if row.get("acknowledged") else "no"
+        rows.append((f"  {pod}", acknowledged, shown(figures.state), *map(shown, amounts), str(row.get("message", ""))))
+    if rows:
+        headers = ("  ENGINE", "ACKNOWLEDGED", "STATE", "RESERVED", "LIMIT", "HELD", "IN-USE", "CACHED", "LENT")
+        yield from render((*headers, "BORROWED", "HIT%", "EVICTIONS", "MESSAGE"), rows)

@@ -1,0 +1,82 @@
+"""The cluster that kubectl would use, through kubectl itself.
+
+A plugin always has kubectl around it, and kubectl knows every way to find a cluster and to log in to it: contexts,
+credential plugins, proxies, impersonation. So the plugin starts ``kubectl proxy`` for as long as it runs. It serves on
+a Unix socket in a folder of this user's: on a port, everybody on the machine could use this user's rights.
+"""
+
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenantzone_cli.api import Api
+
+_PROGRAM = "kubectl"
+
+
+class KubectlError(Exception):
+    """kubectl can't be run, or has ended; it has said itself what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """
+    Args:
+        flags: which cluster, and as whom, in kubectl's own words.
+    """
+
+    flags: Sequence[str] = ()
+
+    @contextmanager
+    def connected(self) -> Iterator[Api]:
+        """
+        Raises:
+            KubectlError: kubectl can't be run.
+        """
+        with tempfile.TemporaryDirectory(prefix="tenantzone-") as folder:
+            socket = Path(folder) / "api"
+            # Servers behind a path, as some vendors have them, need the last flag.
+            command = self._command("proxy", f"--unix-socket={socket}", "--append-server-path")
+            with _started(command) as proxy:
+                assert proxy.stdout is not None
+                if not proxy.stdout.readline():
+                    raise KubectlError("kubectl proxy did not start")
+                yield Api(socket)
+
+    def namespace(self) -> str:
+        """The namespace of the context.
+
+        Raises:
+            KubectlError: kubectl can't be run, or there is no such context.
+        """
+        command = self._command("config", "view", "--minify", "--output=jsonpath={..namespace}")
+        try:
+            # What it complains of, the proxy that starts beside it complains of, too.
+            shown = subprocess.run(command, capture_output=True, text=True, check=True)
+        except OSError as error:
+            raise KubectlError(f"{_PROGRAM}: {error.strerror}") from None
+        except subprocess.CalledProcessError:
+            raise KubectlError("kubectl config view failed") from None
+        return shown.stdout.strip() or "default"
+
+    def _command(self, *arguments: str) -> list[str]:
+        return [_PROGRAM, *self.flags, *arguments]
+
+
+@contextmanager
+def _started(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """The process, until the block ends. Its complaints go where ours go; so do a credential plugin's questions."""
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    except OSError as error:
+        raise KubectlError(f"{command[0]}: {error.strerror}") from None
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

@@ -1,0 +1,92 @@
+"""The engines' own reports, through the API server's proxy to their pods.
+
+That needs the right to ``get`` ``pods/proxy``, which lets its holder ask anything of any pod in the namespace. So only
+what no status tells is read this way, or what the user has asked for.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tenantzone_cli.api import Api, ApiError, Unreachable
+from tenantzone_cli.resources import Pod, Pool, read_pod
+from tenantzone_contract.report import REPORT_PATH, EngineReport, LoanReport, ZoneReport, parse_report
+
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAnswer:
+    """What one engine says, or why it says nothing."""
+
+    pool: tuple[str, str]
+    """Namespace and name."""
+    pod: str
+    report: EngineReport | None
+    error: str = ""
+    is_forbidden: bool = False
+    asked_at: float | None = None
+    """Unix time at the API server, whole seconds."""
+
+    def zone(self, name: str) -> ZoneReport | None:
+        """Its zone of the TenantZone with this name."""
+        # A zone that it made by itself is named after its tenant, and a TenantZone of that name may be another's.
+        zones = self.report.zones if self.report is not None else ()
+        return next((zone for zone in zones if zone.name == name and not zone.auto_registered), None)
+
+    def lent_by(self, tenant: str) -> Sequence[LoanReport]:
+        return [loan for loan in self._loans if loan.lender == tenant]
+
+    def borrowed_by(self, tenant: str) -> Sequence[LoanReport]:
+        return [loan for loan in self._loans if loan.borrower == tenant]
+
+    @property
+    def _loans(self) -> Sequence[LoanReport]:
+        return self.report.loans if self.report is not None else ()
+
+
+def engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
+    """The pods that the pool selects.
+
+    Raises:
+        ApiError: the user may not list pods.
+        Unreachable: the API server does not answer.
+    """
+    pods = api.list(f"/api/v1/namespaces/{pool.namespace}/pods", labelSelector=pool.selector)
+    return [read_pod(body) for body in pods]
+
+
+def ask_engines(api: Api, engines: Sequence[tuple[Pool, Pod]]) -> list[EngineAnswer]:
+    """What the engines say now, in the order in which they are named."""
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as threads:
+        return list(threads.map(lambda engine: _ask(api, *engine), engines))
+
+
+def ask_pools(api: Api, pools: Sequence[Pool]) -> list[EngineAnswer]:
+    """What the ready engines of these pools say now.
+
+    Raises:
+        ApiError: the user may not list pods.
+        Unreachable: the API server does not answer.
+    """
+    engines: dict[tuple[str, str], tuple[Pool, Pod]] = {}
+    # A pod that two pools select belongs to the older.
+    for pool in sorted(pools, key=lambda pool: (pool.created or 0.0, pool.name)):
+        for pod in engine_pods(api, pool):
+            if pod.ready:
+                engines.setdefault((pod.namespace, pod.name), (pool, pod))
+    return ask_engines(api, list(engines.values()))
+
+
+def _ask(api: Api, pool: Pool, pod: Pod) -> EngineAnswer:
+    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}:{pool.admin_port}/proxy{REPORT_PATH}"
+    try:
+        answer = api.ask("GET", path)
+    except ApiError as error:
+        return EngineAnswer(pool.key, pod.name, None, error.message, error.is_forbidden)
+    except Unreachable as error:
+        return EngineAnswer(pool.key, pod.name, None, str(error))
+    try:
+        return EngineAnswer(pool.key, pod.name, parse_report(answer.text), asked_at=answer.date)
+    except ValueError:
+        return EngineAnswer(pool.key, pod.name, None, "what it sends is not a report that this version understands")

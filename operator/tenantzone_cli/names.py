@@ -1,0 +1,22 @@
+"""The names that the plugin looks for in the API."""
+
+GROUP = "tenantzone.io"
+VERSION = "v1alpha1"
+API = f"/apis/{GROUP}/{VERSION}"
+ZONES = "tenantzones"
+POOLS = "zonepools"
+
+OPERATOR = "tenantzone-operator"
+"""The operator's Deployment, service account, Lease and field manager."""
+OPERATOR_NAMESPACE = "tenantzone-system"
+OPERATOR_SELECTOR = f"app.kubernetes.io/name={OPERATOR}"
+
+
+def config_map_name(pool: str) -> str:
+    """Of the ConfigMap that carries the pool's runtime config."""
+    return f"tenantzone-{pool}"
+
+
+def within(api: str, namespace: str | None, plural: str) -> str:
+    """The path of a kind in a namespace; None: in all of them."""
+    return f"{api}/{plural}" if namespace is None else f"{api}/namespaces/{namespace}/{plural}"

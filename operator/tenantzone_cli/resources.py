@@ -1,0 +1,185 @@
+"""Zones and pools as the plugin shows them. Read with care: a status may be absent, or of another version."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tenantzone_cli.api import Body
+from tenantzone_contract.report import DEFAULT_ADMIN_PORT
+
+Share = int | str
+"""Blocks, or a percentage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: float | None
+    """Unix time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """What a TenantZone and a ZonePool have in common."""
+
+    namespace: str
+    name: str
+    generation: int
+    created: float | None
+    """Unix time."""
+    spec: Body
+    status: Body
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.namespace, self.name
+
+    @property
+    def observed_generation(self) -> int | None:
+        """None: the operator has not looked at it yet."""
+        return self.status.get("observedGeneration")
+
+    @property
+    def conditions(self) -> Sequence[Condition]:
+        return [
+            Condition(
+                type=entry.get("type", ""),
+                status=entry.get("status", "Unknown"),
+                reason=entry.get("reason", ""),
+                message=entry.get("message", ""),
+                since=unix_time(entry.get("lastTransitionTime")),
+            )
+            for entry in self.status.get("conditions", [])
+        ]
+
+    def condition(self, kind: str) -> Condition | None:
+        return next((entry for entry in self.conditions if entry.type == kind), None)
+
+    def is_(self, kind: str) -> bool:
+        """Whether the condition holds."""
+        found = self.condition(kind)
+        return found is not None and found.status == "True"
+
+    @property
+    def ready(self) -> str:
+        """The Ready condition's status; empty if there is none."""
+        found = self.condition("Ready")
+        return found.status if found is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Zone(Thing):
+    @property
+    def pool(self) -> str:
+        return str(self.spec.get("pool", ""))
+
+    @property
+    def tenant(self) -> str:
+        return str(self.spec.get("tenant", self.name))
+
+    @property
+    def priority(self) -> int:
+        return int(self.spec.get("priority", 0))
+
+    @property
+    def reserved(self) -> Share:
+        share: Share = self.spec.get("reserved", 0)
+        return share
+
+    @property
+    def limit(self) -> Share | None:
+        return self.spec.get("limit")
+
+    @property
+    def engines(self) -> Sequence[Body]:
+        """The status' row of each engine."""
+        return self.status.get("engines") or []
+
+
+@dataclass(frozen=True, slots=True)
+class Pool(Thing):
+    @property
+    def admin_port(self) -> int:
+        return int(self.spec.get("adminPort", DEFAULT_ADMIN_PORT))
+
+    @property
+    def selector(self) -> str:
+        """Of the engine pods, as the API server takes it in a query."""
+        return label_selector(self.spec.get("selector", {}))
+
+    @property
+    def capacity(self) -> int | None:
+        return self.status.get("capacityBlocks")
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """An engine's pod, or the operator's."""
+
+    namespace: str
+    name: str
+    ready: bool
+    trouble: str
+    """Why it is not ready, as far as its status tells."""
+    annotations: Mapping[str, str]
+
+
+def read_zone(body: Body) -> Zone:
+    return Zone(*_common(body))
+
+
+def read_pool(body: Body) -> Pool:
+    return Pool(*_common(body))
+
+
+def read_pod(body: Body) -> Pod:
+    metadata, status = body["metadata"], body.get("status", {})
+    conditions = {entry["type"]: entry for entry in status.get("conditions") or []}
+    ready = conditions.get("Ready", {}).get("status") == "True"
+    waiting = [
+        state["waiting"].get("reason", "")
+        for container in status.get("containerStatuses") or []
+        if "waiting" in (state := container.get("state", {}))
+    ]
+    unscheduled = conditions.get("PodScheduled", {})
+    words = [*waiting, unscheduled.get("message", "") if unscheduled.get("status") == "False" else ""]
+    trouble = "" if ready else next(filter(None, words), f"phase {status.get('phase', 'Unknown')}")
+    return Pod(metadata["namespace"], metadata["name"], ready, trouble, metadata.get("annotations") or {})
+
+
+def label_selector(selector: Body) -> str:
+    """A ``LabelSelector`` in the words of a query, such as ``app=vllm,tier notin (canary)``."""
+    parts = [f"{key}={value}" for key, value in selector.get("matchLabels", {}).items()]
+    for entry in selector.get("matchExpressions", []):
+        key, values = entry["key"], ",".join(entry.get("values", []))
+        match entry["operator"]:
+            case "In" | "NotIn" as operator:
+                parts.append(f"{key} {operator.lower()} ({values})")
+            case "Exists":
+                parts.append(key)
+            case "DoesNotExist":
+                parts.append(f"!{key}")
+    return ",".join(parts)
+
+
+def unix_time(text: str | None) -> float | None:
+    """Of an RFC 3339 time; None if it is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except ValueError:
+        return None
+
+
+def _common(body: Body) -> tuple[str, str, int, float | None, Body, Body]:
+    metadata = body["metadata"]
+    return (
+        metadata["namespace"],
+        metadata["name"],
+        metadata.get("generation", 0),
+        unix_time(metadata.get("creationTimestamp")),
+        body.get("spec", {}),
+        body.get("status", {}),
+    )

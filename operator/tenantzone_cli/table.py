@@ -1,0 +1,38 @@
+"""Tables of text. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+_GAP = "  "
+
+
+def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines with aligned columns: numbers to the right, words to the left."""
+    is_number = [_are_numbers([row[column] for row in rows]) for column in range(len(headers))]
+    widths = [max(len(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
+    for row in (headers, *rows):
+        cells = (
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, is_number, strict=True)
+        )
+        yield _GAP.join(cells).rstrip()
+
+
+def shown(value: object) -> str:
+    """A cell; a dash if nobody knows."""
+    if value is None or value == "":
+        return "-"
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def duration(seconds: float) -> str:
+    """As kubectl shows an age: ``45s``, ``12m``, ``7h``, ``3d``."""
+    seconds = max(0.0, seconds)
+    for unit, length, until in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172800)):
+        if seconds < until:
+            return f"{int(seconds / length)}{unit}"
+    return f"{int(seconds / 86400)}d"
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    known = [cell for cell in cells if cell != "-"]
+    return bool(known) and all(cell.replace(".", "", 1).isdigit() for cell in known)

@@ -1,0 +1,112 @@
+"""``top``: what each zone holds, as a table. Pure but for the reading."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tenantzone_cli.api import Api
+from tenantzone_cli.figures import Row, as_json, live_rows, status_rows
+from tenantzone_cli.live import EngineAnswer, ask_pools
+from tenantzone_cli.names import API, POOLS, ZONES, within
+from tenantzone_cli.resources import read_pool, read_zone
+from tenantzone_cli.table import render, shown
+
+_FIGURES: dict[str, tuple[str, Callable[[Row], float | None]]] = {
+    "held": ("HELD", lambda row: row.figures.held),
+    "in-use": ("IN-USE", lambda row: row.figures.in_use),
+    "cached": ("CACHED", lambda row: row.figures.cached),
+    "lent": ("LENT", lambda row: row.figures.lent),
+    "borrowed": ("BORROWED", lambda row: row.figures.borrowed),
+    "hit": ("HIT%", lambda row: row.figures.hit_percent),
+    "evictions": ("EVICTIONS", lambda row: row.figures.evictions),
+    "rate": ("EVICT/S", lambda row: row.evictions_per_second),
+}
+SORTS = ("name", *_FIGURES)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which zones, and how.
+
+    Attributes:
+        namespace: None: all.
+        pool: None: all.
+        engines: show each zone's engines, too.
+        live: ask the engines themselves.
+        sort: one of ``SORTS``.
+    """
+
+    namespace: str | None
+    pool: str | None = None
+    engines: bool = False
+    live: bool = False
+    sort: str = "name"
+
+
+def read_rows(api: Api, selection: Selection) -> tuple[list[Row], list[EngineAnswer]]:
+    """The rows of each zone and its engines, and the engines that were asked.
+
+    Raises:
+        ApiError: the user may not read this.
+        Unreachable: the API server does not answer.
+    """
+    zones = [read_zone(body) for body in api.list(within(API, selection.namespace, ZONES))]
+    zones = [zone for zone in zones if selection.pool in (None, zone.pool)]
+    if not selection.live:
+        return list(status_rows(zones)), []
+    pools = [read_pool(body) for body in api.list(within(API, selection.namespace, POOLS))]
+    answers = [answer for answer in ask_pools(api, pools) if selection.pool in (None, answer.pool[1])]
+    return list(live_rows(zones, answers)), answers
+
+
+def ordered(rows: Sequence[Row], sort: str) -> list[Row]:
+    """Zones by name, or by an amount with the largest first; each zone's engines stay below it."""
+    if sort == "name":
+        return sorted(rows, key=lambda row: row.zone_key)
+    amount = _FIGURES[sort][1]
+    rank = {row.zone_key: -(amount(row) or 0) if amount(row) is not None else 1 for row in rows if not row.engine}
+    return sorted(rows, key=lambda row: (rank[row.zone_key], row.zone_key))
+
+
+def table(rows: Sequence[Row], selection: Selection) -> list[str]:
+    """Lines; what to say if there is nothing to show."""
+    if not rows:
+        where = f"namespace {selection.namespace}" if selection.namespace is not None else "any namespace"
+        return [f"no TenantZones in {where}" + (f" and pool {selection.pool}" if selection.pool else "")]
+    headers = ["NAME", "POOL", "STATE", *(header for header, _ in _FIGURES.values()), "READY"]
+    if selection.namespace is None:
+        headers.insert(0, "NAMESPACE")
+    cells = [_cells(row, selection) for row in ordered(rows, selection.sort) if selection.engines or not row.engine]
+    return list(render(headers, cells))
+
+
+def document(rows: Sequence[Row], selection: Selection, *, indent: int | None) -> str:
+    """The same for programs."""
+    zones: dict[tuple[str, ...], dict[str, object]] = {}
+    for row in ordered(rows, selection.sort):
+        if not row.engine:
+            head = {"namespace": row.namespace, "name": row.zone, "pool": row.pool, "ready": row.ready or None}
+            zones[row.zone_key] = head | {"autoRegistered": row.is_registered} | as_json(row)
+        elif selection.engines:
+            engines = zones[row.zone_key].setdefault("engines", [])
+            assert isinstance(engines, list)
+            engines.append({"pod": row.engine} | as_json(row))
+    return json.dumps({"zones": list(zones.values())}, indent=indent)
+
+
+def silent_engines(answers: Sequence[EngineAnswer]) -> list[str]:
+    """A line for each engine that was asked in vain."""
+    lines = []
+    for answer in answers:
+        if answer.report is None:
+            advice = "; it takes the right to get pods/proxy, so leave out --live" if answer.is_forbidden else ""
+            lines.append(f"{answer.pool[0]}/{answer.pod}: {answer.error}{advice}")
+    return lines
+
+
+def _cells(row: Row, selection: Selection) -> list[str]:
+    name = f"  {row.engine}" if row.engine else row.zone
+    pool = "" if row.engine else row.pool
+    figures = (shown(amount(row)) for _, amount in _FIGURES.values())
+    cells = [name, pool, shown(row.figures.state), *figures, shown(row.ready)]
+    return cells if selection.namespace is not None else ["" if row.engine else row.namespace, *cells]

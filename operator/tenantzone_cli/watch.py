@@ -1,0 +1,37 @@
+"""A text that is shown again and again, in a plain terminal or into a pipe."""
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+_HOME = "\033[H"
+_CLEAR_LINE = "\033[K"
+_CLEAR_BELOW = "\033[J"
+
+
+def watch(make: Callable[[], Sequence[str]], interval: float) -> NoReturn:
+    """Show what is made, every ``interval`` seconds, until the process is interrupted.
+
+    On a terminal each text replaces the one before, and is cut off at the bottom: a table that scrolls can't be read.
+
+    Args:
+        make: the text's lines.
+        interval: seconds.
+    """
+    is_terminal = sys.stdout.isatty()
+    while True:
+        lines = make()
+        sys.stdout.write(screen(lines, shutil.get_terminal_size()) if is_terminal else "\n".join([*lines, ""]))
+        sys.stdout.flush()
+        time.sleep(interval)
+
+
+def screen(lines: Sequence[str], size: tuple[int, int]) -> str:
+    """What brings exactly these lines onto a terminal of so many columns and rows."""
+    columns, rows = size
+    if len(lines) > rows - 1:
+        hidden = len(lines) - (rows - 2)
+        lines = [*lines[: rows - 2], f"... {hidden} more lines; a larger window, --pool or --sort-by shows others"]
+    return _HOME + "".join(f"{line[:columns]}{_CLEAR_LINE}\n" for line in lines) + _CLEAR_BELOW

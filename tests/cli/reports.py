@@ -1,0 +1,38 @@
+"""Builders of reports and answers: only what a test is about needs to be said."""
+
+import time
+from typing import Any
+
+from tenantzone_cli.live import EngineAnswer
+from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport
+
+
+def zone_report(name: str, **fields: Any) -> ZoneReport:
+    """An empty zone, but for what the fields say."""
+    empty = {"generation": 1, "state": "Evicted", "reserved": 0, "limit": 100, "in_use": 0, "cached": 0}
+    return ZoneReport(**{"name": name, "tenant": name} | empty | fields)
+
+
+def engine_report(
+    *zones: ZoneReport,
+    pod: str = "engine-0",
+    loans: tuple[LoanReport, ...] = (),
+    config: ConfigStatus | None = None,
+    published: float | None = None,
+) -> EngineReport:
+    return EngineReport(
+        engine_version="simulated",
+        pod=pod,
+        capacity_blocks=100,
+        block_size_tokens=16,
+        free_blocks=50,
+        config=config or ConfigStatus(),
+        zones=zones,
+        loans=loans,
+        started_unix_time=0.0,
+        published_unix_time=time.time() if published is None else published,
+    )
+
+
+def answer(report: EngineReport | None, *, pod: str = "engine-0", **fields: Any) -> EngineAnswer:
+    return EngineAnswer(**{"pool": ("shop", "demo"), "pod": pod, "report": report} | fields)

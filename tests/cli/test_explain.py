@@ -1,0 +1,257 @@
+"""What ``explain`` says of a zone. All pure."""
+
+from typing import Any
+
+import pytest
+
+from tenantzone_cli.advice import advice, is_known
+from tenantzone_cli.api import ApiError
+from tenantzone_cli.explain import Facts, explain
+from tenantzone_cli.live import EngineAnswer
+from tenantzone_cli.resources import Pod, Pool, Zone, read_pool, read_zone, unix_time
+from tenantzone_contract.report import LoanReport
+from tenantzone_operator.conditions import Reason
+from tests.cli.reports import answer, engine_report, zone_report
+from tests.operator.objects import body
+
+NOW = unix_time("2026-01-01T01:00:00Z") or 0.0
+SINCE = "2026-01-01T00:59:00Z"
+
+
+def condition(kind: str, status: str, reason: str, message: str = "so it is") -> dict[str, Any]:
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": SINCE}
+
+
+READY = [
+    condition("Accepted", "True", "Accepted"),
+    condition("Programmed", "True", "Acknowledged"),
+    condition("Ready", "True", "Enforced"),
+]
+
+
+def zone(
+    name: str = "acme", conditions: list[dict[str, Any]] | None = None, *, age: int = 0, status: Any = None, **spec: Any
+) -> Zone:
+    whole = {"observedGeneration": 1, "conditions": READY if conditions is None else conditions} | (status or {})
+    metadata = {"namespace": "shop"}
+    return read_zone(body(name, age=age, metadata=metadata, spec={"pool": "demo"} | spec, status=whole))
+
+
+def pool(**status: Any) -> Pool:
+    spec = {"selector": {"matchLabels": {"app": "vllm"}}}
+    return read_pool(body("demo", metadata={"namespace": "shop"}, spec=spec, status={"capacityBlocks": 100} | status))
+
+
+def pod(name: str = "engine-0", trouble: str = "") -> Pod:
+    return Pod("shop", name, not trouble, trouble, {})
+
+
+def explained(
+    subject: Zone,
+    *answers: EngineAnswer,
+    siblings: Any = (),
+    the_pool: Pool | None = None,
+    pods: Any = None,
+) -> str:
+    facts = Facts(
+        zone=subject,
+        pool=the_pool or pool(),
+        siblings=siblings if isinstance(siblings, ApiError) else [subject, *siblings],
+        pods=[pod()] if pods is None else pods,
+        answers=answers,
+        now=NOW,
+    )
+    return "\n".join(explain(facts))
+
+
+def test_a_ready_zone_is_said_to_be_ready_and_nothing_is_to_be_done():
+    said = explained(zone(reserved="40%"))
+
+    assert said.startswith("TenantZone shop/acme: Ready\n")
+    assert "reserved 40%, limit none" in said
+    assert "What to do" not in said
+
+
+@pytest.mark.parametrize("kind", ["Programmed", "Ready"])
+def test_the_reason_is_the_first_conditions_that_does_not_hold(kind: str):
+    broken = [condition("Accepted", "True", "Accepted")]
+    broken.append(condition("Programmed", "False" if kind == "Programmed" else "True", "ConfigRejected"))
+    broken.append(condition("Ready", "False", "ZoneMissing"))
+
+    assert f"not Ready ({'ConfigRejected' if kind == 'Programmed' else 'ZoneMissing'})" in explained(zone("a", broken))
+
+
+def test_what_is_not_known_for_sure_is_not_claimed():
+    unknown = [*READY[:1], condition("Programmed", "Unknown", "Pending"), condition("Ready", "Unknown", "Pending")]
+
+    said = explained(zone("acme", unknown))
+
+    assert "perhaps not Ready (Pending)" in said
+    assert "kubectl tenantzone doctor -n shop" in said
+
+
+def test_a_zone_that_nobody_has_looked_at_points_to_the_operator():
+    said = explained(zone(conditions=[], status={"observedGeneration": None}))
+
+    assert "the operator has not looked at it yet" in said
+    assert "kubectl tenantzone doctor" in said
+
+
+def test_a_status_of_an_older_generation_is_said_to_be_one():
+    said = explained(zone(status={"observedGeneration": 0}))
+
+    assert "the operator has seen generation 0 only, not 1" in said
+
+
+def test_the_same_message_is_said_once():
+    same = [condition("Accepted", "False", "Invalid", "wrong"), condition("Ready", "False", "NotAccepted", "wrong")]
+
+    said = explained(zone("acme", same))
+
+    assert said.count("wrong") == 1
+    assert "the same as Accepted" in said
+
+
+def test_an_overcommitted_zone_is_told_who_holds_the_reservations_oldest_first():
+    refused = [condition("Accepted", "False", "PoolOvercommitted"), condition("Ready", "False", "NotAccepted")]
+    others = [
+        zone("young", age=1, reserved="30%"),
+        zone("old", age=9, reserved=25),
+        zone("refused-too", refused, age=5, reserved=90),
+        zone("elsewhere", age=5, reserved=90, pool="other"),
+        zone("nothing", age=7),
+    ]
+
+    lines = explained(zone("greedy", refused, reserved="80%"), siblings=others).splitlines()
+
+    table = [" ".join(line.split()) for line in lines[lines.index(next(line for line in lines if "Who" in line)) + 2 :]]
+    assert table[:4] == ["old 25 25", "young 30% 30", "not reserved 45", "greedy asks for 80% 80"]
+
+
+def test_a_tenant_that_has_a_zone_already_is_named_with_it():
+    refused = [condition("Accepted", "False", "TenantConflict"), condition("Ready", "False", "NotAccepted")]
+
+    said = explained(zone("two", refused, tenant="t"), siblings=[zone("one", age=3, tenant="t"), zone("other")])
+
+    assert "Tenant t has the zone one already" in said
+
+
+def test_without_the_right_to_list_zones_the_rest_is_said_all_the_same():
+    refused = [condition("Accepted", "False", "PoolOvercommitted"), condition("Ready", "False", "NotAccepted")]
+
+    said = explained(zone("greedy", refused), siblings=ApiError(403, "no"))
+
+    assert "Lower spec.reserved" in said
+
+
+def test_pods_that_are_not_there_or_not_ready_are_named():
+    waiting = [*READY[:1], condition("Programmed", "False", "NoEngines"), condition("Ready", "False", "NoEngines")]
+
+    assert "No pod in namespace shop has the labels app=vllm" in explained(zone("a", waiting), pods=[])
+    assert "Engine engine-0 is not ready: Pending" in explained(zone("a", waiting), pods=[pod(trouble="Pending")])
+    assert "can't be listed: no" in explained(zone("a", waiting), pods=ApiError(403, "no"))
+
+
+def test_a_reservation_is_divided_into_what_is_held_lent_and_not_in_use():
+    report = zone_report("acme", reserved=40, in_use=5, cached=7, lent=20)
+
+    said = explained(zone(), answer(engine_report(report)))
+
+    assert "of 40 reserved blocks it holds 12 itself, 20 are lent, 8 are not in use" in said
+
+
+def test_what_a_zone_holds_beyond_its_reservation_is_not_counted_into_it():
+    report = zone_report("acme", reserved=40, in_use=70)
+
+    assert "it holds 40 itself, 0 are lent, 0 are not in use" in explained(zone(), answer(engine_report(report)))
+
+
+@pytest.mark.parametrize(
+    ("due", "terms"),
+    [
+        (None, "5 blocks for 30s, until the lender needs them"),
+        (200.0, "5 blocks for 30s, due in 100s"),
+        (90.0, "5 blocks for 30s, due 10s ago"),
+    ],
+)
+def test_a_loans_terms_are_counted_by_the_engines_own_clock(due: float | None, terms: str):
+    loan = LoanReport(lender="acme", borrower="burst", blocks=5, since_unix_time=70.0, due_unix_time=due)
+    zones = (zone_report("acme", reserved=9, lent=5), zone_report("burst", borrowed=5, in_use=5))
+    engine = answer(engine_report(*zones, loans=(loan,), published=100.0))
+
+    assert f"lent to burst: {terms}" in explained(zone("acme"), engine)
+    assert f"borrowed from acme: {terms}" in explained(zone("burst"), engine)
+
+
+def test_a_zone_with_neither_reservation_nor_loans_has_nothing_to_say_of_them():
+    said = explained(zone(), answer(engine_report(zone_report("acme", cached=5))))
+
+    assert "Reservation and loans" not in said
+
+
+def test_a_borrower_without_a_reservation_is_said_to_have_none():
+    loan = LoanReport(lender="other", borrower="acme", blocks=5, since_unix_time=0.0)
+
+    said = explained(zone(), answer(engine_report(zone_report("acme", borrowed=5, in_use=5), loans=(loan,))))
+
+    assert "engine-0: nothing is reserved\n    borrowed from other: 5 blocks" in said
+
+
+def test_a_zone_is_found_among_loans_by_its_tenant():
+    loan = LoanReport(lender="t", borrower="u", blocks=5, since_unix_time=0.0)
+    report = zone_report("acme", tenant="t", reserved=9, lent=5)
+
+    assert "lent to u: 5 blocks" in explained(zone(tenant="t"), answer(engine_report(report, loans=(loan,))))
+
+
+@pytest.mark.parametrize("reason", ["limit", "reserved", "in_use"])
+def test_why_requests_wait_is_said_with_what_to_do(reason: str):
+    report = zone_report("acme", waiting_requests=2, wait_reason=reason)
+
+    (line,) = [line for line in explained(zone(), answer(engine_report(report))).splitlines() if "waiting" in line]
+
+    assert line.startswith("  engine-0: 0 running, 2 waiting: ")
+
+
+def test_engines_that_could_not_be_asked_are_named_once_for_each_reason():
+    silent = [answer(None, pod=f"engine-{index}", error="no", is_forbidden=True) for index in range(2)]
+
+    said = explained(zone(), *silent)
+
+    assert "engine-0, engine-1: no" in said
+    assert "the right to get pods/proxy" in said
+
+
+def test_an_engines_row_is_its_own_report_if_there_is_one_else_the_status():
+    rows = [
+        {"pod": "engine-0", "acknowledged": True, "held": 1, "reserved": 40},
+        {"pod": "engine-1", "acknowledged": True, "held": 2, "reserved": 40},
+        {"pod": "engine-2", "acknowledged": False, "message": "the connection is refused"},
+    ]
+    report = zone_report("acme", reserved=40, cached=33)
+
+    said = explained(zone(status={"engines": rows}), answer(engine_report(report))).splitlines()
+
+    cells = {line.split()[0]: line.split() for line in said if line.startswith("  engine-") and ":" not in line}
+    assert (cells["engine-0"][5], cells["engine-1"][5]) == ("33", "2")
+    assert " ".join(cells["engine-2"]).endswith("the connection is refused")
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_each_reason_that_the_operator_gives_is_known(reason: Reason):
+    assert is_known(reason.value)
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_advice_names_the_objects(reason: Reason):
+    (entry,) = zone("acme", [condition("Ready", "False", reason.value)]).conditions
+
+    text = advice(entry, zone())
+
+    assert text is None or "{" not in text
+
+
+def test_a_reason_of_another_version_is_no_error():
+    (entry,) = zone("acme", [condition("Ready", "False", "Unheard")]).conditions
+
+    assert advice(entry, zone()) is None
