@@ -20,6 +20,14 @@ NAME = "kubernetes"
 _START_SECONDS = 120.0
 _ISSUER = "https://kubernetes.default.svc.cluster.local"
 
+# What service accounts ask for, without what is in it; everybody else would fill the disk for nothing.
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
+}
+
 
 class ControlPlane(Cluster):
     """A control plane whose state lies in a folder; started there again, it goes on with the same objects.
@@ -65,6 +73,7 @@ class ControlPlane(Cluster):
         if not self._token_key.exists():
             new_key(self._token_key)
         write_kubeconfig(self.kubeconfig, self.server, self._authority, "admin", [ADMIN_GROUP])
+        self._audit_policy.write_text(json.dumps(_AUDIT_POLICY))
         self._etcd = self._serve("etcd", self._binaries.etcd, self._etcd_flags())
         self.start_apiserver()
 
@@ -130,6 +139,11 @@ class ControlPlane(Cluster):
         return self.kubectl("get", kinds, "--namespace", namespace, "--output=name").stdout.split()
 
     @property
+    def audit_log(self) -> Path:
+        """What service accounts asked for, and what the API server said: an audit event a line."""
+        return self._log_folder / "audit.log"
+
+    @property
     def _log_folder(self) -> Path:
         return self._folder / "log"
 
@@ -137,6 +151,10 @@ class ControlPlane(Cluster):
     def _token_key(self) -> Path:
         """Signs and verifies service accounts' tokens."""
         return self._folder / "pki" / "tokens.key"
+
+    @property
+    def _audit_policy(self) -> Path:
+        return self._folder / "audit-policy.json"
 
     def _serve(self, name: str, program: Path, flags: dict[str, object]) -> Server:
         assert self._lock is not None, "start() comes first"
@@ -169,6 +187,8 @@ class ControlPlane(Cluster):
             "service-account-issuer": _ISSUER,
             "service-cluster-ip-range": "10.96.0.0/16",
             "authorization-mode": "RBAC",
+            "audit-policy-file": self._audit_policy,
+            "audit-log-path": self.audit_log,
             # It refuses pods in namespaces without a default service account, which a controller would make.
             "disable-admission-plugins": "ServiceAccount",
         }

@@ -135,7 +135,8 @@ def _register(cluster: Cluster, samples: Samples) -> None:
 
 def _start_controllers(controllers: Processes, cluster: Cluster, namespace: str, zone: Engine, folder: Path) -> None:
     kubeconfig = ["--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace]
-    controllers.start("operator", [PYTHON, "-m", "tenantzone_operator", *kubeconfig], demo_environment())
+    operator = [PYTHON, "-m", "tenantzone_operator", *kubeconfig, "--no-leader-elect"]
+    controllers.start("operator", operator, demo_environment())
     kubelet = [
         PYTHON, "-m", "demo.kubelet", *kubeconfig, "--pod", POD,
         "--volumes", str(folder / "volumes"), "--ip", zone.ip, "--health", zone.health_url,
