@@ -27,7 +27,7 @@ from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, v
 
 TARGET_BYTES = 200
 SIZES = (1 << 14, 1 << 16, 90_112, 1 << 18)
-"""Python's dictionaries grow by powers of two: a pool of 90,112 blocks is among those that leave most of it empty."""
+"""Python's dictionaries grow by powers of two: with 90,112 blocks they are among those that are mostly empty."""
 
 PROMPTS = 2048
 """That fill the pool."""

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenantzone_runtime.zones.quota import Quota
+from tenantzone_runtime.zones.replacement import Links
 from tenantzone_runtime.zones.victims import SumsByPriority, VictimOrder
 from tenantzone_runtime.zones.zone import IdleTimes, ZoneSpec, new_zone
 
@@ -12,7 +13,7 @@ PRIORITIES = st.integers(-3, 3)
 
 def make_zone(number, priority=0, active=0.0):
     tenant = f"zone-{number}"
-    zone = new_zone(ZoneSpec(tenant, tenant, 1, priority, Quota(0, 10, 0), IdleTimes(60.0)), active)
+    zone = new_zone(ZoneSpec(tenant, tenant, 1, priority, Quota(0, 10, 0), IdleTimes(60.0)), active, Links(0))
     zone.number = number
     return zone
 

@@ -217,6 +217,10 @@ class ZoneBlockPool(BlockPool):
             self._maybe_evict_cached_block(block)
         self.acting = before
         self.free_block_queue.prepend_n(blocks)
+        index = self._index.get(owner)
+        if index is not None and not len(index):
+            # An empty table stays as large as it ever was.
+            del self._index[owner]
 
     def _discard_if_gone(self, zone: Zone) -> None:
         discard_if_gone(self.ledger, zone)

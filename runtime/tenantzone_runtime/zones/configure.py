@@ -73,7 +73,7 @@ def unknown_tenant_spec(template: UnknownTenantTemplate, tenant: str, capacity: 
 
 def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:
     """A new zone, empty and idle."""
-    zone = new_zone(spec, ledger.now)
+    zone = new_zone(spec, ledger.now, ledger.links)
     ledger.add(zone)
     _note(ledger, zone, "registered" if spec.auto_registered else "declared")
     return zone

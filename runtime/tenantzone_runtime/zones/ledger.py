@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from tenantzone_contract.report import EvictionReason, WaitReason
 from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.audit import Trail, Usage
+from tenantzone_runtime.zones.replacement import Links
 from tenantzone_runtime.zones.standings import Standings
 from tenantzone_runtime.zones.zone import Zone
 
@@ -27,6 +28,8 @@ class Ledger:
 
     def __init__(self, block_count: int, now: float = 0.0, capacity: int | None = None) -> None:
         self.owner: list[Zone | None] = [None] * block_count
+        self.links = Links(block_count)
+        """Of the orders in which zones keep cached blocks."""
         self.zones: dict[str, Zone] = {}
         """By tenant. Zones that left the config stay here until their last request ends."""
         self.standings = Standings(block_count if capacity is None else capacity)
@@ -181,6 +184,7 @@ class Ledger:
         for zone in zones:
             assert owned.pop(zone, 0) == zone.held, f"zone {zone.spec.tenant}: owners and counts differ"
             assert all(self.owner[block_id] is zone for block_id in zone.cached)
+            assert len(list(zone.cached)) == len(zone.cached), f"zone {zone.spec.tenant}: the order has lost blocks"
         assert not owned, "blocks are owned by a zone that is not in the ledger"
         assert self.held_blocks == sum(zone.held for zone in zones)
         assert self.cached_blocks == sum(len(zone.cached) for zone in zones)

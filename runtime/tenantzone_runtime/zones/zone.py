@@ -1,12 +1,13 @@
 """One tenant's zone on one engine: its promise, its blocks, its clock, its counters."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tenantzone_contract.report import EvictionReason, WaitReason, ZoneState
 from tenantzone_runtime.zones.fair_queue import Account
 from tenantzone_runtime.zones.quota import Quota
-from tenantzone_runtime.zones.replacement import Clock, LeastRecentlyUsed
+from tenantzone_runtime.zones.replacement import Clock, LeastRecentlyUsed, Links
 
 EvictionPolicy = Literal["LRU", "Clock"]
 
@@ -77,9 +78,9 @@ class Zone:
     spec: ZoneSpec
     born: float
     last_active: float
-    in_use: int = 0
-    cached: LeastRecentlyUsed = field(default_factory=LeastRecentlyUsed)
+    cached: LeastRecentlyUsed
     """Ids of blocks that no request uses, the next one to evict first."""
+    in_use: int = 0
     requests: int = 0
     """Waiting or running."""
     state: ZoneState = "Idle"
@@ -117,23 +118,23 @@ class Zone:
     def follow(self, spec: ZoneSpec) -> None:
         """Take a new spec; what the zone holds stays, in its order."""
         if spec.eviction_policy != self.spec.eviction_policy:
-            self.cached = replacement_order(spec.eviction_policy, self.cached)
+            self.cached = replacement_order(spec.eviction_policy, self.cached.links, self.cached.clear())
         self.spec = spec
         self.account.weight = spec.weight
 
 
-def new_zone(spec: ZoneSpec, now: float) -> Zone:
-    """A zone that holds nothing yet, at its time of birth."""
+def new_zone(spec: ZoneSpec, now: float, links: Links) -> Zone:
+    """A zone that holds nothing yet, at its time of birth, for an engine with these links."""
     return Zone(
         spec=spec,
         born=now,
         last_active=now,
         accrued_until=now,
-        cached=replacement_order(spec.eviction_policy, LeastRecentlyUsed()),
+        cached=replacement_order(spec.eviction_policy, links),
         account=Account(weight=spec.weight),
     )
 
 
-def replacement_order(policy: EvictionPolicy, cached: LeastRecentlyUsed) -> LeastRecentlyUsed:
-    """The same blocks, in an order of this policy."""
-    return Clock(cached) if policy == "Clock" else LeastRecentlyUsed(cached)
+def replacement_order(policy: EvictionPolicy, links: Links, block_ids: Iterable[int] = ()) -> LeastRecentlyUsed:
+    """An order of this policy, with these blocks."""
+    return Clock(links, block_ids) if policy == "Clock" else LeastRecentlyUsed(links, block_ids)
