@@ -44,13 +44,15 @@ def make_room(ledger: Ledger, zone: Zone | None, count: int, free: int) -> Evict
         return evicted
     entitled = is_entitled(zone, count)
     priority = DEFAULT_PRIORITY if zone is None else zone.spec.priority
-    short -= _evict_quiet(ledger, evicted, short, "quiet", zone, None if entitled else priority)
+    if ledger.standings.evictable:
+        short -= _evict_quiet(ledger, evicted, short, "quiet", zone, None if entitled else priority)
     if entitled:
         short -= _evict_surplus(ledger, evicted, short, "recall", zone)
     if zone is not None and short > 0:
         evicted.append((zone, ledger.evict(zone, min(short, len(zone.cached)), "own", zone)))
         short -= len(evicted[-1][1])
-    _evict_surplus(ledger, evicted, short, "reclaim", zone)
+    if short > 0:
+        _evict_surplus(ledger, evicted, short, "reclaim", zone)
     return evicted
 
 

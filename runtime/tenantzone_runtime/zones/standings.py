@@ -27,8 +27,9 @@ class Standings:
         """All reservations."""
         self.surplus = 0
         """All that zones hold above their reservations."""
+        self.evictable = 0
+        """All that quiet zones give up (S1)."""
         self._locked = 0
-        self._evictable = 0
         self._recallable = 0
         self._withheld = SumsByPriority()
         self._quiet = VictimOrder()
@@ -46,7 +47,7 @@ class Standings:
         self.promised -= zone.spec.quota.reserved
         self._withheld.add(zone.spec.priority, -zone.withheld)
         self._locked -= zone.locked
-        self._evictable -= zone.evictable
+        self.evictable -= zone.evictable
         self._recallable -= zone.recallable
         self.surplus -= zone.surplus
         self._active_weight -= zone.active_weight
@@ -69,7 +70,7 @@ class Standings:
         evictable = quota.evictable(promise, in_use, cached) if quiet else 0
         recallable = quota.recallable(cached, surplus, evictable)
         self._locked += locked - zone.locked
-        self._evictable += evictable - zone.evictable
+        self.evictable += evictable - zone.evictable
         self._recallable += recallable - zone.recallable
         self.surplus += surplus - zone.surplus
         zone.locked, zone.evictable, zone.recallable, zone.surplus = locked, evictable, recallable, surplus
@@ -113,14 +114,14 @@ class Standings:
             return quota.spare(
                 0,
                 free=free,
-                evictable_elsewhere=self._evictable,
+                evictable_elsewhere=self.evictable,
                 locked_elsewhere=self._locked,
                 withheld_elsewhere=withheld,
             )
         return quota.spare(
             len(zone.cached),
             free=free,
-            evictable_elsewhere=self._evictable - zone.evictable,
+            evictable_elsewhere=self.evictable - zone.evictable,
             locked_elsewhere=self._locked - zone.locked,
             withheld_elsewhere=self._withheld.above(zone.spec.priority),
         )
@@ -155,7 +156,7 @@ class Standings:
     def surplus_cached_elsewhere(self, zone: Zone | None) -> int:
         """What other active zones keep cached above their reservations."""
         own = 0 if zone is None else zone.recallable - zone.evictable
-        return self._recallable - self._evictable - own
+        return self._recallable - self.evictable - own
 
     def quiet_victim(self, borrower_priority: int | None) -> tuple[Zone, int] | None:
         """The next quiet zone to evict from (S1), with the most blocks that it gives.
@@ -163,8 +164,6 @@ class Standings:
         Args:
             borrower_priority: of a zone that borrows; None for blocks that are not borrowed.
         """
-        if not self._evictable:
-            return None
         if borrower_priority is None:
             zone = self._quiet.first()
             return None if zone is None else (zone, zone.evictable)
@@ -189,6 +188,6 @@ class Standings:
         assert self.promised == sum(zone.spec.quota.reserved for zone in zones)
         assert self.surplus == sum(zone.surplus for zone in zones)
         assert self._locked == sum(zone.locked for zone in zones)
-        assert self._evictable == sum(zone.evictable for zone in zones)
+        assert self.evictable == sum(zone.evictable for zone in zones)
         assert self._recallable == sum(zone.recallable for zone in zones)
         assert self._withheld.total == sum(zone.withheld for zone in zones)
