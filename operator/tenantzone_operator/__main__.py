@@ -8,22 +8,50 @@ import sys
 
 import kopf
 
-from tenantzone_operator.app import Options, run
+from tenantzone_operator.app import LeaseOptions, Options, run
 from tenantzone_operator.connection import Connection, CredentialsError
+from tenantzone_operator.durations import parse_duration
+from tenantzone_operator.leadership import LEASE_NAME, own_namespace
+from tenantzone_operator.lease import Timing
 
 
 def main() -> None:
-    arguments = _parser().parse_args()
+    parser = _parser()
+    arguments = parser.parse_args()
+    try:
+        lease = _lease_options(arguments)
+    except ValueError as error:
+        parser.error(str(error))
     kopf.configure(log_format=kopf.LogFormat.JSON if arguments.log_format == "json" else kopf.LogFormat.FULL)
     # What these have to say is about themselves; warnings and errors stay.
     for name in ("kopf", "aiohttp.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    probe = f"http://{arguments.probe_host}:{arguments.probe_port}/healthz" if arguments.probe_port else None
     connection = Connection(arguments.kubeconfig or os.environ.get("KUBECONFIG"))
+    probes = (arguments.probe_host, arguments.probe_port) if arguments.probe_port else None
     try:
-        asyncio.run(run(Options(connection, arguments.namespace, probe)))
+        asyncio.run(run(Options(connection, arguments.namespace, probes, lease)))
     except CredentialsError as error:
         sys.exit(f"tenantzone-operator: {error}")
+
+
+def _lease_options(arguments: argparse.Namespace) -> LeaseOptions | None:
+    """
+    Raises:
+        ValueError: the durations do not go together.
+    """
+    if not arguments.leader_elect:
+        return None
+    if arguments.leader_elect_lease_duration != int(arguments.leader_elect_lease_duration):
+        raise ValueError("--leader-elect-lease-duration must be in whole seconds")
+    return LeaseOptions(
+        namespace=arguments.leader_elect_namespace or own_namespace(),
+        name=arguments.leader_elect_name,
+        timing=Timing(
+            lease_seconds=int(arguments.leader_elect_lease_duration),
+            renew_deadline=arguments.leader_elect_renew_deadline,
+            retry=arguments.leader_elect_retry_period,
+        ),
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -36,12 +64,41 @@ def _parser() -> argparse.ArgumentParser:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--namespace", metavar="NS", help="serve this namespace only")
     where.add_argument("--all-namespaces", action="store_true", help="serve all namespaces (the default)")
-    parser.add_argument("--probe-port", type=int, metavar="N", help="serve /healthz on this port")
+    parser.add_argument("--probe-port", type=int, metavar="N", help="serve /healthz and /readyz on this port")
     parser.add_argument(
-        "--probe-host", default="0.0.0.0", metavar="ADDRESS", help="where /healthz listens (default: %(default)s)"
+        "--probe-host", default="0.0.0.0", metavar="ADDRESS", help="where they listen (default: %(default)s)"
     )
+    _add_leader_election(parser)
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default: %(default)s")
     return parser
+
+
+def _add_leader_election(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("several replicas, of which one leads")
+    group.add_argument(
+        "--leader-elect",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="write only while holding a Lease; without it this must be the only operator (default: %(default)s)",
+    )
+    group.add_argument(
+        "--leader-elect-namespace",
+        metavar="NS",
+        help="where the Lease lies; default: the pod's own, or tenantzone-system",
+    )
+    group.add_argument("--leader-elect-name", metavar="NAME", default=LEASE_NAME, help="default: %(default)s")
+    for flag, default, text in (
+        ("lease-duration", "15s", "how long the others wait for a leader that they do not hear of"),
+        ("renew-deadline", "10s", "how long a leader that can't renew goes on"),
+        ("retry-period", "2s", "from one renewal to the next"),
+    ):
+        group.add_argument(
+            f"--leader-elect-{flag}",
+            metavar="DURATION",
+            type=parse_duration,
+            default=default,
+            help=f"{text} (default: %(default)s)",
+        )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
 """What the engines have acknowledged, by their own reports. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.report import EngineReport
+from tenantzone_contract.config import RuntimeConfig, ZoneConfig, dump_config
 from tenantzone_operator.conditions import Condition, Reason, Type
+from tenantzone_operator.views import EngineView, ZoneView
 
 _REMEMBERED_SNAPSHOTS = 64
-_LONGEST_ERROR = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +15,21 @@ class Observation:
     """What is known of one ready engine."""
 
     pod: str
-    report: EngineReport | None
+    report: EngineView | None
     error: str = ""
     """Why there is no report."""
     blocks: int | None = None
     """The engine's size, even if it does not answer now; None: it never told."""
 
     @property
+    def zones(self) -> Mapping[str, ZoneView]:
+        """The declared zones that it reports, by name; none if there is no report."""
+        return self.report.zones if self.report is not None else {}
+
+    @property
     def nack(self) -> str:
         """Why the engine refuses the newest config, in its own words; empty if it does not."""
-        rejected = self.report.config.rejected if self.report is not None else None
-        return rejected.error[:_LONGEST_ERROR] if rejected is not None else ""
+        return self.report.nack if self.report is not None else ""
 
 
 class History:
@@ -38,6 +41,8 @@ class History:
 
     def __init__(self) -> None:
         self._newest: RuntimeConfig | None = None
+        self._newest_bytes = 0
+        self._entries: dict[str, ZoneConfig] = {}
         self._hashes: dict[int, str] = {}
         self._since: dict[str, int] = {}
 
@@ -45,41 +50,64 @@ class History:
     def newest(self) -> RuntimeConfig | None:
         return self._newest
 
-    def record(self, config: RuntimeConfig) -> None:
-        """Note that the config is the newest one now. Harmless if it was already."""
-        before = {entry.name: entry for entry in self._newest.zones} if self._newest is not None else {}
+    @property
+    def newest_bytes(self) -> int:
+        """Size of the newest snapshot as the text that engines read."""
+        return self._newest_bytes
+
+    def record(self, config: RuntimeConfig, size: int | None = None) -> None:
+        """Note that the config is the newest one now. Harmless if it was already.
+
+        Args:
+            config: what was given out.
+            size: of its text, in bytes, if that is known.
+        """
+        before, self._entries = self._entries, {entry.name: entry for entry in config.zones}
         self._since = {
-            entry.name: self._since[entry.name] if before.get(entry.name) == entry else config.generation
+            entry.name: self._since[entry.name] if _same(before.get(entry.name), entry) else config.generation
             for entry in config.zones
         }
         self._newest = config
+        self._newest_bytes = size if size is not None else len(dump_config(config).encode())
         self._hashes[config.generation] = config.hash
         while len(self._hashes) > _REMEMBERED_SNAPSHOTS:
             del self._hashes[min(self._hashes)]
 
-    def acknowledges(self, report: EngineReport, zone: str) -> bool:
-        """Whether the engine enforces the zone as it is in the newest snapshot."""
-        generation = report.config.applied_generation
-        if generation is None or zone not in self._since:
+    def acknowledges(self, report: EngineView, entry: ZoneConfig) -> bool:
+        """Whether the engine enforces the entry, and the newest snapshot has it so."""
+        generation = report.applied_generation
+        if generation is None or not _same(self._entries.get(entry.name), entry):
             return False
         # The same content under another generation is the same: so it is after a ConfigMap was lost and written again.
         if self.acknowledges_newest(report):
             return True
-        return generation >= self._since[zone] and self._hashes.get(generation) == report.config.applied_hash
+        is_since = generation >= self._since[entry.name]
+        return is_since and self._hashes.get(generation) == report.applied_hash
 
-    def acknowledges_newest(self, report: EngineReport) -> bool:
+    def acknowledges_newest(self, report: EngineView) -> bool:
         """Whether the engine has applied the newest snapshot itself."""
-        return self._newest is not None and report.config.applied_hash == self._newest.hash
+        return self._newest is not None and report.applied_hash == self._newest.hash
 
 
-def programmed(observations: Sequence[Observation], acknowledged: Sequence[bool], nothing_waits: str) -> Condition:
+def _same(known: ZoneConfig | None, entry: ZoneConfig) -> bool:
+    # Mostly it is the very same object, and to compare thousands of others field by field takes its time.
+    return known is entry or known == entry
+
+
+def programmed(
+    observations: Sequence[Observation], acknowledged: Sequence[bool], nothing_waits: str, not_written: str = ""
+) -> Condition:
     """The Programmed condition of something that the engines should enforce.
 
     Args:
         observations: one for each ready engine.
         acknowledged: for each of them, whether it has acknowledged.
         nothing_waits: what to say if there is no engine.
+        not_written: why the engines can't have the newest config yet; empty if they can.
     """
+    if not_written and not (acknowledged and all(acknowledged)):
+        message = f"the pool's config can't be written, and is tried again: {not_written}"
+        return Condition(Type.PROGRAMMED, "False", Reason.CONFIG_NOT_WRITTEN, message)
     if not observations:
         return Condition(Type.PROGRAMMED, "False", Reason.NO_ENGINES, nothing_waits)
     total = f"{len(observations)} engine{'s' if len(observations) > 1 else ''}"

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.share import ceil_blocks, floor_blocks, percentage
 from tenantzone_operator.conditions import Reason
-from tenantzone_operator.resources import Zone
+from tenantzone_operator.resources import Zone, entry_bytes
 
 Share = int | str
+
+CONFIG_BYTES = 900_000
+"""New zones may fill a pool's config up to this. A ConfigMap takes 1,048,576 bytes; the rest is for what changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Budget:
     def __init__(self, sizes: Collection[int]) -> None:
         self.is_provisional = not sizes
         self._granted = dict.fromkeys(sorted(sizes) or [100], 0)
+        self.config_bytes = 0
+        """Size of all entries, as they go into the config."""
 
     def shortage(self, share: Share) -> tuple[int, int, int]:
         """Where it is scarcest: missing (0: it fits), size of the engine, and what is left there."""
@@ -50,9 +55,22 @@ class Budget:
         missing, _, _ = self.shortage(share)
         return missing == 0
 
-    def grant(self, share: Share, *, instead_of: Share = 0) -> None:
-        for size in self._granted:
-            self._granted[size] += self._blocks(share, size) - self._blocks(instead_of, size)
+    def take(self, entry: ZoneConfig, size: int) -> None:
+        """Grant what the entry reserves, and the bytes that it has in the config."""
+        self._add(entry, size, 1)
+
+    def give_back(self, entry: ZoneConfig, size: int) -> None:
+        self._add(entry, size, -1)
+
+    @property
+    def reserved(self) -> int:
+        """Blocks that are granted in the smallest engine."""
+        return self._granted[min(self._granted)]
+
+    @property
+    def allocatable(self) -> int:
+        """Blocks that another zone can still reserve, where they are scarcest."""
+        return min(max(0, size - granted) for size, granted in self._granted.items())
 
     def is_within(self, share: Share, granted: Share) -> bool:
         """Whether one share asks for no more than the other in any engine."""
@@ -70,6 +88,11 @@ class Budget:
                     f"({entry.reserved}), which is {reserved}; raise limit or lower reserved"
                 )
         return ""
+
+    def _add(self, entry: ZoneConfig, size: int, sign: int) -> None:
+        self.config_bytes += sign * size
+        for blocks in self._granted:
+            self._granted[blocks] += sign * self._blocks(entry.reserved, blocks)
 
     def _blocks(self, share: Share, size: int) -> int:
         if self.is_provisional:
@@ -116,7 +139,7 @@ def _keep(zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], budget: Budg
             entry = wanted
         if budget.contradiction(entry) or not budget.fits(entry.reserved):
             continue
-        budget.grant(entry.reserved)
+        budget.take(entry, _bytes(zone, entry))
         kept[zone.meta.name] = entry
     return kept
 
@@ -127,16 +150,21 @@ def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget) -> Verdict:
     if wanted is None or (contradiction := budget.contradiction(wanted)):
         message = zone.invalid if wanted is None else contradiction
         return Verdict(Reason.INVALID, message + _stays(kept), kept)
-    if kept == wanted:
+    if kept is wanted or kept == wanted:
         return Verdict(Reason.ACCEPTED, _welcome(wanted, budget), wanted)
-    already = kept.reserved if kept is not None else 0
-    budget.grant(0, instead_of=already)
-    if budget.fits(wanted.reserved):
-        budget.grant(wanted.reserved)
+    if kept is not None:
+        budget.give_back(kept, _bytes(zone, kept))
+    if not budget.fits(wanted.reserved):
+        refusal = Reason.POOL_OVERCOMMITTED, _overcommitted(wanted.reserved, budget)
+    elif budget.config_bytes + zone.config_bytes > CONFIG_BYTES and kept is None:
+        refusal = Reason.CONFIG_TOO_LARGE, _too_large(zone, budget)
+    else:
+        budget.take(wanted, zone.config_bytes)
         return Verdict(Reason.ACCEPTED, _welcome(wanted, budget), wanted)
-    message = _overcommitted(wanted.reserved, budget) + _stays(kept)
-    budget.grant(already)
-    return Verdict(Reason.POOL_OVERCOMMITTED, message, kept)
+    if kept is not None:
+        budget.take(kept, _bytes(zone, kept))
+    reason, message = refusal
+    return Verdict(reason, message + _stays(kept), kept)
 
 
 def _welcome(entry: ZoneConfig, budget: Budget) -> str:
@@ -155,6 +183,17 @@ def _overcommitted(reserved: Share, budget: Budget) -> str:
     return (
         f"reserved is {wanted}, and {left} of an engine's {size} blocks are left, {missing} too few; "
         f"lower reserved to {left} ({100 * left // size}%) or lower that of other zones"
+    )
+
+
+def _bytes(zone: Zone, entry: ZoneConfig) -> int:
+    return zone.config_bytes if entry is zone.config else entry_bytes(entry)
+
+
+def _too_large(zone: Zone, budget: Budget) -> str:
+    return (
+        f"the zones of this pool fill {budget.config_bytes:,} of the {CONFIG_BYTES:,} bytes that its config may have, "
+        f"and this one needs {zone.config_bytes:,}; name another ZonePool, or delete zones of this one"
     )
 
 

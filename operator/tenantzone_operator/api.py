@@ -4,14 +4,13 @@ Each write is a server-side apply of just our fields, or a merge patch of one an
 objects survives.
 """
 
-import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from kubernetes_asyncio.client import ApiClient, ApiException, CoreV1Api, CustomObjectsApi
+import aiohttp
 
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, CONFIG_KEY, RuntimeConfig, dump_config
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, CONFIG_KEY
 from tenantzone_operator.connection import Connection
 from tenantzone_operator.names import (
     FIELD_MANAGER,
@@ -24,51 +23,65 @@ from tenantzone_operator.names import (
     config_map_name,
 )
 from tenantzone_operator.resources import Body, Meta, Pod, Pool
+from tenantzone_operator.rest import Rest, RestError
 
-_TIMEOUT_SECONDS = 15.0
-_PAGE = 500
+T = TypeVar("T")
+
+_PAGE = 100
+"""Objects in one answer: what is read at once is in memory at once."""
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
+_APPLIED = {"fieldManager": FIELD_MANAGER, "force": "true"}
+_PATCHED = {"fieldManager": FIELD_MANAGER}
+_OURS = f"/apis/{GROUP}/{VERSION}"
+_EVENTS = "/apis/events.k8s.io/v1"
 
 
 class Api:
     """
     Args:
-        client: connected.
+        rest: connected.
         namespace: the only one that is listed; None: all.
     """
 
-    def __init__(self, client: ApiClient, namespace: str | None) -> None:
-        self._core = CoreV1Api(client)
-        self._custom = CustomObjectsApi(client)
+    def __init__(self, rest: Rest, namespace: str | None) -> None:
+        self.rest = rest
         self._namespace = namespace
         self.writes = 0
         """How many were made since the start."""
 
-    async def list_zones(self) -> list[Body]:
-        return await self._list_custom(ZONES)
+    async def list_zones(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
+        """All zones, each as what `read` makes of it, and the version of the listing."""
+        return await self._list(_OURS, ZONES, read)
 
-    async def list_pools(self) -> list[Body]:
-        return await self._list_custom(POOLS)
+    async def list_pools(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
+        return await self._list(_OURS, POOLS, read)
 
-    async def list_pods(self) -> list[Body]:
-        if self._namespace is None:
-            return await _pages(self._core.list_pod_for_all_namespaces)
-        return await _pages(self._core.list_namespaced_pod, self._namespace)
+    async def list_pods(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
+        return await self._list("/api/v1", "pods", read)
 
-    async def read_config(self, namespace: str, pool: str) -> str | None:
-        """The text of the pool's runtime config; None if there is none."""
+    async def read_config(self, namespace: str, pool: str) -> tuple[str, str] | None:
+        """The text of the pool's runtime config and its ConfigMap's version; None if there is none."""
         try:
-            found = await self._core.read_namespaced_config_map(
-                config_map_name(pool), namespace, _request_timeout=_TIMEOUT_SECONDS
-            )
-        except ApiException as error:
+            found = await self.rest.call("GET", _path("/api/v1", namespace, "configmaps", config_map_name(pool)))
+        except RestError as error:
             if error.status == 404:
                 return None
             raise
-        return (found.data or {}).get(CONFIG_KEY)
+        return (found.get("data") or {}).get(CONFIG_KEY, ""), found["metadata"]["resourceVersion"]
 
-    async def apply_config(self, pool: Pool, config: RuntimeConfig) -> None:
+    async def apply_config(self, pool: Pool, text: str, version: str | None) -> str:
+        """Write the text as the pool's runtime config.
+
+        Args:
+            pool: whose it is.
+            text: the whole config.
+            version: of the ConfigMap that is to be replaced; if it is another one by now, the answer is 409. None:
+                whatever there is.
+
+        Returns:
+            The new version.
+        """
         name = config_map_name(pool.meta.name)
         body = {
             "apiVersion": "v1",
@@ -77,26 +90,19 @@ class Api:
                 "name": name,
                 "labels": {MANAGED_BY_LABEL: FIELD_MANAGER, POOL_LABEL: pool.meta.name},
                 "ownerReferences": [_owner(pool.meta)],
+                **({"resourceVersion": version} if version is not None else {}),
             },
-            "data": {CONFIG_KEY: dump_config(config)},
+            "data": {CONFIG_KEY: text},
         }
-        self.writes += 1
-        await self._core.patch_namespaced_config_map(
-            name, pool.meta.namespace, body, **_applied(), _content_type=_APPLY
-        )
+        path = _path("/api/v1", pool.meta.namespace, "configmaps", name)
+        written = await self._write("PATCH", path, body, _APPLY, _APPLIED)
+        return str(written["metadata"]["resourceVersion"])
 
     async def annotate(self, pod: Pod, config_hash: str) -> None:
         """Make kubelet sync the pod's volumes."""
         body = {"metadata": {"uid": pod.meta.uid, "annotations": {CONFIG_HASH_ANNOTATION: config_hash}}}
-        self.writes += 1
-        await self._core.patch_namespaced_pod(
-            pod.meta.name,
-            pod.meta.namespace,
-            body,
-            field_manager=FIELD_MANAGER,
-            _request_timeout=_TIMEOUT_SECONDS,
-            _content_type=_MERGE,
-        )
+        path = _path("/api/v1", pod.meta.namespace, "pods", pod.meta.name)
+        await self._write("PATCH", path, body, _MERGE, _PATCHED)
 
     async def apply_zone_status(self, meta: Meta, status: Mapping[str, Any]) -> Body:
         """Returns the zone as it is then."""
@@ -106,6 +112,13 @@ class Api:
         """Returns the pool as it is then."""
         return await self._apply_status("ZonePool", POOLS, meta, status)
 
+    async def create_event(self, namespace: str, event: Body) -> None:
+        """An Event of the API group ``events.k8s.io``."""
+        await self._write("POST", _path(_EVENTS, namespace, "events"), event, "application/json", _PATCHED)
+
+    async def patch_event(self, namespace: str, name: str, change: Body) -> None:
+        await self._write("PATCH", _path(_EVENTS, namespace, "events", name), change, _MERGE, _PATCHED)
+
     async def _apply_status(self, kind: str, plural: str, meta: Meta, status: Mapping[str, Any]) -> Body:
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
@@ -114,41 +127,53 @@ class Api:
             "metadata": {"name": meta.name, "uid": meta.uid},
             "status": status,
         }
-        self.writes += 1
-        written: Body = await self._custom.patch_namespaced_custom_object_status(
-            GROUP, VERSION, meta.namespace, plural, meta.name, body, **_applied(), _content_type=_APPLY
-        )
-        return written
+        path = _path(_OURS, meta.namespace, plural, meta.name) + "/status"
+        return await self._write("PATCH", path, body, _APPLY, _APPLIED)
 
-    async def _list_custom(self, plural: str) -> list[Body]:
-        if self._namespace is None:
-            return await _pages(self._custom.list_cluster_custom_object, GROUP, VERSION, plural)
-        return await _pages(self._custom.list_namespaced_custom_object, GROUP, VERSION, self._namespace, plural)
+    async def _write(
+        self, method: str, path: str, body: Body, content_type: str, params: Mapping[str, str]
+    ) -> dict[str, Any]:
+        self.writes += 1
+        return await self.rest.call(method, path, body=body, content_type=content_type, params=params)
+
+    async def _list(self, group: str, plural: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
+        path = _path(group, self._namespace, plural)
+        found: list[T] = []
+        params = {"limit": str(_PAGE)}
+        while True:
+            page = await self.rest.call("GET", path, params=params)
+            # Read at once: as plain JSON, all objects together would need many times the memory.
+            found += map(read, page["items"])
+            token = page["metadata"].get("continue")
+            if not token:
+                # All pages show the moment of the first one.
+                return found, int(page["metadata"]["resourceVersion"])
+            params = {"limit": str(_PAGE), "continue": token}
 
 
 @asynccontextmanager
-async def connected(connection: Connection, namespace: str | None) -> AsyncIterator[Api]:
-    async with ApiClient(await connection.configuration()) as client:
-        yield Api(client, namespace)
+async def connected(
+    connection: Connection, namespace: str | None, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()
+) -> AsyncIterator[Api]:
+    async with Rest(connection.for_kopf, trace_configs=trace_configs) as rest:
+        yield Api(rest, namespace)
 
 
-def is_gone(error: ApiException) -> bool:
-    """Whether a write failed because the object was deleted or replaced; an event tells, or has told, the rest."""
-    return error.status in (404, 409)
+def is_gone(error: RestError) -> bool:
+    """Whether a write failed because the object was deleted; an event tells, or has told, the rest."""
+    return error.status == 404
 
 
 def explain(error: Exception) -> str:
     """One line for the log."""
-    if isinstance(error, ApiException):
-        try:
-            return f"{error.status} {json.loads(error.body)['message']}"
-        except (TypeError, ValueError, KeyError):
-            return f"{error.status} {error.reason}"
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, RestError) or not str(error):
+        return str(error) or type(error).__name__
+    return f"{type(error).__name__}: {error}"
 
 
-def _applied() -> dict[str, Any]:
-    return {"field_manager": FIELD_MANAGER, "force": True, "_request_timeout": _TIMEOUT_SECONDS}
+def _path(group: str, namespace: str | None, plural: str, name: str = "") -> str:
+    where = f"/namespaces/{namespace}" if namespace is not None else ""
+    return f"{group}{where}/{plural}" + (f"/{name}" if name else "")
 
 
 def _owner(meta: Meta) -> dict[str, Any]:
@@ -159,21 +184,3 @@ def _owner(meta: Meta) -> dict[str, Any]:
         "uid": meta.uid,
         "controller": True,
     }
-
-
-async def _pages(list_call: Any, *args: Any) -> list[Body]:
-    """All objects of a kind as plain JSON, page by page."""
-    items: list[Body] = []
-    more: dict[str, str] = {}
-    while True:
-        response = await list_call(
-            *args, limit=_PAGE, **more, _preload_content=False, _request_timeout=_TIMEOUT_SECONDS
-        )
-        if response.status != 200:
-            raise ApiException(http_resp=response)
-        page = await response.json()
-        items += page["items"]
-        token = page["metadata"].get("continue")
-        if not token:
-            return items
-        more = {"_continue": token}

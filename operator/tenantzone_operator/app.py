@@ -1,19 +1,44 @@
 """Puts the operator together and runs it."""
 
+import asyncio
 import logging
+import signal
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import kopf
 
-from tenantzone_operator.api import connected
+from tenantzone_operator.api import Api, connected, explain
 from tenantzone_operator.connection import Connection
+from tenantzone_operator.duty import Duty
 from tenantzone_operator.engines import new_http_session
 from tenantzone_operator.handlers import make_registry, make_settings
-from tenantzone_operator.reconcile import Reconciler, Resync
+from tenantzone_operator.health import health_served
+from tenantzone_operator.leadership import Alone, Leadership, fence, new_identity
+from tenantzone_operator.lease import Election, LeaseObject, Timing
+from tenantzone_operator.reconcile import RESYNC_SECONDS, Reconciler, Resync
+from tenantzone_operator.rest import Rest
 from tenantzone_operator.store import Store
 
 logger = logging.getLogger(__name__)
+
+STUCK_SECONDS = 3 * RESYNC_SECONDS
+"""A leader that has not looked at everything for this long is to be restarted."""
+_STALE_SECONDS = 2.5 * RESYNC_SECONDS
+"""Nor should anybody rely on a process whose last listing is older, ..."""
+_SILENCE_SECONDS = 10.0
+"""... or whom the API server has not answered for this long."""
+_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOptions:
+    namespace: str
+    name: str
+    timing: Timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +46,66 @@ class Options:
     connection: Connection
     namespace: str | None
     """The only one that is served; None: all."""
-    probe_url: str | None
-    """Where health is served; None: nowhere."""
+    probes: tuple[str, int] | None
+    """Host and port where health is served; None: nowhere."""
+    lease: LeaseOptions | None
+    """Who holds it leads; None: there is no other process."""
+
+
+class Operator:
+    def __init__(self, options: Options, api: Api, duty: Duty, seat: Alone | Leadership, store: Store) -> None:
+        self._options = options
+        self._api = api
+        self.duty = duty
+        self.seat = seat
+        self._store = store
+        self._resync = Resync(store, api, done=duty.check_all)
+
+    async def run(self) -> None:
+        """Watch, and lead if possible, until SIGTERM or SIGINT."""
+        stop = asyncio.Event()
+        _stop_on_signals(stop)
+        while not stop.is_set():
+            await _unless(stop, self._resync.once())
+            if not stop.is_set():
+                where = self._options.namespace or "all namespaces"
+                logger.info("watching %s: %d pools, %d zones", where, len(self._store.pools), len(self._store.zones))
+                await self._watch(stop)
+                await _unless(stop, asyncio.sleep(_PAUSE_SECONDS))
+
+    async def _watch(self, stop: asyncio.Event) -> None:
+        """Until it is to stop, or until a watch breaks beyond kopf's means."""
+        leading = asyncio.create_task(self.seat.run(partial(self.duty.run, self._resync.once)), name="leadership")
+        # If it fails, so does this process.
+        leading.add_done_callback(lambda task: None if task.cancelled() else stop.set())
+
+        async def end() -> None:
+            self._resync.stop()
+            leading.cancel()
+            await asyncio.gather(leading, return_exceptions=True)
+
+        self._resync.start()
+        try:
+            registry = make_registry(self._options.connection, self._store, self.duty, self._resync, end)
+            await _run_kopf(registry, self._options.namespace, stop)
+        except kopf.LoginError:
+            raise
+        except Exception as error:
+            logger.warning("watching: %s; beginning anew", explain(error))
+        finally:
+            await end()
+        if not leading.cancelled():
+            leading.result()
+
+    def live(self) -> tuple[bool, dict[str, Any]]:
+        age = self.duty.age_seconds()
+        shown = {"leading": self.seat.is_leading, "secondsSinceReconcile": _rounded(age), "writes": self._api.writes}
+        return age is None or age <= STUCK_SECONDS, shown
+
+    def ready(self) -> tuple[bool, dict[str, Any]]:
+        age, silence = self.duty.listing_age_seconds(), self.seat.silence_seconds
+        shown = {"secondsSinceListing": _rounded(age), "secondsWithoutAnswer": _rounded(silence)}
+        return age is not None and age <= _STALE_SECONDS and silence <= _SILENCE_SECONDS, shown
 
 
 async def run(options: Options) -> None:
@@ -31,21 +114,58 @@ async def run(options: Options) -> None:
     Raises:
         CredentialsError: the cluster can't be used as asked.
     """
-    store = Store()
-    async with connected(options.connection, options.namespace) as api, new_http_session() as http:
-        reconciler = Reconciler(store, api, http)
-        resync = Resync(store, api, done=reconciler.check_all)
-        await resync.once()
-        where = options.namespace or "all namespaces"
-        logger.info("watching %s: %d pools, %d zones", where, len(list(store.pools)), len(list(store.zones)))
-        resync.start()
-        await kopf.operator(
-            registry=make_registry(options.connection, store, reconciler, resync, api),
-            settings=make_settings(),
-            standalone=True,
-            # kopf would ask for the user's name, and a pod's user id need not have one. Nobody reads it: no peering.
-            identity=cast(Any, "tenantzone-operator"),
-            clusterwide=options.namespace is None,
-            namespaces=[options.namespace] if options.namespace is not None else [],
-            liveness_endpoint=options.probe_url,
-        )
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(new_http_session())
+        seat: Alone | Leadership = Alone()
+        if options.lease is not None:
+            # On connections of its own: a renewal must not wait behind a thousand writes.
+            rest = await stack.enter_async_context(Rest(options.connection.for_kopf))
+            lease = LeaseObject(rest, options.lease.namespace, options.lease.name)
+            seat = Leadership(Election(lease, new_identity(), options.lease.timing))
+        traces = [fence(lambda: seat.is_leading)]
+        api = await stack.enter_async_context(connected(options.connection, options.namespace, trace_configs=traces))
+        store = Store()
+        operator = Operator(options, api, Duty(lambda: Reconciler(store, api, http)), seat, store)
+        if options.probes is not None:
+            await stack.enter_async_context(health_served(*options.probes, live=operator.live, ready=operator.ready))
+        await operator.run()
+
+
+async def _run_kopf(registry: kopf.OperatorRegistry, namespace: str | None, stop: asyncio.Event) -> None:
+    others = asyncio.all_tasks()
+    tasks = await kopf.spawn_tasks(
+        registry=registry,
+        settings=make_settings(),
+        standalone=True,
+        # kopf would ask for the user's name, and a pod's user id need not have one. Nobody reads it.
+        identity=cast(Any, "tenantzone-operator"),
+        clusterwide=namespace is None,
+        namespaces=[namespace] if namespace is not None else [],
+        stop_flag=stop,
+    )
+    # kopf has put its own in their place, which nobody would hear while it ends with an error.
+    _stop_on_signals(stop)
+    await kopf.run_tasks(tasks, ignored=others)
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+
+async def _unless(stop: asyncio.Event, what: Coroutine[Any, Any, None]) -> None:
+    """Do it to its end, unless asked to stop before."""
+    doing, stopping = asyncio.create_task(what), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (doing, stopping):
+            task.cancel()
+        await asyncio.gather(doing, stopping, return_exceptions=True)
+    if not doing.cancelled():
+        doing.result()
+
+
+def _rounded(seconds: float | None) -> float | None:
+    """For people, and for JSON, which has no infinity."""
+    return round(seconds, 1) if seconds is not None and seconds < float("inf") else None

@@ -15,6 +15,8 @@ class Type(StrEnum):
     """Every ready engine has acknowledged this generation, by its own report."""
     READY = "Ready"
     """Both, and the guarantee holds now."""
+    STALLED = "Stalled"
+    """Nothing will come of it until somebody changes something. Present only then, as kstatus knows it."""
     NOT_ENFORCED = "NotEnforced"
     """A field is set on which nothing acts. Present only then."""
 
@@ -27,12 +29,14 @@ class Reason(StrEnum):
     POOL_INVALID = "PoolInvalid"
     POOL_OVERCOMMITTED = "PoolOvercommitted"
     TENANT_CONFLICT = "TenantConflict"
+    CONFIG_TOO_LARGE = "ConfigTooLarge"
     # Programmed
     ACKNOWLEDGED = "Acknowledged"
     PENDING = "Pending"
     NOT_ACCEPTED = "NotAccepted"
     NO_ENGINES = "NoEngines"
     CONFIG_REJECTED = "ConfigRejected"
+    CONFIG_NOT_WRITTEN = "ConfigNotWritten"
     ENGINE_UNREACHABLE = "EngineUnreachable"
     # Ready
     ENFORCED = "Enforced"
@@ -48,6 +52,24 @@ class Condition:
     reason: Reason
     message: str
     """Holds nothing that changes by itself, such as an age: each change is a write."""
+
+
+_STALLING = frozenset(
+    {
+        Reason.INVALID,
+        Reason.POOL_INVALID,
+        Reason.POOL_OVERCOMMITTED,
+        Reason.TENANT_CONFLICT,
+        Reason.CONFIG_TOO_LARGE,
+    }
+)
+
+
+def stalled(accepted: Condition) -> list[Condition]:
+    """The condition that tells kstatus not to wait any longer; none if waiting may help."""
+    if accepted.reason not in _STALLING:
+        return []
+    return [Condition(Type.STALLED, "True", accepted.reason, accepted.message)]
 
 
 def not_enforced(fields: Sequence[str]) -> list[Condition]:

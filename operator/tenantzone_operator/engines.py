@@ -11,14 +11,18 @@ import aiohttp
 from tenantzone_contract.report import REPORT_PATH, EngineReport, parse_report
 from tenantzone_operator.acknowledgement import Observation
 from tenantzone_operator.resources import Pod
+from tenantzone_operator.views import EngineView, view
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-QUICK_POLL_SECONDS = 0.2
+QUICK_POLL_SECONDS = 0.1
 """While something that was sent out is not acknowledged yet, ..."""
 QUICK_FOR_SECONDS = 30.0
 """... but no longer than this."""
+
+_PAUSE_BY_WORK = 3.0
+"""Of the thread's time, no more than one part to so many is spent with asking."""
 
 ANSWER_SECONDS = 1.0
 SILENCE_SECONDS = 3.0
@@ -33,7 +37,7 @@ class _Engine:
     """One pod that is watched. Times are of the monotonic clock: the engine's own clock may differ from ours."""
 
     pod: Pod
-    report: EngineReport | None = None
+    report: EngineView | None = None
     error: str = ""
     answered_at: float = 0.0
     published: float = 0.0
@@ -88,15 +92,20 @@ class EngineWatch:
 
     async def run(self) -> None:
         """Ask all engines until cancelled."""
+        spent = 0.0
         while True:
+            # Reports of thousands of zones take their time to be read, and asking must not take all of it.
+            quick = max(QUICK_POLL_SECONDS, _PAUSE_BY_WORK * spent)
             is_quick = time.monotonic() < self._quick_until
             try:
-                await asyncio.wait_for(self._wake.wait(), QUICK_POLL_SECONDS if is_quick else POLL_SECONDS)
+                await asyncio.wait_for(self._wake.wait(), quick if is_quick else max(POLL_SECONDS, quick))
                 self._wake.clear()
-                await asyncio.sleep(QUICK_POLL_SECONDS)
+                await asyncio.sleep(quick)
             except TimeoutError:
                 pass
+            began = time.thread_time()
             await self.ask_all()
+            spent = time.thread_time() - began
 
     async def ask_all(self) -> None:
         """Ask each engine once."""
@@ -120,12 +129,12 @@ class EngineWatch:
             if report.published_unix_time != engine.published:
                 engine.published, engine.renewed_at = report.published_unix_time, now
             if now - engine.renewed_at <= FROZEN_SECONDS:
-                engine.report, engine.error = report, ""
+                engine.report, engine.error = view(report), ""
             else:
                 engine.report, engine.error = None, "its report is not renewed any more; the engine hangs"
         if (before[1] == "") != (engine.error == ""):
             logger.info("engine %s: %s", engine.pod.meta.name, engine.error or "answers")
-        return _essence(*before) != _essence(engine.report, engine.error)
+        return before != (engine.report, engine.error)
 
     async def _read(self, pod: Pod) -> EngineReport:
         """
@@ -136,13 +145,15 @@ class EngineWatch:
         async with self._http.get(f"http://{host}:{self._port}{REPORT_PATH}", allow_redirects=False) as response:
             if response.status != 200:
                 raise ValueError(f"{REPORT_PATH} answers with status {response.status}")
-            body = await response.content.read(_LARGEST_REPORT_BYTES + 1)
-            while not response.content.at_eof() and len(body) <= _LARGEST_REPORT_BYTES:
-                body += await response.content.read(_LARGEST_REPORT_BYTES + 1 - len(body))
+            body = bytearray()
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > _LARGEST_REPORT_BYTES:
+                    break
         if len(body) > _LARGEST_REPORT_BYTES:
             raise ValueError("its report is too large")
         try:
-            report = parse_report(body)
+            report = parse_report(bytes(body))
         except ValueError:
             raise ValueError("what it sends is not a report that this version understands") from None
         if report.pod not in ("", pod.meta.name):
@@ -165,11 +176,3 @@ def _reason(error: Exception) -> str:
         case aiohttp.ClientError():
             return f"the connection broke ({type(error).__name__})"
     return str(error)
-
-
-def _essence(report: EngineReport | None, error: str) -> tuple[object, ...]:
-    """What makes two observations differ: neither the time at which they were made, nor what no status shows."""
-    if report is None:
-        return (error,)
-    zones = [zone.model_copy(update={"block_seconds": 0.0}) for zone in report.zones if not zone.auto_registered]
-    return report.capacity_blocks, report.config, zones

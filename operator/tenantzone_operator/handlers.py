@@ -5,22 +5,23 @@ event without a type for each object of a listing, at the start and when a watch
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 import kopf
 
-from tenantzone_operator.api import Api
 from tenantzone_operator.connection import Connection
+from tenantzone_operator.duty import Duty
 from tenantzone_operator.names import GROUP, POOLS, VERSION, ZONES
-from tenantzone_operator.reconcile import Reconciler, Resync
+from tenantzone_operator.reconcile import Resync
 from tenantzone_operator.resources import Body
 from tenantzone_operator.store import Store
 
 _DELETED = "DELETED"
-_STUCK_SECONDS = 180.0
 _CONNECT_SECONDS = 5.0
 _REQUEST_SECONDS = 30.0
+_OBJECTS_AT_ONCE = 100
+_IDLE_SECONDS = 0.2
 
 
 class Backoffs:
@@ -28,6 +29,19 @@ class Backoffs:
 
     def __iter__(self) -> Iterator[float]:
         return itertools.chain((0.1, 0.2, 0.5, 1.0), itertools.repeat(2.0))
+
+
+class NoDiffs(kopf.DiffBaseStorage):
+    """Handlers look at objects, not at what has changed: kopf need not copy each object to compare it with the last."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        pass
 
 
 def make_settings() -> kopf.OperatorSettings:
@@ -38,17 +52,26 @@ def make_settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = Backoffs()
     settings.networking.connect_timeout = _CONNECT_SECONDS
     settings.networking.request_timeout = _REQUEST_SECONDS
+    # With kopf's own, 5,000 objects and as many tasks stay in memory for a while after the start.
+    settings.watching.chunk_size = _OBJECTS_AT_ONCE
+    settings.queueing.idle_timeout = _IDLE_SECONDS
+    # It would kill the process ten minutes after a watch broke in a way that kopf does not mend, which we do.
+    settings.process.ultimate_exiting_timeout = None
     # Nothing of the following is written today; should a handler ever need it, it must not look like somebody else's.
     settings.persistence.finalizer = f"{GROUP}/operator"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f"operator.{GROUP}")
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=f"operator.{GROUP}")
+    settings.persistence.diffbase_storage = NoDiffs()
     return settings
 
 
 def make_registry(
-    connection: Connection, store: Store, reconciler: Reconciler, resync: Resync, api: Api
+    connection: Connection, store: Store, duty: Duty, resync: Resync, end: Callable[[], Awaitable[None]]
 ) -> kopf.OperatorRegistry:
-    """All handlers, bound to what they talk to."""
+    """All handlers, bound to what they talk to.
+
+    Args:
+        end: called when kopf ends: it ends everything that was begun meanwhile.
+    """
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -68,9 +91,9 @@ def make_registry(
             zones = [gone] if gone is not None else []
         else:
             before, now = store.zones.put(body)
-            zones = [now, *([before] if before is not None else [])] if before != now else []
+            zones = [zone for zone in (before, now) if zone is not None] if before != now else []
         for zone in zones:
-            reconciler.mark((zone.meta.namespace, zone.pool))
+            duty.mark((zone.meta.namespace, zone.pool))
 
     @kopf.on.event(GROUP, VERSION, POOLS, registry=registry)
     async def pool_changed(event: Body, **_: Any) -> None:
@@ -81,11 +104,11 @@ def make_registry(
             store.pools.remove(body)
         else:
             before, now = store.pools.put(body)
-            if before == now:
+            if now is None or before == now:
                 return
-        reconciler.mark((namespace, name))
+        duty.mark((namespace, name))
         # The other pools too: a pod that two of them select belongs to the older.
-        reconciler.mark_namespace(namespace)
+        duty.mark_namespace(namespace)
 
     @kopf.on.event("", "v1", "pods", registry=registry)
     async def pod_changed(event: Body, **_: Any) -> None:
@@ -95,25 +118,13 @@ def make_registry(
             store.pods.remove(body)
         else:
             before, now = store.pods.put(body)
-            if before == now:
+            if now is None or before == now:
                 return
-        reconciler.mark_namespace(body["metadata"]["namespace"])
+        duty.mark_namespace(body["metadata"]["namespace"])
 
     @kopf.on.cleanup(registry=registry)
     async def stop(**_: Any) -> None:
         # kopf waits for all tasks that were started during its run, and ours never end by themselves.
-        resync.stop()
-        await reconciler.stop()
-
-    @kopf.on.probe(registry=registry, id="secondsSinceReconcile")
-    async def seconds_since_reconcile(**_: Any) -> float:
-        age = reconciler.age_seconds()
-        if age > _STUCK_SECONDS:
-            raise kopf.PermanentError(f"nothing was reconciled for {age:.0f} s")
-        return round(age, 1)
-
-    @kopf.on.probe(registry=registry, id="writes")
-    async def writes(**_: Any) -> int:
-        return api.writes
+        await end()
 
     return registry

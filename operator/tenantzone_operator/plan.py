@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tenantzone_contract.config import RuntimeConfig, content_hash, make_config
+from tenantzone_contract.config import RuntimeConfig, make_config
 from tenantzone_operator.admission import Verdict, admit
 from tenantzone_operator.conditions import Reason
 from tenantzone_operator.resources import Pool, Zone
@@ -39,7 +39,8 @@ def make_plan(
     granted = {entry.name: entry for entry in in_force.zones} if in_force is not None else {}
     verdicts = admit(zones, granted, sizes)
     entries = tuple(verdict.entry for _, verdict in sorted(verdicts.items()) if verdict.entry is not None)
-    if in_force is not None and in_force.hash == content_hash(pool.config, entries):
+    # As objects, which are mostly the very same ones: a hash of all of them would cost more than the rest of the plan.
+    if in_force is not None and in_force.pool == pool.config and in_force.zones == entries:
         return Plan(in_force, verdicts)
     generation = max(last_generation, in_force.generation if in_force is not None else 0) + 1
     return Plan(make_config(generation, pool.config, entries), verdicts)

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 
 import aiohttp
-from kubernetes_asyncio.client import ApiException
 
 from tenantzone_operator.api import Api, explain
+from tenantzone_operator.events import Recorder
+from tenantzone_operator.rest import RestError
 from tenantzone_operator.store import Key, Store
 from tenantzone_operator.worker import PoolWorker
 
@@ -33,6 +34,8 @@ class Reconciler:
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._may_plan = False
         self._checked_at = time.monotonic()
+        self._recorder = Recorder(api)
+        self._recording = asyncio.create_task(self._recorder.run(), name="events")
 
     def mark(self, key: Key) -> None:
         """Something about a pool has changed. Ignored before the first full listing: half of the zones make no plan."""
@@ -61,13 +64,13 @@ class Reconciler:
         return time.monotonic() - min([self._checked_at, *times])
 
     async def stop(self) -> None:
-        tasks = list(self._tasks.values())
+        tasks = [*self._tasks.values(), self._recording]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, key: Key) -> None:
-        worker = PoolWorker(key, self._store, self._api, self._http)
+        worker = PoolWorker(key, self._store, self._api, self._http, self._recorder)
         self._workers[key] = worker
         self._tasks[key] = asyncio.create_task(worker.run(), name=f"pool {'/'.join(key)}")
         self._tasks[key].add_done_callback(lambda _: self._ended(key, worker))
@@ -94,6 +97,7 @@ class Resync:
         self._done = done
         self._asked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._listing = asyncio.Lock()
 
     def ask(self) -> None:
         """A watch began anew, and may have missed something."""
@@ -104,8 +108,8 @@ class Resync:
         while True:
             try:
                 await self._list()
-            except (ApiException, aiohttp.ClientError, TimeoutError) as error:
-                is_without_crds = isinstance(error, ApiException) and error.status == 404
+            except (RestError, aiohttp.ClientError, TimeoutError) as error:
+                is_without_crds = isinstance(error, RestError) and error.status == 404
                 logger.warning("listing: %s; trying again", NEEDS_CRDS if is_without_crds else explain(error))
                 await asyncio.sleep(RETRY_SECONDS)
             else:
@@ -130,9 +134,8 @@ class Resync:
 
     async def _list(self) -> None:
         store, api = self._store, self._api
-        for shelf in (store.zones, store.pools, store.pods):
-            shelf.begin_listing()
-        zones, pools, pods = await asyncio.gather(api.list_zones(), api.list_pools(), api.list_pods())
-        store.zones.end_listing(zones)
-        store.pools.end_listing(pools)
-        store.pods.end_listing(pods)
+        # One kind after the other: half the memory, and nothing goes on in the background when one fails.
+        async with self._listing:
+            store.zones.relist(*await api.list_zones(store.zones.read))
+            store.pools.relist(*await api.list_pools(store.pools.read))
+            store.pods.relist(*await api.list_pods(store.pods.read))

@@ -4,8 +4,10 @@ The API server has checked them against the CRDs; what it could not check makes 
 message for its status, never an exception.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -22,12 +24,15 @@ from tenantzone_contract.config import (
 )
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
 from tenantzone_operator.durations import parse_duration
-from tenantzone_operator.not_enforced import pool_fields, zone_fields
+from tenantzone_operator.not_enforced import pool_fields
 
 Body = Mapping[str, Any]
 """An object as the API server sends it."""
 
 Model = TypeVar("Model", bound=BaseModel)
+
+_SHARED = 1024
+"""How many different terms of lending and idling are kept to be shared."""
 
 _COPIED = ("priority", "reserved", "limit", "weight", "scrub")
 """Fields of a zone's spec whose names and values the contract has too."""
@@ -62,9 +67,9 @@ class Zone:
     tenant: str
     config: ZoneConfig | None
     """What the spec asks the engines for; None if it is invalid."""
+    config_bytes: int = field(compare=False)
+    """What that adds to the config's text; 0 if it is invalid."""
     invalid: str
-    not_enforced: tuple[str, ...]
-    """Fields that are set although nothing acts on them."""
     status: Body
 
 
@@ -78,6 +83,7 @@ class Pool:
     config: PoolConfig | None
     invalid: str
     not_enforced: tuple[str, ...]
+    """Fields that are set although nothing acts on them."""
     status: Body
 
 
@@ -97,7 +103,22 @@ def read_zone(body: Body) -> Zone:
     meta, spec = _meta(body), body.get("spec", {})
     tenant = spec.get("tenant", meta.name)
     config, invalid = _build(lambda: _zone_config(meta, tenant, spec))
-    return Zone(meta, spec.get("pool", ""), tenant, config, invalid, zone_fields(spec), body.get("status", {}))
+    return Zone(
+        meta=meta,
+        pool=sys.intern(spec.get("pool", "")),
+        tenant=tenant,
+        config=config,
+        config_bytes=entry_bytes(config) if config is not None else 0,
+        invalid=invalid,
+        status=_shared(body.get("status", {})),
+    )
+
+
+def entry_bytes(entry: ZoneConfig) -> int:
+    """What a zone adds to the config's text."""
+    text = entry.model_dump_json(by_alias=True, indent=1)
+    # Two levels further in than alone; and the comma.
+    return len(text.encode()) + 2 * (text.count("\n") + 1) + 2
 
 
 def read_pool(body: Body) -> Pool:
@@ -110,7 +131,7 @@ def read_pool(body: Body) -> Pool:
         config=config,
         invalid=invalid,
         not_enforced=pool_fields(spec),
-        status=body.get("status", {}),
+        status=_shared(body.get("status", {})),
     )
 
 
@@ -129,14 +150,26 @@ def read_pod(body: Body) -> Pod:
 def _meta(body: Body) -> Meta:
     metadata = body["metadata"]
     return Meta(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
+        namespace=sys.intern(metadata["namespace"]),
+        name=sys.intern(metadata["name"]),
         uid=metadata["uid"],
         generation=metadata.get("generation", 0),
-        created=metadata["creationTimestamp"],
+        created=sys.intern(metadata["creationTimestamp"]),
         deleting="deletionTimestamp" in metadata,
         version=int(metadata["resourceVersion"]),
     )
+
+
+def _shared(value: Any) -> Any:
+    """The same JSON, with equal strings in memory once: statuses consist of them."""
+    match value:
+        case str():
+            return sys.intern(value)
+        case dict():
+            return {sys.intern(key): _shared(found) for key, found in value.items()}
+        case list():
+            return [_shared(found) for found in value]
+    return value
 
 
 def _zone_config(meta: Meta, tenant: str, spec: Body) -> ZoneConfig:
@@ -168,28 +201,40 @@ def _pool_config(meta: Meta, spec: Body) -> PoolConfig:
 
 
 def _lending(spec: Body) -> Lending:
-    return Lending(
-        **_given(
-            lendable=spec.get("lendable"),
-            borrowers=spec.get("borrowers"),
-            max_loan_seconds=_seconds("lending.maxLoan", spec),
-            grace_seconds=_seconds("lending.grace", spec),
-        )
-    )
+    return _shared_lending(*(spec.get(field) for field in ("lendable", "borrowers", "maxLoan", "grace")))
 
 
 def _idle(spec: Body) -> Idle:
-    return Idle(
+    return _shared_idle(*(spec.get(field) for field in ("after", "evictAfter", "forgetAfter")))
+
+
+# Most of thousands of zones have the same terms, and need them in memory once.
+@lru_cache(_SHARED)
+def _shared_lending(
+    lendable: int | str | None, borrowers: str | None, max_loan: str | None, grace: str | None
+) -> Lending:
+    return Lending(
         **_given(
-            after_seconds=_seconds("idle.after", spec),
-            evict_after_seconds=_seconds("idle.evictAfter", spec),
-            forget_after_seconds=_seconds("idle.forgetAfter", spec),
+            lendable=lendable,
+            borrowers=borrowers,
+            max_loan_seconds=_seconds("lending.maxLoan", max_loan),
+            grace_seconds=_seconds("lending.grace", grace),
         )
     )
 
 
-def _seconds(path: str, parent: Body) -> float | None:
-    text = parent.get(path.rpartition(".")[2])
+@lru_cache(_SHARED)
+def _shared_idle(after: str | None, evict_after: str | None, forget_after: str | None) -> Idle:
+    return Idle(
+        **_given(
+            after_seconds=_seconds("idle.after", after),
+            evict_after_seconds=_seconds("idle.evictAfter", evict_after),
+            forget_after_seconds=_seconds("idle.forgetAfter", forget_after),
+        )
+    )
+
+
+def _seconds(path: str, text: str | None) -> float | None:
     if text is None:
         return None
     try:

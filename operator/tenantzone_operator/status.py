@@ -3,20 +3,59 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from tenantzone_contract.report import ZoneReport
+from tenantzone_contract.config import RuntimeConfig
 from tenantzone_operator.acknowledgement import History, Observation, programmed
-from tenantzone_operator.admission import Verdict
-from tenantzone_operator.conditions import Condition, Reason, Type, not_enforced, render
+from tenantzone_operator.admission import Budget, Verdict
+from tenantzone_operator.conditions import Condition, Reason, Type, not_enforced, render, stalled
 from tenantzone_operator.plan import Plan
 from tenantzone_operator.resources import Pool, Zone
+from tenantzone_operator.views import ZoneView
 
 _STATES = ("Active", "Idle", "Evicted")
-_GAUGES = frozenset({"state", "held", "inUse", "cached", "hitPercent", "evictions"})
+_GAUGES = frozenset({"state", "held", "inUse", "cached", "lent", "borrowed", "hitPercent", "evictions"})
 """What moves with each request; it is written less often than the rest."""
 
 
+class ZoneStatuses:
+    """The statuses of a pool's zones, remembered: of thousands of zones most are as they were."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[Zone, tuple[object, ...], dict[str, Any]]] = {}
+
+    def make(
+        self,
+        zones: Sequence[Zone],
+        plan: Plan,
+        observations: Sequence[Observation],
+        history: History,
+        *,
+        now: str,
+        not_written: str = "",
+    ) -> dict[str, dict[str, Any]]:
+        """By name; for the arguments, see `zone_status`."""
+        engines = [(seen.pod, seen.error, seen.nack) for seen in observations]
+        made = {}
+        for zone in zones:
+            name, verdict = zone.meta.name, plan.verdicts[zone.meta.name]
+            reports = [seen.zones.get(name) for seen in observations]
+            causes = (verdict, reports, _acknowledged(verdict, observations, history), engines, not_written)
+            known = self._made.get(name)
+            if known is None or known[0] is not zone or known[1] != causes:
+                status = zone_status(zone, verdict, observations, history, now=now, not_written=not_written)
+                known = zone, causes, status
+            made[name] = known
+        self._made = made
+        return {name: status for name, (_, _, status) in made.items()}
+
+
 def zone_status(
-    zone: Zone, verdict: Verdict, observations: Sequence[Observation], history: History, *, now: str
+    zone: Zone,
+    verdict: Verdict,
+    observations: Sequence[Observation],
+    history: History,
+    *,
+    now: str,
+    not_written: str = "",
 ) -> dict[str, Any]:
     """The whole status of a zone.
 
@@ -26,13 +65,11 @@ def zone_status(
         observations: one for each ready engine of the pool.
         history: the snapshots that were given out.
         now: RFC 3339.
+        not_written: why the newest snapshot could not be given out; empty if it was.
     """
-    reports = [_zone_report(observation, zone.meta.name) for observation in observations]
-    acknowledged = [
-        verdict.accepted and observation.report is not None and history.acknowledges(observation.report, zone.meta.name)
-        for observation in observations
-    ]
-    conditions = _zone_conditions(zone, verdict, observations, acknowledged, reports)
+    reports = [observation.zones.get(zone.meta.name) for observation in observations]
+    acknowledged = _acknowledged(verdict, observations, history)
+    conditions = _zone_conditions(zone, verdict, observations, acknowledged, reports, not_written)
     rows = [
         _row(observation, report, done)
         for observation, report, done in zip(observations, reports, acknowledged, strict=True)
@@ -54,6 +91,7 @@ def pool_status(
     *,
     sizes: Collection[int],
     now: str,
+    not_written: str = "",
 ) -> dict[str, Any]:
     """The whole status of a pool.
 
@@ -64,13 +102,14 @@ def pool_status(
         history: the snapshots that were given out.
         sizes: blocks of the engines, or what is remembered of them.
         now: RFC 3339.
+        not_written: why the newest snapshot could not be given out; empty if it was.
     """
     acknowledged = [
-        observation.report is not None and history.acknowledges_newest(observation.report)
+        not not_written and observation.report is not None and history.acknowledges_newest(observation.report)
         for observation in observations
     ]
     verdicts = plan.verdicts.values()
-    conditions = _pool_conditions(pool, observations, acknowledged)
+    conditions = _pool_conditions(pool, observations, acknowledged, not_written)
     status: dict[str, Any] = {
         "observedGeneration": pool.meta.generation,
         "conditions": render(conditions, pool.status.get("conditions", []), generation=pool.meta.generation, now=now),
@@ -80,11 +119,31 @@ def pool_status(
         "zonesAccepted": sum(verdict.accepted for verdict in verdicts),
         "zonesRejected": sum(not verdict.accepted for verdict in verdicts),
     }
-    if sizes:
-        status["capacityBlocks"] = min(sizes)
     if history.newest is not None:
-        status["configGeneration"] = history.newest.generation
-        status["configHash"] = history.newest.hash
+        status |= _config_in_force(history, history.newest, sizes)
+    elif sizes:
+        status["capacityBlocks"] = min(sizes)
+    return status
+
+
+def _config_in_force(history: History, config: RuntimeConfig, sizes: Collection[int]) -> dict[str, Any]:
+    """What the snapshot comes to, in bytes and in blocks."""
+    status: dict[str, Any] = {
+        "configGeneration": config.generation,
+        "configHash": config.hash,
+        "configBytes": history.newest_bytes,
+    }
+    if config.zones:
+        status["configBytesPerZone"] = history.newest_bytes // len(config.zones)
+    if sizes:
+        budget = Budget(sizes)
+        for entry in config.zones:
+            budget.take(entry, 0)
+        status |= {
+            "capacityBlocks": min(sizes),
+            "reservedBlocks": budget.reserved,
+            "allocatableBlocks": budget.allocatable,
+        }
     return status
 
 
@@ -97,12 +156,22 @@ def without_gauges(status: Mapping[str, Any]) -> dict[str, Any]:
     return stable
 
 
+def _acknowledged(verdict: Verdict, observations: Sequence[Observation], history: History) -> list[bool]:
+    """For each engine, whether it enforces the zone as its spec wants it."""
+    entry = verdict.entry if verdict.accepted else None
+    return [
+        entry is not None and observation.report is not None and history.acknowledges(observation.report, entry)
+        for observation in observations
+    ]
+
+
 def _zone_conditions(
     zone: Zone,
     verdict: Verdict,
     observations: Sequence[Observation],
     acknowledged: Sequence[bool],
-    reports: Sequence[ZoneReport | None],
+    reports: Sequence[ZoneView | None],
+    not_written: str,
 ) -> list[Condition]:
     accepted = Condition(Type.ACCEPTED, "True" if verdict.accepted else "False", verdict.reason, verdict.message)
     if verdict.accepted:
@@ -110,6 +179,7 @@ def _zone_conditions(
             observations,
             acknowledged,
             f"no ready pod matches the selector of ZonePool {zone.pool}; the zone is enforced when one does",
+            not_written,
         )
     else:
         engines = Condition(Type.PROGRAMMED, "False", Reason.NOT_ACCEPTED, "the engines do not get this generation")
@@ -120,16 +190,18 @@ def _zone_conditions(
             ready = Condition(
                 Type.READY, "False", Reason.ZONE_MISSING, f"{missing} has the config but does not report the zone"
             )
-    return [accepted, engines, ready, *not_enforced(zone.not_enforced)]
+    return [accepted, engines, ready, *stalled(accepted)]
 
 
-def _pool_conditions(pool: Pool, observations: Sequence[Observation], acknowledged: Sequence[bool]) -> list[Condition]:
+def _pool_conditions(
+    pool: Pool, observations: Sequence[Observation], acknowledged: Sequence[bool], not_written: str
+) -> list[Condition]:
     if pool.config is None:
         accepted = Condition(Type.ACCEPTED, "False", Reason.INVALID, pool.invalid)
     else:
         accepted = Condition(Type.ACCEPTED, "True", Reason.ACCEPTED, "valid")
-    engines = programmed(observations, acknowledged, "no ready pod matches spec.selector")
-    return [accepted, engines, _ready(accepted, engines), *not_enforced(pool.not_enforced)]
+    engines = programmed(observations, acknowledged, "no ready pod matches spec.selector", not_written)
+    return [accepted, engines, _ready(accepted, engines), *stalled(accepted), *not_enforced(pool.not_enforced)]
 
 
 def _ready(accepted: Condition, engines: Condition) -> Condition:
@@ -144,15 +216,7 @@ def _message(conditions: Sequence[Condition]) -> str:
     return next(condition.message for condition in conditions if condition.type == Type.READY)
 
 
-def _zone_report(observation: Observation, zone: str) -> ZoneReport | None:
-    if observation.report is None:
-        return None
-    # An auto-registered zone is named after its tenant, and a TenantZone of that name may be another tenant's.
-    declared = (report for report in observation.report.zones if not report.auto_registered)
-    return next((report for report in declared if report.name == zone), None)
-
-
-def _row(observation: Observation, report: ZoneReport | None, acknowledged: bool) -> dict[str, Any]:
+def _row(observation: Observation, report: ZoneView | None, acknowledged: bool) -> dict[str, Any]:
     """An engine that does not answer shows nothing but that: old numbers would pass for new ones."""
     row: dict[str, Any] = {"pod": observation.pod, "acknowledged": acknowledged}
     if report is not None:
@@ -167,7 +231,7 @@ def _row(observation: Observation, report: ZoneReport | None, acknowledged: bool
     return row
 
 
-def _gauges(reports: Sequence[ZoneReport]) -> dict[str, Any]:
+def _gauges(reports: Sequence[ZoneView]) -> dict[str, Any]:
     """The amounts over some engines; nothing if there is none that answers."""
     if not reports:
         return {}
@@ -177,7 +241,9 @@ def _gauges(reports: Sequence[ZoneReport]) -> dict[str, Any]:
         "held": sum(report.held for report in reports),
         "inUse": sum(report.in_use for report in reports),
         "cached": sum(report.cached for report in reports),
-        "evictions": sum(sum(report.evicted_blocks.values()) for report in reports),
+        "lent": sum(report.lent for report in reports),
+        "borrowed": sum(report.borrowed for report in reports),
+        "evictions": sum(report.evicted for report in reports),
     }
     if asked:
         gauges["hitPercent"] = min(100, 100 * sum(report.prefix_hit_tokens for report in reports) // asked)

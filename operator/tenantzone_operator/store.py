@@ -1,7 +1,8 @@
 """The zones, pools and pods as they are, in memory: what the watches saw, put right by full listings.
 
-Watches alone are not enough: an object that is deleted while a watch is broken leaves no event. So a listing replaces
-everything, except what an event told about while the listing was under way, which is newer.
+Watches alone are not enough: an object that is deleted while a watch is broken leaves no event. So each listing puts
+everything right. Events may come late, twice or in a wrong order: of two versions the higher one is newer, for all
+objects of a kind. Kubernetes guarantees that since 1.35; etcd's revisions have always been so.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,12 +21,18 @@ class Shelf(Generic[T]):
     """All objects of one kind."""
 
     def __init__(self, read: Callable[[Body], T]) -> None:
-        self._read: Callable[[Body], T] = read
+        self.read: Callable[[Body], T] = read
+        """Makes an object of what the API server sends."""
         self._objects: dict[Key, T] = {}
-        self._touched: set[Key] | None = None
+        self._gone: dict[str, int] = {}
+        """Versions in which objects were deleted since the last listing, by uid: no uid ever comes back."""
+        self._listed_at = 0
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._objects.values())
+
+    def __len__(self) -> int:
+        return len(self._objects)
 
     def get(self, key: Key) -> T | None:
         return self._objects.get(key)
@@ -33,14 +40,14 @@ class Shelf(Generic[T]):
     def of(self, namespace: str) -> list[T]:
         return [found for (where, _), found in self._objects.items() if where == namespace]
 
-    def put(self, body: Body) -> tuple[T | None, T]:
-        """Take over one object, unless a newer version of it is known. Returns what was there, and what is now."""
-        found = self._read(body)
+    def put(self, body: Body) -> tuple[T | None, T | None]:
+        """Take over one object, unless something newer is known. Returns what was there, and what is now."""
+        found = self.read(body)
         key = _key(found.meta)
-        if self._touched is not None:
-            self._touched.add(key)
         before = self._objects.get(key)
-        if before is not None and before.meta.uid == found.meta.uid and before.meta.version > found.meta.version:
+        # What the last listing would have shown and has not shown was deleted before it.
+        known = before.meta.version if before is not None else self._listed_at
+        if found.meta.version < known or (before is None and found.meta.version == known) or self._is_gone(found):
             return before, before
         self._objects[key] = found
         return before, found
@@ -54,26 +61,33 @@ class Shelf(Generic[T]):
 
     def remove(self, body: Body) -> T | None:
         """Forget an object that was deleted, unless another one has its name already. Returns the forgotten one."""
-        gone = self._read(body)
+        gone = self.read(body)
         key = _key(gone.meta)
-        if self._touched is not None:
-            self._touched.add(key)
+        if gone.meta.version > self._listed_at:
+            self._gone[gone.meta.uid] = gone.meta.version
         known = self._objects.get(key)
         if known is None or known.meta.uid != gone.meta.uid:
             return None
         return self._objects.pop(key)
 
-    def begin_listing(self) -> None:
-        """From now on, what events tell about is newer than the listing."""
-        self._touched = set()
+    def relist(self, found: Iterable[T], version: int) -> None:
+        """Take over a listing.
 
-    def end_listing(self, bodies: Iterable[Body]) -> None:
-        """Take over a listing that was asked for after `begin_listing`."""
-        touched = self._touched or set()
-        listed = {_key(found.meta): found for found in map(self._read, bodies)}
-        kept = {key: found for key, found in self._objects.items() if key in touched}
-        self._objects = {key: found for key, found in listed.items() if key not in touched} | kept
-        self._touched = None
+        Args:
+            found: all objects.
+            version: the listing's own; events may have told about newer things already.
+        """
+        if version < self._listed_at:
+            # The API server's data was set back, as by a restored backup: nothing that was known counts.
+            self._objects, self._gone = {}, {}
+        newer = {key: known for key, known in self._objects.items() if known.meta.version > version}
+        listed = {_key(each.meta): each for each in found if not self._is_gone(each)}
+        self._objects = listed | newer
+        self._gone = {uid: when for uid, when in self._gone.items() if when > version}
+        self._listed_at = version
+
+    def _is_gone(self, found: T) -> bool:
+        return found.meta.uid in self._gone
 
 
 @dataclass(frozen=True, slots=True)

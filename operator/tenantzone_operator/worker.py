@@ -7,23 +7,33 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import aiohttp
-from kubernetes_asyncio.client import ApiException
 
-from tenantzone_contract.config import ConfigError, parse_config
+from tenantzone_contract.config import ConfigError, dump_config, parse_config
 from tenantzone_operator.acknowledgement import History, Observation
 from tenantzone_operator.api import Api, explain
 from tenantzone_operator.engines import EngineWatch
+from tenantzone_operator.events import Recorder
+from tenantzone_operator.notices import Recalls
 from tenantzone_operator.plan import Plan, make_plan
 from tenantzone_operator.resources import Pod, Pool
-from tenantzone_operator.status import pool_status, zone_status
+from tenantzone_operator.rest import RestError
+from tenantzone_operator.status import ZoneStatuses, pool_status
 from tenantzone_operator.store import Key, Store, View
 from tenantzone_operator.writing import StatusWriter, write_all
 
 logger = logging.getLogger(__name__)
 
 DEBOUNCE_SECONDS = 0.05
+"""What comes within this time of the change before it is one change, ..."""
+LONGEST_DEBOUNCE_SECONDS = 0.25
+"""... but nobody waits for longer than this."""
 FIRST_RETRY_SECONDS = 0.2
 LAST_RETRY_SECONDS = 5.0
+LONGEST_ASKED_SECONDS = 30.0
+"""How long the API server may ask us to wait (``Retry-After``)."""
+
+TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
+"""What may be over when it is tried again."""
 
 
 class PoolWorker:
@@ -33,20 +43,27 @@ class PoolWorker:
         store: everything there is.
         api: for what is to be written.
         http: for the engines' reports.
+        recorder: for what a person should notice.
     """
 
-    def __init__(self, key: Key, store: Store, api: Api, http: aiohttp.ClientSession) -> None:
+    def __init__(self, key: Key, store: Store, api: Api, http: aiohttp.ClientSession, recorder: Recorder) -> None:
         self._key = key
         self._store = store
         self._api = api
-        self._engines = EngineWatch(http, changed=self.mark)
+        self._engines = EngineWatch(http, changed=self._hear)
         self._history = History()
         self._is_delivered = False
         self._must_recall = True
         self._told: dict[str, str] = {}
-        self._statuses = StatusWriter(store, api)
+        self._version: str | None = None
+        self._not_written = ""
+        self._recorder = recorder
+        self._recalls = Recalls()
+        self._zone_statuses = ZoneStatuses()
+        self._statuses = StatusWriter(store, api, recorder)
         self._later: asyncio.TimerHandle | None = None
         self._dirty = asyncio.Event()
+        self._is_settled = False
         self.attempted_at = time.monotonic()
         """When it last tried to reconcile, successfully or not; of the monotonic clock."""
 
@@ -57,6 +74,11 @@ class PoolWorker:
     def mark(self) -> None:
         """Something has changed, or may have."""
         self._dirty.set()
+
+    def _hear(self) -> None:
+        """An engine says something new. All were asked together, so there is nothing to wait for."""
+        self._is_settled = True
+        self.mark()
 
     def recall(self) -> None:
         """Look into the ConfigMap again: somebody may have changed it."""
@@ -76,28 +98,38 @@ class PoolWorker:
     async def _work(self) -> None:
         retry = FIRST_RETRY_SECONDS
         while True:
-            await self._dirty.wait()
-            await asyncio.sleep(DEBOUNCE_SECONDS)
-            self._dirty.clear()
+            await self._settled()
             view = self._store.view(self._key)
             if view.pool is None and not view.zones:
                 return
             self.attempted_at = time.monotonic()
             try:
                 await self._reconcile(view)
-            except (ApiException, aiohttp.ClientError, TimeoutError) as error:
+            except TRANSIENT as error:
                 logger.warning("pool %s/%s: %s; trying again in %.1f s", *self._key, explain(error), retry)
+                asked = error.retry_after if isinstance(error, RestError) else None
             except Exception:
                 # One pool's trouble must not end the others' work.
                 logger.exception("pool %s/%s: trying again in %.1f s", *self._key, retry)
+                asked = None
             else:
                 retry = FIRST_RETRY_SECONDS
                 continue
             # Whether the write that failed took effect is not known.
             self._must_recall = True
             self._dirty.set()
-            await asyncio.sleep(retry)
+            await asyncio.sleep(max(retry, min(asked or 0.0, LONGEST_ASKED_SECONDS)))
             retry = min(2 * retry, LAST_RETRY_SECONDS)
+
+    async def _settled(self) -> None:
+        """Wait for a change, and then until no more come."""
+        await self._dirty.wait()
+        until = time.monotonic() + LONGEST_DEBOUNCE_SECONDS
+        while self._dirty.is_set() and not self._is_settled and time.monotonic() < until:
+            self._dirty.clear()
+            await asyncio.sleep(DEBOUNCE_SECONDS)
+        self._dirty.clear()
+        self._is_settled = False
 
     async def _reconcile(self, view: View) -> None:
         pool = view.pool
@@ -112,15 +144,22 @@ class PoolWorker:
             last_generation=pool.status.get("configGeneration", 0) if pool is not None else 0,
             sizes=sizes,
         )
+        failure: Exception | None = None
         if pool is not None:
-            await self._deliver(pool, view.pods, plan)
+            try:
+                await self._deliver(pool, view.pods, plan)
+            except TRANSIENT as error:
+                # Who waits must be told so, and one pod that can't be annotated must not silence the others.
+                failure = error
         await self._tell(view, plan, observations, sizes)
+        if failure is not None:
+            raise failure
         if all(seen.report is not None and self._history.acknowledges_newest(seen.report) for seen in observations):
             self._engines.relax()
 
     async def _recall(self, pool: Pool) -> None:
         """See what the ConfigMap holds. What this worker has given out counts for more, unless it is older."""
-        text = await self._api.read_config(pool.meta.namespace, pool.meta.name)
+        text, self._version = await self._api.read_config(pool.meta.namespace, pool.meta.name) or (None, None)
         try:
             found = parse_config(text) if text is not None else None
         except ConfigError as error:
@@ -140,13 +179,24 @@ class PoolWorker:
         if config is None:
             return
         if config != self._history.newest or not self._is_delivered:
-            await self._api.apply_config(pool, config)
-            self._history.record(config)
+            text = dump_config(config)
+            await self._write_config(pool, text)
+            self._history.record(config, len(text.encode()))
             self._is_delivered = True
             self._engines.hurry()
             logger.info("pool %s/%s: config %d, %d zones", *self._key, config.generation, len(config.zones))
         self._told = {pod.meta.uid: self._told.get(pod.meta.uid, pod.config_hash) for pod in pods}
         await write_all(self._annotate(pod, config.hash) for pod in pods if self._told[pod.meta.uid] != config.hash)
+
+    async def _write_config(self, pool: Pool, text: str) -> None:
+        try:
+            self._version = await self._api.apply_config(pool, text, self._version)
+        except RestError as error:
+            # A conflict is settled by looking again, and an API server that is in trouble by waiting.
+            if 400 <= error.status < 500 and error.status not in (409, 429):
+                self._not_written = explain(error)
+            raise
+        self._not_written = ""
 
     async def _annotate(self, pod: Pod, config_hash: str) -> None:
         await self._api.annotate(pod, config_hash)
@@ -155,13 +205,24 @@ class PoolWorker:
     async def _tell(self, view: View, plan: Plan, observations: list[Observation], sizes: set[int]) -> None:
         """Write each status that is another one, and come back for what may be written only later."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        zones = {
-            zone.meta.name: zone_status(zone, plan.verdicts[zone.meta.name], observations, self._history, now=now)
-            for zone in view.zones
-        }
+        zones = self._zone_statuses.make(
+            view.zones, plan, observations, self._history, now=now, not_written=self._not_written
+        )
         pool = None
         if view.pool is not None:
-            pool = pool_status(view.pool, plan, observations, self._history, sizes=sizes, now=now)
+            pool = pool_status(
+                view.pool,
+                plan,
+                observations,
+                self._history,
+                sizes=sizes,
+                now=now,
+                not_written=self._not_written,
+            )
+        recalls = self._recalls.look(observations)
+        for zone in view.zones:
+            if zone.meta.name in recalls:
+                self._recorder.record("TenantZone", zone.meta, recalls[zone.meta.name])
         wait = await self._statuses.write(view, zones, pool)
         if self._later is not None:
             self._later.cancel()

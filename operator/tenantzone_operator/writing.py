@@ -3,34 +3,35 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Iterable, Mapping
-from typing import Any
-
-from kubernetes_asyncio.client import ApiException
 
 from tenantzone_operator.api import Api, is_gone
-from tenantzone_operator.resources import Meta
+from tenantzone_operator.events import Recorder
+from tenantzone_operator.notices import Status, pool_notices, zone_notices
+from tenantzone_operator.resources import Body, Pool, Zone
+from tenantzone_operator.rest import RestError
 from tenantzone_operator.status import without_gauges
 from tenantzone_operator.store import Store, View
 
 GAUGES_SECONDS = 2.0
 """What moves with each request is written no more often than this, ..."""
 GAUGE_WRITES_PER_SECOND = 20.0
-"""... and takes longer in a pool with many zones."""
+"""... and takes longer where there are many zones, in all pools together."""
 
 _WRITES_AT_ONCE = 8
 
 
 class StatusWriter:
-    """Writes the statuses of one pool and its zones."""
+    """Writes the statuses of one pool and its zones, and tells what a person should notice about each change."""
 
-    def __init__(self, store: Store, api: Api) -> None:
+    def __init__(self, store: Store, api: Api, recorder: Recorder) -> None:
         self._store = store
         self._api = api
+        self._recorder = recorder
         self._gauges_due_at = 0.0
+        self._merged: dict[str, tuple[Status, Status]] = {}
+        """By uid: what was written, and what the API server made of it, where these differ."""
 
-    async def write(
-        self, view: View, zones: Mapping[str, Mapping[str, Any]], pool: Mapping[str, Any] | None
-    ) -> float | None:
+    async def write(self, view: View, zones: Mapping[str, Status], pool: Status | None) -> float | None:
         """Write each status that differs from the one that the API server has.
 
         Args:
@@ -42,29 +43,48 @@ class StatusWriter:
             Seconds after which to come again for what was held back; None if nothing was.
         """
         now = time.monotonic()
-        changed = [zone for zone in view.zones if zones[zone.meta.name] != zone.status]
+        changed = [zone for zone in view.zones if self._differs(zone, zones[zone.meta.name])]
         urgent = [zone for zone in changed if without_gauges(zones[zone.meta.name]) != without_gauges(zone.status)]
         is_due = now >= self._gauges_due_at
         if is_due and len(changed) > len(urgent):
-            self._gauges_due_at = now + max(GAUGES_SECONDS, len(view.zones) / GAUGE_WRITES_PER_SECOND)
-        writes = [self._write_zone(zone.meta, zones[zone.meta.name]) for zone in (changed if is_due else urgent)]
-        if view.pool is not None and pool is not None and pool != view.pool.status:
-            writes.append(self._write_pool(view.pool.meta, pool))
+            # All pools share what the API server can take.
+            self._gauges_due_at = now + max(GAUGES_SECONDS, len(self._store.zones) / GAUGE_WRITES_PER_SECOND)
+        writes = [self._write_zone(zone, zones[zone.meta.name]) for zone in (changed if is_due else urgent)]
+        if view.pool is not None and pool is not None and self._differs(view.pool, pool):
+            writes.append(self._write_pool(view.pool, pool))
         await write_all(writes)
         return None if is_due or len(changed) == len(urgent) else self._gauges_due_at - now
 
-    async def _write_zone(self, meta: Meta, status: Mapping[str, Any]) -> None:
-        self._store.zones.update(await self._api.apply_zone_status(meta, status))
+    def _differs(self, found: Zone | Pool, status: Status) -> bool:
+        """Whether there is anything to write. What others have added to a status is theirs, and no difference."""
+        return found.status != status and self._merged.get(found.meta.uid) != (status, found.status)
 
-    async def _write_pool(self, meta: Meta, status: Mapping[str, Any]) -> None:
-        self._store.pools.update(await self._api.apply_pool_status(meta, status))
+    async def _write_zone(self, zone: Zone, status: Status) -> None:
+        written = await self._api.apply_zone_status(zone.meta, status)
+        self._store.zones.update(written)
+        self._note(zone, status, written)
+        for notice in zone_notices(zone.status, status):
+            self._recorder.record("TenantZone", zone.meta, notice)
+
+    async def _write_pool(self, pool: Pool, status: Status) -> None:
+        written = await self._api.apply_pool_status(pool.meta, status)
+        self._store.pools.update(written)
+        self._note(pool, status, written)
+        for notice in pool_notices(pool.status, status):
+            self._recorder.record("ZonePool", pool.meta, notice)
+
+    def _note(self, found: Zone | Pool, status: Status, written: Body) -> None:
+        if written.get("status") == status:
+            self._merged.pop(found.meta.uid, None)
+        else:
+            self._merged[found.meta.uid] = status, written.get("status", {})
 
 
 async def write_all(writes: Iterable[Awaitable[None]]) -> None:
     """Make all writes, a few at a time. Objects that are gone by now are passed over.
 
     Raises:
-        ApiException: one of them failed; the others were made all the same.
+        RestError: one of them failed; the others were made all the same.
     """
     limit = asyncio.Semaphore(_WRITES_AT_ONCE)
 
@@ -72,7 +92,7 @@ async def write_all(writes: Iterable[Awaitable[None]]) -> None:
         async with limit:
             try:
                 await write
-            except ApiException as error:
+            except RestError as error:
                 if not is_gone(error):
                     raise
 

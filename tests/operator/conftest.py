@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -17,17 +18,24 @@ from tests.operator.kube import Kube, eventually, proxied
 from tests.operator.world import World, world_in
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
-_USER = "system:serviceaccount:tenantzone-system:tenantzone-operator"
+SERVICE_ACCOUNT = "system:serviceaccount:tenantzone-system:tenantzone-operator"
 
 
 class Operator:
-    """The operator as a process."""
+    """The operator as a process.
 
-    def __init__(self, kubeconfig: Path, log: Path) -> None:
+    Args:
+        kubeconfig: of the user as whom it runs.
+        log: what it says is appended here.
+        flags: further ones. By default it holds no Lease, so that after a kill it need not wait for its own to expire.
+    """
+
+    def __init__(self, kubeconfig: Path, log: Path, *flags: str) -> None:
         (self._port,) = free_ports(1)
         self._command = [
             *(sys.executable, "-m", "tenantzone_operator", "--kubeconfig", str(kubeconfig), "--all-namespaces"),
             *("--probe-host", "127.0.0.1", "--probe-port", str(self._port)),
+            *(flags or ("--no-leader-elect",)),
         ]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -37,22 +45,47 @@ class Operator:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env={**os.environ, **environment})
 
     def await_running(self) -> None:
-        eventually(self.health)
+        """Until everything was listed, whoever leads."""
+        eventually(self.is_ready)
+
+    def await_leading(self) -> None:
+        eventually(self.is_leading)
 
     def kill(self) -> None:
         """Without a chance to clean up."""
+        self.send(signal.SIGKILL)
         assert self._process is not None
-        self._process.kill()
         self._process.wait()
 
     def stop(self) -> int:
         """As Kubernetes stops a pod; returns the exit code."""
+        self.send(signal.SIGTERM)
         assert self._process is not None
-        self._process.terminate()
         return self._process.wait(timeout=20)
 
+    def send(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def health(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/healthz", timeout=5) as answer:
+        """
+        Raises:
+            OSError: it is not well, or it does not answer.
+        """
+        return self._get("/healthz")
+
+    def is_ready(self) -> bool:
+        return self._get("/readyz") is not None
+
+    def is_leading(self) -> bool:
+        return bool(self.health()["leading"])
+
+    def _get(self, path: str) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
             return json.load(answer)
 
     @property
@@ -65,9 +98,9 @@ def operator_kubeconfig(control_plane: Cluster) -> Path:
     """Of a user with the shipped role, where users can be made; else the one that the cluster was named with."""
     if not isinstance(control_plane, ControlPlane):
         return control_plane.kubeconfig
-    control_plane.kubectl("apply", "--filename", str(MANIFESTS / "namespace.yaml"))
-    control_plane.kubectl("apply", "--filename", str(MANIFESTS / "rbac.yaml"))
-    return control_plane.user_kubeconfig(_USER)
+    for name in ("namespace.yaml", "rbac.yaml", "guard.yaml"):
+        control_plane.kubectl("apply", "--filename", str(MANIFESTS / name))
+    return control_plane.user_kubeconfig(SERVICE_ACCOUNT)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, ConfigError, RuntimeConfig, parse_config
 from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, ZoneReport
@@ -27,10 +28,14 @@ class SimulatedEngine:
         """Refuse new configs with this error."""
         self.cached: dict[str, int] = {}
         """Blocks that zones hold."""
+        self.details: dict[str, dict[str, Any]] = {}
+        """Further fields of zones' reports."""
         self.registered: tuple[ZoneReport, ...] = ()
         """Zones that it made for tenants without a TenantZone."""
         self.garbage: bytes | None = None
         """Sent in place of a report."""
+        self.delay = 0.0
+        """Seconds before it answers."""
         self.is_frozen = False
         """Send the same report over and over."""
         self.polls = 0
@@ -99,6 +104,7 @@ class SimulatedEngine:
                     limit=self.blocks if zone.limit is None else ceil_blocks(zone.limit, self.blocks),
                     in_use=0,
                     cached=self.cached.get(zone.name, 0),
+                    **self.details.get(zone.name, {}),
                 )
                 for zone in zones
             ),
@@ -124,6 +130,7 @@ class SimulatedEngine:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 engine.polls += 1
+                engine._stopping.wait(engine.delay)
                 body = engine.garbage if engine.garbage is not None else engine.report().model_dump_json(by_alias=True)
                 self.send_response(200)
                 self.end_headers()

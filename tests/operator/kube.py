@@ -13,7 +13,7 @@ from controlplane import Cluster
 from tenantzone_contract.config import ConfigError
 
 T = TypeVar("T")
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 90.0
 _POLL_SECONDS = 0.05
 
 

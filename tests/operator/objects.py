@@ -6,6 +6,7 @@ from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig, ma
 from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, ZoneReport
 from tenantzone_operator.acknowledgement import Observation
 from tenantzone_operator.resources import Pod, Pool, Zone, read_pod, read_pool, read_zone
+from tenantzone_operator.views import view
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -69,7 +70,7 @@ def observed(
         zone_report(zone.name, tenant=zone.tenant, generation=zone.generation, limit=blocks, **zones.get(zone.name, {}))
         for zone in entries
     )
-    return Observation(engine, report(engine, blocks, status, registered + reports), blocks=blocks)
+    return Observation(engine, view(report(engine, blocks, status, registered + reports)), blocks=blocks)
 
 
 def zone_report(name: str, **fields: Any) -> ZoneReport:

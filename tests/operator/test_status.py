@@ -199,30 +199,6 @@ def test_numbers_that_move_with_requests_are_not_urgent():
 @pytest.mark.parametrize(
     ("spec", "fields"),
     [
-        pytest.param({}, None, id="nothing is set"),
-        pytest.param(
-            {
-                "weight": 2,
-                "lending": {"borrowers": "AnyPriority", "maxLoan": "1m", "grace": "5s"},
-                "evictionPolicy": "Clock",
-                "scrub": "Never",
-            },
-            None,
-            id="nothing but what is enforced",
-        ),
-        pytest.param({"scrub": "OnTransfer"}, "scrub", id="zeroing of memory"),
-    ],
-)
-def test_fields_that_nothing_acts_on(spec, fields):
-    status = status_of(zone("acme", **spec), [])
-
-    named = [condition["message"] for condition in status["conditions"] if condition["type"] == "NotEnforced"]
-    assert named == ([] if fields is None else [f"this version accepts but does not enforce: {fields}"])
-
-
-@pytest.mark.parametrize(
-    ("spec", "fields"),
-    [
         pytest.param(
             {"watermarks": {"low": 0.1, "high": 0.2}, "unknownTenants": {"mode": "AutoRegister"}},
             None,

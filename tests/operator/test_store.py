@@ -22,24 +22,26 @@ def names(objects):
     return [found.meta.name for found in objects]
 
 
+def relist(store, version, *bodies):
+    store.zones.relist([store.zones.read(found) for found in bodies], version)
+
+
 def test_a_listing_forgets_what_was_deleted_while_nobody_watched():
     store = Store()
     store.zones.put(zone("gone"))
 
-    store.zones.begin_listing()
-    store.zones.end_listing([zone("there")])
+    relist(store, 2, zone("there", version=2))
 
     assert names(store.zones) == ["there"]
 
 
-def test_an_event_during_a_listing_is_newer_than_the_listing():
+def test_events_that_are_newer_than_a_listing_count():
     store = Store()
     store.zones.put(zone("deleted"))
 
-    store.zones.begin_listing()
     store.zones.put(zone("new", version=9))
     store.zones.remove(zone("deleted", version=8))
-    store.zones.end_listing([zone("deleted")])
+    relist(store, 7, zone("deleted"))
 
     assert names(store.zones) == ["new"]
 
@@ -52,6 +54,54 @@ def test_an_old_version_does_not_replace_a_new_one():
 
     assert before == now
     assert now.meta.generation == 2
+
+
+def test_nor_does_it_replace_a_successor_of_the_same_name():
+    store = Store()
+    store.zones.put(zone("acme", version=3, metadata={"uid": "second"}))
+
+    store.zones.put(zone("acme", version=1, metadata={"uid": "first"}))
+
+    assert [found.meta.uid for found in store.zones] == ["second"]
+
+
+def test_a_late_event_does_not_bring_back_what_was_deleted():
+    store = Store()
+    store.zones.put(zone("acme"))
+    store.zones.remove(zone("acme", version=3))
+
+    store.zones.put(zone("acme", version=2))
+
+    assert names(store.zones) == []
+
+
+def test_nor_what_a_listing_has_shown_to_be_gone():
+    store = Store()
+    relist(store, 5)
+
+    store.zones.put(zone("acme", version=4))
+    assert names(store.zones) == []
+    store.zones.put(zone("acme", version=6))
+    assert names(store.zones) == ["acme"]
+
+
+def test_a_listing_takes_over_what_changed_while_nobody_watched():
+    store = Store()
+    store.zones.put(zone("acme", generation=1, version=1))
+
+    relist(store, 5, zone("acme", generation=2, version=4))
+
+    assert [found.meta.generation for found in store.zones] == [2]
+
+
+def test_data_that_was_set_back_is_taken_as_it_is():
+    """As after a backup of etcd was restored: versions start again from lower ones."""
+    store = Store()
+    relist(store, 100, zone("old", version=90), zone("both", generation=2, version=95))
+
+    relist(store, 50, zone("both", generation=1, version=40))
+
+    assert [(found.meta.name, found.meta.generation) for found in store.zones] == [("both", 1)]
 
 
 def test_the_answer_to_a_write_does_not_bring_back_what_was_deleted():

@@ -82,9 +82,22 @@ class World:
         config = self.config()
         return {entry.name: entry.reserved for entry in config.zones} if config is not None else {}
 
+    def events(self, reason: str) -> list[dict[str, Any]]:
+        """Events with this reason."""
+        found = self.kube.get(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
+        assert found is not None
+        return [event for event in found["items"] if event["reason"] == reason]
+
     @property
     def config_path(self) -> str:
         return f"/api/v1/namespaces/{self.namespace}/configmaps/tenantzone-{POOL}"
+
+    def zone_path(self, name: str) -> str:
+        return self._path("tenantzones", name)
+
+    @property
+    def pool_path(self) -> str:
+        return self._path("zonepools", POOL)
 
     def await_condition(self, zone: str, kind: str, status: str, reason: str = "") -> dict[str, Any]:
         """The condition, once it is about the zone's present generation and as it should be."""

@@ -1,0 +1,43 @@
+"""The API server as the measurements use it: the operator's own way to call it, and watches."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+
+from tenantzone_operator.rest import Rest
+
+_LARGEST_LINE = 4 * 2**20
+_PAUSE_SECONDS = 0.2
+
+
+class Client(Rest):
+    async def watch(self, path: str) -> AsyncIterator[dict[str, Any]]:
+        """Events of a kind from now on, beginning with what there is."""
+        assert self._session is not None
+        version = "0"
+        while True:
+            params = {"watch": "true", "resourceVersion": version}
+            async with self._session.get(
+                self._server + path,
+                params=params,
+                timeout=aiohttp.ClientTimeout(total=None),
+                read_bufsize=_LARGEST_LINE,
+            ) as response:
+                if response.status == 429:
+                    # The API server has just learned about the kind.
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    continue
+                response.raise_for_status()
+                async for line in response.content:
+                    event = json.loads(line)
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    yield event
+
+    async def text(self, path: str) -> str:
+        assert self._session is not None
+        async with self._session.get(self._server + path) as response:
+            response.raise_for_status()
+            return await response.text()

@@ -1,0 +1,147 @@
+"""Engines without a model: they read the real config and speak the real report. One process stands in for all of them.
+
+As kubelet does, an engine reads its pool's ConfigMap when its pod's annotation changes.
+"""
+
+import asyncio
+import time
+from typing import Any
+
+from aiohttp import web
+
+from bench.operator.client import Client
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, CONFIG_KEY, RuntimeConfig, ZoneConfig, parse_config
+from tenantzone_contract.report import REPORT_PATH, ConfigStatus, EngineReport, ZoneReport
+from tenantzone_contract.share import ceil_blocks, floor_blocks
+
+BLOCKS = 10_000
+_TIME = 1.5e9
+"""Stands for the time in a report that is made once and sent many times."""
+
+
+class Engine:
+    """One pod's admin server."""
+
+    def __init__(self, namespace: str, name: str, pool: str, address: str) -> None:
+        self.namespace, self.name, self.pool, self.address = namespace, name, pool, address
+        self._before, self._after = b"", b""
+        self.apply(None, ())
+
+    def apply(self, config: RuntimeConfig | None, zones: tuple[ZoneReport, ...]) -> None:
+        """Report from now on that the config is in force, and its zones."""
+        status = ConfigStatus()
+        if config is not None:
+            status = ConfigStatus(applied_generation=config.generation, applied_hash=config.hash)
+        report = EngineReport(
+            engine_version="simulated",
+            pod=self.name,
+            capacity_blocks=BLOCKS,
+            block_size_tokens=16,
+            free_blocks=BLOCKS,
+            config=status,
+            zones=zones,
+            started_unix_time=0.0,
+            published_unix_time=_TIME,
+        )
+        self._before, self._after = report.model_dump_json(by_alias=True).encode().split(str(_TIME).encode(), 1)
+
+    async def answer(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._before + str(time.time()).encode() + self._after)
+
+
+class Fleet:
+    """All engines, their servers, and what kubelet does for them."""
+
+    def __init__(self, client: Client, port: int) -> None:
+        self._client = client
+        self._port = port
+        self._engines: dict[str, Engine] = {}
+        self._shown: dict[str, str] = {}
+        self._read: dict[str, tuple[str, RuntimeConfig, tuple[ZoneReport, ...]]] = {}
+        """By pool: the text that was read last, and what came of it. Real engines do that each on its own machine."""
+        self._runners: list[web.AppRunner] = []
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self, namespace: str) -> None:
+        """Look after the pods of a namespace from now on."""
+        self._watching = asyncio.create_task(self._watch(namespace), name="fleet")
+
+    async def add(self, namespace: str, pool: str, count: int) -> None:
+        """Engines of a pool, with their pods, ready at once."""
+        for number in range(count):
+            index = len(self._engines)
+            engine = Engine(namespace, f"{pool}-engine-{number}", pool, f"127.1.{index // 250}.{index % 250 + 2}")
+            self._engines[engine.name] = engine
+            await self._serve(engine)
+            pods = f"/api/v1/namespaces/{namespace}/pods"
+            await self._client.call("POST", pods, body=_pod(engine))
+            status = {"status": _ready(engine.address)}
+            content_type = "application/merge-patch+json"
+            await self._client.call("PATCH", f"{pods}/{engine.name}/status", body=status, content_type=content_type)
+
+    async def stop(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        for runner in self._runners:
+            await runner.cleanup()
+
+    async def _serve(self, engine: Engine) -> None:
+        app = web.Application()
+        app.router.add_get(REPORT_PATH, engine.answer)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, engine.address, self._port).start()
+        self._runners.append(runner)
+
+    async def _watch(self, namespace: str) -> None:
+        async for event in self._client.watch(f"/api/v1/namespaces/{namespace}/pods"):
+            metadata = event["object"]["metadata"]
+            annotation = metadata.get("annotations", {}).get(CONFIG_HASH_ANNOTATION)
+            if annotation is not None and self._shown.get(metadata["name"]) != annotation:
+                self._shown[metadata["name"]] = annotation
+                await self._sync(self._engines[metadata["name"]])
+
+    async def _sync(self, engine: Engine) -> None:
+        path = f"/api/v1/namespaces/{engine.namespace}/configmaps/tenantzone-{engine.pool}"
+        found = await self._client.call("GET", path)
+        text = found["data"][CONFIG_KEY]
+        if self._read.get(engine.pool, ("",))[0] != text:
+            config = parse_config(text)
+            self._read[engine.pool] = text, config, tuple(map(_report, config.zones))
+        engine.apply(*self._read[engine.pool][1:])
+
+
+def _report(zone: ZoneConfig) -> ZoneReport:
+    return ZoneReport(
+        name=zone.name,
+        tenant=zone.tenant,
+        generation=zone.generation,
+        state="Evicted",
+        reserved=floor_blocks(zone.reserved, BLOCKS),
+        limit=BLOCKS if zone.limit is None else ceil_blocks(zone.limit, BLOCKS),
+        in_use=0,
+        cached=0,
+    )
+
+
+def _pod(engine: Engine) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": engine.name, "labels": {"pool": engine.pool}},
+        "spec": {
+            "schedulerName": "none",
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "engine", "image": "simulated"}],
+        },
+    }
+
+
+def _ready(address: str) -> dict[str, Any]:
+    return {
+        "phase": "Running",
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }

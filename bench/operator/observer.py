@@ -1,0 +1,95 @@
+"""What a user would see: each zone's conditions, and when they became true."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bench.operator.client import Client
+
+
+@dataclass(slots=True)
+class Seen:
+    """A zone, as its watch has shown it last."""
+
+    generation: int
+    accepted: int = 0
+    """The newest generation that has been Accepted, ..."""
+    programmed: int = 0
+    """... and Programmed, ..."""
+    accepted_at: float = 0.0
+    programmed_at: float = 0.0
+    """... and when the watch has told so."""
+
+    @property
+    def is_programmed(self) -> bool:
+        return self.programmed == self.generation
+
+
+class Observer:
+    """Watches all zones and ConfigMaps of a namespace."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self.zones: dict[str, Seen] = {}
+        self.configs: dict[str, int] = {}
+        """Versions of each ConfigMap that were seen, by its name."""
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(self._watch_zones()), asyncio.create_task(self._watch_configs())]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def until(self, condition: Callable[[], bool], seconds: float = 600.0) -> float:
+        """Wait for it, and return when it was seen to hold.
+
+        Raises:
+            TimeoutError: it did not come true.
+        """
+        async with asyncio.timeout(seconds):
+            while True:
+                for task in self._tasks:
+                    if task.done():
+                        task.result()
+                self._changed.clear()
+                if condition():
+                    break
+                await self._changed.wait()
+        return time.monotonic()
+
+    async def _watch_zones(self) -> None:
+        path = f"/apis/tenantzone.io/v1alpha1/namespaces/{self._namespace}/tenantzones"
+        async for event in self._client.watch(path):
+            name = event["object"]["metadata"]["name"]
+            if event["type"] == "DELETED":
+                self.zones.pop(name, None)
+            else:
+                self._see(name, event["object"])
+            self._changed.set()
+
+    def _see(self, name: str, zone: dict[str, Any]) -> None:
+        now = time.monotonic()
+        seen = self.zones.setdefault(name, Seen(0))
+        seen.generation = zone["metadata"]["generation"]
+        true = {
+            condition["type"]: condition["observedGeneration"]
+            for condition in zone.get("status", {}).get("conditions", [])
+            if condition["status"] == "True"
+        }
+        if true.get("Accepted", 0) > seen.accepted:
+            seen.accepted, seen.accepted_at = true["Accepted"], now
+        if true.get("Programmed", 0) > seen.programmed:
+            seen.programmed, seen.programmed_at = true["Programmed"], now
+
+    async def _watch_configs(self) -> None:
+        async for event in self._client.watch(f"/api/v1/namespaces/{self._namespace}/configmaps"):
+            name = event["object"]["metadata"]["name"]
+            self.configs[name] = self.configs.get(name, 0) + 1
+            self._changed.set()

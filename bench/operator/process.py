@@ -1,0 +1,92 @@
+"""The operator as a process, and what it costs."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+from controlplane.server import free_ports
+
+_NOT_IN_THE_IMAGE = "kubernetes_asyncio"
+"""The demo needs it, and kopf imports what it finds. The operator's image does not have it."""
+_ROOT = Path(__file__).parents[2]
+
+
+class OperatorProcess:
+    """
+    Args:
+        kubeconfig: as whom.
+        folder: for its log.
+        profile: where to write cProfile's statistics at its end; None: nowhere.
+    """
+
+    def __init__(self, kubeconfig: Path, folder: Path, profile: Path | None = None) -> None:
+        (self._port,) = free_ports(1)
+        hidden = folder / "hidden"
+        hidden.mkdir(exist_ok=True)
+        (hidden / f"{_NOT_IN_THE_IMAGE}.py").write_text('raise ImportError("not in the operator\'s image")\n')
+        path = os.pathsep.join([str(hidden), str(_ROOT / "operator"), str(_ROOT / "runtime")])
+        self._environment = os.environ | {"PYTHONPATH": path}
+        python = [sys.executable, *(["-m", "cProfile", "-o", str(profile)] if profile is not None else [])]
+        self._command = [
+            *(*python, "-m", "tenantzone_operator", "--kubeconfig", str(kubeconfig), "--all-namespaces"),
+            *("--no-leader-elect", "--probe-host", "127.0.0.1", "--probe-port", str(self._port)),
+        ]
+        self.log = folder / "operator.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> float:
+        """Returns when it was started."""
+        began = time.monotonic()
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
+        return began
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(timeout=30)
+
+    @property
+    def resident_mb(self) -> float:
+        """What it has in memory now."""
+        return self._status("VmRSS")
+
+    @property
+    def peak_mb(self) -> float:
+        """The most that it has had in memory."""
+        return self._status("VmHWM")
+
+    @property
+    def cpu_seconds(self) -> float:
+        assert self._process is not None
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    async def writes(self) -> int:
+        """How many writes it has made since its start, as soon as it answers."""
+        while True:
+            try:
+                return await asyncio.to_thread(self._writes)
+            except OSError:
+                await asyncio.sleep(0.1)
+
+    def _writes(self) -> int:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/healthz", timeout=10) as answer:
+            return int(json.load(answer)["writes"])
+
+    def _status(self, field: str) -> float:
+        assert self._process is not None
+        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) / 1024
+        raise ValueError(f"no {field} in the process's status")

@@ -1,0 +1,219 @@
+"""What is done to the operator, and what is measured meanwhile."""
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from bench.operator.client import Client
+from bench.operator.fleet import Fleet
+from bench.operator.observer import Observer
+from bench.operator.process import OperatorProcess
+from progress import say
+from tenantzone_operator.worker import DEBOUNCE_SECONDS
+
+NAME = "operator"
+_GROUP = "/apis/tenantzone.io/v1alpha1"
+_AT_ONCE = 32
+_WRITES = re.compile(
+    r'^apiserver_request_total\{.*resource="(?:tenantzones|zonepools|configmaps|pods|events)".*'
+    r'verb="(?:APPLY|PATCH|POST|PUT|DELETE)"\} (\d+)',
+    re.MULTILINE,
+)
+
+Figures = dict[str, float]
+
+
+@dataclass(slots=True)
+class Bench:
+    """Everything that a measurement needs: an operator, and a namespace with nothing in it yet."""
+
+    client: Client
+    namespace: str
+    port: int
+    operator: OperatorProcess
+    observer: Observer
+    fleet: Fleet
+
+    async def add_pool(self, name: str, engines: int) -> None:
+        spec = {"selector": {"matchLabels": {"pool": name}}, "adminPort": self.port}
+        await self.client.call("POST", self._path("zonepools"), body=_manifest("ZonePool", name, spec))
+        await self.fleet.add(self.namespace, name, engines)
+
+    async def add_zone(self, name: str, pool: str) -> None:
+        spec = {"pool": pool, "reserved": 2, "priority": 10, "lending": {"maxLoan": "10m"}}
+        await self.client.call("POST", self._path("tenantzones"), body=_manifest("TenantZone", name, spec))
+
+    async def change_zone(self, name: str, **spec: Any) -> int:
+        """Returns the new generation."""
+        path = f"{self._path('tenantzones')}/{name}"
+        content_type = "application/merge-patch+json"
+        found = await self.client.call("PATCH", path, body={"spec": spec}, content_type=content_type)
+        return int(found["metadata"]["generation"])
+
+    async def delete_zone(self, name: str) -> None:
+        await self.client.call("DELETE", f"{self._path('tenantzones')}/{name}")
+
+    async def settle(self) -> None:
+        """Until all zones are programmed and the operator has nothing to write any more."""
+        zones = self.observer.zones
+        await self.observer.until(lambda: all(seen.is_programmed for seen in zones.values()))
+        before = -1
+        while (now := await self.operator.writes()) != before:
+            say(NAME, f"{now:,} writes so far; waiting for rest")
+            before = now
+            await asyncio.sleep(3)
+
+    async def writes_seen(self) -> int:
+        """Writes of anybody to what the operator writes, as the API server counts them."""
+        return sum(map(int, _WRITES.findall(await self.client.text("/metrics"))))
+
+    def _path(self, plural: str) -> str:
+        return f"{_GROUP}/namespaces/{self.namespace}/{plural}"
+
+
+async def created_at_once(bench: Bench, zones: int, engines: int) -> Figures:
+    """All zones of one pool in one moment."""
+    say(NAME, f"{zones:,} zones created at once, in one pool with {engines} engines")
+    await bench.add_pool("pool", engines)
+    names = [f"zone-{number:04}" for number in range(zones)]
+    seen = bench.observer.zones
+    began = time.monotonic()
+    await _at_once(bench.add_zone(name, "pool") for name in names)
+    created = time.monotonic() - began
+    await bench.observer.until(lambda: all(name in seen and seen[name].accepted for name in names))
+    accepted = max(found.accepted_at for found in seen.values()) - began
+    await bench.observer.until(lambda: all(found.is_programmed for found in seen.values()))
+    programmed = max(found.programmed_at for found in seen.values()) - began
+    return {
+        "created per second": zones / created,
+        "accepted per second": zones / accepted,
+        "all programmed after s": programmed,
+    }
+
+
+async def latency(bench: Bench, samples: int) -> Figures:
+    """One change at a time in a pool that is at rest: from the request to Programmed, as a watch shows it."""
+    await bench.settle()
+    say(NAME, f"{samples} changes, one by one")
+    seen = bench.observer.zones
+    names = list(seen)
+    taken = []
+    for number in range(samples):
+        began = time.monotonic()
+        if number % 2:
+            name, generation = f"late-{number:03}", 1
+            await bench.add_zone(name, "pool")
+        else:
+            name = names[number * 37 % len(names)]
+            generation = await bench.change_zone(name, priority=100 + number)
+        await bench.observer.until(lambda: name in seen and seen[name].programmed >= generation)  # noqa: B023
+        taken.append(seen[name].programmed_at - began)
+        await asyncio.sleep(0.2)
+    taken.sort()
+    return {
+        "apply to programmed p50 s": _quantile(taken, 0.5),
+        "apply to programmed p99 s": _quantile(taken, 0.99),
+    }
+
+
+async def many_pools(bench: Bench, zones: int, pools: int) -> Figures:
+    """Many zones in many pools."""
+    say(NAME, f"{zones:,} zones in {pools} pools, one engine each")
+    names = [f"pool-{number:02}" for number in range(pools)]
+    for name in names:
+        await bench.add_pool(name, 1)
+    began = time.monotonic()
+    await _at_once(bench.add_zone(f"many-{number:04}", names[number % pools]) for number in range(zones))
+    seen = bench.observer.zones
+    await bench.observer.until(lambda: len(seen) == zones and all(found.is_programmed for found in seen.values()))
+    took = time.monotonic() - began
+    await bench.settle()
+    sizes = [
+        (await bench.client.call("GET", f"{bench._path('zonepools')}/{name}"))["status"]["configBytesPerZone"]
+        for name in names
+    ]
+    return {
+        "zones programmed per second": zones / took,
+        "resident MB": bench.operator.resident_mb,
+        "resident MB, at most": bench.operator.peak_mb,
+        "config bytes per zone": max(sizes),
+    }
+
+
+async def restart(bench: Bench, pools: int) -> Figures:
+    """Killed, and a few things changed while it is away; it has to look at everything."""
+    say(NAME, "killed and started again")
+    bench.operator.kill()
+    seen = bench.observer.zones
+    changed = {f"many-{number:04}": 0 for number in range(pools)}
+    for name in changed:
+        changed[name] = await bench.change_zone(name, priority=7)
+    await bench.observer.until(lambda: all(seen[name].generation == changed[name] for name in changed))
+    began = bench.operator.start()
+    await bench.observer.until(lambda: all(found.is_programmed for found in seen.values()))
+    took = time.monotonic() - began
+    await bench.settle()
+    return {
+        "restart to converged s": took,
+        "resident MB after a restart": bench.operator.resident_mb,
+        "resident MB after a restart, at most": bench.operator.peak_mb,
+    }
+
+
+async def edits_in_one_window(bench: Bench, pools: int, edits: int) -> Figures:
+    """Some edits of one pool at once, one pool after the other: they should make one config.
+
+    Edits that took longer than the operator waits for more are several changes, and don't count.
+    """
+    await bench.settle()
+    say(NAME, f"{edits} edits at once, in each of {pools} pools")
+    writes = []
+    for pool in range(pools):
+        config = f"tenantzone-pool-{pool:02}"
+        before = bench.observer.configs[config]
+        names = [f"many-{pool + pools * number:04}" for number in range(edits)]
+        began = time.monotonic()
+        generations = await _at_once(bench.change_zone(name, priority=50) for name in names)
+        took = time.monotonic() - began
+        wanted, seen = dict(zip(names, generations, strict=True)), bench.observer.zones
+        await bench.observer.until(lambda: all(seen[name].programmed >= wanted[name] for name in wanted))  # noqa: B023
+        if took <= DEBOUNCE_SECONDS:
+            writes.append(bench.observer.configs[config] - before)
+    return {
+        "pools with all edits in one window": len(writes),
+        "config writes for edits in one window, at most": max(writes, default=0),
+    }
+
+
+async def rest(bench: Bench, seconds: float) -> Figures:
+    """Nothing happens."""
+    await bench.settle()
+    say(NAME, f"at rest for {seconds:.0f} s")
+    before = await bench.writes_seen(), await bench.operator.writes(), bench.operator.cpu_seconds
+    await asyncio.sleep(seconds)
+    return {
+        "writes at rest, by the API server": await bench.writes_seen() - before[0],
+        "writes at rest, by the operator": await bench.operator.writes() - before[1],
+        "CPU at rest, % of a core": 100 * (bench.operator.cpu_seconds - before[2]) / seconds,
+    }
+
+
+async def _at_once(jobs: Iterable[Awaitable[Any]]) -> list[Any]:
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def run(job: Awaitable[Any]) -> Any:
+        async with limit:
+            return await job
+
+    return await asyncio.gather(*map(run, jobs))
+
+
+def _quantile(ordered: list[float], fraction: float) -> float:
+    return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]
+
+
+def _manifest(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "tenantzone.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}

@@ -1,0 +1,142 @@
+"""Requests to the API server: JSON there, JSON back, and one kind of error for each answer that is none."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Self
+
+import aiohttp
+import kopf
+
+TIMEOUT_SECONDS = 10.0
+_CONNECT_SECONDS = 5.0
+_HEADERS = {"Accept": "application/json", "User-Agent": "tenantzone-operator"}
+_AT_ONCE = 16
+"""Requests at a time. The others wait here, where no time-out runs yet."""
+
+Login = Callable[[], Awaitable[kopf.ConnectionInfo]]
+
+
+class RestError(Exception):
+    """The API server has answered, and refused."""
+
+    def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
+        super().__init__(f"{status} {message}")
+        self.status = status
+        self.message = message
+        self.retry_after = retry_after
+        """Seconds after which to come again, if it named any."""
+
+
+class Rest:
+    """To be used as a context manager.
+
+    Args:
+        log_in: called at first, and again when the credentials are refused.
+        trace_configs: see each request before it goes out, and may stop it by an exception.
+    """
+
+    def __init__(self, log_in: Login, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()) -> None:
+        self._log_in = log_in
+        self._trace_configs = list(trace_configs)
+        self._login = asyncio.Lock()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._session: aiohttp.ClientSession | None = None
+        self._server = ""
+
+    async def __aenter__(self) -> Self:
+        await self._renew(None)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        content_type: str = "application/json",
+        params: Mapping[str, str] | None = None,
+        timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 (aiohttp's own is what it sets)
+    ) -> dict[str, Any]:
+        """
+        Raises:
+            RestError: the answer is a refusal.
+            aiohttp.ClientError: there was none.
+            TimeoutError: nor in time.
+        """
+        async with self._slots:
+            session = self._session
+            try:
+                return await self._call(method, path, body, content_type, params, timeout)
+            except RestError as error:
+                if error.status != 401:
+                    raise
+            # A service account's token is another one after some time.
+            await self._renew(session)
+            return await self._call(method, path, body, content_type, params, timeout)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        content_type: str,
+        params: Mapping[str, str] | None,
+        timeout: float,  # noqa: ASYNC109
+    ) -> dict[str, Any]:
+        assert self._session is not None, "it is not entered"
+        async with self._session.request(
+            method,
+            self._server + path,
+            params=params,
+            data=json.dumps(body, separators=(",", ":")) if body is not None else None,
+            headers={"Content-Type": content_type} if body is not None else None,
+            timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS),
+            allow_redirects=False,
+        ) as response:
+            text = await response.text()
+            if not 200 <= response.status < 300:
+                raise RestError(response.status, _message(text) or response.reason or "", _retry_after(response))
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            raise aiohttp.ClientPayloadError("the answer is not JSON") from None
+        if not isinstance(answer, dict):
+            raise aiohttp.ClientPayloadError("the answer is not an object")
+        return answer
+
+    async def _renew(self, refused: aiohttp.ClientSession | None) -> None:
+        """Log in, unless somebody has done so since the session was refused."""
+        async with self._login:
+            if self._session is not refused:
+                return
+            connection = await self._log_in()
+            session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=connection.as_ssl_context(), limit=0),
+                headers=connection.as_http_headers() | _HEADERS,
+                proxy=connection.proxy_url,
+                trust_env=connection.trust_env,
+                trace_configs=self._trace_configs,
+            )
+            self._session, self._server = session, connection.server.rstrip("/")
+            if refused is not None:
+                await refused.close()
+
+
+def _message(text: str) -> str:
+    """The API server's own words, of a ``Status``."""
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text.strip()[:200]
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+    try:
+        return max(0.0, float(response.headers["Retry-After"]))
+    except (KeyError, ValueError):
+        return None

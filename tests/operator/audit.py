@@ -1,0 +1,72 @@
+"""The API server's own record of what service accounts asked for."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_READS = ("get", "list", "watch")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request and the answer to it."""
+
+    user: str
+    verb: str
+    group: str
+    resource: str
+    """With the subresource, as in RBAC: ``tenantzones/status``."""
+    namespace: str
+    name: str
+    code: int
+    received: str
+    """When, by the API server's clock; sorts by time."""
+
+    @property
+    def is_write(self) -> bool:
+        return self.verb not in _READS
+
+    @property
+    def created(self) -> bool:
+        """Whether there is an object now that was not there before."""
+        return self.code == 201
+
+
+class AuditLog:
+    """What is written to it from now on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._start = path.stat().st_size if path.exists() else 0
+
+    def requests(self, user: str = "") -> list[Request]:
+        """Of one user, or of all, in the order in which they were answered."""
+        return [request for request in self._read() if user in ("", request.user)]
+
+    def writes(self, user: str = "") -> list[Request]:
+        """What was written, but for the Lease, which is written to all the time."""
+        return [request for request in self.requests(user) if request.is_write and request.resource != "leases"]
+
+    def _read(self) -> Iterator[Request]:
+        with self._path.open() as file:
+            file.seek(self._start)
+            for line in file:
+                # The last one may be only half there.
+                if line.endswith("\n"):
+                    yield _request(json.loads(line))
+
+
+def _request(event: dict[str, Any]) -> Request:
+    about = event.get("objectRef", {"resource": event["requestURI"]})
+    return Request(
+        user=event["user"]["username"],
+        verb=event["verb"],
+        group=about.get("apiGroup", ""),
+        resource="/".join(filter(None, (about["resource"], about.get("subresource")))),
+        namespace=about.get("namespace", ""),
+        name=about.get("name", ""),
+        code=event.get("responseStatus", {}).get("code", 0),
+        received=event["requestReceivedTimestamp"],
+    )

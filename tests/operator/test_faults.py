@@ -1,0 +1,306 @@
+"""A network and an API server that fail in every way: afterwards all is as it should be, and nothing is written."""
+
+import itertools
+import json
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from controlplane import Cluster, ControlPlane
+from tests.operator.conftest import Operator
+from tests.operator.kube import eventually
+from tests.operator.proxy import BROKEN, HUNG, LOST, Faults, Proxy, Refusal, error_event, proxied_for_operator
+from tests.operator.world import World, conditions
+
+pytestmark = pytest.mark.controlplane
+
+_numbers = itertools.count(11)
+
+
+@pytest.fixture(scope="module")
+def proxy(operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    with proxied_for_operator(operator_kubeconfig, tmp_path_factory.mktemp("proxy")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def operator(proxy: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """Takes the proxy for the API server."""
+    running = Operator(proxy.kubeconfig, tmp_path_factory.mktemp("operator") / "operator.log")
+    running.start()
+    running.await_running()
+    yield running
+    assert running.stop() == 0
+    # kopf shows where its watches broke; nothing of ours may.
+    assert "tenantzone_operator. [ERROR" not in running.log, running.log
+
+
+@pytest.fixture(autouse=True)
+def healed(proxy: Proxy) -> Iterator[None]:
+    proxy.heal()
+    yield
+    proxy.heal()
+
+
+def settle(world: World) -> dict[str, int | str]:
+    world.add_pool()
+    world.add_zone("acme", reserved="10%")
+    world.add_zone("old", reserved=3)
+    world.add_engine()
+    world.await_ready("acme", "old")
+    return {"acme": "10%", "old": 3}
+
+
+def change(world: World) -> dict[str, int | str]:
+    """One of each: a changed zone, a new one, one less. Returns what the config should have."""
+    reserved = f"{next(_numbers)}%"
+    world.change_zone("acme", reserved=reserved)
+    world.add_zone("new", reserved=5)
+    world.delete_zone("old")
+    return {"acme": reserved, "new": 5}
+
+
+def assert_converged(world: World, proxy: Proxy, entries: dict[str, int | str]) -> None:
+    eventually(lambda: world.entries() == entries)
+    world.await_ready(*entries)
+    config = world.config()
+    assert config is not None
+
+    def pool_knows() -> bool:
+        pool = world.pool()
+        return (
+            pool["status"]["configGeneration"] == config.generation
+            and pool["status"]["zonesAccepted"] == len(entries)
+            and conditions(pool)["Ready"]["status"] == "True"
+        )
+
+    eventually(pool_knows)
+    (engine,) = world.engines
+    assert [zone.name for zone in engine.report().zones] == sorted(entries)
+    await_polls(world, 1)
+    before = proxy.writes
+    await_polls(world, 2)
+    assert proxy.writes == before, "it writes although nothing happens"
+
+
+def await_polls(world: World, count: int) -> None:
+    (engine,) = world.engines
+    goal = engine.polls + count
+    eventually(lambda: engine.polls >= goal)
+
+
+_TOO_MANY = Refusal(429, (("Retry-After", "1"),))
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(Faults(writes=Refusal(409), times=2), id="writes conflict"),
+        pytest.param(Faults(writes=Refusal(422)), id="writes are refused as invalid"),
+        pytest.param(Faults(writes=_TOO_MANY, reads=_TOO_MANY, watches=_TOO_MANY), id="too many requests"),
+        pytest.param(Faults(writes=Refusal(500), reads=Refusal(500), times=2), id="errors of the server"),
+        pytest.param(Faults(writes=Refusal(503), reads=Refusal(503), watches=Refusal(503)), id="no service"),
+        pytest.param(Faults(writes=BROKEN, reads=BROKEN, watches=BROKEN, times=2), id="connections break"),
+        pytest.param(Faults(writes=LOST, times=2), id="answers get lost"),
+    ],
+)
+def test_requests_fail(world: World, proxy: Proxy, faults: Faults):
+    settle(world)
+
+    proxy.faults = faults
+    proxy.break_watches()
+    entries = change(world)
+
+    assert_converged(world, proxy, entries)
+
+
+@pytest.mark.parametrize("only", ["/configmaps/", "/status"])
+def test_requests_hang(world: World, proxy: Proxy, only: str):
+    settle(world)
+
+    proxy.faults = Faults(writes=HUNG, only=only)
+    entries = change(world)
+
+    assert_converged(world, proxy, entries)
+
+
+def test_it_ends_in_time_although_nothing_answers(world: World, proxy: Proxy, operator: Operator):
+    settle(world)
+
+    before = proxy.writes
+    proxy.faults = Faults(writes=HUNG, reads=HUNG, times=100)
+    entries = change(world)
+    eventually(lambda: proxy.writes > before)
+    proxy.faults = Faults(writes=HUNG, reads=HUNG, watches=HUNG, times=100)
+    proxy.break_watches()
+    assert operator.stop() == 0
+
+    proxy.heal()
+    operator.start()
+    assert_converged(world, proxy, entries)
+
+
+def shuffled(lines: list[bytes]) -> list[bytes]:
+    return random.Random(1).sample(lines, len(lines))
+
+
+def repeated(lines: list[bytes]) -> list[bytes]:
+    return lines * 2
+
+
+def test_a_config_that_can_not_be_written_is_said_so(world: World, proxy: Proxy):
+    settle(world)
+
+    proxy.faults = Faults(writes=Refusal(403), only="/configmaps/", times=1000)
+    entries = change(world)
+
+    message = world.await_condition("acme", "Programmed", "False", "ConfigNotWritten")["message"]
+    assert "403 made up by a test" in message
+    world.await_condition("new", "Accepted", "True")
+    proxy.heal()
+    assert_converged(world, proxy, entries)
+
+
+class Late:
+    """Holds each event back until the next one comes, and lets the older one follow it."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+
+    def __call__(self, lines: list[bytes]) -> list[bytes]:
+        lines, self._held = [*lines[-1:], *self._held], lines[:-1]
+        return lines
+
+
+class Cut:
+    """Leaves half of the first event."""
+
+    def __init__(self) -> None:
+        self._is_over = False
+
+    def __call__(self, lines: list[bytes]) -> list[bytes]:
+        if self._is_over or not lines:
+            return lines
+        self._is_over = True
+        return [lines[0][: len(lines[0]) // 2]]
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(lambda: Faults(drop_every=1), id="dropped after each event"),
+        pytest.param(lambda: Faults(drop_every=1, stream=Cut()), id="dropped within an event"),
+        pytest.param(lambda: Faults(watches=Refusal(410), times=2, drop_every=2), id="410 for a watch"),
+        pytest.param(lambda: Faults(stream=repeated), id="each event twice"),
+        pytest.param(lambda: Faults(stream=shuffled), id="in another order"),
+        pytest.param(lambda: Faults(stream=Late()), id="the older ones later"),
+    ],
+)
+def test_watches_are_bad(world: World, proxy: Proxy, faults: Callable[[], Faults]):
+    settle(world)
+
+    proxy.faults = faults()
+    proxy.break_watches()
+    for number in range(3):
+        world.change_zone("acme", priority=number)
+    entries = change(world)
+    eventually(lambda: world.entries() == entries)
+    proxy.heal()
+    proxy.break_watches()
+
+    assert_converged(world, proxy, entries)
+
+
+@pytest.mark.parametrize("code", [410, 500])
+def test_a_watch_ends_with_an_error(world: World, proxy: Proxy, code: int):
+    settle(world)
+
+    proxy.send_into_watches(error_event(code))
+    entries = change(world)
+
+    assert_converged(world, proxy, entries)
+
+
+def test_events_of_the_past_change_nothing(world: World, proxy: Proxy):
+    settle(world)
+    old = json.dumps({"type": "MODIFIED", "object": world.zone("old")}).encode() + b"\n"
+    before = json.dumps({"type": "MODIFIED", "object": world.zone("acme")}).encode() + b"\n"
+    entries = change(world)
+    assert_converged(world, proxy, entries)
+
+    proxy.send_into_watches(old, before)
+
+    assert_converged(world, proxy, entries)
+
+
+def test_killed_after_each_single_write(world: World, proxy: Proxy, operator: Operator):
+    """Before it learns that the write took effect. In each round it gets one write further."""
+    entries = settle(world)
+    for killed_at in itertools.count(1):
+        before = world.config()
+        assert before is not None
+        dead = threading.Event()
+        first = proxy.writes
+
+        def kill(number: int, until: int = first + killed_at, dead: threading.Event = dead) -> None:
+            if number == until:
+                operator.kill()
+                dead.set()
+
+        proxy.after_write = kill
+        entries = {"acme": f"{next(_numbers)}%", f"zone-{killed_at}": 1}
+        world.change_zone("acme", reserved=entries["acme"])
+        world.add_zone(f"zone-{killed_at}", reserved=1)
+        world.delete_zone("old" if killed_at == 1 else f"zone-{killed_at - 1}")
+        eventually(lambda: dead.is_set() or is_done(world, entries))  # noqa: B023
+        proxy.after_write = None
+        if not dead.is_set():
+            break
+        operator.start()
+        eventually(lambda: is_done(world, entries))  # noqa: B023
+        after = world.config()
+        assert after is not None
+        assert after.generation > before.generation
+    assert killed_at > 4, "it was not killed as often as it writes"
+    assert_converged(world, proxy, entries)
+
+
+def is_done(world: World, entries: dict[str, int | str]) -> bool:
+    found = [world.zone(name) for name in entries]
+    return world.entries() == entries and all(
+        conditions(zone)["Ready"]["status"] == "True"
+        and zone["status"]["observedGeneration"] == zone["metadata"]["generation"]
+        for zone in found
+    )
+
+
+def test_the_api_server_restarts_under_load(world: World, proxy: Proxy, control_plane: Cluster):
+    assert isinstance(control_plane, ControlPlane), "a cluster that was named is not ours to restart"
+    settle(world)
+    applied, stopping = [0], threading.Event()
+
+    def load() -> None:
+        while not stopping.is_set():
+            try:
+                world.change_zone("acme", priority=applied[0] + 1)
+            except OSError:
+                continue
+            applied[0] += 1
+
+    loading = threading.Thread(target=load)
+    loading.start()
+    eventually(lambda: applied[0] > 10)
+    control_plane.restart_apiserver()
+    reached = applied[0]
+    eventually(lambda: applied[0] > reached + 10)
+    stopping.set()
+    loading.join()
+    entries = change(world)
+
+    assert_converged(world, proxy, entries)
+    config = world.config()
+    assert config is not None
+    assert config.zones[0].priority == world.zone("acme")["spec"]["priority"]

@@ -1,0 +1,256 @@
+"""The shipped rights: all that the operator needs, and nothing that it does not use."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controlplane import Cluster, ControlPlane
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
+from tests.operator.audit import AuditLog, Request
+from tests.operator.conftest import MANIFESTS, SERVICE_ACCOUNT, Operator
+from tests.operator.fleet import pod_manifest
+from tests.operator.kube import Kube, eventually
+from tests.operator.replicas import LEASE_PATH, NAME, NAMESPACE, SHORT
+from tests.operator.world import World, world_in
+
+pytestmark = pytest.mark.controlplane
+
+_OURS = "/apis/tenantzone.io/v1alpha1/namespaces/default"
+
+Right = tuple[str, str, str]
+"""API group, resource with subresource, verb."""
+
+
+def granted() -> set[Right]:
+    """By the roles in the manifests."""
+    bodies = yaml.safe_load_all((MANIFESTS / "rbac.yaml").read_text())
+    return _rights([rule for body in bodies if body["kind"] in ("Role", "ClusterRole") for rule in body["rules"]])
+
+
+def _rights(rules: list[dict[str, Any]]) -> set[Right]:
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def used(request: Request) -> set[Right]:
+    rights = {(request.group, request.resource, request.verb)}
+    if request.verb == "patch" and request.created:
+        # A server-side apply of what is not there yet asks for both.
+        rights.add((request.group, request.resource, "create"))
+    return rights
+
+
+@pytest.fixture(scope="module")
+def plane(control_plane: Cluster, operator_kubeconfig: Path) -> ControlPlane:
+    """With the shipped roles in it."""
+    assert isinstance(control_plane, ControlPlane), "a cluster that was named has no audit log for us"
+    return control_plane
+
+
+@pytest.fixture(scope="module")
+def record(plane: ControlPlane, kube: Kube, operator_kubeconfig: Path, tmp_path_factory: Any) -> list[Request]:
+    """What the operator asked for from its start to its end, with everything in between that makes it write."""
+    audit = AuditLog(plane.audit_log)
+    plane.kubectl("delete", "lease", NAME, "--namespace", NAMESPACE, "--ignore-not-found")
+    flags = ("--leader-elect-namespace", NAMESPACE, *SHORT)
+    operator = Operator(operator_kubeconfig, tmp_path_factory.mktemp("rights") / "operator.log", *flags)
+    operator.start()
+    name = "test-rights"
+    plane.kubectl("create", "namespace", name)
+    try:
+        with world_in(plane, kube, name) as world:
+            full_round(world)
+        assert operator.stop() == 0
+    finally:
+        plane.delete_namespace(name)
+    return audit.requests(SERVICE_ACCOUNT)
+
+
+def full_round(world: World) -> None:
+    """A pool from its first zone to its last, with the troubles that are worth an Event, twice."""
+    world.add_pool()
+    engine = world.add_engine()
+    world.add_zone("acme", reserved="40%")
+    world.add_zone("burst", limit="60%")
+    world.await_ready("acme", "burst")
+    for reserved in ("80%", "70%"):
+        world.add_zone("greedy", reserved=reserved)
+        world.await_condition("greedy", "Accepted", "False", "PoolOvercommitted")
+        world.delete_zone("greedy")
+    for reserved in ("30%", "35%"):
+        engine.refusal = "not today"
+        world.change_zone("acme", reserved=reserved)
+        world.await_condition("acme", "Programmed", "False", "ConfigRejected")
+        engine.refusal = ""
+        engine.sync()
+        world.await_ready("acme")
+    engine.hang_up()
+    world.await_condition("acme", "Ready", "Unknown", "EngineUnreachable")
+    engine.come_back()
+    world.kube.call("DELETE", world.config_path)
+    world.change_zone("acme", reserved="20%")
+    world.await_ready("acme")
+    world.delete_zone("burst")
+    eventually(lambda: world.entries() == {"acme": "20%"})
+
+
+def test_nothing_that_it_asked_for_was_forbidden(record: list[Request]):
+    assert [request for request in record if request.code in (401, 403)] == []
+
+
+def test_it_used_every_right_that_it_has(record: list[Request]):
+    assert granted() - {right for request in record for right in used(request)} == set()
+
+
+def test_it_asked_for_nothing_beyond_its_own_rights(record: list[Request]):
+    """Not even for what every user of a cluster may read, apart from what kinds there are."""
+    asked = {right for request in record for right in used(request) if not request.resource.startswith("/api")}
+
+    assert asked - granted() == set()
+
+
+@pytest.fixture(scope="module")
+def as_operator(plane: ControlPlane, operator_kubeconfig: Path) -> Iterator[Cluster]:
+    """The cluster as the operator sees it, with a Secret and a ConfigMap of other people in it."""
+    plane.kubectl("create", "secret", "generic", "keys", "--from-literal=acme=sesame", "--namespace", "default")
+    yield Cluster(operator_kubeconfig, plane.server, plane.kubectl_program)
+    plane.kubectl("delete", "secret", "keys", "--namespace", "default")
+
+
+@pytest.mark.parametrize("namespace", ["default", NAMESPACE])
+def test_the_api_server_grants_it_this_and_nothing_else(as_operator: Cluster, namespace: str):
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    answer = as_operator.kubectl("create", "--raw", path, "--filename=-", stdin=json.dumps(review))
+    status = json.loads(answer.stdout)["status"]
+    # Every user may ask who they are and what they may do.
+    about_oneself = {"authorization.k8s.io", "authentication.k8s.io"}
+    rules = [rule for rule in status["resourceRules"] if not about_oneself & set(rule["apiGroups"])]
+
+    assert not status["incomplete"]
+    assert _rights(rules) == {right for right in granted() if namespace == NAMESPACE or right[1] != "leases"}
+    for rule in rules:
+        if "update" in rule["verbs"]:
+            assert rule["resourceNames"] == [NAME]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "get secret keys",
+        "get secrets --all-namespaces",
+        "get secrets --selector=tenantzone.io/pool=demo",
+        "create secret generic more",
+        "get configmaps --all-namespaces",
+        "delete configmap any",
+        "delete pod any",
+        "delete tenantzone any",
+        "delete zonepool any",
+        "create namespace more",
+        "create token default",
+        "get nodes",
+        "get tenantzones --as=system:admin",
+        f"get lease another --namespace {NAMESPACE}",
+        f"delete lease {NAME} --namespace {NAMESPACE}",
+    ],
+)
+def test_it_is_refused(as_operator: Cluster, asked: str):
+    answer = as_operator.kubectl(*asked.split(), check=False)
+
+    assert answer.returncode != 0
+    assert "forbidden" in answer.stderr.lower(), answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/v1/namespaces/default/configmaps/any", {"apiVersion": "v1", "kind": "ConfigMap"}),
+        ("/api/v1/namespaces/default/pods/any", {"apiVersion": "v1", "kind": "Pod"}),
+        ("/api/v1/namespaces/default/pods/any/status", {"apiVersion": "v1", "kind": "Pod"}),
+        (f"{_OURS}/tenantzones/any", {"apiVersion": "tenantzone.io/v1alpha1", "kind": "TenantZone"}),
+        (f"{_OURS}/zonepools/any", {"apiVersion": "tenantzone.io/v1alpha1", "kind": "ZonePool"}),
+        (f"{LEASE_PATH}-of-another", {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}),
+    ],
+)
+def test_it_may_not_replace(as_operator: Cluster, path: str, body: dict[str, object]):
+    named = {**body, "metadata": {"name": path.rpartition("/")[2]}}
+
+    answer = as_operator.kubectl("replace", "--raw", path, "--filename=-", stdin=json.dumps(named), check=False)
+
+    assert answer.returncode != 0
+    assert "forbidden" in answer.stderr.lower(), answer.stderr
+
+
+@pytest.fixture(scope="module")
+def pod(plane: ControlPlane) -> Iterator[dict[str, Any]]:
+    """Of somebody else, in the namespace `default`."""
+    made = pod_manifest("guarded", {"app": "theirs"})
+    plane.kubectl("create", "--namespace=default", "--filename=-", stdin=json.dumps(made))
+    yield {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "guarded"}}
+    plane.kubectl("delete", "pod", "guarded", "--namespace=default", "--force", "--grace-period=0")
+
+
+def applied(cluster: Cluster, body: dict[str, Any]) -> str:
+    """What the API server says to a server-side apply; empty if it is done."""
+    flags = ("--server-side", "--force-conflicts", "--validate=false", "--namespace=default")
+    answer = cluster.kubectl("apply", *flags, "--filename=-", stdin=json.dumps(body), check=False)
+    return answer.stderr
+
+
+def test_of_config_maps_it_writes_those_of_pools_only(as_operator: Cluster, plane: ControlPlane):
+    labels = {"app.kubernetes.io/managed-by": "tenantzone-operator"}
+
+    def config_map(name: str, labels: dict[str, str]) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}}
+
+    eventually(lambda: "only the runtime configs of pools" in applied(as_operator, config_map("coredns", labels)))
+    assert "only the runtime configs of pools" in applied(as_operator, config_map("tenantzone-of-others", {}))
+    assert applied(as_operator, config_map("tenantzone-guarded", labels)) == ""
+    plane.kubectl("delete", "configmap", "tenantzone-guarded", "--namespace=default")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"containers": [{"name": "engine", "image": "mine"}]}},
+        {"metadata": {"name": "guarded", "labels": {"app": "mine"}}},
+        {"metadata": {"name": "guarded", "finalizers": ["mine.example/kept"]}},
+        {"metadata": {"name": "guarded", "annotations": {"theirs": "mine"}}},
+    ],
+    ids=["its image", "a label", "a finalizer", "another annotation"],
+)
+def test_of_a_pod_it_does_not_change(as_operator: Cluster, pod: dict[str, Any], change: dict[str, Any]):
+    eventually(lambda: "the operator changes no" in applied(as_operator, pod | change))
+
+
+def test_of_a_pod_it_changes_its_own_annotation(as_operator: Cluster, pod: dict[str, Any]):
+    ours = {"metadata": {"name": "guarded", "annotations": {CONFIG_HASH_ANNOTATION: "sha256:0"}}}
+
+    assert applied(as_operator, pod | ours) == ""
+
+
+def test_of_leases_it_makes_its_own_only(as_operator: Cluster):
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "another", "namespace": NAMESPACE},
+    }
+    path = LEASE_PATH.rpartition("/")[0]
+
+    def answer() -> str:
+        return as_operator.kubectl("create", "--raw", path, "--filename=-", stdin=json.dumps(lease), check=False).stderr
+
+    eventually(lambda: "no Lease but its own" in answer())
