@@ -4,13 +4,13 @@ DEMO := PYTHONPATH=hack $(VENV)/python -m demo
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test test-older conformance test-deep simulate mutate lint format lock clean check python older kubernetes ready
+.PHONY: help demo up down test test-older conformance test-deep simulate mutate bench-operator shipped lint format lock clean check python older kubernetes ready
 
 help: ## what there is to make
 	@echo 'The first `make demo` or `make test` takes 10 to 25 minutes (about 5 GB of Python packages, a build of'
 	@echo 'Kubernetes, side by side); later ones find it all in place. Both bring everything that they need.'
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s%s\n", $$1, $$2}' Makefile
 
 demo: ready ## the product at work on real parts, as a story; MODEL=smollm2 tells it with a real chat model
 	@$(DEMO) run $(if $(MODEL),--model $(MODEL))
@@ -38,6 +38,12 @@ simulate: python ## 100,000 requests of 200 tenants through the zone core; ARGS 
 
 mutate: python ## break the zone core on purpose, line by line, and name what no test noticed
 	@$(VENV)/python hack/mutate.py $(ARGS)
+
+bench-operator: python kubernetes ## the operator with thousands of zones, against its budgets; ARGS go to the bench
+	@PYTHONPATH=hack $(VENV)/python -m bench.operator $(ARGS)
+
+shipped: python ## write again what `kubectl tenantzone doctor` compares a cluster with
+	@$(VENV)/python hack/shipped.py
 
 lint: python ## format, style, types and import rules
 	@$(VENV)/ruff format --check

@@ -1,0 +1,159 @@
+"""Credentials as kubectl takes them, and what becomes of answers."""
+
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import kopf
+import pytest
+import yaml
+from aiohttp import web
+
+from tenantzone_operator.kubeconfig import CredentialsError, from_kubeconfig, from_service_account
+from tenantzone_operator.rest import Rest, RestError
+
+CLUSTER = {"server": "https://one:6443", "certificate-authority": "ca.crt"}
+
+
+def write(path: Path, user: dict[str, Any], cluster: dict[str, Any] = CLUSTER) -> Path:
+    content = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_files_are_named_from_where_the_kubeconfig_lies(tmp_path: Path):
+    (tmp_path / "token").write_text("secret\n")
+
+    found = from_kubeconfig(str(write(tmp_path / "config", {"tokenFile": "token", "client-key": "/abs/key"})))
+
+    assert found.server == "https://one:6443"
+    assert found.ca_path == str(tmp_path / "ca.crt")
+    assert found.token == "secret"
+    assert found.private_key_path == "/abs/key"
+
+
+def test_data_counts_for_more_than_a_file(tmp_path: Path):
+    user = {"client-certificate": "file", "client-certificate-data": "aGk="}
+
+    found = from_kubeconfig(str(write(tmp_path / "config", user)))
+
+    assert (found.certificate_data, found.certificate_path) == ("aGk=", None)
+
+
+def test_of_several_files_the_first_one_counts(tmp_path: Path):
+    first = write(tmp_path / "first", {"token": "first"})
+    second = write(tmp_path / "second", {"token": "second"}, {"server": "https://two:6443"})
+
+    found = from_kubeconfig(f"{first}:{second}")
+
+    assert (found.server, found.token) == ("https://one:6443", "first")
+
+
+def test_a_plugin_is_asked(tmp_path: Path):
+    program = tmp_path / "plugin.py"
+    program.write_text(
+        "import json, os\n"
+        "asked = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
+        "print(json.dumps({'status': {'token': asked['apiVersion'] + os.environ['EXTRA']}}))\n"
+    )
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": [str(program)],
+        "env": [{"name": "EXTRA", "value": "!"}],
+    }
+
+    found = from_kubeconfig(str(write(tmp_path / "config", {"exec": plugin})))
+
+    assert found.token == "client.authentication.k8s.io/v1!"
+
+
+@pytest.mark.parametrize(
+    ("user", "message"),
+    [
+        pytest.param({"auth-provider": {"name": "gcp"}}, "auth-provider is not supported", id="what is long gone"),
+        pytest.param({"tokenFile": "missing"}, "missing", id="a file that is not there"),
+        pytest.param(
+            {"exec": {"apiVersion": "v1", "command": "false"}}, "false ended with 1", id="a plugin that fails"
+        ),
+    ],
+)
+def test_what_can_not_be_used_is_said(tmp_path: Path, user: dict[str, Any], message: str):
+    with pytest.raises(CredentialsError, match=message):
+        from_kubeconfig(str(write(tmp_path / "config", user)))
+
+
+def test_a_pod_has_a_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "token").write_text("pod")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+
+    found = from_service_account(tmp_path)
+
+    assert (found.server, found.token, found.ca_path) == ("https://[fd00::1]:443", "pod", str(tmp_path / "ca.crt"))
+
+
+def test_outside_of_a_pod_a_cluster_must_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    with pytest.raises(CredentialsError, match="--kubeconfig"):
+        from_service_account(tmp_path)
+
+
+Answer = Callable[[web.Request], Awaitable[web.Response]]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Callable[[Answer], Awaitable[str]]]:
+    runners = []
+
+    async def start(answer: Answer) -> str:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", answer)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        runners.append(runner)
+        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    yield start
+    for runner in runners:
+        await runner.cleanup()
+
+
+async def test_credentials_that_are_refused_are_taken_anew(server: Callable[[Answer], Awaitable[str]]):
+    async def answer(request: web.Request) -> web.Response:
+        is_new = request.headers["Authorization"] == "Bearer second"
+        return web.json_response({"fine": True} if is_new else {"message": "expired"}, status=200 if is_new else 401)
+
+    url, tokens = await server(answer), iter(["first", "second"])
+
+    async def log_in() -> kopf.ConnectionInfo:
+        return kopf.ConnectionInfo(server=url, token=next(tokens))
+
+    async with Rest(log_in) as rest:
+        assert await rest.call("GET", "/") == {"fine": True}
+        assert await rest.call("GET", "/") == {"fine": True}
+
+
+async def test_a_refusal_carries_the_servers_words_and_wishes(server: Callable[[Answer], Awaitable[str]]):
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=429, text=json.dumps({"message": "too many"}), headers={"Retry-After": "7"})
+
+    url = await server(answer)
+
+    async def log_in() -> kopf.ConnectionInfo:
+        return kopf.ConnectionInfo(server=url)
+
+    async with Rest(log_in) as rest:
+        with pytest.raises(RestError) as caught:
+            await rest.call("GET", "/")
+
+    assert (caught.value.status, caught.value.message, caught.value.retry_after) == (429, "too many", 7.0)
