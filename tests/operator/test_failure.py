@@ -160,6 +160,48 @@ def test_it_runs_as_a_user_whom_the_machine_does_not_know(world: World, operator
     settle(world)
 
 
+_JUMPING_CLOCK = """
+import datetime, itertools, time
+
+jumps = itertools.cycle([0, 86400, -86400, 3600, -7])
+seconds, nanoseconds, now = time.time, time.time_ns, datetime.datetime.now
+
+
+class Jumping(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return now(tz) + datetime.timedelta(seconds=next(jumps))
+
+
+datetime.datetime = Jumping
+time.time = lambda: seconds() + next(jumps)
+time.time_ns = lambda: nanoseconds() + next(jumps) * 10**9
+"""
+
+
+def test_its_clock_jumps_by_days_with_each_look_at_it(world: World, operator: Operator, tmp_path: Path):
+    (tmp_path / "sitecustomize.py").write_text(_JUMPING_CLOCK)
+    assert operator.stop() == 0
+    operator.start(PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    operator.await_running()
+
+    settle(world)
+    world.change_zone("acme", reserved="41%")
+    world.delete_zone("burst")
+    world.add_zone("late", reserved="80%")
+    world.await_ready("acme")
+    world.await_condition("late", "Accepted", "False", "PoolOvercommitted")
+    eventually(lambda: world.entries() == {"acme": "41%"})
+    await_polls(world, 3)
+    before = writes_seen_by_the_api_server(world)
+    await_polls(world, 6)
+
+    assert writes_seen_by_the_api_server(world) == before
+    assert operator.stop() == 0
+    operator.start()
+    operator.await_running()
+
+
 def test_asked_to_end_it_ends_at_once_and_cleanly(world: World, operator: Operator):
     settle(world)
 
