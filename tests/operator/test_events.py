@@ -36,20 +36,10 @@ def test_a_zone_that_does_not_fit_is_an_event_and_its_neighbours_changes_are_non
 
 
 def test_a_config_that_an_engine_refuses_is_an_event_of_the_pool(world: World):
-    world.add_pool()
-    world.add_zone("acme", reserved="10%")
-    engine = world.add_engine()
-    world.await_ready("acme")
-
-    engine.refusal = "zones[0].reserved: not today"
-    world.change_zone("acme", reserved="20%")
-
-    event = the_only(world, "ConfigRejected")
-    assert event["regarding"]["kind"] == "ZonePool"
-    assert "zones[0].reserved: not today" in event["note"]
-    engine.refusal = ""
-    engine.sync()
-    world.await_ready("acme")
+    with world.refusing("zones[0].reserved: not today"):
+        event = the_only(world, "ConfigRejected")
+        assert event["regarding"]["kind"] == "ZonePool"
+        assert "zones[0].reserved: not today" in event["note"]
 
 
 def test_evictions_and_recalls_are_events_of_the_zone(world: World):

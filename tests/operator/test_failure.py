@@ -25,13 +25,6 @@ def writes_seen_by_the_api_server(world: World) -> int:
     return sum(map(int, _WRITE.findall(world.kube.text("/metrics"))))
 
 
-def await_polls(world: World, count: int) -> None:
-    """Until the operator has asked the engine that often again."""
-    (engine,) = world.engines
-    goal = engine.polls + count
-    eventually(lambda: engine.polls >= goal)
-
-
 def settle(world: World) -> None:
     """A pool with two zones and an engine, and the operator done with it."""
     world.add_pool()
@@ -44,23 +37,23 @@ def settle(world: World) -> None:
 
 def test_at_rest_nothing_is_written(world: World):
     settle(world)
-    await_polls(world, 3)
+    world.await_polls(3)
     before = writes_seen_by_the_api_server(world)
 
-    await_polls(world, 6)
+    world.await_polls(6)
 
     assert writes_seen_by_the_api_server(world) == before
 
 
 def test_a_restart_writes_nothing_either(world: World, operator: Operator):
     settle(world)
-    await_polls(world, 3)
+    world.await_polls(3)
     operator.kill()
     before = writes_seen_by_the_api_server(world)
 
     operator.start()
     operator.await_running()
-    await_polls(world, 6)
+    world.await_polls(6)
 
     assert writes_seen_by_the_api_server(world) == before
 
@@ -192,9 +185,9 @@ def test_its_clock_jumps_by_days_with_each_look_at_it(world: World, operator: Op
     world.await_ready("acme")
     world.await_condition("late", "Accepted", "False", "PoolOvercommitted")
     eventually(lambda: world.entries() == {"acme": "41%"})
-    await_polls(world, 3)
+    world.await_polls(3)
     before = writes_seen_by_the_api_server(world)
-    await_polls(world, 6)
+    world.await_polls(6)
 
     assert writes_seen_by_the_api_server(world) == before
     assert operator.stop() == 0

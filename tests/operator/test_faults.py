@@ -80,16 +80,10 @@ def assert_converged(world: World, proxy: Proxy, entries: dict[str, int | str]) 
     eventually(pool_knows)
     (engine,) = world.engines
     assert [zone.name for zone in engine.report().zones] == sorted(entries)
-    await_polls(world, 1)
+    world.await_polls(1)
     before = proxy.writes
-    await_polls(world, 2)
+    world.await_polls(2)
     assert proxy.writes == before, "it writes although nothing happens"
-
-
-def await_polls(world: World, count: int) -> None:
-    (engine,) = world.engines
-    goal = engine.polls + count
-    eventually(lambda: engine.polls >= goal)
 
 
 _TOO_MANY = Refusal(429, (("Retry-After", "1"),))

@@ -1,7 +1,5 @@
 """From what a user applies to what engines acknowledge, on a real API server."""
 
-from typing import Any
-
 import pytest
 
 from tests.operator.conftest import Operator
@@ -192,23 +190,6 @@ def test_zones_that_an_engine_registered_by_itself_are_nobodys_status(world: Wor
     assert config.pool.unknown_tenants.template.idle.forget_after_seconds == 86400.0
 
 
-def test_a_refused_config_shows_the_engines_own_error(world: World):
-    world.add_pool()
-    world.add_zone("acme", reserved="10%")
-    engine = world.add_engine()
-    world.await_ready("acme")
-
-    engine.refusal = "zones[0].reserved: not today"
-    world.change_zone("acme", reserved="20%")
-
-    message = world.await_condition("acme", "Programmed", "False", "ConfigRejected")["message"]
-    assert "zones[0].reserved: not today" in message
-    assert engine.name in message
-    engine.refusal = ""
-    engine.sync()
-    world.await_ready("acme")
-
-
 def test_a_config_that_was_edited_by_hand_is_repaired(world: World):
     world.add_pool()
     world.add_zone("acme", reserved="10%")
@@ -224,36 +205,6 @@ def test_a_config_that_was_edited_by_hand_is_repaired(world: World):
     found = world.kube.get(world.config_path)
     assert found is not None
     assert found["metadata"]["labels"]["mine"] == "kept"
-
-
-def test_an_engine_that_stops_answering_is_unknown_until_it_is_back(world: World):
-    world.add_pool()
-    world.add_zone("acme")
-    engine = world.add_engine()
-    engine.cached["acme"] = 3
-    world.await_ready("acme")
-    eventually(lambda: world.zone("acme")["status"].get("held") == 3)
-
-    engine.hang_up()
-
-    assert engine.name in world.await_condition("acme", "Ready", "Unknown", "EngineUnreachable")["message"]
-    status = world.zone("acme")["status"]
-    assert "held" not in status, "an old number would pass for a new one"
-    engine.come_back()
-    world.await_ready("acme")
-
-
-def test_a_pod_that_is_not_ready_does_not_count(world: World):
-    world.add_pool()
-    world.add_zone("acme")
-    leaving, staying = world.add_engine("engine-0"), world.add_engine("engine-1")
-    world.await_ready("acme")
-
-    leaving.hang_up()
-    world.set_ready(leaving, False)
-
-    eventually(lambda: [row["pod"] for row in world.zone("acme")["status"].get("engines", [])] == [staying.name])
-    world.await_ready("acme")
 
 
 def test_a_zone_that_is_deleted_leaves_the_config(world: World):
@@ -317,25 +268,6 @@ def test_lent_and_borrowed_blocks_add_up_over_the_engines(world: World):
     assert [row["lent"] for row in status["engines"]] == [3, 4]
 
 
-def test_a_zone_deleted_while_the_engines_are_down_is_gone_when_they_are_back(world: World):
-    world.add_pool()
-    world.add_zone("acme")
-    world.add_zone("burst", reserved="10%")
-    engine = world.add_engine()
-    world.await_ready("acme", "burst")
-    engine.hang_up()
-    world.set_ready(engine, False)
-    world.await_condition("acme", "Programmed", "False", "NoEngines")
-
-    world.delete_zone("burst")
-    eventually(lambda: world.entries().keys() == {"acme"})
-    engine.come_back()
-    world.set_ready(engine, True)
-
-    world.await_ready("acme")
-    assert [zone.name for zone in engine.report().zones] == ["acme"]
-
-
 def test_what_others_write_survives_and_makes_no_work(world: World, operator: Operator):
     world.add_pool()
     world.add_zone("acme")
@@ -391,31 +323,6 @@ def test_a_zone_that_waits_for_somebody_says_so_to_tools_that_wait(world: World)
     world.change_zone("greedy", reserved="20%")
     world.await_ready("greedy")
     assert "Stalled" not in conditions(world.zone("greedy"))
-
-
-@pytest.mark.parametrize(
-    "lie",
-    [
-        pytest.param({"garbage": b"<html>"}, id="another server"),
-        pytest.param({"garbage": b'{"version": 1, "zones": ['}, id="a report that is cut off"),
-        pytest.param({"name": "engine-9"}, id="another pod"),
-        pytest.param({"delay": 60.0}, id="nothing"),
-    ],
-)
-def test_engines_that_answer_wrongly_or_never_are_unknown_until_they_do_not(world: World, lie: dict[str, Any]):
-    world.add_pool()
-    world.add_zone("acme")
-    engine = world.add_engine()
-    world.await_ready("acme")
-    honest = {name: getattr(engine, name) for name in lie}
-
-    vars(engine).update(lie)
-    world.await_condition("acme", "Ready", "Unknown", "EngineUnreachable")
-    world.change_zone("acme", reserved="10%")
-    eventually(lambda: world.entries() == {"acme": "10%"})
-    vars(engine).update(honest)
-
-    world.await_ready("acme")
 
 
 def test_health_tells_the_age_of_the_last_reconcile(operator: Operator):

@@ -45,17 +45,10 @@ class Releases:
 
         def nothing_is_written() -> bool:
             audit = AuditLog(self._audit_log)
-            await_polls(world, 6)
+            world.await_polls(6)
             return audit.writes(SERVICE_ACCOUNT) == []
 
         eventually(nothing_is_written)
-
-
-def await_polls(world: World, count: int) -> None:
-    """Until the engine was asked that often again."""
-    (engine,) = world.engines
-    goal = engine.polls + count
-    eventually(lambda: engine.polls >= goal)
 
 
 @pytest.fixture

@@ -120,6 +120,26 @@ class World:
         for zone in zones:
             self.await_condition(zone, "Ready", "True")
 
+    def await_polls(self, count: int) -> None:
+        """Until the one engine was asked that often again."""
+        (engine,) = self.engines
+        goal = engine.polls + count
+        eventually(lambda: engine.polls >= goal)
+
+    @contextmanager
+    def refusing(self, error: str) -> Iterator[SimulatedEngine]:
+        """A pool whose engine refuses the newest config of the zone acme; in the end it takes it."""
+        self.add_pool()
+        self.add_zone("acme", reserved="10%")
+        engine = self.add_engine()
+        self.await_ready("acme")
+        engine.refusal = error
+        self.change_zone("acme", reserved="20%")
+        yield engine
+        engine.refusal = ""
+        engine.sync()
+        self.await_ready("acme")
+
     def _create(self, plural: str, name: str, body: dict[str, Any]) -> None:
         whole = {"apiVersion": "tenantzone.io/v1alpha1", "metadata": {"name": name}} | body
         self.kube.call("POST", f"{_GROUP}/namespaces/{self.namespace}/{plural}", whole)
