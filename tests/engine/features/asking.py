@@ -51,10 +51,6 @@ class Asked:
         self._chunks = iter(self._stream)
         self._tokens: list[int] = []
 
-    def await_first_token(self) -> None:
-        while not self._tokens:
-            self._take(next(self._chunks))
-
     def answer(self) -> list[int]:
         for chunk in self._chunks:
             self._take(chunk)

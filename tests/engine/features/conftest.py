@@ -9,9 +9,8 @@ import pytest
 from tests.engine.features import contention
 from tests.engine.features.adapters import make_adapter
 from tests.engine.features.asking import BLOCK_TOKENS, STEP_TOKENS, USABLE_BLOCKS
+from tests.engine.features.kv_events import EVENTS_PORT
 from tests.engine.real_engine import RealEngine, StartingEngine
-
-EVENTS_PORT = 5557
 
 
 def _options(address: str, folder: Path) -> list[str]:

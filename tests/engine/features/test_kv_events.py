@@ -1,60 +1,9 @@
 """vLLM's KV events, published for both tenants' blocks by a real engine."""
 
-from contextlib import contextmanager
-
-import msgspec
-import zmq
-from vllm.distributed.kv_events import BlockRemoved, BlockStored, KVEventBatch
+from vllm.distributed.kv_events import BlockRemoved
 
 from tests.engine.features.asking import cached_tokens, text, zone
-from tests.engine.features.conftest import EVENTS_PORT
-
-
-class Events:
-    """What is published from now on."""
-
-    def __init__(self, socket: zmq.Socket) -> None:
-        self._socket = socket
-        self._decoder = msgspec.msgpack.Decoder(type=KVEventBatch)
-        self.raw = b""
-
-    def until(self, kind, condition) -> list:
-        """The next events of a kind, until the condition holds for the hashes of their blocks."""
-        events = []
-        while not condition(hashes(events)):
-            assert self._socket.poll(20_000), f"no more than {events}"
-            payload = self._socket.recv_multipart()[-1]
-            self.raw += payload
-            events += [event for event in self._decoder.decode(payload).events if isinstance(event, kind)]
-        return events
-
-    def stored(self, blocks: int) -> list:
-        return self.until(BlockStored, lambda found: len(found) == blocks)
-
-
-@contextmanager
-def subscribed(engine):
-    with zmq.Context() as context, context.socket(zmq.SUB) as socket:
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.SUBSCRIBE, b"")
-        # vLLM's publisher calls where it is told to, unless that is a wildcard.
-        socket.bind(f"tcp://{engine.address}:{EVENTS_PORT}")
-
-        def hears_of_a_request() -> bool:
-            cached_tokens(engine.client("burst"), text(2))
-            return bool(socket.poll(2_000))
-
-        engine.wait(hears_of_a_request, "the publisher has connected")
-        socket.recv_multipart()
-        yield Events(socket)
-
-
-def hashes(events) -> set[bytes]:
-    return {each for event in events for each in event.block_hashes}
-
-
-def salts(events) -> set[str]:
-    return {key for event in events for keys in event.extra_keys or () for key in keys or ()}
+from tests.engine.features.kv_events import hashes, salts, subscribed
 
 
 def test_events_tell_tenants_apart_by_digests_and_name_none(engine):
