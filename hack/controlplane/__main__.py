@@ -9,6 +9,7 @@ from pathlib import Path
 from controlplane import detached
 from controlplane.binaries import BinariesError, find_binaries
 from controlplane.cluster import ClusterError
+from controlplane.plane import ControlPlane
 from progress import CommandFailed
 
 
@@ -62,7 +63,7 @@ def _stop(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    detached.keep(arguments.folder)
+    detached.keep(arguments.folder, ControlPlane(arguments.folder))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Builds etcd, kube-apiserver and kubectl from Go modules, once per pinned version, into the user's cache.
+"""Builds programs from Go modules, once per pinned version, into the user's cache: etcd, kube-apiserver and kubectl.
 
 This runs beside the installation of the Python packages, so it imports the standard library only.
 """
@@ -8,91 +8,121 @@ import re
 import shutil
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.cache import cache_folder, exclusive
-from controlplane.toolchain import NAME, SOURCE, environment, find_go
+from controlplane.toolchain import SOURCE, environment, find_go
 from progress import say, watch
 
-PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
+
+@dataclass(frozen=True, slots=True)
+class GoProgram:
+    """A Go module of ours that makes one program, which is called by several names."""
+
+    name: str
+    """Starts its lines of progress, and its folder in the cache."""
+    source: Path
+    """The folder with ``main.go``, ``go.mod`` and ``go.sum``."""
+    called: tuple[str, ...]
+    module: str
+    """The module whose pinned version is the program's version."""
+    takes: str
+    """How long a first build takes, for people who wait for it."""
+    linker_flags: str = ""
+
+    def version(self) -> str:
+        """The pinned version, such as ``1.36.3``."""
+        pinned = re.search(rf"\s{re.escape(self.module)} v(\S+)$", (self.source / "go.mod").read_text(), re.MULTILINE)
+        assert pinned, f"{self.source}/go.mod requires no {self.module}"
+        return pinned[1]
+
+    def folder(self) -> Path:
+        """The folder that holds the program under each of its names; it is built first if need be.
+
+        Raises:
+            CommandFailed: the build failed.
+        """
+        folder = cache_folder() / f"{self.name}-{self.version()}-{self._inputs()}"
+        if folder.exists():
+            return folder
+        with exclusive(cache_folder() / f"{self.name}.lock", name=self.name):
+            if not folder.exists():
+                self._build(folder)
+        return folder
+
+    def _inputs(self) -> str:
+        digest = hashlib.sha256()
+        for name in ("go.mod", "go.sum", "main.go"):
+            digest.update((self.source / name).read_bytes())
+        return digest.hexdigest()[:12]
+
+    def _build(self, folder: Path) -> None:
+        """Build under another name first, so that ``folder`` is complete as soon as it is there."""
+        began = time.monotonic()
+        say(self.name, f"building {self.module} {self.version()} into {folder}; the first time takes {self.takes}")
+        unfinished = folder.with_name(f"{folder.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
+        self._compile(unfinished / self.name)
+        for name in self.called:
+            if name != self.name:
+                (unfinished / name).symlink_to(self.name)
+        unfinished.rename(folder)
+        say(self.name, f"built after {time.monotonic() - began:.0f} s")
+
+    def _compile(self, program: Path) -> None:
+        go = find_go()
+        watch(
+            self.name,
+            [go, "list", "-deps", "."],
+            status=lambda _, lines: f"downloading Go modules, {lines} so far",
+            worth_saying=lambda _: False,
+            cwd=self.source,
+            env=environment(),
+        )
+        packages = len(self._packages(go))
+        flags = f"-s -w {self.linker_flags}"
+        # -v prints a line for each package that is compiled; those that Go's own cache holds are not among them.
+        watch(
+            self.name,
+            [go, "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", program, "."],
+            status=lambda _, lines: f"compiled {lines} of at most {packages} packages",
+            worth_saying=lambda _: False,
+            cwd=self.source,
+            env=environment(),
+        )
+
+    def _packages(self, go: Path) -> list[str]:
+        listed = subprocess.run(
+            [go, "list", "-deps", "."], cwd=self.source, env=environment(), capture_output=True, text=True, check=True
+        )
+        return listed.stdout.splitlines()
+
+
+def kubernetes_program(name: str, source: Path, called: tuple[str, ...], takes: str) -> GoProgram:
+    """One that is made of Kubernetes' own modules, and says which version it is of."""
+    module = "k8s.io/kubernetes"
+    unstamped = GoProgram(name, source, called, module, takes)
+    version = unstamped.version()
+    major, minor, _ = version.split(".")
+    stamps = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
+    variables = " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamps.items())
+    return GoProgram(name, source, called, module, takes, variables)
+
+
+KUBERNETES = kubernetes_program("kubernetes", SOURCE, ("etcd", "kube-apiserver", "kubectl"), "6 to 10 minutes")
 
 
 def kubernetes_version() -> str:
     """The pinned version, such as ``1.36.3``."""
-    found = re.search(r"^\tk8s\.io/kubernetes v(\S+)$", (SOURCE / "go.mod").read_text(), re.MULTILINE)
-    assert found
-    return found[1]
+    return KUBERNETES.version()
 
 
 def built_programs() -> Path:
-    """The folder that holds the built programs; they are built first if need be.
+    """The folder that holds the built programs of a control plane; they are built first if need be.
 
     Raises:
         CommandFailed: the build failed.
     """
-    folder = cache_folder() / f"kubernetes-{kubernetes_version()}-{_inputs()}"
-    if folder.exists():
-        return folder
-    with exclusive(cache_folder() / "kubernetes.lock", name=NAME):
-        if not folder.exists():
-            _build(folder)
-    return folder
-
-
-def _inputs() -> str:
-    digest = hashlib.sha256()
-    for name in ("go.mod", "go.sum", "main.go"):
-        digest.update((SOURCE / name).read_bytes())
-    return digest.hexdigest()[:12]
-
-
-def _build(folder: Path) -> None:
-    """Build under another name first, so that ``folder`` is complete as soon as it is there."""
-    began = time.monotonic()
-    say(NAME, f"building Kubernetes {kubernetes_version()} into {folder}; the first time takes 6 to 10 minutes")
-    unfinished = folder.with_name(f"{folder.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
-    _compile(unfinished / "kubernetes")
-    for name in PROGRAMS:
-        (unfinished / name).symlink_to("kubernetes")
-    unfinished.rename(folder)
-    say(NAME, f"built after {time.monotonic() - began:.0f} s")
-
-
-def _compile(program: Path) -> None:
-    go = find_go()
-    watch(
-        NAME,
-        [go, "list", "-deps", "."],
-        status=lambda _, lines: f"downloading Go modules, {lines} so far",
-        worth_saying=lambda _: False,
-        cwd=SOURCE,
-        env=environment(),
-    )
-    packages = len(_packages(go))
-    # -v prints a line for each package that is compiled; those that Go's own cache holds are not among them.
-    watch(
-        NAME,
-        [go, "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", _linker_flags(), "-o", program, "."],
-        status=lambda _, lines: f"compiled {lines} of at most {packages} packages",
-        worth_saying=lambda _: False,
-        cwd=SOURCE,
-        env=environment(),
-    )
-
-
-def _packages(go: Path) -> list[str]:
-    listed = subprocess.run(
-        [go, "list", "-deps", "."], cwd=SOURCE, env=environment(), capture_output=True, text=True, check=True
-    )
-    return listed.stdout.splitlines()
-
-
-def _linker_flags() -> str:
-    """Without symbols, and with the version that clients are told."""
-    version = kubernetes_version()
-    major, minor, _ = version.split(".")
-    stamps = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
-    variables = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamps.items())
-    return f"-s -w {variables}"
+    return KUBERNETES.folder()

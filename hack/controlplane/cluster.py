@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from controlplane.binaries import find_kubectl
@@ -50,7 +51,7 @@ class Cluster:
             ClusterError: kubectl failed; the message is kubectl's own.
         """
         done = subprocess.run(
-            [self.kubectl_program, "--kubeconfig", self.kubeconfig, *args],
+            self._command(*args),
             input=stdin if stdin is not None else "",
             env=self._environment,
             capture_output=True,
@@ -60,6 +61,9 @@ class Cluster:
         if check and done.returncode != 0:
             raise ClusterError(f"kubectl {' '.join(args)}: {done.stderr.strip()}")
         return done
+
+    def _command(self, *args: str) -> Sequence[str | Path]:
+        return [self.kubectl_program, "--kubeconfig", self.kubeconfig, *args]
 
     def delete_namespace(self, name: str) -> None:
         """Delete a namespace and everything in it, without waiting for the end of it."""

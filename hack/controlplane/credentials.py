@@ -54,11 +54,9 @@ class Authority:
         )
         self.certificate.write_bytes(_signed(builder, key))
 
-    def issue_server(self, name: str) -> tuple[Path, Path]:
-        """A certificate for loopback and its key, as files."""
-        alternative = x509.SubjectAlternativeName(
-            [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        )
+    def issue_server(self, name: str, also: Sequence[str] = ()) -> tuple[Path, Path]:
+        """A certificate for loopback, and ``also`` for other names and addresses, and its key, as files."""
+        alternative = x509.SubjectAlternativeName([_host(host) for host in ("localhost", "127.0.0.1", *also)])
         return self._issue(name, (), ExtendedKeyUsageOID.SERVER_AUTH, alternative)
 
     def issue_client(self, user: str, groups: Sequence[str] = ()) -> tuple[Path, Path]:
@@ -82,6 +80,13 @@ class Authority:
             builder = builder.add_extension(alternative, critical=False)
         certificate_file.write_bytes(_signed(builder, self._key))
         return certificate_file, key_file
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def new_key(path: Path) -> ec.EllipticCurvePrivateKey:

@@ -1,21 +1,25 @@
-"""A control plane that outlives the command that started it: a keeper process in the background holds it."""
+"""A cluster that outlives the command that started it: a keeper process in the background holds it."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 
 from controlplane.cluster import ClusterError
-from controlplane.plane import ControlPlane
 
 _STOP_SECONDS = 60.0
 
 
-def start(folder: Path) -> None:
-    """Start a control plane in the folder and return when it is ready; does nothing if it is.
+def start(folder: Path, *, module: str = "controlplane") -> None:
+    """Start a cluster in the folder and return when it is ready; does nothing if it is.
+
+    Args:
+        folder: of its state.
+        module: run as ``python -m MODULE run --folder FOLDER``, it keeps the cluster.
 
     Raises:
         ClusterError: it does not come up.
@@ -26,7 +30,7 @@ def start(folder: Path) -> None:
     log = folder / "keeper.log"
     with log.open("w") as output:
         keeper = subprocess.Popen(
-            [sys.executable, "-m", "controlplane", "run", "--folder", folder],
+            [sys.executable, "-m", module, "run", "--folder", folder],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -34,12 +38,12 @@ def start(folder: Path) -> None:
         )
     while keeper_of(folder) is None:
         if keeper.poll() is not None:
-            raise ClusterError(f"the control plane did not start:\n{log.read_text().strip()}")
+            raise ClusterError(f"the cluster did not start:\n{log.read_text().strip()}")
         time.sleep(0.1)
 
 
 def stop(folder: Path) -> bool:
-    """End the control plane in the folder and wait for it. Says whether there was one.
+    """End the cluster in the folder and wait for it. Says whether there was one.
 
     Raises:
         ClusterError: it does not end.
@@ -51,15 +55,15 @@ def stop(folder: Path) -> bool:
     deadline = time.monotonic() + _STOP_SECONDS
     while keeper_of(folder) is not None:
         if time.monotonic() > deadline:
-            raise ClusterError(f"process {keeper}, which holds the control plane in {folder}, does not end")
+            raise ClusterError(f"process {keeper}, which holds the cluster in {folder}, does not end")
         time.sleep(0.05)
     return True
 
 
-def keep(folder: Path) -> None:
-    """Run a control plane until this process is told to end."""
+def keep(folder: Path, cluster: AbstractContextManager[object]) -> None:
+    """Run a cluster until this process is told to end."""
     signal.signal(signal.SIGTERM, _leave)
-    with ControlPlane(folder):
+    with cluster:
         record_keeper(folder)
         signal.pause()
 
