@@ -39,8 +39,8 @@ def _shell(root: Path) -> None:
     for name in names:
         if name != "busybox":
             (programs / name).symlink_to("busybox")
-    for name in ("tmp", "etc"):
-        (root / name).mkdir()
+    (root / "etc").mkdir()
+    _make_tmp(root)
 
 
 def _host(root: Path) -> None:
@@ -48,8 +48,14 @@ def _host(root: Path) -> None:
         if entry.name in _MERGED and entry.is_symlink():
             (root / entry.name).parent.mkdir(exist_ok=True)
             (root / entry.name).symlink_to(entry.readlink())
-        elif entry.is_dir():
+        elif entry.is_dir() and entry.name != "tmp":
             (root / entry.name).mkdir(parents=True)
+    _make_tmp(root)
     # What programs of the machine look up about users and libraries.
     for name in ("passwd", "group", "nsswitch.conf", "ld.so.cache"):
         shutil.copy(Path("/etc") / name, root / "etc" / name)
+
+
+def _make_tmp(root: Path) -> None:
+    (root / "tmp").mkdir()
+    (root / "tmp").chmod(0o1777)

@@ -1,6 +1,7 @@
 """A node, brought up and down."""
 
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -21,7 +22,9 @@ from progress import say
 
 NAME = "node"
 _START_SECONDS = 180.0
+_END_SECONDS = 20.0
 _NAMESPACES = ("--mount", "--net", "--pid", "--uts", "--ipc")
+_LOCK = Path("/run/lock/tenantzone-node.lock")
 _CGROUPS = Path("/sys/fs/cgroup")
 _POD_CGROUPS = ("kubepods", "k8s.io")
 
@@ -90,20 +93,22 @@ class Node(Cluster):
         from node.daemons import write_daemons
 
         began = time.monotonic()
-        self._state.make()
-        write_daemons(self._state, self._programs)
-        write_images(self._state.images)
-        keep_open = os.open(self._state.folder, os.O_RDONLY)
+        lock = _only_node()
         try:
+            # Of a node whose keeper was killed.
+            _remove_cgroups()
+            self._state.make()
+            write_daemons(self._state, self._programs)
+            write_images(self._state.images)
             self._server = Server(
                 ["unshare", *_NAMESPACES, "--fork", "--kill-child", "--mount-proc", "--propagation=private",
                  sys.executable, "-m", "node.inside", self._state.folder],
                 log=self._state.logs / "init.log",
-                keep_open=keep_open,
+                keep_open=lock,
                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
             )  # fmt: skip
         finally:
-            os.close(keep_open)
+            os.close(lock)
         self._await("the namespaces are there", self._find_first_process)
         self._await("the API server answers", lambda: self._succeeds("get", "--raw=/readyz"))
         self._await("containerd answers", self._imports_images)
@@ -117,7 +122,7 @@ class Node(Cluster):
         if self._server is not None:
             self._server.stop()
             self._server = None
-        _remove_cgroups()
+            _remove_cgroups()
         shutil.rmtree(self._state.folder, ignore_errors=True)
 
     def enter(self, *command: str | Path) -> list[str]:
@@ -171,6 +176,19 @@ class Node(Cluster):
         say(NAME, what)
 
 
+def _only_node() -> int:
+    """Control groups are the machine's, and two kubelets would clean up after each other. The lock is held by what is
+    returned, and by the node.
+    """
+    descriptor = os.open(_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ClusterError("a node runs on this machine already; end it first, with: python -m node down") from None
+    return descriptor
+
+
 def _only_child(pid: int | None) -> int | None:
     if pid is None:
         return None
@@ -182,10 +200,19 @@ def _only_child(pid: int | None) -> int | None:
 
 
 def _remove_cgroups() -> None:
-    """Pods' control groups outlive their processes; they are empty now."""
-    for name in _POD_CGROUPS:
-        # Version 2 has one tree, version 1 has one for each controller.
-        for group in (_CGROUPS / name, *_CGROUPS.glob(f"*/{name}")):
+    """Pods' control groups outlive their processes, which may take a moment to be gone."""
+    deadline = time.monotonic() + _END_SECONDS
+    while groups := _pod_cgroups():
+        for group in groups:
             for folder, _, _ in os.walk(group, topdown=False):
                 with contextlib.suppress(OSError):
                     Path(folder).rmdir()
+        if time.monotonic() > deadline:
+            raise ClusterError(f"processes of a node that went down are still there, in {groups[0]}")
+        time.sleep(0.05)
+
+
+def _pod_cgroups() -> list[Path]:
+    # Version 2 has one tree, version 1 has one for each controller.
+    tops = [_CGROUPS, *_CGROUPS.glob("*/")]
+    return [top / name for top in tops for name in _POD_CGROUPS if (top / name).is_dir()]

@@ -1,5 +1,6 @@
 """Where a node keeps what: one folder, removed when the node goes down."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,11 @@ class State:
     folder: Path
 
     def make(self) -> None:
+        """Make the folders anew: nothing of an earlier node is taken over."""
+        shutil.rmtree(self.etcd, ignore_errors=True)
         for folder in (self.logs, self.images, self.kubelet, self.containerd, self.pods, self.cni, self.settings):
-            folder.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
 
     @property
     def logs(self) -> Path:

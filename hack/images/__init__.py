@@ -1,0 +1,9 @@
+"""Builds the images of the Dockerfile without an image registry and without a package index, and tells what they are.
+
+buildah builds them, as root, on a base that debootstrap makes and with wheels that were downloaded before. Whoever has
+a registry needs none of this: ``docker build`` is enough.
+"""
+
+from images.build import Image, ImageError, build
+
+__all__ = ["Image", "ImageError", "build"]

@@ -1,0 +1,153 @@
+"""What it takes to build an image here: a base, wheels, and the Dockerfile."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from controlplane.cache import cache_folder, exclusive
+from debian import packages
+from images import buildah
+from images.buildah import NAME
+from progress import say, watch, written
+
+ROOT = Path(__file__).parent.parent.parent
+VERSION = "0.1.0"
+SUITE = "bookworm"
+BASE_PACKAGES = ("ca-certificates", "python3", "python3-pip", "python3-venv")
+"""What official images of Python have, as far as the Dockerfile needs it."""
+
+TARGETS = ("operator", "engine")
+"""What can be built here. The CPU engine would weigh gigabytes; and the other one stands on a small base instead of
+vLLM's image, so that it can be built but not serve."""
+
+VLLM_PACKAGES = ("pydantic", "prometheus-client")
+"""Of those that vLLM's image has, what our wheel needs at once."""
+
+_WHEELS = "/wheels-of-others"
+"""Where the build finds what was downloaded."""
+
+_BUILT_UNIX_TIME = "315532800"
+"""1980, the first year that zip files know: images with the same content are the same image."""
+
+
+class ImageError(Exception):
+    """An image can't be built here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that was built."""
+
+    name: str
+    digest: str
+    size_bytes: int
+    """Unpacked."""
+
+    def inspect(self) -> dict[str, object]:
+        """Its configuration, as the OCI image specification has it."""
+        return dict(json.loads(buildah.ask("inspect", "--type=image", self.name))["OCIv1"])
+
+    def export(self, archive: Path) -> None:
+        """Write an archive that ``docker load`` and ``ctr images import`` read."""
+        archive.unlink(missing_ok=True)
+        buildah.run("push", "--quiet", self.name, f"docker-archive:{archive}:{self.name}")
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in a container of the image, as its user, and return what it printed."""
+        container = buildah.ask("from", "--pull=never", self.name)
+        try:
+            arguments = buildah.command("run", container, "--", *command)
+            return subprocess.run(arguments, capture_output=True, text=True, env=buildah.environment(), check=False)
+        finally:
+            buildah.ask("rm", container)
+
+
+def build(target: str, *, tag: str = VERSION) -> Image:
+    """Build one target of the Dockerfile.
+
+    Args:
+        target: one of ``TARGETS``.
+        tag: of the image; its name is the target's.
+
+    Raises:
+        ImageError: this is not root, or not Debian.
+        CommandFailed: a step of the build failed.
+    """
+    if os.geteuid() != 0:
+        raise ImageError("building without a registry needs root; use docker build instead")
+    name = f"localhost/tenantzone-{target}:{tag}"
+    with exclusive(buildah.storage() / "lock", name=NAME):
+        base, wheels = _base(), _wheels()
+        engine_base = _with_packages(base, wheels) if target == "engine" else base
+        say(NAME, f"building {name}")
+        buildah.run(
+            "bud", "--pull=never", "--layers=false", f"--timestamp={_BUILT_UNIX_TIME}", f"--target={target}",
+            f"--build-arg=PYTHON={base}", f"--build-arg=VLLM={engine_base}",
+            "--build-arg=PIP_NO_INDEX=1", f"--build-arg=PIP_FIND_LINKS={_WHEELS}",
+            f"--volume={wheels}:{_WHEELS}:ro", f"--tag={name}", ROOT,
+        )  # fmt: skip
+    (found,) = json.loads(buildah.ask("images", "--json", name))
+    return Image(name, str(found["id"]), _size(name))
+
+
+def _size(name: str) -> int:
+    container = buildah.ask("from", "--pull=never", name)
+    try:
+        folder = Path(buildah.ask("mount", container))
+        return sum(path.lstat().st_size for path in folder.rglob("*"))
+    finally:
+        buildah.ask("rm", container)
+
+
+def _base() -> str:
+    """An image with Python, made once."""
+    name = f"localhost/python:{SUITE}-{hashlib.sha256(' '.join(BASE_PACKAGES).encode()).hexdigest()[:12]}"
+    for program in ("buildah", "debootstrap"):
+        if shutil.which(program) is None:
+            packages.install(program)
+    if buildah.ask("images", "--quiet", name):
+        return name
+    say(NAME, f"making {name} with debootstrap; once, about a minute")
+    folder = buildah.storage() / "base"
+    shutil.rmtree(folder, ignore_errors=True)
+    include = f"--include={','.join(BASE_PACKAGES)}"
+    watch(
+        NAME, ["debootstrap", "--variant=minbase", include, SUITE, folder], status=written, worth_saying=lambda _: False
+    )
+    container = buildah.ask("from", "scratch")
+    buildah.run("add", "--quiet", container, folder, "/")
+    buildah.run("commit", "--quiet", "--rm", container, name)
+    shutil.rmtree(folder)
+    return name
+
+
+def _with_packages(base: str, wheels: Path) -> str:
+    """Stands for vLLM's image."""
+    name = f"{base}-with-packages"
+    if not buildah.ask("images", "--quiet", name):
+        container = buildah.ask("from", "--pull=never", base)
+        install = ("python3", "-m", "pip", "install", "--quiet", "--break-system-packages", "--no-index")
+        find = f"--find-links={_WHEELS}"
+        buildah.run("run", f"--volume={wheels}:{_WHEELS}:ro", container, "--", *install, find, *VLLM_PACKAGES)
+        buildah.run("commit", "--quiet", "--rm", container, name)
+    return name
+
+
+def _wheels() -> Path:
+    """The wheels of the lock files, downloaded once."""
+    files = [ROOT / "requirements" / name for name in ("build.txt", "operator.txt")]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+    folder = cache_folder() / f"wheels-{digest}"
+    if not folder.exists():
+        unfinished = folder.with_name(f"{folder.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        for file in files:
+            command = (sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes", "--dest", unfinished)
+            watch(NAME, (*command, "--requirement", file), status=written)
+        unfinished.rename(folder)
+    return folder

@@ -1,0 +1,53 @@
+"""buildah, with a storage of our own: nothing of it lands among the machine's images."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from controlplane.cache import cache_folder
+from progress import watch, written
+
+NAME = "images"
+
+
+def storage() -> Path:
+    """Where images are kept."""
+    folder = cache_folder() / "images"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def run(*arguments: str | Path) -> None:
+    """Run buildah with visible progress.
+
+    Raises:
+        CommandFailed: with the end of its output.
+    """
+    watch(
+        NAME, command(*arguments), status=written, worth_saying=lambda line: line.startswith("STEP"), env=environment()
+    )
+
+
+def ask(*arguments: str | Path) -> str:
+    """What buildah prints; empty if it fails."""
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, env=environment(), check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def command(*arguments: str | Path) -> list[str | Path]:
+    """A command line of buildah."""
+    return [
+        "buildah",
+        "--storage-driver=vfs",
+        "--root",
+        storage() / "store",
+        "--runroot",
+        storage() / "run",
+        *arguments,
+    ]
+
+
+def environment() -> dict[str, str]:
+    """What buildah is to find in its environment."""
+    # Works in containers, too: no namespaces, no control groups.
+    return os.environ | {"BUILDAH_ISOLATION": "chroot"}

@@ -1,0 +1,31 @@
+"""Small pods on a real node."""
+
+from collections.abc import Callable
+
+import yaml
+
+from demo.console import wait_until
+from node import Node
+
+
+def awaited(condition: Callable[[], bool], what: str) -> None:
+    wait_until(condition, lambda: what, timeout=60, poll=0.2)
+
+
+def pod(name: str, image: str, *command: str, **spec: object) -> dict:
+    container = {"name": "main", "image": image, "imagePullPolicy": "Never", "command": command}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"containers": [container], "restartPolicy": "Never", **spec},
+    }
+
+
+def apply(node: Node, *objects: dict) -> None:
+    node.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(objects))
+
+
+def log_of_finished(node: Node, name: str) -> str:
+    node.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", f"pod/{name}", "--timeout=60s")
+    return node.kubectl("logs", name).stdout.strip()

@@ -1,0 +1,37 @@
+"""What a node leaves on the machine: nothing."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from controlplane import ClusterError
+from node import Node
+from node.images import SHELL_IMAGE
+from tests.node.pods import apply, awaited, pod
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a node needs root; `make e2e` takes KUBECONFIG instead")
+
+
+def interfaces() -> set[str]:
+    shown = subprocess.run(["ip", "-json", "link"], capture_output=True, check=True).stdout
+    return {link["ifname"] for link in json.loads(shown)}
+
+
+def test_nothing_is_left_of_a_node_that_went_down(tmp_path):
+    links, mounts = interfaces(), Path("/proc/self/mounts").read_text()
+    with Node(tmp_path / "state") as node:
+        apply(node, pod("sleeper", SHELL_IMAGE, "sleep", "3600"))
+        node.kubectl("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=60s")
+        processes = psutil.Process().children(recursive=True)
+        assert any("sleep" in each.cmdline() for each in processes), "the pod's process"
+        with pytest.raises(ClusterError, match="a node runs on this machine already"), Node(tmp_path / "other"):
+            pass
+    awaited(lambda: not any(each.is_running() for each in processes), "all its processes have ended")
+    assert interfaces() == links
+    assert Path("/proc/self/mounts").read_text() == mounts
+    assert not [*tmp_path.iterdir()]
+    assert not [*Path("/sys/fs/cgroup").glob("kubepods"), *Path("/sys/fs/cgroup").glob("*/kubepods")]
