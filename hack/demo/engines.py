@@ -1,6 +1,7 @@
 """The two engines of the demo: vLLM with zones, and stock vLLM beside it with the same model and the same blocks."""
 
 import os
+import random
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,8 @@ def free_address(*ports: int, taken: tuple[str, ...] = ()) -> str:
     Raises:
         RuntimeError: there is none.
     """
-    for last in range(2, 255):
+    # At random: others who start an engine now would find the same ones free, too, until theirs listens.
+    for last in random.sample(range(2, 255), k=253):
         ip = f"127.0.0.{last}"
         if ip not in taken and all(_is_free(ip, port) for port in ports):
             return ip
