@@ -14,6 +14,8 @@ from controlplane import Cluster, connect_or_start
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 
+pytest_plugins = ["tests.shared_engine"]
+
 CRDS = Path(__file__).parent.parent / "crds"
 
 

@@ -19,10 +19,12 @@ JOURNAL_DIR = "TENANTZONE_JOURNAL_DIR"
 JOURNAL_MAX_BYTES = "TENANTZONE_JOURNAL_MAX_BYTES"
 JOURNAL_KEEP = "TENANTZONE_JOURNAL_KEEP"
 SCRUB_BLOCKS = "TENANTZONE_SCRUB_BLOCKS"
+MOST_AUTO_REGISTERED_SERIES = "TENANTZONE_MOST_AUTO_REGISTERED_SERIES"
 SEAL_KEY = "TENANTZONE_SEAL_KEY"
 POD_NAME = "POD_NAME"
 
 DEFAULT_JOURNAL_MAX_BYTES = 16 * 2**20
+DEFAULT_MOST_AUTO_REGISTERED_SERIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class Settings:
     """Size at which a new file of the journal is begun."""
     journal_keep: int = 0
     """Files of the journal that stay, the newest with them; 0: all."""
+    most_auto_registered_series: int = DEFAULT_MOST_AUTO_REGISTERED_SERIES
+    """How many zones of tenants without a TenantZone have metrics of their own; the others are added up in one."""
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -72,6 +76,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         journal_dir=Path(environ[JOURNAL_DIR]) if environ.get(JOURNAL_DIR) else None,
         journal_max_bytes=_number(environ, JOURNAL_MAX_BYTES, DEFAULT_JOURNAL_MAX_BYTES, "a number of bytes"),
         journal_keep=_number(environ, JOURNAL_KEEP, 0, "a number of files"),
+        most_auto_registered_series=_number(
+            environ, MOST_AUTO_REGISTERED_SERIES, DEFAULT_MOST_AUTO_REGISTERED_SERIES, "a number of zones"
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""The admin port: the engine's report, its health and its metrics, over HTTP, read-only.
+"""The admin port: the engine's report, its health, its metrics and a picture of its blocks, over HTTP, read-only.
 
 It runs in threads of the engine core's process and only reads a report that is published whole, so it never holds up a
 scheduling step with a lock.
@@ -14,16 +14,21 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
-
+from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, DEFAULT_CELLS, MOST_CELLS, BlockMap
 from tenantzone_contract.report import HEALTH_PATH, METRICS_PATH, REPORT_PATH, EngineReport
-from tenantzone_runtime.metrics import ReportCollector
+from tenantzone_runtime.metrics import EngineFigures
+from tenantzone_runtime.metrics.exposition import encode
 
 _log = logging.getLogger(__name__)
 
 ReadReport = Callable[[], EngineReport]
+ReadFigures = Callable[[], EngineFigures]
+TakeBlockMap = Callable[[int], BlockMap]
+"""Takes a picture with so many cells at most."""
+
+_TEXT = "text/plain; charset=utf-8"
 
 
 class AdminServer:
@@ -33,6 +38,8 @@ class AdminServer:
         host: address to bind to.
         port: 0 chooses a free one.
         read_report: the newest report; called in other threads, so it must be safe there.
+        read_figures: what a scrape of the metrics tells; called in other threads. None: there is no such path.
+        take_block_map: called in other threads, one at a time; None: there is no such path.
         max_age: seconds after which a report says that the engine hangs.
         now: Unix time in seconds.
 
@@ -46,10 +53,12 @@ class AdminServer:
         port: int,
         read_report: ReadReport,
         *,
+        read_figures: ReadFigures | None = None,
+        take_block_map: TakeBlockMap | None = None,
         max_age: float = 10.0,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._server = _bind(host, port, _Pages(read_report, max_age, now))
+        self._server = _bind(host, port, _Pages(read_report, read_figures, take_block_map, max_age, now))
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="tenantzone-admin", daemon=True
         )
@@ -73,31 +82,49 @@ class AdminServer:
 class _Pages:
     """What each path answers: status, content type, body."""
 
-    def __init__(self, read_report: ReadReport, max_age: float, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        read_report: ReadReport,
+        read_figures: ReadFigures | None,
+        take_block_map: TakeBlockMap | None,
+        max_age: float,
+        now: Callable[[], float],
+    ) -> None:
         self._read_report = read_report
+        self._read_figures = read_figures
+        self._take_block_map = take_block_map
+        self._one_picture_at_a_time = threading.Lock()
         self._max_age = max_age
         self._now = now
-        self._registry = CollectorRegistry()
-        self._registry.register(ReportCollector(read_report))
 
-    def answer(self, path: str, accept: str) -> tuple[HTTPStatus, str, bytes]:
+    def answer(self, path: str, query: str, accept: str) -> tuple[HTTPStatus, str, bytes]:
         match path:
             case _ if path == REPORT_PATH:
                 return HTTPStatus.OK, "application/json", self._read_report().model_dump_json(by_alias=True).encode()
-            case _ if path == METRICS_PATH:
-                encode, content_type = choose_encoder(accept)
-                return HTTPStatus.OK, content_type, encode(self._registry)
+            case _ if path == METRICS_PATH and self._read_figures is not None:
+                return HTTPStatus.OK, *encode(self._read_figures(), accept)
             case _ if path == HEALTH_PATH:
                 return self._health()
-        known = ", ".join((REPORT_PATH, HEALTH_PATH, METRICS_PATH))
-        return HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", f"unknown path; there are {known}\n".encode()
+            case _ if path == BLOCKS_PATH and self._take_block_map is not None:
+                return self._blocks(self._take_block_map, query)
+        known = ", ".join((REPORT_PATH, HEALTH_PATH, METRICS_PATH, BLOCKS_PATH))
+        return HTTPStatus.NOT_FOUND, _TEXT, f"unknown path; there are {known}\n".encode()
+
+    def _blocks(self, take_block_map: TakeBlockMap, query: str) -> tuple[HTTPStatus, str, bytes]:
+        cells = parse_qs(query).get(CELLS_PARAMETER, [str(DEFAULT_CELLS)])[-1]
+        if not (cells.isascii() and cells.isdigit() and len(cells) < 9 and 0 < int(cells) <= MOST_CELLS):
+            text = f"{CELLS_PARAMETER} must be a number from 1 to {MOST_CELLS}\n"
+            return HTTPStatus.BAD_REQUEST, _TEXT, text.encode()
+        with self._one_picture_at_a_time:
+            block_map = take_block_map(int(cells))
+        return HTTPStatus.OK, "application/json", block_map.model_dump_json(by_alias=True).encode()
 
     def _health(self) -> tuple[HTTPStatus, str, bytes]:
         age = self._now() - self._read_report().published_unix_time
         if age > self._max_age:
             text = f"the engine's last report is {age:.1f} s old, more than {self._max_age:g} s: it hangs\n"
-            return HTTPStatus.SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", text.encode()
-        return HTTPStatus.OK, "text/plain; charset=utf-8", b"ok\n"
+            return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, text.encode()
+        return HTTPStatus.OK, _TEXT, b"ok\n"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -107,8 +134,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: "_Server"
 
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        status, content_type, body = self.server.pages.answer(path, self.headers.get("Accept", ""))
+        path, _, query = self.path.partition("?")
+        status, content_type, body = self.server.pages.answer(path, query, self.headers.get("Accept", ""))
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))

@@ -15,6 +15,7 @@ def test_an_empty_environment_gives_what_the_manifests_mount():
     assert settings.open_routes == frozenset()
     assert settings.seal_key == b""
     assert settings.journal_dir is None
+    assert settings.most_auto_registered_series == 100
 
 
 def test_open_routes_are_separated_by_commas():
@@ -25,6 +26,7 @@ def test_open_routes_are_separated_by_commas():
     ("name", "value"),
     [
         ("TENANTZONE_JOURNAL_KEEP", "-1"),
+        ("TENANTZONE_MOST_AUTO_REGISTERED_SERIES", "many"),
         ("TENANTZONE_JOURNAL_MAX_BYTES", "1M"),
         ("TENANTZONE_ADMIN_PORT", "high"),
         ("TENANTZONE_ADMIN_PORT", ""),

@@ -109,10 +109,12 @@ class Driver:
         client_salt: str = "",
         sealed: str | None = None,
         resumable: bool = False,
+        arrival_time: float | None = None,
     ) -> Request:
         """Add a request; without a tenant as if it had come past the front door.
 
-        ``sealed`` is a seal in place of the one that the front door would make.
+        ``sealed`` is a seal in place of the one that the front door would make; ``arrival_time`` is the API server's,
+        None: now.
         """
         params = SamplingParams(max_tokens=max_tokens, ignore_eos=True)
         salt: str | None = client_salt or None
@@ -127,6 +129,7 @@ class Driver:
             cache_salt=salt,
             block_hasher=self._hasher,
             resumable=resumable,
+            arrival_time=arrival_time,
         )
         self.scheduler.add_request(request)
         return request

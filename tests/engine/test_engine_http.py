@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tenantzone_contract.config import Idle, ZoneConfig, dump_config
+from tenantzone_runtime.metrics import families
 
 pytestmark = pytest.mark.engine
 
@@ -244,6 +245,26 @@ def test_metrics_say_what_the_report_says(engine):
     assert metric(engine, "tenantzone_zone_blocks_cached", tenant="acme") == acme.cached == 20
     assert metric(engine, "tenantzone_zone_prompt_tokens_total", tenant="acme") == acme.prompt_tokens
     assert metric(engine, "tenantzone_zone_state", tenant="acme", state="Idle") == 1
+    assert metric(engine, "tenantzone_engine_info", pool="pool", pool_namespace="test") == 1
+
+
+def test_a_request_is_counted_with_how_long_it_waited_and_how_it_ended(engine):
+    engine.add_keys("measured")
+    engine.declare(zone("measured"))
+    cached_tokens(engine.client("measured"), new_prompt())
+    assert metric(engine, "tenantzone_zone_requests_total", tenant="measured", outcome="length") == 1
+    assert metric(engine, "tenantzone_zone_queue_time_seconds_count", tenant="measured") == 1
+    assert metric(engine, "tenantzone_zone_time_to_first_token_seconds_count", tenant="measured") == 1
+    waited = metric(engine, "tenantzone_zone_queue_time_seconds_sum", tenant="measured")
+    assert 0 < waited < metric(engine, "tenantzone_zone_time_to_first_token_seconds_sum", tenant="measured")
+    engine.declare()
+    assert "measured" not in engine.metrics()
+
+
+def test_every_metric_that_is_documented_is_there_and_no_other(engine):
+    engine.declare(zone("acme"))
+    told = {family.name for family in text_string_to_metric_families(engine.metrics())}
+    assert told == {family.name.removesuffix("_total") for family in families()}
 
 
 def journal(*arguments):

@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from tenantzone_contract.report import (
     ConfigStatus,
     EngineReport,
-    Rejection,
     ZoneReport,
     parse_report,
 )
@@ -80,18 +78,6 @@ def get(url: str, **headers: str) -> tuple[int, str, str]:
         return error.code, error.headers["Content-Type"], error.read().decode()
 
 
-def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
-def metric(text: str, name: str, **labels: str) -> float:
-    return samples(text)[name, frozenset(labels.items())]
-
-
 def test_the_report_is_served_as_it_was_published():
     with serving() as url:
         status, content_type, body = get(f"{url}/report")
@@ -115,64 +101,6 @@ def test_unhealthy_when_no_report_was_published_for_too_long():
         status, _, body = get(f"{url}/healthz")
     assert status == 503
     assert "5.1 s old" in body
-
-
-def test_metrics_tell_the_engine_the_config_and_each_zone():
-    with serving() as url:
-        status, content_type, text = get(f"{url}/metrics")
-    assert status == 200
-    assert content_type.startswith("text/plain")
-    zone = {"zone": "acme-zone", "tenant": "acme"}
-    assert metric(text, "tenantzone_engine_info", vllm_version="0.32.0", pod="engine-0") == 1
-    assert metric(text, "tenantzone_engine_capacity_blocks") == 255
-    assert metric(text, "tenantzone_engine_free_blocks") == 220
-    assert metric(text, "tenantzone_config_generation") == 5
-    assert metric(text, "tenantzone_config_last_reload_successful") == 1
-    assert metric(text, "tenantzone_config_last_reload_success_timestamp_seconds") == 990
-    assert metric(text, "tenantzone_config_rejected") == 0
-    assert metric(text, "tenantzone_zone_blocks_in_use", **zone) == 10
-    assert metric(text, "tenantzone_zone_blocks_cached", **zone) == 25
-    assert metric(text, "tenantzone_zone_blocks_reserved", **zone) == 40
-    assert metric(text, "tenantzone_zone_blocks_limit", **zone) == 100
-    assert metric(text, "tenantzone_zone_waiting_requests", **zone) == 2
-    assert metric(text, "tenantzone_zone_running_requests", **zone) == 1
-    assert metric(text, "tenantzone_zone_prefix_query_tokens_total", **zone) == 400
-    assert metric(text, "tenantzone_zone_prefix_hit_tokens_total", **zone) == 300
-    assert metric(text, "tenantzone_zone_prompt_tokens_total", **zone) == 500
-    assert metric(text, "tenantzone_zone_generation_tokens_total", **zone) == 60
-    assert metric(text, "tenantzone_zone_preemptions_total", **zone) == 4
-    assert metric(text, "tenantzone_zone_evicted_blocks_total", reason="own", **zone) == 7
-    assert metric(text, "tenantzone_zone_evicted_blocks_total", reason="recall", **zone) == 0
-    assert metric(text, "tenantzone_zone_state", state="Active", **zone) == 1
-    assert metric(text, "tenantzone_zone_state", state="Evicted", **zone) == 0
-
-
-def test_metrics_tell_that_the_newest_config_was_refused():
-    refused = ConfigStatus(applied_generation=5, rejected=Rejection(error="zones[0].weight: bad", unix_time=1.0))
-    with serving(lambda: report(config=refused)) as url:
-        text = get(f"{url}/metrics")[2]
-    assert metric(text, "tenantzone_config_last_reload_successful") == 0
-    assert metric(text, "tenantzone_config_rejected") == 1
-    assert metric(text, "tenantzone_config_generation") == 5
-
-
-def test_every_metric_has_a_help_text_a_unit_free_of_doubt_and_our_prefix():
-    with serving() as url:
-        families = list(text_string_to_metric_families(get(f"{url}/metrics")[2]))
-    assert families
-    for family in families:
-        assert family.name.startswith("tenantzone_")
-        assert family.documentation.endswith(".")
-        assert family.type in {"counter", "gauge"}
-        if family.type == "counter":
-            assert all(sample.name.endswith("_total") for sample in family.samples)
-
-
-def test_a_scraper_may_ask_for_openmetrics():
-    with serving() as url:
-        _, content_type, text = get(f"{url}/metrics", Accept="application/openmetrics-text; version=1.0.0")
-    assert content_type.startswith("application/openmetrics-text")
-    assert text.endswith("# EOF\n")
 
 
 def test_head_answers_without_a_body():

@@ -1,6 +1,7 @@
 """``tenantzone-runtime serve``: what it adds to vLLM, and what it refuses."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tenantzone_runtime import serve
+from tenantzone_runtime.logs import JSON_CONFIG
 from tenantzone_runtime.serve import UsageError, check, with_flags
 
 OURS = [
@@ -64,6 +66,7 @@ def test_our_arguments_become_the_environment(executed, tmp_path, monkeypatch):
             "127.0.0.1",
             "--admin-port",
             "0",
+            "--most-auto-registered-series=20",
         ]
     )
     environment = executed[0][2]
@@ -71,6 +74,7 @@ def test_our_arguments_become_the_environment(executed, tmp_path, monkeypatch):
     assert environment["TENANTZONE_KEYS_DIR"] == str(Path("keys").absolute())
     assert environment["TENANTZONE_ADMIN_HOST"] == "127.0.0.1"
     assert environment["TENANTZONE_ADMIN_PORT"] == "0"
+    assert environment["TENANTZONE_MOST_AUTO_REGISTERED_SERIES"] == "20"
     assert environment["OTHER"] == "kept"
 
 
@@ -164,6 +168,37 @@ def test_show_flags_names_the_environment_where_it_is_not_the_default(tmp_path):
     assert "TENANTZONE_ADMIN_PORT" not in shown.stderr
 
 
+def test_log_format_json_makes_vllm_read_our_configuration(executed, capsys):
+    serve.main(["model", "--log-format", "json", "--log-level", "debug"])
+    ((_, command, environment),) = executed
+    assert environment["VLLM_LOGGING_CONFIG_PATH"] == str(JSON_CONFIG)
+    assert environment["VLLM_LOGGING_LEVEL"] == "DEBUG"
+    assert "--no-use-tqdm-on-load" in command
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["message"].startswith("vllm serve model --log-level debug")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables"),
+    [
+        (["--log-config-file", "mine.json"], {}),
+        (["--logging-config.formatter", "json"], {}),
+        ([], {"VLLM_LOGGING_CONFIG_PATH": "mine.json"}),
+        ([], {"VLLM_CONFIGURE_LOGGING": "0"}),
+    ],
+)
+def test_log_format_json_refuses_what_says_otherwise_how_lines_look(arguments, variables):
+    refused = run("model", "--log-format", "json", *arguments, **variables)
+    assert refused.returncode == 1
+    name = [*arguments, *variables][0].partition(".")[0]
+    assert f"--log-format json and {name} can't be used together" in refused.stderr
+
+
+def test_show_flags_names_what_makes_lines_json():
+    shown = run("--show-flags", "--log-format", "json")
+    assert f"VLLM_LOGGING_CONFIG_PATH={JSON_CONFIG}" in shown.stderr
+
+
 def test_a_refusal_is_one_line_without_a_traceback():
     refused = run("model", "--grpc")
     assert refused.returncode == 1
@@ -194,3 +229,8 @@ def test_help_is_ours_and_vllms_with_a_section(executed, capsys):
     assert executed == []
     serve.main(["--help=all"])
     assert "--help=all" in executed[0][1]
+
+
+def test_a_negative_number_of_series_is_refused():
+    with pytest.raises(SystemExit, match="--most-auto-registered-series must not be negative"):
+        serve.main(["model", "--most-auto-registered-series=-1"])

@@ -14,10 +14,10 @@ from tenantzone_contract.config import ConfigError
 from tenantzone_runtime.zones import preemption
 from tests.zones.configs import CAPACITY, TENANTS, configs, template_terms, terms_of
 from tests.zones.lives import Request, by_tenant
-from tests.zones.lives_in_time import LivesInTime
+from tests.zones.lives_counted import LivesCounted
 
 
-class ZoneLives(LivesInTime, RuleBasedStateMachine):
+class ZoneLives(LivesCounted, RuleBasedStateMachine):
     lived = 0
     """How many there were: a deep run takes minutes, and tells where it is (`pytest -s`)."""
 
@@ -171,6 +171,10 @@ class ZoneLives(LivesInTime, RuleBasedStateMachine):
             self.pass_time(claim.after)
 
     @rule()
+    def end_a_step(self):
+        self.tenancy.end_step()
+
+    @rule()
     def settle_the_book(self):
         self.tenancy.loans.settle(self.free)
         self._check_sums_of_loans(exact=True)
@@ -221,6 +225,10 @@ class ZoneLives(LivesInTime, RuleBasedStateMachine):
     def nobody_caches_beyond_its_limit(self):
         for zone in self.ledger.zones.values():
             assert zone.held <= max(zone.spec.quota.limit, zone.in_use)
+
+    @invariant()
+    def counters_only_grow_and_agree(self):
+        self.check_counters()
 
     @invariant()
     def promises_fit_and_bills_only_grow(self):

@@ -75,6 +75,7 @@ class Guard:
             names[0],
             block_id,
             names[1],
+            extra={"zone": zone.spec.name, "tenant": zone.spec.tenant} if zone is not None else None,
         )
         self._scheduler.tenancy.ledger.trail.note(Violation(names[0], block_id, names[1]))
         if zone is not None:

@@ -10,17 +10,21 @@ import threading
 import time
 
 from tenantzone_contract.config import ConfigError
+from tenantzone_contract.logs import describe_process
 from tenantzone_contract.report import ConfigStatus, EngineReport
 from tenantzone_contract.settings import Settings
 from tenantzone_runtime.engine.auditing import Auditing, open_journal
-from tenantzone_runtime.engine.reporting import make_report
+from tenantzone_runtime.engine.reporting import make_figures, make_report
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.metrics.figures import EngineFigures, ReloadResult
 from tenantzone_runtime.reload import ConfigSource
 
 logger = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 0.1
 REPORT_SECONDS = 1.0
+SCRAPE_SECONDS = 1.0
+"""How long a scrape waits for a snapshot of its own, which the next turn makes, before it tells the one before."""
 
 
 class Housekeeping:
@@ -42,6 +46,9 @@ class Housekeeping:
         self._thread = threading.Thread(target=self._run, name="tenantzone-housekeeping", daemon=True)
         self._is_asked_for = True
         self._published = time.monotonic()
+        self._reloads: dict[ReloadResult, int] = {"applied": 0, "rejected": 0}
+        self._scraped = threading.Condition()
+        self._is_scraped = True
         # Before the first request is served, so that no request can slip in ahead of its zone.
         self.turn()
 
@@ -50,6 +57,14 @@ class Housekeeping:
         """The newest snapshot; immutable, so that any thread may read it. While somebody asks, each turn makes one."""
         self._is_asked_for = True
         return self._report
+
+    def figures(self) -> EngineFigures:
+        """A new snapshot, while the thread runs; else the newest one there is. To be called from other threads."""
+        with self._scraped:
+            before = self._figures
+            self._is_scraped = True
+            self._scraped.wait_for(lambda: self._figures is not before, SCRAPE_SECONDS)
+            return self._figures
 
     def start(self) -> None:
         self._thread.start()
@@ -71,6 +86,18 @@ class Housekeeping:
         # A report of a thousand zones takes milliseconds: not ten times a second, where nobody reads it.
         if has_news or self._is_asked_for or time.monotonic() - self._published >= REPORT_SECONDS:
             self._publish()
+        if self._is_scraped:
+            self._take_figures()
+
+    def _take_figures(self) -> None:
+        # Asked for again from here on: whoever asks later wants a later one.
+        self._is_scraped = False
+        figures = make_figures(
+            self._scheduler, self._status, self._reloads, pod=self._pod, started_unix_time=self._started_unix_time
+        )
+        with self._scraped:
+            self._figures = figures
+            self._scraped.notify_all()
 
     def _publish(self) -> None:
         self._is_asked_for = False
@@ -91,6 +118,10 @@ class Housekeeping:
             except ConfigError as error:
                 self._source.refuse(str(error))
             else:
+                self._reloads["applied"] += 1
+                describe_process(
+                    pool=config.pool.name, pool_namespace=config.pool.namespace, generation=config.generation
+                )
                 logger.info("config %d is in force: %d zones", config.generation, len(config.zones))
                 self._status = ConfigStatus(
                     applied_generation=config.generation,
@@ -99,7 +130,9 @@ class Housekeeping:
                 )
         rejection = self._source.rejection
         if rejection is not None:
-            logger.error("the config is refused, the last good one stays: %s", rejection.error)
+            self._reloads["rejected"] += 1
+            refused = {"generation": rejection.generation} if rejection.generation is not None else {}
+            logger.error("the config is refused, the last good one stays: %s", rejection.error, extra=refused)
             self._auditing.config_refused(rejection.generation, rejection.error)
         self._status = self._status.model_copy(update={"rejected": rejection})
 

@@ -10,6 +10,7 @@ from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.guard import ForeignBlockError
+from tenantzone_runtime.engine.latencies import Latencies
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones.fair_queue import INPUT
 
@@ -30,6 +31,7 @@ class ZoneKVCacheManager(KVCacheManager):
         self._full_blocks: dict[str, int] = {}
         """How many full blocks of each request are in the prefix index; empty for kinds of attention not known here."""
         self._has_window = False
+        self.latencies = Latencies()
         self._block_tokens = 1
         # With zones there is one group of KV caches: models with several, or none, are refused.
         for caches in self.coordinator.single_type_managers[:1]:
@@ -137,6 +139,7 @@ class ZoneKVCacheManager(KVCacheManager):
         zone = zone_of(request)
         if zone is None or request.num_preemptions > 0:
             return
+        self.latencies.scheduled(request, zone, self.block_pool.ledger.now)
         zone.account.charge(INPUT * (request.num_prompt_tokens - num_hits))
         zone.counters.prompt_tokens += request.num_prompt_tokens
         if self.prefix_cache_lookup_enabled(request):

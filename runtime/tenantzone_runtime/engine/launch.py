@@ -6,6 +6,11 @@ makes the one subcommand that is wanted without the rest of that program.
 
 import sys
 
+from tenantzone_runtime.logs import configure_if_json
+
+# In each process that vLLM spawns, too: they import this module again. vLLM does so itself, but some time later.
+configure_if_json()
+
 
 def main() -> None:
     """Run ``vllm serve`` with this process's arguments."""

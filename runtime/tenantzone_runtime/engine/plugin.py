@@ -3,14 +3,17 @@
 import logging
 import os
 
+from tenantzone_contract.logs import describe_process
 from tenantzone_contract.seal import new_seal_key
-from tenantzone_contract.settings import SCRUB_BLOCKS, SEAL_KEY
+from tenantzone_contract.settings import POD_NAME, SCRUB_BLOCKS, SEAL_KEY
+from tenantzone_runtime.engine.redaction import redact_log_records
 
 
 def register() -> None:
     """Prepare a vLLM process for zones. vLLM calls this more than once."""
     _make_seal_key()
     _log_as_vllm_does()
+    redact_log_records()
     if os.environ.get(SCRUB_BLOCKS) == "1":
         # Imported here: it imports vLLM, which is still being imported where this is called first.
         from tenantzone_runtime.engine.scrubbing import prepare_workers
@@ -33,3 +36,4 @@ def _log_as_vllm_does() -> None:
     ours.handlers = theirs.handlers
     ours.setLevel(theirs.level)
     ours.propagate = theirs.propagate
+    describe_process(pod=os.environ.get(POD_NAME))

@@ -1,7 +1,11 @@
 """What we keep on vLLM's requests."""
 
+from typing import Final
+
+from vllm.v1.engine import FinishReason
 from vllm.v1.request import Request
 
+from tenantzone_runtime.zones.counters import Outcome
 from tenantzone_runtime.zones.fair_queue import OUTPUT
 from tenantzone_runtime.zones.zone import Zone
 
@@ -19,3 +23,16 @@ def count_generated(request: Request, zone: Zone) -> None:
         request.counted_tokens = request.num_output_tokens
         zone.counters.generation_tokens += tokens
         zone.account.charge(OUTPUT * tokens)
+
+
+_OUTCOMES: Final[dict[FinishReason, Outcome]] = {
+    FinishReason.STOP: "stop",
+    FinishReason.LENGTH: "length",
+    FinishReason.ABORT: "abort",
+    FinishReason.ERROR: "error",
+}
+
+
+def outcome_of(request: Request) -> Outcome:
+    """How a request ended."""
+    return _OUTCOMES.get(request.get_finished_reason(), "other")

@@ -63,6 +63,9 @@ class RoomMaker:
             count = self._scheduler.denied_blocks(request, zone)
             if count > 0 and preemption.is_entitled(zone, count):
                 self._recall(request, zone, count)
+            if count > self._scheduler.block_pool.available_to(zone):
+                # The step itself may not get to the zone; that its reservation is not there must show all the same.
+                self._tenancy.must_wait(zone, count, self._scheduler.block_pool.free_block_queue.num_free_blocks)
         misjudged, self._misjudged = self._misjudged, None
         if misjudged is not None and not misjudged.is_finished():
             if zone_of(misjudged) is None:

@@ -10,6 +10,7 @@ from tenantzone_runtime.engine.versions import UnsupportedError, check_version
 # Before what follows, which imports vLLM's internals: another version may not have them where they are looked for.
 check_version()
 
+from tenantzone_runtime.engine.block_map import take_block_map  # noqa: E402
 from tenantzone_runtime.engine.housekeeping import Housekeeping  # noqa: E402
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler  # noqa: E402
 
@@ -31,9 +32,14 @@ class ZoneScheduler(ZoneAwareScheduler):
                 "(add it to VLLM_PLUGINS if you set that), or set the variable to 64 hexadecimal digits"
             )
         super().__init__(*args, seal_key=settings.seal_key, scrub_blocks=settings.scrub_blocks, **kwargs)
+        self.tenancy.ledger.overflow.most_apart = settings.most_auto_registered_series
         self._housekeeping = Housekeeping(self, settings)
         self._admin = AdminServer(
-            settings.admin_host, settings.admin_port, read_report=lambda: self._housekeeping.report
+            settings.admin_host,
+            settings.admin_port,
+            read_report=lambda: self._housekeeping.report,
+            read_figures=lambda: self._housekeeping.figures(),
+            take_block_map=lambda cells: take_block_map(self.block_pool, self._housekeeping.report, cells),
         )
         self._admin.start()
         self._housekeeping.start()

@@ -13,6 +13,7 @@ from threading import RLock
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.outputs import ModelRunnerOutput
@@ -24,8 +25,9 @@ from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.guard import Guard
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
+from tenantzone_runtime.engine.latencies import note_arrival
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
-from tenantzone_runtime.engine.requests import count_generated, zone_of
+from tenantzone_runtime.engine.requests import count_generated, outcome_of, zone_of
 from tenantzone_runtime.engine.room import RoomMaker
 from tenantzone_runtime.engine.scrubbing import check_scrub, model_needs_zeroing
 from tenantzone_runtime.engine.versions import check_supported, check_version, zone_classes
@@ -112,12 +114,13 @@ class ZoneAwareScheduler(AsyncScheduler):
     def _bind(self, request: Request) -> None:
         """Give the request its zone, or mark it to be finished with an error."""
         now = time.monotonic()
+        note_arrival(request, now)
         try:
             zone = self._binder.bind(request, now)
             if zone is not None:
                 self._fit_to_limit(request, zone)
         except BindingError as error:
-            logger.warning("request %s is refused: %s", request.request_id, error)
+            logger.warning("request %s is refused: %s", request.request_id, error, extra={"tenant": error.tenant})
             self._refuse(request, error)
             return
         request.zone = zone
@@ -125,7 +128,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             self.tenancy.request_arrived(zone, now)
 
     def _refuse(self, request: Request, error: BindingError) -> None:
-        self.tenancy.ledger.trail.refused(error.tenant, error.reason)
+        self.tenancy.refused(error.tenant, error.reason)
         self.end_with_error(request)
 
     def end_with_error(self, request: Request) -> None:
@@ -167,6 +170,7 @@ class ZoneAwareScheduler(AsyncScheduler):
                 self._guard.fail_condemned()
                 self._room.remember(self.kv_cache_manager.take_refused())
                 self.waiting.end_step()
+                self.tenancy.end_step()
 
     def _count_generated(self, now: float) -> None:
         """Charge zones for what their running requests have generated: from time to time, not with each token."""
@@ -181,12 +185,20 @@ class ZoneAwareScheduler(AsyncScheduler):
     ) -> dict[int, EngineCoreOutputs]:
         with self.zone_lock:
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
+            self.kv_cache_manager.latencies.after_output()
             return outputs
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:
         with self.zone_lock:
             finished: list[Request] = super().finish_requests(request_ids, finished_status)
             return finished
+
+    def set_pause_state(self, pause_state: PauseState) -> None:
+        with self.zone_lock:
+            super().set_pause_state(pause_state)
+            # No step may come for long, and while the engine is paused it is not for blocks that requests wait.
+            self.tenancy.ledger.now = time.monotonic()
+            self.tenancy.end_step()
 
     def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
         with self.zone_lock:
@@ -204,6 +216,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         zone = zone_of(request)
         if zone is not None:
             count_generated(request, zone)
+            zone.counters.request_ended(outcome_of(request))
             self.tenancy.request_finished(zone, time.monotonic())
             if zone.grace:
                 self._give_grace()

@@ -112,6 +112,7 @@ def respec(ledger: Ledger, zone: Zone, spec: ZoneSpec) -> list[int]:
     """Give a zone another spec. Returns the blocks that it keeps no more, because its limit fell."""
     if zone.spec != spec or zone.leaving:
         ledger.standings.respec(zone, spec)
+        ledger.overflow.place(zone)
         zone.leaving = False
         _note(ledger, zone, "changed")
     return trim_to_limit(ledger, zone)

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from tenantzone_contract.report import EvictionReason, WaitReason
 from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.audit import Trail, Usage
+from tenantzone_runtime.zones.counters import Beneficiary
+from tenantzone_runtime.zones.overflow import Overflow
 from tenantzone_runtime.zones.replacement import Links
 from tenantzone_runtime.zones.standings import Standings
 from tenantzone_runtime.zones.zone import Zone
@@ -34,6 +36,7 @@ class Ledger:
         """By tenant. Zones that left the config stay here until their last request ends."""
         self.standings = Standings(block_count if capacity is None else capacity)
         self.trail = Trail()
+        self.overflow = Overflow()
         self.now = now
         """Kept up to date by whoever uses the ledger: block-seconds are counted by it."""
         self.cached_blocks = 0
@@ -51,11 +54,13 @@ class Ledger:
         zone.number = self._zones_entered
         self.zones[zone.spec.tenant] = zone
         self.standings.enter(zone)
+        self.overflow.place(zone)
 
     def discard(self, zone: Zone) -> None:
         """Take out a zone that holds nothing any more."""
         assert zone.held == 0, "a zone leaves when its last block is free"
         self.standings.leave(zone)
+        self.overflow.remove(zone)
         del self.zones[zone.spec.tenant]
 
     def take(self, zone: Zone, block_ids: list[int]) -> None:
@@ -117,8 +122,8 @@ class Ledger:
         count = len(block_ids)
         self.cached_blocks -= count
         self.held_blocks -= count
-        evicted = zone.counters.evicted
-        evicted[reason] = evicted.get(reason, 0) + count
+        evictions, key = zone.counters.evictions, (reason, _class_of(zone, beneficiary))
+        evictions[key] = evictions.get(key, 0) + count
         tenant = None if beneficiary is None else beneficiary.spec.tenant
         self.trail.evicted(zone.spec.tenant, count, reason, tenant)
         self.standings.reckon(zone)
@@ -190,3 +195,12 @@ class Ledger:
         assert self.cached_blocks == sum(len(zone.cached) for zone in zones)
         self.standings.check(zones)
         assert free + self.held_blocks + in_use_without_zone == capacity, "the counts do not add up to the capacity"
+
+
+def _class_of(victim: Zone, beneficiary: Zone | None) -> Beneficiary:
+    if beneficiary is None:
+        return "none"
+    if beneficiary is victim:
+        return "self"
+    difference = beneficiary.spec.priority - victim.spec.priority
+    return "higher_priority" if difference > 0 else "lower_priority" if difference < 0 else "same_priority"

@@ -94,7 +94,10 @@ class LoanBook:
     def _accrue(self) -> None:
         elapsed, self._settled = self._ledger.now - self._settled, self._ledger.now
         for loan in self:
-            self._block_seconds[loan.lender.spec.tenant, loan.borrower.spec.tenant] += loan.blocks * elapsed
+            block_seconds = loan.blocks * elapsed
+            self._block_seconds[loan.lender.spec.tenant, loan.borrower.spec.tenant] += block_seconds
+            loan.lender.counters.lent_block_seconds += block_seconds
+            loan.borrower.counters.borrowed_block_seconds += block_seconds
 
     def _shrink(self, total: int) -> tuple[Counter[Zone], Counter[Zone]]:
         """Keep of each loan what lender, borrower and total still have room for, the oldest first.

@@ -4,13 +4,15 @@ Blocks are taken and let go through the ledger, and room for them is made by ``e
 """
 
 from dataclasses import dataclass
+from typing import get_args
 
-from tenantzone_contract.config import RuntimeConfig, UnknownTenantTemplate
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, UnknownTenantTemplate
 from tenantzone_runtime.zones import configure, states
-from tenantzone_runtime.zones.audit import ConfigApplied, Event, LoanUsage
+from tenantzone_runtime.zones.audit import ConfigApplied, Event, LoanUsage, RefusalReason
 from tenantzone_runtime.zones.eviction import Evictions, reclaim, relieve
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.loans import LoanBook
+from tenantzone_runtime.zones.stalls import Stalls
 from tenantzone_runtime.zones.timers import Timers
 from tenantzone_runtime.zones.zone import Zone
 
@@ -41,6 +43,9 @@ class Tenancy:
         self._config: RuntimeConfig | None = None
         self._watermarks = Watermarks()
         self._overdue: list[Zone] = []
+        self._stalls = Stalls()
+        self.refusals: dict[RefusalReason, int] = dict.fromkeys(get_args(RefusalReason), 0)
+        """Requests that were refused; never decrease."""
 
     def apply(self, config: RuntimeConfig, now: float) -> Evictions:
         """Enforce a new config from now on; requests in flight stay.
@@ -59,6 +64,11 @@ class Tenancy:
             # A window that the config made shorter may be over already.
             self._timers.set_at(zone, now)
         return evicted
+
+    @property
+    def pool(self) -> PoolConfig | None:
+        """What the config in force says of the pool; None: none is."""
+        return None if self._config is None else self._config.pool
 
     @property
     def is_open_to_anybody(self) -> bool:
@@ -97,9 +107,17 @@ class Tenancy:
         self.ledger.now = now
         states.request_finished(self.ledger, zone)
         if zone.requests == 0:
-            zone.wait_reason = None
+            self._stalls.end(zone, now)
         configure.discard_if_gone(self.ledger, zone)
         self._timers.set(zone)
+
+    def refused(self, tenant: str | None, reason: RefusalReason) -> None:
+        """A request was refused; the tenant is None if it shows none that could be believed."""
+        self.ledger.trail.refused(tenant, reason)
+        self.refusals[reason] = self.refusals.get(reason, 0) + 1
+        zone = None if tenant is None else self.ledger.zones.get(tenant)
+        if zone is not None and not zone.leaving:
+            zone.counters.request_ended("refused")
 
     def relieve(self, zone: Zone | None, count: int, free: int) -> Evictions:
         """Make room for a zone's next request that was denied ``count`` blocks, if they are merely cached by others.
@@ -109,12 +127,22 @@ class Tenancy:
         return relieve(self.ledger, zone, count, free)
 
     def must_wait(self, zone: Zone, count: int, free: int) -> None:
-        """A zone's next request waits, because it was denied so many blocks."""
-        zone.wait_reason = self.ledger.wait_reason(zone, count, free)
+        """A zone's next request waits, because it was denied so many blocks in this step."""
+        self._stalls.begin(zone, self.ledger.wait_reason(zone, count, free), self.ledger.now)
 
     def may_go_on(self, zone: Zone) -> None:
         """A zone's next request need not wait for blocks."""
-        zone.wait_reason = None
+        self._stalls.end(zone, self.ledger.now)
+
+    def end_step(self) -> None:
+        """The step is made: zones that it has not found waiting do not wait for blocks now."""
+        self._stalls.end_step(self.ledger.now)
+
+    def count(self) -> None:
+        """Bring all counters up to date, before somebody reads them."""
+        for zone in self.ledger.zones.values():
+            self.ledger.accrue(zone)
+        self._stalls.count(self.ledger.now)
 
     def upkeep(self, now: float, free: int) -> Evictions:
         """What time does: zones become quiet, give up their blocks, are forgotten; loans are settled and fall due; free

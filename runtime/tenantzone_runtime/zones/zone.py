@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tenantzone_contract.report import EvictionReason, WaitReason, ZoneState
+from tenantzone_contract.report import WaitReason, ZoneState
+from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.fair_queue import Account
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.replacement import Clock, LeastRecentlyUsed, Links
@@ -52,22 +53,6 @@ class ZoneSpec:
     """Made from the pool's template, for a tenant that no config names."""
 
 
-@dataclass(slots=True)
-class Counters:
-    """What has happened in a zone since it came; never decreases."""
-
-    prefix_query_tokens: int = 0
-    prefix_hit_tokens: int = 0
-    prompt_tokens: int = 0
-    generation_tokens: int = 0
-    preemptions: int = 0
-    violations: int = 0
-    """Requests of the zone that were about to use a block that is not the zone's."""
-    block_seconds: float = 0.0
-    """Blocks held, in use or cached, times seconds."""
-    evicted: dict[EvictionReason, int] = field(default_factory=dict)
-
-
 @dataclass(slots=True, eq=False)
 class Zone:
     """Mutable state of one zone. Only the ledger changes the blocks; only ``states`` changes state and quiet.
@@ -92,7 +77,7 @@ class Zone:
     leaving: bool = False
     """Gone from the config: its requests finish, and each block that they release is free at once."""
     wait_reason: WaitReason | None = None
-    """Why its next request could not be admitted in the last step."""
+    """Why its next request could not be admitted in the last step; only ``stalls`` changes it."""
     counters: Counters = field(default_factory=Counters)
     account: Account = field(default_factory=Account)
     """Its place in the fair queue."""

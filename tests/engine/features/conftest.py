@@ -10,6 +10,7 @@ from tests.engine.features import contention
 from tests.engine.features.adapters import make_adapter
 from tests.engine.features.asking import BLOCK_TOKENS, STEP_TOKENS, USABLE_BLOCKS
 from tests.engine.features.kv_events import EVENTS_PORT
+from tests.engine.features.spans import SpanReceiver
 from tests.engine.real_engine import RealEngine, StartingEngine
 
 
@@ -23,10 +24,12 @@ def _options(address: str, folder: Path) -> list[str]:
         "--scheduling-policy", "priority", "--kv-events-config", json.dumps(events),
         "--enable-lora", "--max-loras", "2", "--max-lora-rank", "8",
         "--lora-modules", *(f"{tenant}-adapter={folder}/{tenant}-adapter" for tenant in ("acme", "burst")),
+        "--enable-log-requests", "--log-error-stack", "--log-format", "json",
     ]  # fmt: skip
 
 
 _STARTING = pytest.StashKey[StartingEngine]()
+_SPANS = pytest.StashKey[SpanReceiver]()
 
 
 def _needs_engine(item: pytest.Item) -> bool:
@@ -40,12 +43,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     if not session.config.option.collectonly and any(map(_needs_engine, session.items)):
-        session.config.stash[_STARTING] = StartingEngine(_options, TENANTZONE_OPEN_ROUTES="/metrics")
+        spans = session.config.stash[_SPANS] = SpanReceiver()
+        session.config.stash[_STARTING] = StartingEngine(
+            lambda address, folder: [*_options(address, folder), "--otlp-traces-endpoint", spans.endpoint],
+            TENANTZONE_OPEN_ROUTES="/metrics",
+            POD_NAME="engine-0",
+            OTEL_EXPORTER_OTLP_TRACES_PROTOCOL="http/protobuf",
+            OTEL_BSP_SCHEDULE_DELAY="100",  # milliseconds between two exports
+        )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _STARTING in config.stash:
         config.stash[_STARTING].stop()
+        config.stash[_SPANS].stop()
+
+
+@pytest.fixture(scope="session")
+def spans(request: pytest.FixtureRequest) -> SpanReceiver:
+    """What the engine exports."""
+    return request.config.stash[_SPANS]
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,22 @@
-"""One real engine for all HTTP tests here. It needs more than a minute to start, so it does beside the other tests."""
+"""One real engine for all tests that want one. It needs more than a minute to start, so it does beside the other tests.
+
+A pytest plugin: whoever has the mark and the fixture ``engine`` gets it, in whichever folder.
+"""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.engine.real_engine import RealEngine, StartingEngine
+if TYPE_CHECKING:
+    from tests.engine.real_engine import RealEngine
 
 
 def _options(address: str, folder: Path) -> list[str]:
     return ["--num-gpu-blocks-override", "256", "--max-model-len", "4096"]
 
 
-_STARTING = pytest.StashKey[StartingEngine]()
+_STARTING = pytest.StashKey()
 
 
 def _needs_engine(item: pytest.Item) -> bool:
@@ -25,6 +30,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     if not session.config.option.collectonly and any(map(_needs_engine, session.items)):
+        # It needs vLLM's clients, which most tests do not.
+        from tests.engine.real_engine import StartingEngine
+
         session.config.stash[_STARTING] = StartingEngine(_options)
 
 
@@ -34,7 +42,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def engine(request: pytest.FixtureRequest) -> RealEngine:
+def engine(request: pytest.FixtureRequest) -> "RealEngine":
     engine = request.config.stash[_STARTING].await_health()
     prompt = "Nobody has declared a zone yet. " * 20
     for _ in range(2):

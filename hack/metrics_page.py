@@ -1,0 +1,111 @@
+"""Writes docs/metrics.md, the reference of all metrics, from what the code declares.
+
+Run it after a change of a metric's name, labels or help: make metrics-page
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from string import Template
+from typing import Any, get_args
+
+from tenantzone_contract.report import DEFAULT_ADMIN_PORT
+from tenantzone_contract.settings import DEFAULT_MOST_AUTO_REGISTERED_SERIES
+from tenantzone_operator import metrics as operator
+from tenantzone_runtime import metrics as engine
+from tenantzone_runtime.door import refusals as door
+from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Outcome
+from tenantzone_runtime.zones.histogram import BOUNDS
+
+PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
+
+_PAGE = Template("""\
+# Metrics
+
+<!-- Written by `make metrics-page` from what the code declares. Do not edit by hand. -->
+
+Three processes tell Prometheus what they do. A counter's name ends with `_total`; units are in the names; a series that
+counts is there with 0 from the start, so that a rate has something to rise from.
+
+| where | what |
+|---|---|
+| the engine's admin port ($port), `/metrics` | blocks, requests and durations by zone; the config in force |
+| vLLM's own port, `/metrics` | what vLLM itself tells, and what the front door refuses |
+| the operator's `--metrics-port` | pools, and the operator's own work |
+
+## The engine
+
+The admin port answers in Prometheus' text format, in OpenMetrics and in protobuf, as the scraper asks. One scrape is
+one snapshot: the numbers are copied between two steps of the scheduler, and no step waits for more than that. An engine
+that hangs still answers, with numbers that grow old: `tenantzone_report_time_seconds` says from when they are.
+
+$engine
+
+**Labels.** `pool`, `zone` and `tenant` bound the series by the config. Tenants that a pool registers by itself could be
+any number: the first $cap of them have series of their own (`--most-auto-registered-series`), and all others are added
+up in one zone, `zone="overflow", tenant="overflow"`. Which zone is in it is decided when the zone is registered, and
+stays so until it is forgotten or declared by a TenantZone. The overflow's counters never decrease. The series of a zone
+that is removed disappear.
+
+**Evictions.** `reason` says by which rule a cached block was evicted, and `beneficiary` for whom, by priority against
+the zone that lost it. These pairs occur:
+
+$evictions
+
+**Outcomes.** $outcomes.
+`refused` is told of requests that a zone could never hold; requests that no zone can be found for are in
+`tenantzone_engine_refused_requests_total` only.
+
+**Stalls.** `tenantzone_zone_stalled_seconds_total` is like `some` in Linux' pressure stall information: time in which
+the zone had something to do and no blocks to do it with. Each step says it anew of the zones whose next request it
+looks at. A zone that a step does not get to, because its tokens or places were used up before, waits for these and not
+for blocks.
+
+**Durations** begin with vLLM's arrival time of the request, in the API server: the way to the engine core and the wait
+for the step that was under way are a part of them, which vLLM's own queue time leaves out. The classic buckets end at
+$bounds seconds. To a Prometheus that
+asks for protobuf (2.40 and later, with `--enable-feature=native-histograms`) the same metrics are native histograms of
+schema 3, whose buckets are no more than 9 % wide.
+
+## The front door
+
+$door
+
+## The operator
+
+$operator
+
+`process_…` are those of prometheus_client.
+""")
+
+
+def page() -> str:
+    """The page's content."""
+    return _PAGE.substitute(
+        port=DEFAULT_ADMIN_PORT,
+        cap=DEFAULT_MOST_AUTO_REGISTERED_SERIES,
+        engine=_table(engine.families()),
+        evictions="\n".join(
+            ["| reason | beneficiary |", "|---|---|"]
+            + [f"| `{reason}` | {_code(beneficiaries)} |" for reason, beneficiaries in EVICTIONS_FOR.items()]
+        ),
+        outcomes=_code(get_args(Outcome)),
+        bounds=", ".join(f"{bound:g}" for bound in BOUNDS),
+        door=_table(door.families()),
+        operator=_table(operator.families()),
+    )
+
+
+def _table(families: Iterable[Any]) -> str:
+    lines = ["| metric | type | labels | what it tells |", "|---|---|---|---|"]
+    for family in families:
+        text = family.help.replace("|", r"\|")
+        lines.append(f"| `{family.name}` | {family.type} | {_code(family.labels)} | {text} |")
+    return "\n".join(lines)
+
+
+def _code(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,125 @@
+"""The picture of an engine's blocks, taken while the engine works.
+
+No step waits for it. It takes no lock: it reads slices of lists, each of which Python copies in one go, and looks at
+each block once, so what moves meanwhile is shown as one thing or the other and never twice. And it pauses often, so
+that a step never waits long for the interpreter.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+from tenantzone_contract.blocks import BlockKind, BlockMap, BlockUse
+from tenantzone_contract.report import EngineReport
+from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+from tenantzone_runtime.picture import Picture
+from tenantzone_runtime.zones.zone import Zone
+
+Kind = tuple[Zone | None, BlockUse, bool]
+T = TypeVar("T")
+
+_BLOCKS_AT_ONCE = 1000
+"""Some tenths of a millisecond's work."""
+_PAUSE_SECONDS = 0.0002
+_FIRST_BLOCK = 1
+"""Block 0 is vLLM's null block."""
+
+
+def take_block_map(pool: ZoneBlockPool, report: EngineReport, cells: int) -> BlockMap:
+    """Which zone has which block.
+
+    Args:
+        pool: whose blocks.
+        report: the newest one, which has the loans.
+        cells: the picture has no more of them.
+    """
+    blocks_per_cell = max(1, -(-pool.capacity // cells))
+    borrowed = Counter[str]()
+    for loan in report.loans:
+        borrowed[loan.borrower] += loan.blocks
+    reader = _Reader(pool, borrowed)
+    picture = Picture[Kind]()
+    every_cell = range(_FIRST_BLOCK, _FIRST_BLOCK + pool.capacity, blocks_per_cell)
+    for firsts in _in_turns(every_cell, max(1, _BLOCKS_AT_ONCE // blocks_per_cell)):
+        for first in firsts:
+            last = min(first + blocks_per_cell, _FIRST_BLOCK + pool.capacity)
+            picture.add_cell(reader.kinds(first, last))
+    return _described(picture, report, pool.capacity, blocks_per_cell)
+
+
+def _described(picture: Picture[Kind], report: EngineReport, capacity: int, blocks_per_cell: int) -> BlockMap:
+    shown = {kind: index for index, kind in enumerate(dict.fromkeys(kind for kind, _ in picture.runs))}
+    return BlockMap(
+        pod=report.pod,
+        capacity_blocks=capacity,
+        blocks_per_cell=blocks_per_cell,
+        kinds=tuple(
+            BlockKind(
+                tenant=zone.spec.tenant if zone is not None else None,
+                zone=zone.spec.name if zone is not None else None,
+                use=use,
+                borrowed=borrowed,
+                blocks=picture.blocks[zone, use, borrowed],
+            )
+            for zone, use, borrowed in shown
+        ),
+        runs=tuple((shown[kind], cells) for kind, cells in picture.runs),
+        taken_unix_time=time.time(),
+    )
+
+
+class _Reader:
+    """Says of blocks what they are now.
+
+    Args:
+        pool: whose blocks.
+        borrowed: how many blocks each tenant has borrowed.
+    """
+
+    def __init__(self, pool: ZoneBlockPool, borrowed: Counter[str]) -> None:
+        self._blocks = pool.blocks
+        self._owner = pool.ledger.owner
+        self._order_of = pool.ledger.links.order_of
+        self._first_to_go: set[int] = set()
+        self._borrowed_in_use: dict[Zone, int] = {}
+        for tenant, count in borrowed.items():
+            zone = pool.ledger.zones.get(tenant)
+            if zone is not None:
+                self._choose(zone, count)
+
+    def _choose(self, zone: Zone, count: int) -> None:
+        # The order may change under the walk, which then ends too early or among blocks that are not cached here. So no
+        # more than ``count`` steps, and each block is looked at again when its turn comes.
+        chosen = set[int]()
+        for ids in _in_turns(islice(zone.cached, count), _BLOCKS_AT_ONCE):
+            chosen.update(ids)
+        self._first_to_go |= chosen
+        self._borrowed_in_use[zone] = max(0, count - len(zone.cached))
+
+    def kinds(self, first: int, last: int) -> Counter[Kind]:
+        """How many of the blocks ``first`` to ``last - 1`` are of each kind."""
+        ids = range(first, last)
+        return Counter(map(self._kind, ids, self._owner[first:last], self._order_of[first:last]))
+
+    def _kind(self, block_id: int, zone: Zone | None, order: object) -> Kind:
+        if zone is None:
+            block = self._blocks[block_id]
+            if block.ref_cnt > 0:
+                return None, "in_use", False
+            return None, "free" if block.block_hash is None else "cached", False
+        if order is zone.cached:
+            return zone, "cached", block_id in self._first_to_go
+        left = self._borrowed_in_use.get(zone, 0)
+        if left:
+            self._borrowed_in_use[zone] = left - 1
+        return zone, "in_use", left > 0
+
+
+def _in_turns(items: Iterable[T], at_once: int) -> Iterator[list[T]]:
+    """So many at a time, with pauses in which the engine has the interpreter to itself."""
+    left = iter(items)
+    while batch := list(islice(left, at_once)):
+        yield batch
+        time.sleep(_PAUSE_SECONDS)

@@ -1,0 +1,45 @@
+"""How long requests wait: until they are scheduled, and until their first token is there.
+
+Both count from vLLM's ``arrival_time``, so that what a request spends on its way from the API server and in the engine
+core's input queue, which is read between two steps, is a part of them; vLLM's own queue time leaves that out. That time
+is the wall clock's, the only one that two processes share. It is looked at once, when the request is added, and turned
+into a time of the monotonic clock: what the wall clock does later changes nothing, and if it was set back meanwhile the
+way counts as none.
+"""
+
+import time
+
+from vllm.v1.request import Request
+
+from tenantzone_runtime.zones.zone import Zone
+
+
+def note_arrival(request: Request, now: float) -> None:
+    """The request is added at this time of the monotonic clock."""
+    request.arrived = now - max(0.0, time.time() - request.arrival_time)
+
+
+class Latencies:
+    """Counts the durations of requests. A step pays for requests that have just been admitted, and for no other."""
+
+    def __init__(self) -> None:
+        self._tokenless: list[tuple[Request, Zone]] = []
+        """Admitted, and still without their first token."""
+
+    def scheduled(self, request: Request, zone: Zone, now: float) -> None:
+        """A request of the zone was admitted, for the first time."""
+        zone.counters.queue_time.observe(now - request.arrived)
+        self._tokenless.append((request, zone))
+
+    def after_output(self) -> None:
+        """To be called when a step's output is made."""
+        if not self._tokenless:
+            return
+        now = time.monotonic()
+        tokenless = []
+        for request, zone in self._tokenless:
+            if request.num_output_tokens:
+                zone.counters.time_to_first_token.observe(now - request.arrived)
+            elif not request.is_finished():
+                tokenless.append((request, zone))
+        self._tokenless = tokenless

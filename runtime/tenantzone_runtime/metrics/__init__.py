@@ -1,0 +1,7 @@
+"""The metrics of one engine. ``families`` declares them all; one scrape is one snapshot of them, ``figures``."""
+
+from tenantzone_runtime.metrics.families import families
+from tenantzone_runtime.metrics.family import Family
+from tenantzone_runtime.metrics.figures import EngineFigures, ZoneFigures
+
+__all__ = ["EngineFigures", "Family", "ZoneFigures", "families"]

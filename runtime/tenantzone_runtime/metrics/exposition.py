@@ -1,0 +1,66 @@
+"""A scrape's answer, in the format that it asks for."""
+
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final, TypeVar
+
+from tenantzone_runtime.metrics.figures import EngineFigures
+from tenantzone_runtime.metrics.protobuf import PROTOBUF_TYPE, protobuf
+from tenantzone_runtime.metrics.text import OPENMETRICS_TYPE, TEXT_TYPE, openmetrics, text
+
+_FORMATS: Final = {"application/openmetrics-text": OPENMETRICS_TYPE, "text/plain": TEXT_TYPE}
+_PROTOBUF_MEDIA_TYPE: Final = "application/vnd.google.protobuf"
+_PROTOBUF_PARAMETERS: Final = {"proto": "io.prometheus.client.metricfamily", "encoding": "delimited"}
+
+_AT_ONCE: Final = 250
+"""Lines or messages, some tenths of a millisecond's work."""
+_PAUSE_SECONDS: Final = 0.0002
+
+
+def encode(figures: EngineFigures, accept: str) -> tuple[str, bytes]:
+    """Content type and body, in the format of those known here that the ``Accept`` header likes best.
+
+    It pauses often, so that a step never waits long for the interpreter.
+    """
+    content_type = choose(accept)
+    if content_type == PROTOBUF_TYPE:
+        return content_type, b"".join(_unhurried(protobuf(figures)))
+    lines = openmetrics(figures) if content_type == OPENMETRICS_TYPE else text(figures)
+    return content_type, "".join(_unhurried(lines)).encode()
+
+
+def choose(accept: str) -> str:
+    """The content type that the header likes best; of several alike, the first one. Prometheus' text for all others."""
+    best, weight = TEXT_TYPE, 0.0
+    for item in accept.split(","):
+        media_type, _, rest = item.partition(";")
+        parameters = dict(_parameter(text) for text in rest.split(";"))
+        content_type = _FORMATS.get(media_type.strip().lower())
+        if media_type.strip().lower() == _PROTOBUF_MEDIA_TYPE and parameters.items() >= _PROTOBUF_PARAMETERS.items():
+            content_type = PROTOBUF_TYPE
+        if content_type is not None and _weight(parameters.get("q", "1")) > weight:
+            best, weight = content_type, _weight(parameters.get("q", "1"))
+    return best
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name.strip().lower(), value.strip().strip('"').lower()
+
+
+def _weight(quality: str) -> float:
+    try:
+        return float(quality)
+    except ValueError:
+        return 0.0
+
+
+Part = TypeVar("Part", str, bytes)
+
+
+def _unhurried(parts: Iterable[Part]) -> Iterator[Part]:
+    left = iter(parts)
+    while batch := list(islice(left, _AT_ONCE)):
+        yield from batch
+        time.sleep(_PAUSE_SECONDS)

@@ -1,0 +1,208 @@
+"""Every metric of the engine: its name, type, labels, what it means, and where its value comes from.
+
+Names, units and types follow Prometheus' conventions. The labels are bounded: zones by the config and by the cap of
+``zones.overflow``, all others by what is written in the code.
+"""
+
+from typing import Final, get_args
+
+from tenantzone_contract.report import WaitReason, ZoneState
+from tenantzone_runtime.metrics.family import Family, each_of, of_engine, of_engine_by, of_zones, of_zones_by
+from tenantzone_runtime.metrics.figures import ReloadResult
+from tenantzone_runtime.zones.counters import Outcome
+
+_ENGINE = (
+    Family(
+        "tenantzone_engine_info",
+        "info",
+        ("vllm_version", "pod", "pool", "pool_namespace"),
+        "The engine that this is, and the pool of the config in force. Always 1.",
+        lambda engine: [((engine.vllm_version, engine.pod, engine.pool, engine.pool_namespace), 1)],
+    ),
+    of_engine(
+        "engine_capacity_blocks", "KV-cache blocks that requests can use.", lambda engine: engine.capacity_blocks
+    ),
+    of_engine("engine_free_blocks", "KV-cache blocks that nobody holds.", lambda engine: engine.free_blocks),
+    of_engine(
+        "engine_block_size_tokens", "Tokens that one KV-cache block holds.", lambda engine: engine.block_size_tokens
+    ),
+    of_engine(
+        "engine_start_time_seconds", "Unix time at which the engine started.", lambda engine: engine.started_unix_time
+    ),
+    of_engine(
+        "report_time_seconds",
+        "Unix time at which these numbers were taken. Grows old when the engine hangs.",
+        lambda engine: engine.taken_unix_time,
+    ),
+    of_engine_by(
+        "reason",
+        "engine_refused_requests_total",
+        "Requests that the scheduler refused. unbound: without a valid seal of the front door, so that they went past "
+        "it; unknown_tenant: without a zone; too_long: they could never fit the zone's limit; unsupported: of a kind "
+        "that does not go with zones.",
+        lambda engine: engine.refusals,
+    ),
+)
+
+_CONFIG = (
+    of_engine(
+        "config_generation",
+        "Generation of the config in force; 0 if none is.",
+        lambda engine: engine.config.applied_generation or 0,
+    ),
+    of_engine(
+        "config_last_reload_successful",
+        "1 if the newest config file is in force, else 0.",
+        lambda engine: engine.config.applied_generation is not None and engine.config.rejected is None,
+    ),
+    of_engine(
+        "config_last_reload_success_timestamp_seconds",
+        "Unix time at which the config in force was applied; 0 if none is.",
+        lambda engine: engine.config.applied_unix_time or 0,
+    ),
+    of_engine(
+        "config_rejected",
+        "1 if the newest config file was refused, else 0; the one before it stays in force.",
+        lambda engine: engine.config.rejected is not None,
+    ),
+    of_engine_by(
+        "result",
+        "config_reloads_total",
+        "Config files that were read, by what became of them.",
+        lambda engine: {result: engine.reloads.get(result, 0) for result in get_args(ReloadResult)},
+    ),
+)
+
+_BLOCKS = (
+    of_zones("gauge", "blocks_in_use", "KV-cache blocks that the zone's requests use.", lambda zone: zone.in_use),
+    of_zones(
+        "gauge", "blocks_cached", "KV-cache blocks kept for their prefix, used by no request.", lambda zone: zone.cached
+    ),
+    of_zones("gauge", "blocks_reserved", "KV-cache blocks that the zone is guaranteed.", lambda zone: zone.reserved),
+    of_zones("gauge", "blocks_limit", "KV-cache blocks that the zone may hold at most.", lambda zone: zone.limit),
+    of_zones("gauge", "blocks_lent", "Blocks of its reservation that others stand on now.", lambda zone: zone.lent),
+    of_zones(
+        "gauge", "blocks_borrowed", "Blocks that it holds on others' reservations now.", lambda zone: zone.borrowed
+    ),
+    of_zones(
+        "gauge",
+        "blocks_overdue",
+        "Of the borrowed blocks, those in use past their due time: while there are any, the zone may not grow.",
+        lambda zone: zone.overdue,
+    ),
+    of_zones(
+        "gauge",
+        "blocks_short",
+        "Reservation that is not held while it is demanded: reserved minus held while the zone's next request waits "
+        "for blocks that others hold or that are kept for others; else 0.",
+        lambda zone: zone.short,
+    ),
+    of_zones("gauge", "loans", "Loans that stand now, the zone as lender.", lambda zone: zone.loans),
+)
+
+_REQUESTS = (
+    of_zones("gauge", "waiting_requests", "Requests that wait for admission.", lambda zone: zone.waiting_requests),
+    of_zones("gauge", "running_requests", "Requests that run.", lambda zone: zone.running_requests),
+    of_zones("gauge", "weight", "The zone's share of service when zones compete.", lambda zone: zone.weight),
+    of_zones("gauge", "priority", "The zone's priority: lower ones give up blocks first.", lambda zone: zone.priority),
+    of_zones_by(
+        "gauge",
+        ("state",),
+        "state",
+        "1 for the state that the zone is in, else 0. Active: a request waits or runs; Idle: none does; Evicted: none "
+        "does and all its blocks are gone.",
+        lambda zone: [((state,), zone.state == state) for state in get_args(ZoneState)],
+    ),
+)
+
+_COUNTERS = (
+    of_zones_by(
+        "counter",
+        ("reason", "beneficiary"),
+        "evicted_blocks_total",
+        "Cached KV-cache blocks that the zone lost. reason: quiet, recall, own, limit, reclaim, due, idle, removed or "
+        "reset; beneficiary: whom it made room for, by priority against this zone (none: nobody in particular).",
+        lambda zone: zone.counters.all_evictions.items(),
+    ),
+    of_zones(
+        "counter",
+        "prefix_query_tokens_total",
+        "Prompt tokens looked up in the prefix cache.",
+        lambda zone: zone.counters.prefix_query_tokens,
+    ),
+    of_zones(
+        "counter",
+        "prefix_hit_tokens_total",
+        "Prompt tokens found in the prefix cache.",
+        lambda zone: zone.counters.prefix_hit_tokens,
+    ),
+    of_zones("counter", "prompt_tokens_total", "Prompt tokens processed.", lambda zone: zone.counters.prompt_tokens),
+    of_zones("counter", "generation_tokens_total", "Tokens generated.", lambda zone: zone.counters.generation_tokens),
+    of_zones(
+        "counter",
+        "preemptions_total",
+        "Times that a running request was sent back to wait.",
+        lambda zone: zone.counters.preemptions,
+    ),
+    of_zones(
+        "counter",
+        "violations_total",
+        "Requests failed because they were about to use a block of another zone. Never normal.",
+        lambda zone: zone.counters.violations,
+    ),
+    of_zones_by(
+        "counter",
+        ("outcome",),
+        "requests_total",
+        "Requests that have ended: stop, length, abort, error as vLLM says; refused: before they could wait; other.",
+        lambda zone: each_of(get_args(Outcome), zone.counters.requests),
+    ),
+    of_zones_by(
+        "counter",
+        ("reason",),
+        "stalled_seconds_total",
+        "Time in which the zone's next request waited for blocks, as the last step found. limit: its own zone's limit "
+        "is in use; reserved: blocks are there and kept for others; in_use: other requests use them.",
+        lambda zone: each_of(get_args(WaitReason), zone.counters.stalled_seconds),
+    ),
+    of_zones(
+        "counter",
+        "block_seconds_total",
+        "Blocks held, in use or cached, times seconds.",
+        lambda zone: zone.counters.block_seconds,
+    ),
+    of_zones(
+        "counter",
+        "lent_block_seconds_total",
+        "Blocks of its reservation that others stood on, times seconds.",
+        lambda zone: zone.counters.lent_block_seconds,
+    ),
+    of_zones(
+        "counter",
+        "borrowed_block_seconds_total",
+        "Blocks held on others' reservations, times seconds.",
+        lambda zone: zone.counters.borrowed_block_seconds,
+    ),
+)
+
+_DURATIONS = (
+    of_zones(
+        "histogram",
+        "queue_time_seconds",
+        "From a request's arrival at the API server until it was first scheduled.",
+        lambda zone: zone.counters.queue_time,
+    ),
+    of_zones(
+        "histogram",
+        "time_to_first_token_seconds",
+        "From a request's arrival at the API server until its first token left the engine core.",
+        lambda zone: zone.counters.time_to_first_token,
+    ),
+)
+
+_FAMILIES: Final = _ENGINE + _CONFIG + _BLOCKS + _REQUESTS + _COUNTERS + _DURATIONS
+
+
+def families() -> tuple[Family, ...]:
+    """All of them, in the order in which a scrape tells them."""
+    return _FAMILIES

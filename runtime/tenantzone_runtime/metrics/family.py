@@ -1,0 +1,71 @@
+"""A metric as it is declared: with what is said of it, and where the values of its series come from."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeVar
+
+from tenantzone_runtime.metrics.figures import EngineFigures, ZoneFigures
+from tenantzone_runtime.zones.histogram import Histogram
+
+Type = Literal["counter", "gauge", "histogram", "info"]
+Sample = tuple[tuple[str, ...], float | Histogram]
+"""Values of the labels, and what is measured."""
+
+ZONE_LABELS: Final = ("pool", "zone", "tenant")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric with all its series."""
+
+    name: str
+    """As a scrape shows it, so a counter's with ``_total``."""
+    type: Type
+    labels: tuple[str, ...]
+    help: str
+    samples: Callable[[EngineFigures], Iterable[Sample]]
+
+
+Key = TypeVar("Key", bound=str)
+ZoneValue = Callable[[ZoneFigures], float | Histogram]
+ZoneValues = Callable[[ZoneFigures], Iterable[Sample]]
+
+
+def of_engine(name: str, help: str, value: Callable[[EngineFigures], float]) -> Family:
+    """A gauge without labels."""
+    return Family(f"tenantzone_{name}", "gauge", (), help, lambda engine: [((), value(engine))])
+
+
+def of_engine_by(label: str, name: str, help: str, values: Callable[[EngineFigures], Mapping[Key, int]]) -> Family:
+    """A counter with one label of the engine's own."""
+
+    def samples(engine: EngineFigures) -> Iterator[Sample]:
+        return (((key,), value) for key, value in values(engine).items())
+
+    return Family(f"tenantzone_{name}", "counter", (label,), help, samples)
+
+
+def of_zones(type: Type, name: str, help: str, value: ZoneValue) -> Family:
+    """One series for each zone."""
+
+    def samples(engine: EngineFigures) -> Iterator[Sample]:
+        return (((engine.pool, zone.name, zone.tenant), value(zone)) for zone in engine.zones)
+
+    return Family(f"tenantzone_zone_{name}", type, ZONE_LABELS, help, samples)
+
+
+def of_zones_by(type: Type, labels: tuple[str, ...], name: str, help: str, values: ZoneValues) -> Family:
+    """Several series for each zone, told apart by more labels."""
+
+    def samples(engine: EngineFigures) -> Iterator[Sample]:
+        for zone in engine.zones:
+            shared = engine.pool, zone.name, zone.tenant
+            for own, value in values(zone):
+                yield (*shared, *own), value
+
+    return Family(f"tenantzone_zone_{name}", type, (*ZONE_LABELS, *labels), help, samples)
+
+
+def each_of(keys: Iterable[Key], values: Mapping[Key, float]) -> Iterator[Sample]:
+    """Every key from the start: a rate needs a zero to rise from."""
+    return (((key,), values.get(key, 0)) for key in keys)

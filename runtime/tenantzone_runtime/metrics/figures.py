@@ -1,0 +1,56 @@
+"""What a scrape tells, taken at one moment. Immutable, so that it can be told in another thread while steps go on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from tenantzone_contract.report import ConfigStatus, ZoneState
+from tenantzone_runtime.zones.audit import RefusalReason
+from tenantzone_runtime.zones.counters import Counters
+
+ReloadResult = Literal["applied", "rejected"]
+
+
+class ZoneFigures(NamedTuple):
+    """One zone, or all zones of the overflow added up."""
+
+    name: str
+    tenant: str
+    in_use: int
+    cached: int
+    reserved: int
+    limit: int
+    lent: int
+    borrowed: int
+    overdue: int
+    short: int
+    """Blocks of the reservation that the zone does not hold, although its next request waits for blocks of others."""
+    loans: int
+    """As lender."""
+    waiting_requests: int
+    running_requests: int
+    weight: int
+    priority: int
+    state: ZoneState
+    counters: Counters
+    """A copy that nobody changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFigures:
+    """One engine."""
+
+    vllm_version: str
+    pod: str
+    pool: str
+    """Of the config in force; empty if none is."""
+    pool_namespace: str
+    capacity_blocks: int
+    free_blocks: int
+    block_size_tokens: int
+    started_unix_time: float
+    taken_unix_time: float
+    config: ConfigStatus
+    reloads: Mapping[ReloadResult, int]
+    refusals: Mapping[RefusalReason, int]
+    zones: tuple[ZoneFigures, ...]

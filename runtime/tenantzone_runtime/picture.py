@@ -1,0 +1,38 @@
+"""Many blocks in few cells, so that the areas are right. Pure."""
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+Kind = TypeVar("Kind", bound=Hashable)
+
+
+class Picture(Generic[Kind]):
+    """A row of cells, each of which shows one kind of blocks.
+
+    To show what most blocks of a cell are would hide every kind that is nowhere in the majority. So what a cell does
+    not show is owed to its kind and shown later: in the end each kind has its share of the cells. (Floyd and Steinberg,
+    *An Adaptive Algorithm for Spatial Grey Scale*, 1976, in one dimension.) Cells of one block show that block.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: Counter[Kind] = Counter()
+        """How many blocks of each kind there are."""
+        self.runs: list[tuple[Kind, int]] = []
+        """Cells one after the other that show the same."""
+        self._owed: dict[Kind, int] = {}
+
+    def add_cell(self, counts: Counter[Kind]) -> None:
+        """The next cell stands for these blocks; there is at least one."""
+        owed = self._owed
+        self.blocks.update(counts)
+        for kind, count in counts.items():
+            owed[kind] = owed.get(kind, 0) + count
+        shown = max(owed, key=owed.__getitem__)
+        owed[shown] -= counts.total()
+        if not owed[shown]:
+            del owed[shown]
+        if self.runs and self.runs[-1][0] == shown:
+            self.runs[-1] = (shown, self.runs[-1][1] + 1)
+        else:
+            self.runs.append((shown, 1))

@@ -1,0 +1,119 @@
+"""What has happened in a zone since it came. Whoever makes it happen counts it: nothing is looked for afterwards."""
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from tenantzone_contract.report import EvictionReason, WaitReason
+from tenantzone_runtime.zones.histogram import Histogram, add_growth
+
+Outcome = Literal["stop", "length", "abort", "error", "refused", "other"]
+"""How a request ended: vLLM's own reasons, those that we do not know as ``other``; or refused before it could wait."""
+
+Beneficiary = Literal["self", "higher_priority", "same_priority", "lower_priority", "none"]
+"""Whom an eviction made room for, by priority against the zone that lost the blocks. none: nobody in particular, or a
+request from before any zone was declared."""
+
+_OTHERS: Final[tuple[Beneficiary, ...]] = ("higher_priority", "same_priority", "lower_priority")
+
+EVICTIONS_FOR: Final[dict[EvictionReason, tuple[Beneficiary, ...]]] = {
+    "quiet": (*_OTHERS, "none"),
+    "recall": _OTHERS,
+    "own": ("self",),
+    "limit": ("self", "none"),
+    "reclaim": (*_OTHERS, "none"),
+    "due": _OTHERS,
+    "idle": ("none",),
+    "removed": ("none",),
+    "reset": ("none",),
+}
+"""For whom blocks can be evicted, by reason; nothing else occurs."""
+
+_ZERO_EVICTIONS: Final = {(reason, by): 0 for reason, beneficiaries in EVICTIONS_FOR.items() for by in beneficiaries}
+
+
+@dataclass(slots=True)
+class Counters:
+    """Never decrease. Tokens, blocks, requests, and seconds where the name says so."""
+
+    prefix_query_tokens: int = 0
+    prefix_hit_tokens: int = 0
+    prompt_tokens: int = 0
+    generation_tokens: int = 0
+    preemptions: int = 0
+    violations: int = 0
+    """Requests of the zone that were about to use a block that is not the zone's."""
+    block_seconds: float = 0.0
+    """Blocks held, in use or cached, times seconds."""
+    lent_block_seconds: float = 0.0
+    """Blocks of its reservation that others stood on, times seconds."""
+    borrowed_block_seconds: float = 0.0
+    evictions: dict[tuple[EvictionReason, Beneficiary], int] = field(default_factory=dict)
+    """Cached blocks that the zone lost; without those that are zero."""
+    requests: dict[Outcome, int] = field(default_factory=dict)
+    """Those that have ended."""
+    stalled_seconds: dict[WaitReason, float] = field(default_factory=dict)
+    """Time in which the zone's next request waited for blocks."""
+    queue_time: Histogram = field(default_factory=Histogram)
+    """From a request's arrival until it was first scheduled."""
+    time_to_first_token: Histogram = field(default_factory=Histogram)
+    """From a request's arrival until its first token left the engine core."""
+
+    def request_ended(self, outcome: Outcome) -> None:
+        self.requests[outcome] = self.requests.get(outcome, 0) + 1
+
+    @property
+    def evicted(self) -> dict[EvictionReason, int]:
+        """Cached blocks that the zone lost, by reason."""
+        evicted: dict[EvictionReason, int] = {}
+        for (reason, _), blocks in self.evictions.items():
+            evicted[reason] = evicted.get(reason, 0) + blocks
+        return evicted
+
+    @property
+    def all_evictions(self) -> dict[tuple[EvictionReason, Beneficiary], int]:
+        """``evictions`` with those that can occur and have not."""
+        return _ZERO_EVICTIONS | self.evictions
+
+    def add_growth(self, newer: "Counters", older: "Counters") -> None:
+        """Count what another zone has counted between two looks at it.
+
+        Nothing decreases by it, not even by what a sum of floating-point numbers in another order could differ.
+        """
+        for name in _NUMBERS:
+            setattr(self, name, getattr(self, name) + (getattr(newer, name) - getattr(older, name)))
+        add_growth(self.evictions, newer.evictions, older.evictions)
+        add_growth(self.requests, newer.requests, older.requests)
+        add_growth(self.stalled_seconds, newer.stalled_seconds, older.stalled_seconds)
+        self.queue_time.add_growth(newer.queue_time, older.queue_time)
+        self.time_to_first_token.add_growth(newer.time_to_first_token, older.time_to_first_token)
+
+    def copy(self) -> "Counters":
+        return Counters(
+            self.prefix_query_tokens,
+            self.prefix_hit_tokens,
+            self.prompt_tokens,
+            self.generation_tokens,
+            self.preemptions,
+            self.violations,
+            self.block_seconds,
+            self.lent_block_seconds,
+            self.borrowed_block_seconds,
+            self.evictions.copy(),
+            self.requests.copy(),
+            self.stalled_seconds.copy(),
+            self.queue_time.copy(),
+            self.time_to_first_token.copy(),
+        )
+
+
+_NUMBERS: Final = (
+    "prefix_query_tokens",
+    "prefix_hit_tokens",
+    "prompt_tokens",
+    "generation_tokens",
+    "preemptions",
+    "violations",
+    "block_seconds",
+    "lent_block_seconds",
+    "borrowed_block_seconds",
+)

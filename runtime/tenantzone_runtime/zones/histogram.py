@@ -1,0 +1,77 @@
+"""How long things took, by size: one count of each value, told in two ways.
+
+As classic buckets, with upper bounds that people can name, and as what Prometheus calls a native histogram: buckets
+that grow by a constant factor, so that a quantile is as exact at a millisecond as at a minute, and only those that
+something fell into are kept. Bucket ``i`` holds what is above ``2 ** ((i - 1) / 8)`` and not above ``2 ** (i / 8)``:
+schema 3, no more than 9 % from one bound to the next.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from math import frexp
+from typing import Final, TypeVar
+
+BOUNDS: Final = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0
+)  # fmt: skip
+"""Upper bounds of the classic buckets, in seconds; above the last one is infinity. A request waits for anything
+between one step of a small model and a night's queue."""
+
+SCHEMA: Final = 3
+ZERO_THRESHOLD: Final = 2.0**-20
+"""Values up to here, about a microsecond, are as good as none, and counted as zero."""
+
+_STEPS: Final = tuple(2.0 ** (step / 2**SCHEMA - 1) for step in range(2**SCHEMA))
+"""The bounds of native buckets from 0.5 up to, and without, 1."""
+
+
+Key = TypeVar("Key")
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Counts of durations in seconds; never decrease."""
+
+    sum: float = 0.0
+    zeros: int = 0
+    """Not above ``ZERO_THRESHOLD``."""
+    classic: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    """For each of ``BOUNDS`` what is above the one before and not above it; then what is above the last."""
+    native: dict[int, int] = field(default_factory=dict)
+    """By index, without the empty ones."""
+
+    @property
+    def count(self) -> int:
+        return sum(self.classic)
+
+    def observe(self, seconds: float) -> None:
+        """Count one duration; a negative one is none."""
+        seconds = max(0.0, seconds)
+        self.sum += seconds
+        self.classic[bisect_left(BOUNDS, seconds)] += 1
+        if seconds <= ZERO_THRESHOLD:
+            self.zeros += 1
+            return
+        fraction, exponent = frexp(seconds)
+        index = bisect_left(_STEPS, fraction) + (exponent - 1) * 2**SCHEMA
+        self.native[index] = self.native.get(index, 0) + 1
+
+    def add_growth(self, newer: "Histogram", older: "Histogram") -> None:
+        """Count what another one has counted between two looks at it."""
+        self.sum += newer.sum - older.sum
+        self.zeros += newer.zeros - older.zeros
+        for bucket, count in enumerate(newer.classic):
+            self.classic[bucket] += count - older.classic[bucket]
+        add_growth(self.native, newer.native, older.native)
+
+    def copy(self) -> "Histogram":
+        return Histogram(self.sum, self.zeros, self.classic.copy(), self.native.copy())
+
+
+def add_growth(totals: dict[Key, Number], newer: dict[Key, Number], older: dict[Key, Number]) -> None:
+    """Add to each total by what a count under the same key has grown between two looks."""
+    for key, count in newer.items():
+        growth = count - older.get(key, 0)
+        if growth:
+            totals[key] = totals.get(key, 0) + growth

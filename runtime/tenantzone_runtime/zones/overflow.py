@@ -1,0 +1,83 @@
+"""Which zones have series of their own among the metrics, and which are added up in one: the overflow zone.
+
+Zones that a config declares have their own: the config bounds them. Tenants without a TenantZone come and go as they
+like, so of the zones registered for them only so many have their own at a time, and all others are members of the
+overflow. Which it is, is decided when a zone is registered, and stays so until it is forgotten or declared; a place
+that becomes free is for the next zone to come.
+
+The overflow's counters never decrease. Who leaves it leaves behind what it has added, and who joins it brings only
+what it counts from then on.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from tenantzone_runtime.zones.counters import Counters
+from tenantzone_runtime.zones.zone import Zone
+
+OVERFLOW_NAME: Final = "overflow"
+"""Name and tenant of the overflow. A zone that bears both is a member, or two series would have the same name."""
+
+DEFAULT_MOST_APART: Final = 100
+
+
+class Overflow:
+    """The overflow zone of one engine.
+
+    Args:
+        most_apart: how many zones that were registered for tenants without a TenantZone have series of their own.
+    """
+
+    def __init__(self, most_apart: int = DEFAULT_MOST_APART) -> None:
+        self.most_apart = most_apart
+        self.is_in_use = False
+        """Whether it has or ever had a member."""
+        self._members: dict[Zone, Counters] = {}
+        """And what each had counted when it joined, or when what it counted was added last."""
+        self._apart: set[Zone] = set()
+        """Registered zones with series of their own."""
+        self._total = Counters()
+
+    def __contains__(self, zone: Zone) -> bool:
+        return zone in self._members
+
+    @property
+    def members(self) -> Iterable[Zone]:
+        return self._members.keys()
+
+    def place(self, zone: Zone) -> None:
+        """Decide for a zone that is new, or that the config has come to declare or to declare no more."""
+        if not self._is_apart(zone):
+            if zone not in self._members:
+                self._members[zone] = zone.counters.copy()
+                self.is_in_use = True
+            return
+        self.remove(zone)
+        if zone.spec.auto_registered:
+            self._apart.add(zone)
+
+    def remove(self, zone: Zone) -> None:
+        """The zone is gone; or is a member no more."""
+        self._apart.discard(zone)
+        if zone in self._members:
+            self._add(zone)
+            del self._members[zone]
+
+    def counters(self) -> Counters:
+        """What zones have counted while they were members."""
+        for zone in self._members:
+            self._add(zone)
+        return self._total.copy()
+
+    def _add(self, zone: Zone) -> None:
+        seen = self._members[zone]
+        if zone.counters != seen:
+            self._total.add_growth(zone.counters, seen)
+            self._members[zone] = zone.counters.copy()
+
+    def _is_apart(self, zone: Zone) -> bool:
+        if zone.spec.name == zone.spec.tenant == OVERFLOW_NAME:
+            return False
+        if not zone.spec.auto_registered or zone in self._apart:
+            return True
+        return zone not in self._members and len(self._apart) < self.most_apart

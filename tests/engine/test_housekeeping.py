@@ -1,0 +1,86 @@
+"""What goes on beside the steps: reloads are counted, and a scrape gets a snapshot of its own."""
+
+import threading
+import time
+
+import pytest
+
+from tenantzone_contract.config import PoolConfig, ZoneConfig, dump_config, make_config
+from tenantzone_contract.settings import read_settings
+from tenantzone_runtime.engine import housekeeping
+from tenantzone_runtime.engine.housekeeping import Housekeeping
+from tests.engine.harness import make_scheduler, vllm_config
+
+DEADLINE_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return vllm_config(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def house(config, tmp_path):
+    settings = read_settings({"TENANTZONE_CONFIG_DIR": str(tmp_path), "POD_NAME": "engine-0"})
+    house = Housekeeping(make_scheduler(config, 100), settings)
+    yield house
+    house.stop()
+
+
+def write(folder, generation, *tenants, text=None):
+    zones = tuple(ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in tenants)
+    pool = PoolConfig(namespace="team", name="shared")
+    (folder / "new").write_text(dump_config(make_config(generation, pool, zones)) if text is None else text)
+    (folder / "new").rename(folder / "config.json")
+
+
+def scrape_at_once(house, monkeypatch):
+    """Without a thread there is nothing to wait for."""
+    monkeypatch.setattr(housekeeping, "SCRAPE_SECONDS", 0.0)
+    house.figures()
+    house.turn()
+    return house.figures()
+
+
+def test_each_config_file_counts_as_applied_or_rejected(house, tmp_path, monkeypatch):
+    assert scrape_at_once(house, monkeypatch).reloads == {"applied": 0, "rejected": 0}
+    write(tmp_path, 1, "acme")
+    house.turn()
+    write(tmp_path, 2, text="{")
+    house.turn()
+    write(tmp_path, 3, text="[")
+    house.turn()
+    write(tmp_path, 4, "acme", "burst")
+    figures = scrape_at_once(house, monkeypatch)
+    assert figures.reloads == {"applied": 2, "rejected": 2}
+    assert (figures.config.applied_generation, figures.pool, figures.pod) == (4, "shared", "engine-0")
+    assert [zone.name for zone in figures.zones] == ["acme", "burst"]
+
+
+def test_each_scrape_gets_a_snapshot_of_its_own(house):
+    house.start()
+    first = house.figures()
+    assert house.figures().taken_unix_time > first.taken_unix_time
+
+
+def test_without_a_scrape_no_snapshot_is_taken(house, monkeypatch):
+    monkeypatch.setattr(housekeeping, "SCRAPE_SECONDS", 0.0)
+    house.figures()
+    house.turn()
+    turned = time.time()
+    house.turn()
+    house.turn()
+    assert house.figures().taken_unix_time <= turned
+
+
+def test_a_scrape_of_an_engine_that_hangs_gets_the_snapshot_before(house, monkeypatch):
+    monkeypatch.setattr(housekeeping, "SCRAPE_SECONDS", 0.1)
+    house.start()
+    before = house.figures()
+    scraped = []
+    with house._scheduler.zone_lock:
+        scraper = threading.Thread(target=lambda: scraped.append(house.figures()), daemon=True)
+        scraper.start()
+        scraper.join(DEADLINE_SECONDS)
+        assert not scraper.is_alive(), "the scrape waits for the engine"
+    assert scraped[0].taken_unix_time >= before.taken_unix_time

@@ -1,0 +1,128 @@
+"""An engine's figures, made up, and an admin port that tells them."""
+
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tenantzone_contract.report import ConfigStatus, EngineReport
+from tenantzone_runtime.admin import AdminServer
+from tenantzone_runtime.metrics import EngineFigures, ZoneFigures
+from tenantzone_runtime.zones.counters import Counters
+
+PUBLISHED = 1_000.0
+
+
+def counters() -> Counters:
+    made = Counters(
+        prefix_query_tokens=400,
+        prefix_hit_tokens=300,
+        prompt_tokens=500,
+        generation_tokens=60,
+        preemptions=4,
+        block_seconds=12.5,
+        lent_block_seconds=2.5,
+        borrowed_block_seconds=0.5,
+        evictions={("own", "self"): 7, ("quiet", "higher_priority"): 2},
+        requests={"stop": 3, "abort": 1},
+        stalled_seconds={"reserved": 1.5},
+    )
+    for seconds in (0.0, 0.03, 0.03, 0.7, 5000.0):
+        made.queue_time.observe(seconds)
+    made.time_to_first_token.observe(0.2)
+    return made
+
+
+def zone(**fields: object) -> ZoneFigures:
+    known = {
+        "name": "acme-zone",
+        "tenant": "acme",
+        "in_use": 10,
+        "cached": 25,
+        "reserved": 40,
+        "limit": 100,
+        "lent": 5,
+        "borrowed": 6,
+        "overdue": 1,
+        "short": 3,
+        "loans": 2,
+        "waiting_requests": 2,
+        "running_requests": 1,
+        "weight": 8,
+        "priority": -4,
+        "state": "Active",
+        "counters": counters(),
+    }
+    return ZoneFigures(**{**known, **fields})
+
+
+def figures(**fields: object) -> EngineFigures:
+    known = {
+        "vllm_version": "0.32.0",
+        "pod": "engine-0",
+        "pool": "shared",
+        "pool_namespace": "team",
+        "capacity_blocks": 255,
+        "free_blocks": 220,
+        "block_size_tokens": 16,
+        "started_unix_time": 900.0,
+        "taken_unix_time": PUBLISHED,
+        "config": ConfigStatus(applied_generation=5, applied_hash="sha256:00", applied_unix_time=990.0),
+        "reloads": {"applied": 5, "rejected": 2},
+        "refusals": {"unbound": 1, "unknown_tenant": 0, "too_long": 0, "unsupported": 0},
+        "zones": (zone(),),
+    }
+    return EngineFigures(**{**known, **fields})
+
+
+def report(**fields: object) -> EngineReport:
+    return EngineReport.model_validate(
+        {
+            "engineVersion": "0.32.0",
+            "pod": "engine-0",
+            "capacityBlocks": 255,
+            "blockSizeTokens": 16,
+            "freeBlocks": 220,
+            "config": ConfigStatus(applied_generation=5),
+            "startedUnixTime": 900.0,
+            "publishedUnixTime": PUBLISHED,
+            **fields,
+        }
+    )
+
+
+@contextmanager
+def scraped(read_figures: Callable[[], EngineFigures] = figures) -> Iterator[str]:
+    """The address of an admin port."""
+    server = AdminServer("127.0.0.1", 0, report, read_figures=read_figures, now=lambda: PUBLISHED)
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.stop()
+
+
+def get(url: str, **headers: str) -> tuple[int, str, bytes]:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as response:
+            return response.status, response.headers["Content-Type"], response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers["Content-Type"], error.read()
+
+
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def series(text: str) -> Series:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def scrape(**fields: object) -> Series:
+    with scraped(lambda: figures(**fields)) as url:
+        return series(get(f"{url}/metrics")[2].decode())

@@ -1,0 +1,192 @@
+"""What a scrape tells, over real HTTP, read back with prometheus_client's parsers and Prometheus' own promtool."""
+
+import subprocess
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from debian import ensure
+from tenantzone_contract.report import ConfigStatus, Rejection
+from tenantzone_runtime.metrics import families
+from tenantzone_runtime.metrics.exposition import choose
+from tenantzone_runtime.metrics.protobuf import PROTOBUF_TYPE
+from tenantzone_runtime.metrics.text import OPENMETRICS_TYPE, TEXT_TYPE
+from tenantzone_runtime.zones.counters import Counters
+from tenantzone_runtime.zones.histogram import BOUNDS
+from tests.runtime.scraping import figures, get, scrape, scraped, series, zone
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+
+def value(scraped, name, **labels):
+    return scraped[f"tenantzone_{name}", frozenset(labels.items())]
+
+
+def of_acme(scraped, name, **labels):
+    return value(scraped, f"zone_{name}", pool="shared", zone="acme-zone", tenant="acme", **labels)
+
+
+def test_a_scrape_tells_the_engine():
+    told = scrape()
+    engine = {"vllm_version": "0.32.0", "pod": "engine-0", "pool": "shared", "pool_namespace": "team"}
+    assert value(told, "engine_info", **engine) == 1
+    assert value(told, "engine_capacity_blocks") == 255
+    assert value(told, "engine_free_blocks") == 220
+    assert value(told, "engine_block_size_tokens") == 16
+    assert value(told, "engine_start_time_seconds") == 900
+    assert value(told, "report_time_seconds") == 1000
+    assert value(told, "engine_refused_requests_total", reason="unbound") == 1
+    assert value(told, "engine_refused_requests_total", reason="too_long") == 0
+
+
+def test_a_scrape_tells_the_config():
+    told = scrape()
+    assert value(told, "config_generation") == 5
+    assert value(told, "config_last_reload_successful") == 1
+    assert value(told, "config_last_reload_success_timestamp_seconds") == 990
+    assert value(told, "config_rejected") == 0
+    assert value(told, "config_reloads_total", result="applied") == 5
+    assert value(told, "config_reloads_total", result="rejected") == 2
+
+
+def test_a_scrape_tells_that_the_newest_config_was_refused():
+    refused = ConfigStatus(applied_generation=5, rejected=Rejection(error="zones[0].weight: bad", unix_time=1.0))
+    told = scrape(config=refused)
+    assert value(told, "config_last_reload_successful") == 0
+    assert value(told, "config_rejected") == 1
+    assert value(told, "config_generation") == 5
+
+
+def test_a_scrape_tells_that_there_is_no_config():
+    told = scrape(config=ConfigStatus(), pool="", pool_namespace="", zones=())
+    assert value(told, "config_generation") == 0
+    assert value(told, "config_last_reload_successful") == 0
+    assert value(told, "config_last_reload_success_timestamp_seconds") == 0
+    assert not [name for name, _ in told if name.startswith("tenantzone_zone_")]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("blocks_in_use", 10),
+        ("blocks_cached", 25),
+        ("blocks_reserved", 40),
+        ("blocks_limit", 100),
+        ("blocks_lent", 5),
+        ("blocks_borrowed", 6),
+        ("blocks_overdue", 1),
+        ("blocks_short", 3),
+        ("loans", 2),
+        ("waiting_requests", 2),
+        ("running_requests", 1),
+        ("weight", 8),
+        ("priority", -4),
+        ("prefix_query_tokens_total", 400),
+        ("prefix_hit_tokens_total", 300),
+        ("prompt_tokens_total", 500),
+        ("generation_tokens_total", 60),
+        ("preemptions_total", 4),
+        ("violations_total", 0),
+        ("block_seconds_total", 12.5),
+        ("lent_block_seconds_total", 2.5),
+        ("borrowed_block_seconds_total", 0.5),
+    ],
+)
+def test_a_scrape_tells_each_zone(name, expected):
+    assert of_acme(scrape(), name) == expected
+
+
+def test_a_scrape_tells_what_has_happened_by_its_labels_and_what_has_not_as_zero():
+    told = scrape()
+    assert of_acme(told, "state", state="Active") == 1
+    assert of_acme(told, "state", state="Evicted") == 0
+    assert of_acme(told, "evicted_blocks_total", reason="own", beneficiary="self") == 7
+    assert of_acme(told, "evicted_blocks_total", reason="quiet", beneficiary="higher_priority") == 2
+    assert of_acme(told, "evicted_blocks_total", reason="recall", beneficiary="same_priority") == 0
+    assert of_acme(told, "requests_total", outcome="stop") == 3
+    assert of_acme(told, "requests_total", outcome="refused") == 0
+    assert of_acme(told, "stalled_seconds_total", reason="reserved") == 1.5
+    assert of_acme(told, "stalled_seconds_total", reason="limit") == 0
+
+
+def test_a_histogram_counts_what_is_not_above_each_bound():
+    told = scrape()
+    name = "queue_time_seconds"
+    below = {0.025: 1, 0.05: 3, 0.5: 3, 1.0: 4, 1280.0: 4}
+    assert {bound: of_acme(told, f"{name}_bucket", le=str(bound)) for bound in below} == below
+    assert of_acme(told, f"{name}_bucket", le="+Inf") == of_acme(told, f"{name}_count") == 5
+    assert of_acme(told, f"{name}_sum") == pytest.approx(5000.76)
+    assert len([key for key in told if key[0] == f"tenantzone_zone_{name}_bucket"]) == len(BOUNDS) + 1
+
+
+def test_series_of_a_removed_zone_disappear():
+    zones = [(zone(), zone(name="burst", tenant="burst")), (zone(),)]
+    with scraped(lambda: figures(zones=zones.pop(0))) as url:
+        before, after = (series(get(f"{url}/metrics")[2].decode()) for _ in range(2))
+    gone = before.keys() - after.keys()
+    assert gone == {key for key in before if ("tenant", "burst") in key[1]}
+    assert gone
+    assert after.keys() < before.keys()
+
+
+def test_a_zone_that_has_done_nothing_has_the_same_series_as_one_that_has():
+    assert scrape(zones=(zone(counters=Counters()),)).keys() == scrape().keys()
+
+
+AWKWARD = 'a "quoted" back\\slash\nand a new line'
+
+
+@pytest.mark.parametrize(("accept", "parse"), [("text/plain", parse_text), (OPENMETRICS, parse_openmetrics)])
+def test_both_text_formats_tell_every_family_as_it_is_declared_and_any_name(accept, parse):
+    with scraped(lambda: figures(pool=AWKWARD)) as url:
+        text = get(f"{url}/metrics", Accept=accept)[2].decode()
+    told = {family.name: family for family in parse(text)}
+    assert len(told) == len(families())
+    for declared in families():
+        family = told[declared.name.removesuffix("_total").removesuffix("_info" if accept == OPENMETRICS else "")]
+        assert family.documentation == declared.help
+        assert family.type == ("gauge" if (declared.type, accept) == ("info", "text/plain") else declared.type)
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == set(declared.labels)
+            assert sample.labels.get("pool", AWKWARD) == AWKWARD
+
+
+def test_promtool_finds_nothing_to_complain_of():
+    with scraped() as url:
+        text = get(f"{url}/metrics")[2]
+    checked = subprocess.run([ensure("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+
+
+def test_names_and_units_follow_the_conventions():
+    for family in families():
+        assert family.name.startswith("tenantzone_")
+        assert family.help.endswith(".")
+        assert (family.type == "counter") == family.name.endswith("_total")
+        assert (family.type == "info") == family.name.endswith("_info")
+        assert family.type != "histogram" or family.name.endswith("_seconds")
+    assert len({family.name for family in families()}) == len(families())
+
+
+NATIVE = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        pytest.param("", TEXT_TYPE, id="no wish"),
+        pytest.param("*/*", TEXT_TYPE, id="anything"),
+        pytest.param("text/html", TEXT_TYPE, id="a browser"),
+        pytest.param("text/plain;version=0.0.4;q=0.5,*/*;q=0.1", TEXT_TYPE, id="text"),
+        pytest.param(f"{OPENMETRICS},text/plain;q=0.5", OPENMETRICS_TYPE, id="Prometheus"),
+        pytest.param(f"{NATIVE},{OPENMETRICS};q=0.8,text/plain;q=0.5", PROTOBUF_TYPE, id="with native histograms"),
+        pytest.param(f"{OPENMETRICS};q=0.6,{NATIVE};q=0.5", OPENMETRICS_TYPE, id="protobuf is liked less"),
+        pytest.param("application/vnd.google.protobuf,text/plain;q=0.5", TEXT_TYPE, id="another protobuf"),
+        pytest.param("text/plain;q=much", TEXT_TYPE, id="no number"),
+    ],
+)
+def test_a_scraper_gets_the_format_that_it_likes_best(accept, expected):
+    assert choose(accept) == expected
+    with scraped() as url:
+        assert get(f"{url}/metrics", Accept=accept)[1] == expected

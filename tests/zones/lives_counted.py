@@ -1,0 +1,77 @@
+"""What is counted in the lives of zones: nothing decreases, and what is told in two ways agrees."""
+
+from dataclasses import fields
+
+import pytest
+
+from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters
+from tenantzone_runtime.zones.histogram import Histogram
+from tests.zones.lives_in_time import LivesInTime
+
+MOST_APART = 1
+"""Of zones that were registered: few, so that many are in the overflow."""
+
+
+def flat(counters):
+    """All numbers of a zone's counters, each under a name of its own; of durations, their number and their sum."""
+    numbers = {}
+    for field in fields(Counters):
+        value = getattr(counters, field.name)
+        if isinstance(value, dict):
+            numbers |= {(field.name, key): number for key, number in value.items()}
+        elif isinstance(value, Histogram):
+            numbers |= {(field.name, "count"): value.count, (field.name, "sum"): value.sum}
+        else:
+            numbers[field.name] = value
+    return numbers
+
+
+class LivesCounted(LivesInTime):
+    """Counters, looked at after every step."""
+
+    def _start(self, now):
+        super()._start(now)
+        self.ledger.overflow.most_apart = MOST_APART
+        self.counted = {}
+        self.overflowed = {}
+        self.placed = {}
+
+    def check_counters(self):
+        self.tenancy.count()
+        counted = {zone: flat(zone.counters) for zone in self.ledger.zones.values()}
+        for zone, numbers in counted.items():
+            self._only_grew(self.counted.get(zone, {}), numbers)
+            assert all(by in EVICTIONS_FOR[reason] for reason, by in zone.counters.evictions)
+            assert sum(zone.counters.evicted.values()) == sum(zone.counters.evictions.values())
+            assert sum(zone.counters.stalled_seconds.values()) <= self.now - zone.born
+            assert (zone.wait_reason is not None) <= (zone.requests > 0), "who waits has a request"
+        self.counted = counted
+        self._check_overflow()
+        self._check_loans()
+
+    def _check_overflow(self):
+        overflow = self.ledger.overflow
+        numbers = flat(overflow.counters())
+        self._only_grew(self.overflowed, numbers)
+        self.overflowed = numbers
+        zones = self.ledger.zones.values()
+        assert set(overflow.members) <= set(zones)
+        apart = [zone for zone in zones if zone.spec.auto_registered and zone not in overflow]
+        assert len(apart) <= MOST_APART
+        for zone in overflow.members:
+            self._saw("in the overflow")
+            assert zone.spec.auto_registered
+        placed = {zone: zone in overflow for zone in zones if zone.spec.auto_registered}
+        assert all(self.placed.get(zone, where) == where for zone, where in placed.items()), "moved in its life"
+        self.placed = placed
+
+    def _check_loans(self):
+        """What zones that are still there lent and borrowed is a part of what was lent and borrowed in all."""
+        total = sum(self.tenancy.loans.block_seconds().values())
+        for name in ("lent_block_seconds", "borrowed_block_seconds"):
+            counted = sum(getattr(zone.counters, name) for zone in self.ledger.zones.values())
+            assert counted <= total or counted == pytest.approx(total)
+
+    @staticmethod
+    def _only_grew(before, after):
+        assert all(after.get(name, 0) >= number for name, number in before.items())

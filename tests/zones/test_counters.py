@@ -1,0 +1,68 @@
+"""What is counted of a zone's evictions and loans."""
+
+from typing import get_args
+
+import pytest
+
+from tenantzone_contract.report import EvictionReason
+from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters
+from tenantzone_runtime.zones.eviction import make_room, reclaim
+from tests.zones.zoo import Zoo, declare
+
+
+@pytest.fixture
+def zoo():
+    return Zoo(100)
+
+
+@pytest.mark.parametrize(
+    ("priority", "beneficiary"), [(1, "higher_priority"), (0, "same_priority"), (-1, "lower_priority")]
+)
+def test_an_eviction_for_another_zone_counts_by_that_zones_priority(zoo, priority, beneficiary):
+    victim = zoo.zone("victim", cached=90, quiet=True)
+    other = zoo.zone("other", reserved=50, priority=priority)
+    make_room(zoo.ledger, other, 30, zoo.free)
+    assert victim.counters.evictions == {("quiet", beneficiary): 20}
+
+
+def test_an_eviction_for_the_zone_itself_counts_as_its_own(zoo):
+    acme = zoo.zone("acme", cached=40, limit=60)
+    zoo.zone("other", in_use=50)
+    make_room(zoo.ledger, acme, 30, zoo.free)
+    assert acme.counters.evictions == {("limit", "self"): 10, ("own", "self"): 10}
+
+
+def test_an_eviction_for_nobody_in_particular_has_no_beneficiary(zoo):
+    acme = zoo.zone("acme", cached=100)
+    reclaim(zoo.ledger, 10)
+    assert acme.counters.evictions == {("reclaim", "none"): 10}
+
+
+def test_an_eviction_for_a_request_without_zone_has_no_beneficiary(zoo):
+    acme = zoo.zone("acme", cached=100, quiet=True)
+    make_room(zoo.ledger, None, 10, zoo.free)
+    assert acme.counters.evictions == {("quiet", "none"): 10}
+
+
+def test_blocks_lost_for_one_reason_are_added_up_over_whom_they_were_for():
+    counters = Counters(evictions={("quiet", "same_priority"): 3, ("quiet", "higher_priority"): 4, ("own", "self"): 5})
+    assert counters.evicted == {"quiet": 7, "own": 5}
+
+
+def test_each_reason_has_its_beneficiaries_and_each_pair_is_told_from_the_start():
+    assert set(EVICTIONS_FOR) == set(get_args(EvictionReason))
+    assert len(Counters().all_evictions) == sum(len(beneficiaries) for beneficiaries in EVICTIONS_FOR.values())
+    assert set(Counters().all_evictions.values()) == {0}
+    assert Counters(evictions={("own", "self"): 5}).all_evictions["own", "self"] == 5
+
+
+def test_block_seconds_of_a_loan_are_counted_with_both_zones(zoo):
+    zoo.apply(declare("lender", reserved=60, after=0.0), declare("borrower"))
+    lender, borrower = zoo.ledger.zones.values()
+    zoo.upkeep(1.0)
+    zoo.hold(borrower, in_use=100)
+    zoo.upkeep(2.0)
+    zoo.upkeep(5.0)
+    assert (lender.counters.lent_block_seconds, lender.counters.borrowed_block_seconds) == (180.0, 0.0)
+    assert (borrower.counters.lent_block_seconds, borrower.counters.borrowed_block_seconds) == (0.0, 180.0)
+    assert zoo.tenancy.loans.block_seconds() == {("lender", "borrower"): 180.0}

@@ -1,0 +1,143 @@
+"""Which zones have series of their own, and what the overflow counts."""
+
+import pytest
+
+from tenantzone_contract.config import PoolConfig, UnknownTenants, UnknownTenantTemplate, make_config
+from tests.zones.zoo import Zoo, declare
+
+REGISTERING = UnknownTenants(
+    mode="AutoRegister", template=UnknownTenantTemplate(idle={"after_seconds": 1, "forget_after_seconds": 10})
+)
+
+
+@pytest.fixture
+def zoo():
+    return Zoo(100)
+
+
+@pytest.fixture
+def overflow(zoo):
+    apply(zoo)
+    zoo.ledger.overflow.most_apart = 1
+    return zoo.ledger.overflow
+
+
+def apply(zoo, *zones):
+    pool = PoolConfig(namespace="n", name="p", unknown_tenants=REGISTERING)
+    zoo.tenancy.apply(make_config(1, pool, zones), zoo.now)
+
+
+def register(zoo, *tenants):
+    return [zoo.tenancy.zone_for(tenant, zoo.now) for tenant in tenants]
+
+
+def count(zone, tokens):
+    zone.counters.prompt_tokens += tokens
+    zone.counters.block_seconds += tokens / 10
+    zone.counters.queue_time.observe(float(tokens))
+    zone.counters.request_ended("stop")
+
+
+def counted(overflow):
+    counters = overflow.counters()
+    return counters.prompt_tokens, counters.queue_time.count, counters.requests.get("stop", 0)
+
+
+def test_registered_zones_beyond_the_cap_are_members(zoo, overflow):
+    first, second, third = register(zoo, "first", "second", "third")
+    assert [zone in overflow for zone in (first, second, third)] == [False, True, True]
+    assert list(overflow.members) == [second, third]
+
+
+def test_declared_zones_are_never_members(zoo, overflow):
+    apply(zoo, declare("one"), declare("two"), declare("three"))
+    assert not list(overflow.members)
+    assert not overflow.is_in_use
+
+
+def test_members_are_added_up(zoo, overflow):
+    _, second, third = register(zoo, "first", "second", "third")
+    count(second, 5)
+    count(third, 7)
+    assert counted(overflow) == (12, 2, 2)
+    assert counted(overflow) == (12, 2, 2), "looking changes nothing"
+    count(third, 1)
+    assert counted(overflow) == (13, 3, 3)
+
+
+def test_a_member_stays_one_when_a_place_becomes_free(zoo, overflow):
+    first, second = register(zoo, "first", "second")
+    zoo.tenancy.request_arrived(second, 0.0)
+    zoo.upkeep(10.0)
+    assert first.spec.tenant not in zoo.ledger.zones
+    zoo.tenancy.request_finished(second, 10.0)
+    apply(zoo, declare("another"))
+    assert second in overflow
+    (third,) = register(zoo, "third")
+    assert third not in overflow, "the place is for the next one to come"
+
+
+def test_what_a_forgotten_member_counted_stays(zoo, overflow):
+    _, second = register(zoo, "first", "second")
+    count(second, 5)
+    zoo.upkeep(10.0)
+    assert second.spec.tenant not in zoo.ledger.zones
+    assert not list(overflow.members)
+    assert counted(overflow) == (5, 1, 1)
+    assert overflow.is_in_use, "its series go on"
+
+
+def test_a_member_that_the_config_declares_gets_series_of_its_own_and_leaves_behind_what_it_counted(zoo, overflow):
+    _, second = register(zoo, "first", "second")
+    count(second, 5)
+    apply(zoo, declare("second"))
+    assert second not in overflow
+    count(second, 100)
+    assert counted(overflow) == (5, 1, 1)
+
+
+def test_a_zone_that_becomes_a_member_later_brings_nothing_with_it(zoo, overflow):
+    register(zoo, "first")
+    apply(zoo, declare("known"))
+    known = zoo.ledger.zones["known"]
+    zoo.tenancy.request_arrived(known, 0.0)
+    count(known, 100)
+    apply(zoo)
+    assert register(zoo, "known") == [known], "while a request of it runs, it is the same zone"
+    assert known in overflow
+    assert counted(overflow) == (0, 0, 0)
+    count(known, 5)
+    assert counted(overflow) == (5, 1, 1)
+
+
+def test_a_zone_that_is_declared_no_more_keeps_its_series_if_there_is_a_place(zoo, overflow):
+    apply(zoo, declare("known"))
+    zoo.tenancy.request_arrived(zoo.ledger.zones["known"], 0.0)
+    apply(zoo)
+    (known,) = register(zoo, "known")
+    assert known not in overflow
+    (next_one,) = register(zoo, "next")
+    assert next_one in overflow
+
+
+def test_a_zone_that_bears_the_overflows_names_is_a_member_so_that_no_series_is_there_twice(zoo, overflow):
+    apply(zoo, declare("overflow"))
+    zone = zoo.ledger.zones["overflow"]
+    assert zone in overflow
+    count(zone, 5)
+    assert counted(overflow) == (5, 1, 1)
+
+
+def test_rounding_makes_no_counter_of_the_overflow_decrease(zoo, overflow):
+    _, *members = register(zoo, "first", *(f"member-{number}" for number in range(20)))
+    seen = 0.0
+    for round in range(10):
+        for number, zone in enumerate(members):
+            zone.counters.block_seconds += 0.1 + number / 7 + round * 1e9
+            now_there = overflow.counters().block_seconds
+            assert now_there >= seen
+            seen = now_there
+    for zone in members:
+        overflow.remove(zone)
+        assert overflow.counters().block_seconds >= seen
+        seen = overflow.counters().block_seconds

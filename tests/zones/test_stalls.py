@@ -1,0 +1,84 @@
+"""For how long zones have waited for blocks."""
+
+import pytest
+
+from tests.zones.zoo import Zoo, declare
+
+
+@pytest.fixture
+def zoo():
+    return Zoo(100)
+
+
+@pytest.fixture
+def acme(zoo):
+    zoo.apply(declare("acme", limit=50), declare("other"))
+    zone = zoo.ledger.zones["acme"]
+    zoo.tenancy.request_arrived(zone, 0.0)
+    return zone
+
+
+def step(zoo, zone, now, *, denied=0, admitted=False):
+    """One step that finds the zone's next request so, or does not get to it."""
+    zoo.now = now
+    if denied:
+        zoo.tenancy.must_wait(zone, denied, zoo.free)
+    if admitted:
+        zoo.tenancy.may_go_on(zone)
+    zoo.tenancy.end_step()
+
+
+def test_time_counts_from_the_step_that_denies_to_the_step_that_admits(zoo, acme):
+    step(zoo, acme, 10.0, denied=60)
+    step(zoo, acme, 11.0, denied=60)
+    step(zoo, acme, 12.5, admitted=True)
+    step(zoo, acme, 20.0)
+    assert acme.counters.stalled_seconds == {"limit": 2.5}
+
+
+def test_time_counts_under_the_reason_that_it_was_waited_for(zoo, acme):
+    step(zoo, acme, 10.0, denied=60)
+    other = zoo.ledger.zones["other"]
+    zoo.hold(other, in_use=80)
+    step(zoo, acme, 12.0, denied=40)
+    step(zoo, acme, 15.0, admitted=True)
+    assert acme.counters.stalled_seconds == {"limit": 2.0, "in_use": 3.0}
+
+
+def test_a_reason_that_a_step_does_not_confirm_ends_with_it(zoo, acme):
+    step(zoo, acme, 10.0, denied=60)
+    step(zoo, acme, 11.0)
+    assert acme.wait_reason is None
+    step(zoo, acme, 50.0, denied=60)
+    step(zoo, acme, 51.0)
+    assert acme.counters.stalled_seconds == {"limit": 2.0}
+
+
+def test_what_is_read_between_two_steps_counts_up_to_then_and_nothing_twice(zoo, acme):
+    step(zoo, acme, 10.0, denied=60)
+    for now in (11.0, 12.0):
+        zoo.now = now
+        zoo.tenancy.count()
+        assert acme.counters.stalled_seconds == {"limit": now - 10.0}
+    step(zoo, acme, 13.0, admitted=True)
+    assert acme.counters.stalled_seconds == {"limit": 3.0}
+
+
+def test_a_zone_whose_last_request_is_aborted_is_stalled_no_more(zoo, acme):
+    step(zoo, acme, 10.0, denied=60)
+    zoo.tenancy.request_finished(acme, 12.0)
+    zoo.now = 30.0
+    zoo.tenancy.count()
+    assert acme.counters.stalled_seconds == {"limit": 2.0}
+
+
+def test_one_zone_that_waits_does_not_keep_another_waiting(zoo, acme):
+    other = zoo.ledger.zones["other"]
+    zoo.tenancy.request_arrived(other, 0.0)
+    zoo.tenancy.must_wait(other, 200, zoo.free)
+    step(zoo, acme, 10.0, denied=60)
+    step(zoo, acme, 12.0, denied=60)
+    assert (acme.wait_reason, other.wait_reason) == ("limit", None)
+    assert acme.counters.stalled_seconds == {}
+    zoo.tenancy.count()
+    assert acme.counters.stalled_seconds == {"limit": 2.0}
