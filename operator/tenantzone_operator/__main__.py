@@ -2,17 +2,15 @@
 
 import argparse
 import asyncio
-import logging
 import os
 import sys
-
-import kopf
 
 from tenantzone_operator.app import LeaseOptions, Options, run
 from tenantzone_operator.connection import Connection, CredentialsError
 from tenantzone_operator.durations import parse_duration
 from tenantzone_operator.leadership import LEASE_NAME, own_namespace
 from tenantzone_operator.lease import Timing
+from tenantzone_operator.logs import configure_logging
 
 
 def main() -> None:
@@ -22,14 +20,12 @@ def main() -> None:
         lease = _lease_options(arguments)
     except ValueError as error:
         parser.error(str(error))
-    kopf.configure(log_format=kopf.LogFormat.JSON if arguments.log_format == "json" else kopf.LogFormat.FULL)
-    # What these have to say is about themselves; warnings and errors stay.
-    for name in ("kopf", "aiohttp.access"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    configure_logging(arguments.log_format)
     connection = Connection(arguments.kubeconfig or os.environ.get("KUBECONFIG"))
     probes = (arguments.probe_host, arguments.probe_port) if arguments.probe_port else None
+    metrics = (arguments.metrics_host, arguments.metrics_port) if arguments.metrics_port else None
     try:
-        asyncio.run(run(Options(connection, arguments.namespace, probes, lease)))
+        asyncio.run(run(Options(connection, arguments.namespace, probes, lease, metrics, arguments.console_port)))
     except CredentialsError as error:
         sys.exit(f"tenantzone-operator: {error}")
 
@@ -67,6 +63,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--probe-port", type=int, metavar="N", help="serve /healthz and /readyz on this port")
     parser.add_argument(
         "--probe-host", default="0.0.0.0", metavar="ADDRESS", help="where they listen (default: %(default)s)"
+    )
+    parser.add_argument("--metrics-port", type=int, metavar="N", help="serve /metrics on this port")
+    parser.add_argument(
+        "--metrics-host", default="0.0.0.0", metavar="ADDRESS", help="where it listens (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--console-port",
+        type=int,
+        metavar="N",
+        help="serve a page to look at on this port of the loopback address, which kubectl port-forward reaches",
     )
     _add_leader_election(parser)
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default: %(default)s")

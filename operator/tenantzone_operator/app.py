@@ -13,12 +13,15 @@ import kopf
 
 from tenantzone_operator.api import Api, connected, explain
 from tenantzone_operator.connection import Connection
+from tenantzone_operator.console.server import Standing, console_served
 from tenantzone_operator.duty import Duty
 from tenantzone_operator.engines import new_http_session
 from tenantzone_operator.handlers import make_registry, make_settings
 from tenantzone_operator.health import health_served
 from tenantzone_operator.leadership import Alone, Leadership, fence, new_identity
 from tenantzone_operator.lease import Election, LeaseObject, Timing
+from tenantzone_operator.metrics import metrics_served
+from tenantzone_operator.pool_metrics import OperatorCollector
 from tenantzone_operator.reconcile import RESYNC_SECONDS, Reconciler, Resync
 from tenantzone_operator.rest import Rest
 from tenantzone_operator.store import Store
@@ -50,6 +53,10 @@ class Options:
     """Host and port where health is served; None: nowhere."""
     lease: LeaseOptions | None
     """Who holds it leads; None: there is no other process."""
+    metrics: tuple[str, int] | None = None
+    """Host and port where metrics are served; None: nowhere."""
+    console_port: int | None = None
+    """Port of the page to look at, on the loopback address; None: there is none."""
 
 
 class Operator:
@@ -107,6 +114,12 @@ class Operator:
         shown = {"secondsSinceListing": _rounded(age), "secondsWithoutAnswer": _rounded(silence)}
         return age is not None and age <= _STALE_SECONDS and silence <= _SILENCE_SECONDS, shown
 
+    def standing(self) -> Standing:
+        """For the page: what this replica is."""
+        is_ready, _ = self.ready()
+        has_listed = self.duty.listing_age_seconds() is not None
+        return Standing(is_leading=self.seat.is_leading, is_ready=is_ready, has_listed=has_listed)
+
 
 async def run(options: Options) -> None:
     """Run until SIGTERM or SIGINT.
@@ -128,6 +141,11 @@ async def run(options: Options) -> None:
         operator = Operator(options, api, Duty(lambda: Reconciler(store, api, http)), seat, store)
         if options.probes is not None:
             await stack.enter_async_context(health_served(*options.probes, live=operator.live, ready=operator.ready))
+        if options.metrics is not None:
+            collector = OperatorCollector(lambda: seat.is_leading, operator.duty.age_seconds, operator.duty.outcomes)
+            await stack.enter_async_context(metrics_served(*options.metrics, collector))
+        if options.console_port is not None:
+            await stack.enter_async_context(console_served(options.console_port, store, http, operator.standing))
         await operator.run()
 
 

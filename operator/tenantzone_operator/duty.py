@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
+from tenantzone_operator.outcome import Outcome
 from tenantzone_operator.reconcile import Reconciler
 from tenantzone_operator.store import Key
 
@@ -41,6 +42,10 @@ class Duty:
         if self._reconciler is not None:
             return self._reconciler.age_seconds()
         return time.monotonic() - self._began_at if self._began_at is not None else None
+
+    def outcomes(self) -> Mapping[Key, Outcome]:
+        """What became of each pool when it was looked at last; nothing on a standby."""
+        return self._reconciler.outcomes() if self._reconciler is not None else {}
 
     def listing_age_seconds(self) -> float | None:
         """How long ago the store was put right; None: it never was."""

@@ -5,11 +5,15 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import aiohttp
 
+from tenantzone_contract.blocks import BlockMap
+from tenantzone_contract.logs import About
 from tenantzone_contract.report import REPORT_PATH, EngineReport, parse_report
 from tenantzone_operator.acknowledgement import Observation
+from tenantzone_operator.metrics import ENGINE_POLLS
 from tenantzone_operator.resources import Pod
 from tenantzone_operator.views import EngineView, view
 
@@ -29,7 +33,9 @@ SILENCE_SECONDS = 3.0
 """An engine that has not answered for this long is unreachable. One late answer is not worth a change of status."""
 FROZEN_SECONDS = 15.0
 """A report that has not been renewed for this long comes from an engine that hangs. (They renew it all the time.)"""
-_LARGEST_REPORT_BYTES = 16 * 2**20
+_LARGEST_ANSWER_BYTES = 16 * 2**20
+
+Answer = TypeVar("Answer", EngineReport, BlockMap)
 
 
 @dataclass(slots=True)
@@ -55,10 +61,17 @@ class EngineWatch:
     Args:
         http: used for all requests.
         changed: called when an observation differs from the one before.
+        log: where it says whether engines answer.
     """
 
-    def __init__(self, http: aiohttp.ClientSession, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        http: aiohttp.ClientSession,
+        changed: Callable[[], None],
+        log: logging.Logger | About = logger,
+    ) -> None:
         self._http = http
+        self._log = log
         self._changed = changed
         self._engines: dict[tuple[str, str], _Engine] = {}
         self._port = 0
@@ -119,11 +132,13 @@ class EngineWatch:
         before = engine.report, engine.error
         now = time.monotonic()
         try:
-            report = await self._read(engine.pod)
+            report = await read_report(self._http, engine.pod, self._port)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            ENGINE_POLLS.labels("failed").inc()
             if engine.report is None or now - engine.answered_at > SILENCE_SECONDS:
-                engine.report, engine.error = None, _reason(error)
+                engine.report, engine.error = None, reason(error)
         else:
+            ENGINE_POLLS.labels("ok").inc()
             engine.answered_at = now
             engine.blocks = report.capacity_blocks
             if report.published_unix_time != engine.published:
@@ -133,32 +148,52 @@ class EngineWatch:
             else:
                 engine.report, engine.error = None, "its report is not renewed any more; the engine hangs"
         if (before[1] == "") != (engine.error == ""):
-            logger.info("engine %s: %s", engine.pod.meta.name, engine.error or "answers")
+            name = engine.pod.meta.name
+            self._log.info("engine %s: %s", name, engine.error or "answers", extra={"pod": name})
         return before != (engine.report, engine.error)
 
-    async def _read(self, pod: Pod) -> EngineReport:
-        """
-        Raises:
-            ValueError: it is not a report, or another engine's.
-        """
-        host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
-        async with self._http.get(f"http://{host}:{self._port}{REPORT_PATH}", allow_redirects=False) as response:
-            if response.status != 200:
-                raise ValueError(f"{REPORT_PATH} answers with status {response.status}")
-            body = bytearray()
-            async for chunk in response.content.iter_any():
-                body += chunk
-                if len(body) > _LARGEST_REPORT_BYTES:
-                    break
-        if len(body) > _LARGEST_REPORT_BYTES:
-            raise ValueError("its report is too large")
-        try:
-            report = parse_report(bytes(body))
-        except ValueError:
-            raise ValueError("what it sends is not a report that this version understands") from None
-        if report.pod not in ("", pod.meta.name):
-            raise ValueError(f"at {pod.ip} another pod answers, {report.pod}")
-        return report
+
+async def read_report(http: aiohttp.ClientSession, pod: Pod, port: int) -> EngineReport:
+    """
+    Raises:
+        ValueError: it is not a report, or another engine's.
+        aiohttp.ClientError, TimeoutError: the engine does not answer.
+    """
+    return await read_answer(http, pod, port, REPORT_PATH, parse_report)
+
+
+async def read_answer(
+    http: aiohttp.ClientSession,
+    pod: Pod,
+    port: int,
+    path: str,
+    parse: Callable[[bytes], Answer],
+    *,
+    patience: float = ANSWER_SECONDS,
+) -> Answer:
+    """Ask an engine's admin port, and wait for so many seconds at most.
+
+    Raises:
+        ValueError: it is not what was asked for, or another engine's.
+        aiohttp.ClientError, TimeoutError: the engine does not answer.
+    """
+    host, what = f"[{pod.ip}]" if ":" in pod.ip else pod.ip, path.partition("?")[0]
+    limit = aiohttp.ClientTimeout(total=patience)
+    async with http.get(f"http://{host}:{port}{path}", allow_redirects=False, timeout=limit) as response:
+        if response.status != 200:
+            raise ValueError(f"{what} answers with status {response.status}")
+        body = bytearray()
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > _LARGEST_ANSWER_BYTES:
+                raise ValueError(f"its {what.removeprefix('/')} is too large")
+    try:
+        answer = parse(bytes(body))
+    except ValueError:
+        raise ValueError(f"what it sends is not a {what.removeprefix('/')} that this version understands") from None
+    if answer.pod not in ("", pod.meta.name):
+        raise ValueError(f"at {pod.ip} another pod answers, {answer.pod}")
+    return answer
 
 
 def new_http_session() -> aiohttp.ClientSession:
@@ -166,8 +201,8 @@ def new_http_session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS), trust_env=False)
 
 
-def _reason(error: Exception) -> str:
-    """Without details that differ from one attempt to the next, such as ports of ours."""
+def reason(error: Exception) -> str:
+    """Why an engine did not answer, without details that differ from one attempt to the next, such as ports of ours."""
     match error:
         case TimeoutError():
             return f"no answer within {ANSWER_SECONDS:.0f} s"

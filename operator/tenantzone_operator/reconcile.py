@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import aiohttp
 
 from tenantzone_operator.api import Api, explain
 from tenantzone_operator.events import Recorder
+from tenantzone_operator.outcome import Outcome
 from tenantzone_operator.rest import RestError
 from tenantzone_operator.store import Key, Store
 from tenantzone_operator.worker import PoolWorker
@@ -62,6 +63,10 @@ class Reconciler:
         """How long ago everything was looked at: the age of the oldest worker's last attempt."""
         times = [worker.attempted_at for worker in self._workers.values()]
         return time.monotonic() - min([self._checked_at, *times])
+
+    def outcomes(self) -> Mapping[Key, Outcome]:
+        """What became of each pool when it was looked at last."""
+        return {key: worker.outcome for key, worker in self._workers.items() if worker.outcome is not None}
 
     async def stop(self) -> None:
         tasks = [*self._tasks.values(), self._recording]

@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self
 
 import aiohttp
 import kopf
+
+from tenantzone_operator.metrics import count_api_request
 
 TIMEOUT_SECONDS = 10.0
 _CONNECT_SECONDS = 5.0
@@ -88,6 +91,32 @@ class Rest:
         params: Mapping[str, str] | None,
         timeout: float,  # noqa: ASYNC109
     ) -> dict[str, Any]:
+        began, code = time.monotonic(), "error"
+        try:
+            response, text = await self._ask(method, path, body, content_type, params, timeout)
+            code = str(response.status)
+        finally:
+            count_api_request(method, path, code, time.monotonic() - began)
+        if not 200 <= response.status < 300:
+            raise RestError(response.status, _message(text) or response.reason or "", _retry_after(response))
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            raise aiohttp.ClientPayloadError("the answer is not JSON") from None
+        if not isinstance(answer, dict):
+            raise aiohttp.ClientPayloadError("the answer is not an object")
+        return answer
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        content_type: str,
+        params: Mapping[str, str] | None,
+        timeout: float,  # noqa: ASYNC109
+    ) -> tuple[aiohttp.ClientResponse, str]:
+        """The answer, whatever its status, and its text."""
         assert self._session is not None, "it is not entered"
         async with self._session.request(
             method,
@@ -98,16 +127,7 @@ class Rest:
             timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS),
             allow_redirects=False,
         ) as response:
-            text = await response.text()
-            if not 200 <= response.status < 300:
-                raise RestError(response.status, _message(text) or response.reason or "", _retry_after(response))
-        try:
-            answer = json.loads(text)
-        except ValueError:
-            raise aiohttp.ClientPayloadError("the answer is not JSON") from None
-        if not isinstance(answer, dict):
-            raise aiohttp.ClientPayloadError("the answer is not an object")
-        return answer
+            return response, await response.text()
 
     async def _renew(self, refused: aiohttp.ClientSession | None) -> None:
         """Log in, unless somebody has done so since the session was refused."""

@@ -9,11 +9,14 @@ from datetime import UTC, datetime
 import aiohttp
 
 from tenantzone_contract.config import ConfigError, dump_config, parse_config
+from tenantzone_contract.logs import About
 from tenantzone_operator.acknowledgement import History, Observation
 from tenantzone_operator.api import Api, explain
 from tenantzone_operator.engines import EngineWatch
 from tenantzone_operator.events import Recorder
+from tenantzone_operator.metrics import RECONCILE_SECONDS, RECONCILES
 from tenantzone_operator.notices import Recalls
+from tenantzone_operator.outcome import Outcome, engine_outcomes
 from tenantzone_operator.plan import Plan, make_plan
 from tenantzone_operator.resources import Pod, Pool
 from tenantzone_operator.rest import RestError
@@ -50,7 +53,8 @@ class PoolWorker:
         self._key = key
         self._store = store
         self._api = api
-        self._engines = EngineWatch(http, changed=self._hear)
+        self._log = About(logger, {"pool_namespace": key[0], "pool": key[1]})
+        self._engines = EngineWatch(http, changed=self._hear, log=self._log)
         self._history = History()
         self._is_delivered = False
         self._must_recall = True
@@ -64,6 +68,9 @@ class PoolWorker:
         self._later: asyncio.TimerHandle | None = None
         self._dirty = asyncio.Event()
         self._is_settled = False
+        self._writes = 0
+        self.outcome: Outcome | None = None
+        """What became of the pool when it was looked at last; None: it never was."""
         self.attempted_at = time.monotonic()
         """When it last tried to reconcile, successfully or not; of the monotonic clock."""
 
@@ -103,18 +110,23 @@ class PoolWorker:
             if view.pool is None and not view.zones:
                 return
             self.attempted_at = time.monotonic()
+            writes = self._writes + self._statuses.writes
             try:
-                await self._reconcile(view)
+                with RECONCILE_SECONDS.time():
+                    await self._reconcile(view)
             except TRANSIENT as error:
-                logger.warning("pool %s/%s: %s; trying again in %.1f s", *self._key, explain(error), retry)
+                self._log.warning("pool %s/%s: %s; trying again in %.1f s", *self._key, explain(error), retry)
                 asked = error.retry_after if isinstance(error, RestError) else None
             except Exception:
                 # One pool's trouble must not end the others' work.
-                logger.exception("pool %s/%s: trying again in %.1f s", *self._key, retry)
+                self._log.exception("pool %s/%s: trying again in %.1f s", *self._key, retry)
                 asked = None
             else:
+                has_written = self._writes + self._statuses.writes > writes
+                RECONCILES.labels("changed" if has_written else "unchanged").inc()
                 retry = FIRST_RETRY_SECONDS
                 continue
+            RECONCILES.labels("failed").inc()
             # Whether the write that failed took effect is not known.
             self._must_recall = True
             self._dirty.set()
@@ -163,7 +175,7 @@ class PoolWorker:
         try:
             found = parse_config(text) if text is not None else None
         except ConfigError as error:
-            logger.warning("pool %s/%s: its ConfigMap is repaired, it can't be read: %s", *self._key, error)
+            self._log.warning("pool %s/%s: its ConfigMap is repaired, it can't be read: %s", *self._key, error)
             found = None
         newest = self._history.newest
         if found is not None and (newest is None or found.generation > newest.generation):
@@ -184,7 +196,8 @@ class PoolWorker:
             self._history.record(config, len(text.encode()))
             self._is_delivered = True
             self._engines.hurry()
-            logger.info("pool %s/%s: config %d, %d zones", *self._key, config.generation, len(config.zones))
+            told = *self._key, config.generation, len(config.zones)
+            self._log.info("pool %s/%s: config %d, %d zones", *told, extra={"generation": config.generation})
         self._told = {pod.meta.uid: self._told.get(pod.meta.uid, pod.config_hash) for pod in pods}
         await write_all(self._annotate(pod, config.hash) for pod in pods if self._told[pod.meta.uid] != config.hash)
 
@@ -196,10 +209,12 @@ class PoolWorker:
             if 400 <= error.status < 500 and error.status not in (409, 429):
                 self._not_written = explain(error)
             raise
+        self._writes += 1
         self._not_written = ""
 
     async def _annotate(self, pod: Pod, config_hash: str) -> None:
         await self._api.annotate(pod, config_hash)
+        self._writes += 1
         self._told[pod.meta.uid] = config_hash
 
     async def _tell(self, view: View, plan: Plan, observations: list[Observation], sizes: set[int]) -> None:
@@ -219,6 +234,7 @@ class PoolWorker:
                 now=now,
                 not_written=self._not_written,
             )
+        self.outcome = Outcome(zones, pool, engine_outcomes(observations, self._history, self._not_written))
         recalls = self._recalls.look(observations)
         for zone in view.zones:
             if zone.meta.name in recalls:

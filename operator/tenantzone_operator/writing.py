@@ -1,16 +1,19 @@
 """Writes what has changed and nothing else, and paces what changes all the time."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Iterable, Mapping
 
 from tenantzone_operator.api import Api, is_gone
 from tenantzone_operator.events import Recorder
-from tenantzone_operator.notices import Status, pool_notices, zone_notices
-from tenantzone_operator.resources import Body, Pool, Zone
+from tenantzone_operator.notices import Notice, Status, pool_notices, zone_notices
+from tenantzone_operator.resources import Body, Meta, Pool, Zone
 from tenantzone_operator.rest import RestError
 from tenantzone_operator.status import without_gauges
 from tenantzone_operator.store import Store, View
+
+logger = logging.getLogger(__name__)
 
 GAUGES_SECONDS = 2.0
 """What moves with each request is written no more often than this, ..."""
@@ -28,6 +31,8 @@ class StatusWriter:
         self._api = api
         self._recorder = recorder
         self._gauges_due_at = 0.0
+        self.writes = 0
+        """How many were made since the start."""
         self._merged: dict[str, tuple[Status, Status]] = {}
         """By uid: what was written, and what the API server made of it, where these differ."""
 
@@ -65,6 +70,8 @@ class StatusWriter:
         self._note(zone, status, written)
         for notice in zone_notices(zone.status, status):
             self._recorder.record("TenantZone", zone.meta, notice)
+            about = {"zone": zone.meta.name, "tenant": zone.tenant, "pool": zone.pool}
+            _log(notice, "zone", zone.meta, about)
 
     async def _write_pool(self, pool: Pool, status: Status) -> None:
         written = await self._api.apply_pool_status(pool.meta, status)
@@ -72,12 +79,20 @@ class StatusWriter:
         self._note(pool, status, written)
         for notice in pool_notices(pool.status, status):
             self._recorder.record("ZonePool", pool.meta, notice)
+            _log(notice, "pool", pool.meta, {"pool": pool.meta.name})
 
     def _note(self, found: Zone | Pool, status: Status, written: Body) -> None:
+        self.writes += 1
         if written.get("status") == status:
             self._merged.pop(found.meta.uid, None)
         else:
             self._merged[found.meta.uid] = status, written.get("status", {})
+
+
+def _log(notice: Notice, kind: str, meta: Meta, about: Mapping[str, str]) -> None:
+    level = logging.WARNING if notice.type == "Warning" else logging.INFO
+    extra = {**about, "pool_namespace": meta.namespace}
+    logger.log(level, "%s %s/%s: %s", kind, meta.namespace, meta.name, notice.note, extra=extra)
 
 
 async def write_all(writes: Iterable[Awaitable[None]]) -> None:

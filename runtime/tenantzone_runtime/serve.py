@@ -7,94 +7,19 @@ by the scheduler.
 
 import argparse
 import importlib.util
+import logging
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tenantzone_contract import settings
+from tenantzone_contract.logs import JsonFormatter
+from tenantzone_runtime import logs
+from tenantzone_runtime.usage import FLAGS, UsageError, check, flag_values
 
-FLAGS = {
-    "--scheduler-cls": "tenantzone_runtime.engine.scheduler.ZoneScheduler",
-    "--middleware": "tenantzone_runtime.door.middleware.TenantMiddleware",
-}
-"""What ``vllm serve`` needs to enforce zones."""
-
-_PLUGIN = "tenantzone"
 _LAUNCHER = "tenantzone_runtime.engine.launch"
-
-
-class UsageError(ValueError):
-    """Arguments or an environment that do not go together with zones; the message says what to change."""
-
-
-def _given(value: str) -> bool:
-    return True
-
-
-def _above_one(value: str) -> bool:
-    return value != "1"
-
-
-@dataclass(frozen=True, slots=True)
-class _Unsupported:
-    names: tuple[str, ...]
-    reason: str
-    when: Callable[[str], bool] = _given
-
-
-_FLAGS_UNSUPPORTED = (
-    _Unsupported(
-        ("--scheduler-cls",),
-        "zones are enforced by a scheduler of their own",
-        lambda value: value != FLAGS["--scheduler-cls"],
-    ),
-    _Unsupported(("--grpc", "--grpc-port"), "gRPC requests do not pass the front door that binds them to tenants"),
-    _Unsupported(("--tokens-only",), "the routes that it serves can't be bound to tenants yet"),
-    _Unsupported(("--headless",), "its requests come from an API server elsewhere, which does not share its seal key"),
-    _Unsupported(("--api-key",), "tenants' keys come from --tenant-keys; two lists of keys would exclude each other"),
-    _Unsupported(("--data-parallel-size", "-dp"), "zones cover one engine; run one Pod for each", _above_one),
-    _Unsupported(
-        (
-            "--data-parallel-size-local",
-            "--data-parallel-rank",
-            "--data-parallel-external-lb",
-            "--data-parallel-hybrid-lb",
-        ),
-        "zones cover one engine; run one Pod for each",
-    ),
-    _Unsupported(("--ec-transfer-config",), "encoder caches are shared past the zones; not supported yet"),
-    _Unsupported(("--kv-offloading-size",), "it moves blocks past the zones; not supported yet"),
-    _Unsupported(("--runner",), "pooling requests are not bound to zones yet", lambda value: value == "pooling"),
-    _Unsupported(
-        ("--convert",), "pooling requests are not bound to zones yet", lambda value: value in ("embed", "classify")
-    ),
-    _Unsupported(("--pipeline-parallel-size", "-pp"), "not supported together with zones yet", _above_one),
-    _Unsupported(("--kv-transfer-config",), "KV connectors move blocks past the zones; not supported yet"),
-    _Unsupported(
-        ("--speculative-config", "-sc", "--spec-method", "--spec-model"), "not supported together with zones yet"
-    ),
-    _Unsupported(("--no-async-scheduling",), "the zone scheduler extends vLLM's asynchronous one"),
-)
-
-_VARIABLES_UNSUPPORTED = (
-    _Unsupported(
-        ("VLLM_USE_RUST_FRONTEND",),
-        "the Rust front end does not run the front door that binds requests to tenants",
-        lambda value: value != "0",
-    ),
-    _Unsupported(
-        ("VLLM_API_KEY",), "tenants' keys come from --tenant-keys; two lists of keys would exclude each other"
-    ),
-    _Unsupported(
-        ("VLLM_PLUGINS",),
-        f"it leaves out the plugin {_PLUGIN!r}, which makes the seal key; add it to the list",
-        lambda value: _PLUGIN not in value.split(","),
-    ),
-)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -113,6 +38,9 @@ def main(arguments: Sequence[str]) -> None:
     try:
         variables = _variables(own)
         check(vllm_arguments, os.environ)
+        if own.log_format == "json":
+            variables |= _json_logs(vllm_arguments, os.environ)
+            vllm_arguments += _without_progress_bars(vllm_arguments)
         if own.show_flags:
             _show(variables)
             return
@@ -122,48 +50,15 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit(f"tenantzone-runtime serve: {error}")
     # -P: a module of vLLM's must never come from the current folder.
     command = [sys.executable, "-P", "-m", _LAUNCHER, *with_flags(vllm_arguments)]
-    print(f"tenantzone-runtime: vllm serve {shlex.join(with_flags(vllm_arguments))}", file=sys.stderr, flush=True)
+    _say(f"vllm serve {shlex.join(with_flags(vllm_arguments))}", own.log_format)
     os.execve(sys.executable, command, {**os.environ, **variables})
-
-
-def check(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Refuse what does not go together with zones.
-
-    Raises:
-        UsageError: a flag or a variable, named, and why.
-    """
-    flags = _flag_values(arguments)
-    for unsupported in _FLAGS_UNSUPPORTED:
-        for name in unsupported.names:
-            if any(unsupported.when(value) for value in flags.get(name, ())):
-                raise UsageError(f"{name} can't be used: {unsupported.reason}")
-    for unsupported in _VARIABLES_UNSUPPORTED:
-        for name in unsupported.names:
-            if environ.get(name) and unsupported.when(environ[name]):
-                raise UsageError(f"the environment variable {name} can't be used: {unsupported.reason}")
 
 
 def with_flags(arguments: Sequence[str]) -> list[str]:
     """vLLM's arguments with ours. Ours come last: the last middleware is the outermost, so nothing runs before it."""
-    given = _flag_values(arguments)
+    given = flag_values(arguments)
     missing = [(name, value) for name, value in FLAGS.items() if value not in given.get(name, ())]
     return [*arguments, *(part for flag in missing for part in flag)]
-
-
-def _flag_values(arguments: Sequence[str]) -> dict[str, list[str]]:
-    """Each flag that is given, in vLLM's spelling, with its values; "" for one without.
-
-    vLLM takes ``--a_b`` for ``--a-b``, and ``--a.b`` for one field of a flag that is a JSON object.
-    """
-    values: dict[str, list[str]] = {}
-    for argument, following in pairwise([*arguments, "-"]):
-        if not argument.startswith("-"):
-            continue
-        name, equals, value = argument.partition("=")
-        if not equals and not following.startswith("-"):
-            value = following
-        values.setdefault(name.partition(".")[0].replace("_", "-"), []).append(value)
-    return values
 
 
 def _variables(own: argparse.Namespace) -> dict[str, str]:
@@ -175,6 +70,8 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
     ):
         if folder is not None and folder.exists() and not folder.is_dir():
             raise UsageError(f"{flag} {folder} is not a folder; give the folder that holds the file")
+    if own.most_auto_registered_series is not None and own.most_auto_registered_series < 0:
+        raise UsageError("--most-auto-registered-series must not be negative")
     if own.admin_port is not None and not 0 <= own.admin_port <= 65535:
         raise UsageError(f"--admin-port {own.admin_port} is no port; choose one from 0 to 65535")
     chosen = {
@@ -182,20 +79,53 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
         settings.KEYS_DIR: own.tenant_keys and str(own.tenant_keys.absolute()),
         settings.JOURNAL_DIR: own.journal and str(own.journal.absolute()),
         settings.SCRUB_BLOCKS: 1 if own.scrub_blocks else None,
+        settings.MOST_AUTO_REGISTERED_SERIES: own.most_auto_registered_series,
         settings.ADMIN_HOST: own.admin_host,
         settings.ADMIN_PORT: own.admin_port,
     }
     return {name: str(value) for name, value in chosen.items() if value is not None}
 
 
+def _json_logs(arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment that makes vLLM write JSON.
+
+    Raises:
+        UsageError: something else was said about the log.
+    """
+    flags = flag_values(arguments)
+    for name in ("--log-config-file", "--logging-config", logs.CONFIG_VARIABLE, "VLLM_CONFIGURE_LOGGING"):
+        if name in flags or environ.get(name, "1") != "1":
+            raise UsageError(f"--log-format json and {name} can't be used together: both say how lines look")
+    level = flags.get("--log-level")
+    return {logs.CONFIG_VARIABLE: str(logs.JSON_CONFIG)} | ({logs.LEVEL_VARIABLE: level[-1].upper()} if level else {})
+
+
+def _without_progress_bars(arguments: Sequence[str]) -> list[str]:
+    """What to add to vLLM's arguments, so that it paints none between the lines."""
+    given = flag_values(arguments)
+    return [] if "--use-tqdm-on-load" in given else ["--no-use-tqdm-on-load"]
+
+
+def _say(message: str, log_format: str) -> None:
+    line = f"tenantzone-runtime: {message}"
+    if log_format == "json":
+        fields = {"name": __name__, "levelno": logging.INFO, "levelname": "INFO", "msg": message}
+        line = JsonFormatter().format(logging.makeLogRecord(fields))
+    print(line, file=sys.stderr, flush=True)
+
+
 def _show(variables: Mapping[str, str]) -> None:
     """Print what to add to one's own ``vllm serve``: on standard output the flags, so that a shell can insert them."""
-    plain, chosen = settings.read_settings({}), settings.read_settings(variables)
-    if plain != chosen:
+    plain = settings.read_settings({})
+    needed = {
+        name: value
+        for name, value in variables.items()
+        if name.startswith("VLLM_") or settings.read_settings({name: value}) != plain
+    }
+    if needed:
         print("Set in vLLM's environment:", file=sys.stderr)
-        for name, value in variables.items():
-            if settings.read_settings({name: value}) != plain:
-                print(f"  {name}={shlex.quote(value)}", file=sys.stderr)
+        for name, value in needed.items():
+            print(f"  {name}={shlex.quote(value)}", file=sys.stderr)
     print(shlex.join(part for flag in FLAGS.items() for part in flag))
 
 
@@ -235,6 +165,13 @@ def _parser() -> argparse.ArgumentParser:
         "--admin-port", type=int, metavar="PORT", help=f"0 chooses a free one (default: {default.admin_port})"
     )
     parser.add_argument(
+        "--most-auto-registered-series",
+        type=int,
+        metavar="N",
+        help="zones of tenants without a TenantZone with metrics of their own; others share the zone 'overflow'"
+        f" (default: {default.most_auto_registered_series})",
+    )
+    parser.add_argument(
         "--journal",
         type=Path,
         metavar="DIR",
@@ -244,6 +181,12 @@ def _parser() -> argparse.ArgumentParser:
         "--scrub-blocks",
         action="store_true",
         help="prepare a GPU's workers for zones with scrub: OnTransfer; on a CPU they always are",
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="of all lines, vLLM's too (default: %(default)s)",
     )
     parser.add_argument(
         "--show-flags",

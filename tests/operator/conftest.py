@@ -15,6 +15,7 @@ import pytest
 from controlplane import Cluster, ControlPlane
 from controlplane.server import free_ports
 from tests.operator.kube import Kube, eventually, proxied
+from tests.operator.scrape import Scrape
 from tests.operator.world import World, world_in
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -31,10 +32,11 @@ class Operator:
     """
 
     def __init__(self, kubeconfig: Path, log: Path, *flags: str) -> None:
-        (self._port,) = free_ports(1)
+        self._port, self._metrics_port = free_ports(2)
         self._command = [
             *(sys.executable, "-m", "tenantzone_operator", "--kubeconfig", str(kubeconfig), "--all-namespaces"),
             *("--probe-host", "127.0.0.1", "--probe-port", str(self._port)),
+            *("--metrics-host", "127.0.0.1", "--metrics-port", str(self._metrics_port)),
             *(flags or ("--no-leader-elect",)),
         ]
         self._log = log
@@ -83,6 +85,14 @@ class Operator:
 
     def is_leading(self) -> bool:
         return bool(self.health()["leading"])
+
+    def scrape(self) -> Scrape:
+        """
+        Raises:
+            OSError: it does not answer.
+        """
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics_port}/metrics", timeout=5) as answer:
+            return Scrape(answer.read().decode())
 
     def _get(self, path: str) -> dict[str, Any]:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:

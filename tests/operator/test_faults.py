@@ -145,8 +145,9 @@ def repeated(lines: list[bytes]) -> list[bytes]:
     return lines * 2
 
 
-def test_a_config_that_can_not_be_written_is_said_so(world: World, proxy: Proxy):
+def test_a_config_that_can_not_be_written_is_said_so(world: World, proxy: Proxy, operator: Operator):
     settle(world)
+    metrics = operator.scrape()
 
     proxy.faults = Faults(writes=Refusal(403), only="/configmaps/", times=1000)
     entries = change(world)
@@ -154,6 +155,10 @@ def test_a_config_that_can_not_be_written_is_said_so(world: World, proxy: Proxy)
     message = world.await_condition("acme", "Programmed", "False", "ConfigNotWritten")["message"]
     assert "403 made up by a test" in message
     world.await_condition("new", "Accepted", "True")
+    failed = {"tenantzone_operator_reconciles_total": {"result": "failed"}}
+    refused = {"tenantzone_operator_api_requests_total": {"verb": "patch", "resource": "configmaps", "code": "403"}}
+    for name, labels in (failed | refused).items():
+        assert (operator.scrape().value(name, **labels) or 0) > (metrics.value(name, **labels) or 0)
     proxy.heal()
     assert_converged(world, proxy, entries)
 

@@ -4,6 +4,8 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
+from tenantzone_runtime.door.refusals import Reason
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -26,16 +28,24 @@ class Refusal(Exception):
 
     Args:
         status: HTTP status.
+        reason: for whoever counts refusals.
         message: what is wrong and what to do, for the client.
         param: the field of the body that is at fault.
         headers: further response headers.
     """
 
     def __init__(
-        self, status: int, message: str, *, param: str | None = None, headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        reason: Reason,
+        message: str,
+        *,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
+        self.reason = reason
         self.param = param
         self.headers = headers or {}
 

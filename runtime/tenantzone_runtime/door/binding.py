@@ -21,9 +21,9 @@ def parse_body(body: bytes) -> dict[str, Any]:
         parsed = json.loads(body)
     # Besides malformed JSON: bytes that are no text, numbers too long to convert, brackets nested too deep.
     except (ValueError, RecursionError) as error:
-        raise Refusal(400, f"The request's body is not valid JSON: {error}") from None
+        raise Refusal(400, "malformed_body", f"The request's body is not valid JSON: {error}") from None
     if not isinstance(parsed, dict):
-        raise Refusal(400, "The request's body must be a JSON object")
+        raise Refusal(400, "malformed_body", "The request's body must be a JSON object")
     return parsed
 
 
@@ -35,7 +35,9 @@ def check_fields(body: Mapping[str, Any], refused: Mapping[str, str]) -> None:
     """
     for name, reason in refused.items():
         if body.get(name) not in (None, False):
-            raise Refusal(400, f"'{name}' is not supported together with tenant zones: {reason}", param=name)
+            raise Refusal(
+                400, "unsupported_field", f"'{name}' is not supported together with tenant zones: {reason}", param=name
+            )
 
 
 def bind(body: dict[str, Any], seal_key: bytes, tenant: str) -> bytes:
@@ -68,7 +70,7 @@ def _other_arguments(body: Mapping[str, Any]) -> dict[str, Any]:
     if arguments is None:
         return {}
     if not isinstance(arguments, dict):
-        raise Refusal(400, f"'{_EXTRA_ARGUMENTS}' must be an object", param=_EXTRA_ARGUMENTS)
+        raise Refusal(400, "malformed_body", f"'{_EXTRA_ARGUMENTS}' must be an object", param=_EXTRA_ARGUMENTS)
     return {name: value for name, value in arguments.items() if name != SEAL_ARGUMENT}
 
 
@@ -77,5 +79,5 @@ def _client_salt(body: Mapping[str, Any]) -> str:
     if salt is None:
         return ""
     if not isinstance(salt, str) or not salt:
-        raise Refusal(400, f"'{_CACHE_SALT}' must be a non-empty string", param=_CACHE_SALT)
+        raise Refusal(400, "malformed_body", f"'{_CACHE_SALT}' must be a non-empty string", param=_CACHE_SALT)
     return salt

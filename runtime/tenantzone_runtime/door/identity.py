@@ -140,7 +140,12 @@ class KeyRing:
         except KeyFileError as error:
             file = _KeyFile(settled, last_good, str(error))
         if before is None or file.error != before.error:
-            _log.error("key file of tenant %r: %s; the keys that it had stay in force", tenant, file.error)
+            _log.error(
+                "key file of tenant %r: %s; the keys that it had stay in force",
+                tenant,
+                file.error,
+                extra={"tenant": tenant},
+            )
         return file
 
     def _index(self) -> dict[bytes, str]:

@@ -42,5 +42,8 @@ async def read_body(receive: Receive, declared_length: bytes | None, limit: int 
 
 def _too_large(limit: int) -> Refusal:
     return Refusal(
-        413, f"The request's body is larger than {limit} bytes; send a smaller one", headers={"connection": "close"}
+        413,
+        "large_body",
+        f"The request's body is larger than {limit} bytes; send a smaller one",
+        headers={"connection": "close"},
     )

@@ -1,18 +1,26 @@
 """The front door itself: ASGI middleware that lets a request through under its tenant's name, or not at all."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from tenantzone_contract.logs import describe_process
 from tenantzone_contract.settings import SEAL_KEY, Settings, read_settings
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
 from tenantzone_runtime.door.binding import bind, check_fields, parse_body, without_seal
 from tenantzone_runtime.door.identity import KeyRing
 from tenantzone_runtime.door.limits import ClientDisconnected, read_body
+from tenantzone_runtime.door.refusals import Reason, count_refusal
 from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
 from tenantzone_runtime.reload import ConfigSource
+
+if TYPE_CHECKING:
+    from tenantzone_runtime.door.tracing import Tracing
 
 _log = logging.getLogger(__name__)
 
@@ -48,8 +56,10 @@ class TenantMiddleware:
         self._routes = RouteTable(self._settings.open_routes)
         self._keys = KeyRing(self._settings.keys_dir)
         self._config = ConfigSource(self._settings.config_dir)
-        self._tenants: frozenset[str] = frozenset()
+        self._zones: Mapping[str, str] = {}
+        """Names, by tenant."""
         self._registers_unknown = False
+        self._tracing = _tracing()
         self._look_lock = asyncio.Lock()
         self._look()
 
@@ -63,49 +73,78 @@ class TenantMiddleware:
         elif scope["type"] == "http":
             await self._http(scope, receive, send)
         else:
+            count_refusal("websocket")
             # A WebSocket. Closed before it is accepted, it is answered with 403.
             await send({"type": "websocket.close", "code": 1008, "reason": "not supported together with tenant zones"})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        attributes: dict[str, str | int] = {}
         try:
             route = self._route(scope)
             if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
                 tenant = self._tenant(scope["headers"])
                 if route.access is Access.SEALED:
+                    attributes = self._attributes(tenant)
                     scope, receive = await self._seal(scope, receive, route, tenant)
         except Refusal as refusal:
+            count_refusal(refusal.reason)
             await refusal.send(send)
         except ClientDisconnected:
             return
         else:
-            await self._app(scope, receive, send)
+            if attributes and self._tracing is not None:
+                await self._tracing.call(self._app, scope, receive, send, attributes)
+            else:
+                await self._app(scope, receive, send)
+
+    def _attributes(self, tenant: str) -> dict[str, str | int]:
+        """What a trace of the tenant's request should say."""
+        config = self._config.config
+        if config is None:
+            return {"tenantzone.tenant": tenant}
+        return {
+            "tenantzone.tenant": tenant,
+            # A zone that the engine makes for a tenant without one has the tenant's name.
+            "tenantzone.zone": self._zones.get(tenant, tenant),
+            "tenantzone.pool": config.pool.name,
+            "tenantzone.pool_namespace": config.pool.namespace,
+            "tenantzone.config_generation": config.generation,
+        }
 
     def _route(self, scope: Scope) -> Route:
         method, path = scope["method"], routed_path(scope["path"], scope.get("root_path", ""))
         routes = self._routes.at(path)
         if not routes:
-            raise Refusal(404, f"{path} is not a route of this server, letter by letter; check the URL")
+            raise Refusal(
+                404, "unknown_route", f"{path} is not a route of this server, letter by letter; check the URL"
+            )
         # A browser asks with OPTIONS, and without a key, before it sends anything: vLLM's CORS middleware answers.
         wanted = {"HEAD": "GET", "OPTIONS": routes[0].method}.get(method, method)
         route = next((route for route in routes if route.method == wanted), None)
         if route is None:
             allowed = ", ".join(route.method for route in routes)
-            raise Refusal(405, f"{path} takes {allowed}, not {method}", headers={"allow": allowed})
+            raise Refusal(405, "wrong_method", f"{path} takes {allowed}, not {method}", headers={"allow": allowed})
         if route.access is Access.REFUSED:
-            raise Refusal(403, f"{method} {path} is closed to tenants: {route.reason}")
+            raise Refusal(403, "closed_route", f"{method} {path} is closed to tenants: {route.reason}")
         return route
 
     def _tenant(self, headers: Headers) -> str:
         tenant = self._keys.tenant_of(_shown_key(headers))
         if tenant is None:
-            raise _unauthorized("This API key is not known here; check it, or ask whoever runs this server for one")
-        if self._config.config is not None and tenant not in self._tenants and not self._registers_unknown:
-            raise Refusal(403, f"Tenant {tenant!r} has no zone on this engine; ask for a TenantZone in its pool")
+            raise _unauthorized(
+                "unknown_key", "This API key is not known here; check it, or ask whoever runs this server for one"
+            )
+        if self._config.config is not None and tenant not in self._zones and not self._registers_unknown:
+            raise Refusal(
+                403, "no_zone", f"Tenant {tenant!r} has no zone on this engine; ask for a TenantZone in its pool"
+            )
         return tenant
 
     async def _seal(self, scope: Scope, receive: Receive, route: Route, tenant: str) -> tuple[Scope, Receive]:
         if _header(scope["headers"], b"content-encoding") not in (None, b"identity"):
-            raise Refusal(415, "Compressed request bodies are not supported; send it without Content-Encoding")
+            raise Refusal(
+                415, "compressed_body", "Compressed request bodies are not supported; send it without Content-Encoding"
+            )
         body = parse_body(await read_body(receive, _header(scope["headers"], b"content-length")))
         check_fields(body, route.refused_fields)
         sealed = without_seal(body) if self._config.config is None else bind(body, self._settings.seal_key, tenant)
@@ -127,11 +166,25 @@ class TenantMiddleware:
         self._keys.refresh()
         if self._config.poll():
             if (config := self._config.config) is not None:
-                self._tenants = frozenset(zone.tenant for zone in config.zones)
+                self._zones = {zone.tenant: zone.name for zone in config.zones}
                 self._registers_unknown = config.pool.unknown_tenants.mode == "AutoRegister"
+                describe_process(
+                    pool=config.pool.name, pool_namespace=config.pool.namespace, generation=config.generation
+                )
             if rejection := self._config.rejection:
                 _log.error("the front door keeps its last good config: %s", rejection.error)
         self._looked_at = time.monotonic()
+
+
+def _tracing() -> Tracing | None:
+    """None where OpenTelemetry is not installed."""
+    try:
+        from tenantzone_runtime.door.tracing import Tracing
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "opentelemetry":
+            raise
+        return None
+    return Tracing()
 
 
 def _header(headers: Headers, name: bytes) -> bytes | None:
@@ -155,12 +208,15 @@ def _shown_key(headers: Headers) -> bytes:
                 shown.add(value.strip())
     if len(shown) != 1:
         problem = "shows several API keys" if shown else "shows no API key"
-        raise _unauthorized(f"The request {problem}; send one in the header 'Authorization: Bearer KEY'")
+        raise _unauthorized(
+            "several_keys" if shown else "no_key",
+            f"The request {problem}; send one in the header 'Authorization: Bearer KEY'",
+        )
     return shown.pop()
 
 
-def _unauthorized(message: str) -> Refusal:
-    return Refusal(401, message, headers={"www-authenticate": "Bearer"})
+def _unauthorized(reason: Reason, message: str) -> Refusal:
+    return Refusal(401, reason, message, headers={"www-authenticate": "Bearer"})
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

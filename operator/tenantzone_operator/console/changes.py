@@ -1,0 +1,119 @@
+"""What has changed since this process began to watch: zones and pools that came, went, or were told something.
+
+It is read from the store, so a replica that does not lead knows it, too, and nobody needs the right to read Events.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tenantzone_operator.conditions import Type
+from tenantzone_operator.notices import Notice, pool_notices, zone_notices
+from tenantzone_operator.resources import Body, Pool, Zone
+from tenantzone_operator.store import Key
+
+MOST_CHANGES = 500
+_LOOK_BACK = 20
+"""The same again within so many changes is counted, not told once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    unix_time: float
+    kind: Literal["TenantZone", "ZonePool"]
+    pool: Key
+    name: str
+    type: Literal["Normal", "Warning"]
+    reason: str
+    note: str
+    count: int = 1
+
+
+class Changes:
+    """
+    Args:
+        now: Unix time in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._known: deque[Change] = deque(maxlen=MOST_CHANGES)
+        self._zones: dict[Key, Zone] | None = None
+        self._pools: dict[Key, Pool] | None = None
+
+    def of(self, pool: Key, most: int) -> list[Change]:
+        """A pool's changes, the newest first."""
+        return [change for change in reversed(self._known) if change.pool == pool][:most]
+
+    def look(self, zones: Iterable[Zone], pools: Iterable[Pool]) -> None:
+        """Compare with what there was at the last look. At the first one nothing is new."""
+        now_zones = {(zone.meta.namespace, zone.meta.name): zone for zone in zones}
+        now_pools = {(pool.meta.namespace, pool.meta.name): pool for pool in pools}
+        if self._zones is not None and self._pools is not None:
+            self._compare_zones(self._zones, now_zones)
+            self._compare_pools(self._pools, now_pools)
+        self._zones, self._pools = now_zones, now_pools
+
+    def _compare_zones(self, before: dict[Key, Zone], now: dict[Key, Zone]) -> None:
+        for key, zone in now.items():
+            known = before.get(key)
+            # A listing brings everything anew, most of it as it was.
+            if known is not None and known.meta.version == zone.meta.version:
+                continue
+            if known is None or known.meta.uid != zone.meta.uid:
+                self._note_zone(zone, "Normal", "Declared", f"generation {zone.meta.generation}")
+                continue
+            if known.meta.generation != zone.meta.generation:
+                self._note_zone(zone, "Normal", "Changed", f"generation {zone.meta.generation}")
+            for notice in zone_notices(known.status, zone.status):
+                self._note_zone(zone, notice.type, notice.reason.value, notice.note)
+            for told in _readiness(known.status, zone.status):
+                self._note_zone(zone, *told)
+        for key in before.keys() - now.keys():
+            self._note_zone(before[key], "Normal", "Deleted", "")
+
+    def _compare_pools(self, before: dict[Key, Pool], now: dict[Key, Pool]) -> None:
+        for key, pool in now.items():
+            known = before.get(key)
+            if known is None or known.meta.version == pool.meta.version:
+                continue
+            for notice in pool_notices(known.status, pool.status):
+                self._note_pool(pool, notice)
+            was, is_now = known.status.get("enginesReady", 0), pool.status.get("enginesReady", 0)
+            if was != is_now:
+                kind: Literal["Normal", "Warning"] = "Normal" if is_now > was else "Warning"
+                self._note(Change(0.0, "ZonePool", key, pool.meta.name, kind, "Engines", f"{is_now} ready, were {was}"))
+
+    def _note_zone(self, zone: Zone, kind: Literal["Normal", "Warning"], reason: str, note: str) -> None:
+        pool = (zone.meta.namespace, zone.pool)
+        self._note(Change(0.0, "TenantZone", pool, zone.meta.name, kind, reason, note))
+
+    def _note_pool(self, pool: Pool, notice: Notice) -> None:
+        key = (pool.meta.namespace, pool.meta.name)
+        self._note(Change(0.0, "ZonePool", key, pool.meta.name, notice.type, notice.reason.value, notice.note))
+
+    def _note(self, change: Change) -> None:
+        recent = list(self._known)[-_LOOK_BACK:]
+        for known in recent:
+            if replace(known, unix_time=0.0, count=1) == change:
+                self._known.remove(known)
+                change = replace(change, count=known.count + 1)
+                break
+        self._known.append(replace(change, unix_time=self._now()))
+
+
+def _readiness(before: Body, after: Body) -> list[tuple[Literal["Normal", "Warning"], str, str]]:
+    """That a zone came to be ready, or is not any more."""
+    was, is_now = ready_condition(before), ready_condition(after)
+    if not is_now or was.get("status") == is_now["status"]:
+        return []
+    if is_now["status"] == "True":
+        return [("Normal", "Ready", is_now["message"])]
+    return [("Warning", "NotReady", f"{is_now['reason']}: {is_now['message']}")] if was else []
+
+
+def ready_condition(status: Body) -> Body:
+    """The condition Ready; empty if there is none yet."""
+    return next((found for found in status.get("conditions", []) if found["type"] == Type.READY), {})

@@ -1,0 +1,54 @@
+"""What each zone held in the last minutes. Pure; its size depends on the number of zones alone."""
+
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from tenantzone_operator.store import Key
+
+SAMPLE_SECONDS = 2.0
+SAMPLES = 150
+"""Five minutes. Four bytes a sample: 3 MB for 5,000 zones."""
+_UNKNOWN = -1
+
+
+class History:
+    """
+    Args:
+        now: Unix time in seconds.
+        samples: how many are kept.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.time, samples: int = SAMPLES) -> None:
+        self._now = now
+        self._samples = samples
+        self._newest = 0
+        self._times: deque[float] = deque(maxlen=samples)
+        self._rings: dict[Key, array[int]] = {}
+
+    @property
+    def times(self) -> list[float]:
+        """When the samples were taken, oldest first; Unix times."""
+        return list(self._times)
+
+    def add(self, held: Mapping[Key, int | None]) -> None:
+        """Take a sample.
+
+        Args:
+            held: by namespace and name of each zone that there is, its blocks; None if that is not known.
+        """
+        self._times.append(self._now())
+        self._newest = (self._newest + 1) % self._samples
+        self._rings = {key: self._rings.get(key) or array("i", [_UNKNOWN]) * self._samples for key in held}
+        for key, blocks in held.items():
+            self._rings[key][self._newest] = _UNKNOWN if blocks is None else blocks
+
+    def of(self, key: Key) -> list[int | None]:
+        """The zone's samples, one for each of the times; None where it was not known or not there."""
+        ring = self._rings.get(key)
+        count = len(self._times)
+        if ring is None:
+            return [None] * count
+        in_order = ring[self._newest + 1 :] + ring[: self._newest + 1]
+        return [None if blocks == _UNKNOWN else blocks for blocks in in_order[len(in_order) - count :]]

@@ -1,0 +1,231 @@
+"""What the engines of a pool say now, for those who look. When nobody looks, nobody asks."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, BlockMap, parse_block_map
+from tenantzone_contract.report import EngineReport, LoanReport, WaitReason, ZoneReport, ZoneState
+from tenantzone_operator.engines import FROZEN_SECONDS, SILENCE_SECONDS, read_answer, read_report, reason
+from tenantzone_operator.resources import Pod
+from tenantzone_operator.store import Key, Store
+
+FRESH_SECONDS = 0.8
+"""However many look, no engine is asked again before this has passed; ..."""
+_PAUSE_BY_WORK = 4.0
+"""... nor is more than one part to so many of the thread's time spent with reading what they say."""
+CURRENT_SECONDS = 3.0
+"""What was heard longer ago is not what is now."""
+_PICTURE_SECONDS = 5.0
+"""A picture of half a million blocks takes an engine its time."""
+_KEPT_SECONDS = 30.0
+_MOST_POOLS = 4
+"""Pools that are looked at at the same time; the one that was looked at longest ago is forgotten."""
+
+TRANSIENT = (aiohttp.ClientError, TimeoutError, ValueError)
+
+
+class NotThereError(Exception):
+    """There is no such pool or engine; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneLook:
+    """A zone in one engine, cut down to what is shown. Amounts are blocks unless the name says otherwise."""
+
+    name: str
+    tenant: str
+    is_registered: bool
+    state: ZoneState
+    reserved: int
+    limit: int
+    in_use: int
+    cached: int
+    lent: int
+    borrowed: int
+    waiting_requests: int
+    running_requests: int
+    wait_reason: WaitReason | None
+    query_tokens: int
+    hit_tokens: int
+    evicted: int
+
+    @property
+    def held(self) -> int:
+        return self.in_use + self.cached
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What an engine said of itself."""
+
+    engine_version: str
+    capacity_blocks: int
+    block_size_tokens: int
+    free_blocks: int
+    generation: int | None
+    refusal: str
+    """Why it refuses the newest config; empty if it does not."""
+    zones: tuple[ZoneLook, ...]
+    loans: tuple[LoanReport, ...]
+
+
+@dataclass(slots=True, weakref_slot=True)
+class EngineLook:
+    """One ready engine, as far as it is known."""
+
+    pod: Pod
+    telling: Telling | None = None
+    error: str = ""
+    """Why there is no telling."""
+    answered_at: float = float("-inf")
+    published: float = 0.0
+    """The engine's own time; only compared with itself."""
+    renewed_at: float = 0.0
+
+    def hear(self, report: EngineReport, now: float) -> None:
+        self.answered_at = now
+        if report.published_unix_time != self.published:
+            self.published, self.renewed_at = report.published_unix_time, now
+        if now - self.renewed_at > FROZEN_SECONDS:
+            self.telling, self.error = None, "its report is not renewed any more; the engine hangs"
+        else:
+            self.telling, self.error = _telling(report), ""
+
+    def miss(self, error: Exception, now: float) -> None:
+        """It did not answer. One late answer is forgiven."""
+        if now - self.answered_at > SILENCE_SECONDS:
+            self.telling, self.error = None, reason(error)
+
+
+@dataclass(slots=True)
+class _PoolLook:
+    engines: dict[tuple[str, str], EngineLook] = field(default_factory=dict)
+    asked_at: float = float("-inf")
+    fresh_until: float = float("-inf")
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Lookout:
+    """
+    Args:
+        http: to ask the engines with.
+        store: which pools and engines there are.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, http: aiohttp.ClientSession, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._http = http
+        self._store = store
+        self._clock = clock
+        self._pools: dict[Key, _PoolLook] = {}
+
+    async def engines(self, key: Key) -> list[EngineLook]:
+        """The pool's ready engines, by name; asked now, or a moment ago for somebody else."""
+        # The last one in the dictionary is the one that was looked at last.
+        look = self._pools[key] = self._pools.pop(key) if key in self._pools else _PoolLook()
+        while len(self._pools) > _MOST_POOLS:
+            del self._pools[next(iter(self._pools))]
+        async with look.asking:
+            if self._clock() >= look.fresh_until:
+                await self._ask(key, look)
+        return list(look.engines.values())
+
+    async def block_map(self, key: Key, pod_name: str, cells: int) -> BlockMap:
+        """Ask an engine for a picture of its blocks.
+
+        Raises:
+            NotThereError: the pool has no such engine.
+            ValueError, aiohttp.ClientError, TimeoutError: it does not answer as it should.
+        """
+        view = self._store.view(key)
+        pod = next((pod for pod in view.engines if pod.meta.name == pod_name), None)
+        if view.pool is None or pod is None:
+            raise NotThereError(f"{'/'.join(key)} has no ready engine {pod_name}")
+        path = f"{BLOCKS_PATH}?{CELLS_PARAMETER}={cells}"
+        return await read_answer(
+            self._http, pod, view.pool.admin_port, path, parse_block_map, patience=_PICTURE_SECONDS
+        )
+
+    def held(self, key: Key) -> dict[str, int] | None:
+        """Blocks held by each declared zone of a pool; None: nobody looks at it, or not all its engines answer."""
+        look = self._pools.get(key)
+        if look is None or self._clock() - look.asked_at > CURRENT_SECONDS:
+            return None
+        tellings = [engine.telling for engine in look.engines.values()]
+        if not tellings or None in tellings:
+            return None
+        held: dict[str, int] = {}
+        for zone in declared(engine for engine in tellings if engine is not None):
+            held[zone.name] = held.get(zone.name, 0) + zone.held
+        return held
+
+    def forget_unseen(self) -> None:
+        """Let go of pools that nobody has looked at for a while."""
+        now = self._clock()
+        self._pools = {
+            key: look
+            for key, look in self._pools.items()
+            if now - look.asked_at <= _KEPT_SECONDS or look.asking.locked()
+        }
+
+    async def _ask(self, key: Key, look: _PoolLook) -> None:
+        view = self._store.view(key)
+        pods = sorted(view.engines, key=lambda pod: pod.meta.name)
+        known = look.engines
+        look.engines = {(pod.meta.uid, pod.ip): known.get((pod.meta.uid, pod.ip)) or EngineLook(pod) for pod in pods}
+        began, port = time.thread_time(), view.pool.admin_port if view.pool is not None else 0
+        await asyncio.gather(*(self._ask_one(engine, port) for engine in look.engines.values()))
+        look.asked_at = self._clock()
+        look.fresh_until = look.asked_at + max(FRESH_SECONDS, _PAUSE_BY_WORK * (time.thread_time() - began))
+
+    async def _ask_one(self, engine: EngineLook, port: int) -> None:
+        try:
+            report = await read_report(self._http, engine.pod, port)
+        except TRANSIENT as error:
+            engine.miss(error, self._clock())
+        else:
+            engine.hear(report, self._clock())
+
+
+def declared(tellings: Iterable[Telling]) -> Iterable[ZoneLook]:
+    """The zones of these engines for which there is a TenantZone."""
+    return (zone for telling in tellings for zone in telling.zones if not zone.is_registered)
+
+
+def _telling(report: EngineReport) -> Telling:
+    rejected = report.config.rejected
+    return Telling(
+        engine_version=report.engine_version,
+        capacity_blocks=report.capacity_blocks,
+        block_size_tokens=report.block_size_tokens,
+        free_blocks=report.free_blocks,
+        generation=report.config.applied_generation,
+        refusal=rejected.error if rejected is not None else "",
+        zones=tuple(_zone_look(zone) for zone in report.zones),
+        loans=report.loans,
+    )
+
+
+def _zone_look(zone: ZoneReport) -> ZoneLook:
+    return ZoneLook(
+        name=zone.name,
+        tenant=zone.tenant,
+        is_registered=zone.auto_registered,
+        state=zone.state,
+        reserved=zone.reserved,
+        limit=zone.limit,
+        in_use=zone.in_use,
+        cached=zone.cached,
+        lent=zone.lent,
+        borrowed=zone.borrowed,
+        waiting_requests=zone.waiting_requests,
+        running_requests=zone.running_requests,
+        wait_reason=zone.wait_reason,
+        query_tokens=zone.prefix_query_tokens,
+        hit_tokens=zone.prefix_hit_tokens,
+        evicted=sum(zone.evicted_blocks.values()),
+    )

@@ -1,0 +1,150 @@
+// The section about one engine's blocks: the map, its legend, and the same as a table.
+
+import { BlockMap } from "./block_map.js";
+import { byId, element, emptyRow, fillRow, keyed, setAttribute, setText } from "./dom.js";
+import { themeColours } from "./looks.js";
+import { drawSwatch } from "./tiles.js";
+import { amount, counted } from "./wording.js";
+
+const NO_ZONE = "no zone";
+const KEY = [
+  [{ use: "in_use", borrowed: false }, "in use: a request refers to it"],
+  [{ use: "cached", borrowed: false }, "cached: kept for its prefix"],
+  [{ use: "cached", borrowed: true }, "borrowed: the first to go when the lender needs it"],
+  [{ use: "free", borrowed: false }, "free"],
+];
+
+export class Blocks {
+  constructor() {
+    this.chosen = null;
+    this.latest = null;
+    this.map = new BlockMap(
+      byId("map"),
+      (text) => setText(byId("cell"), text),
+      (zone) => this.choose(zone),
+    );
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
+  }
+
+  /** How many cells there is room for. */
+  get cells() {
+    return window.innerWidth >= 700 ? 4096 : 1024;
+  }
+
+  show(map, engine, looks) {
+    this.latest = { map, engine, looks };
+    byId("blocks").hidden = false;
+    byId("blocks-state").hidden = true;
+    this.redraw();
+  }
+
+  /** There is no picture; say why. */
+  fail(text) {
+    this.latest = null;
+    byId("blocks").hidden = true;
+    byId("blocks-state").hidden = false;
+    setText(byId("blocks-state"), text);
+    setText(byId("blocks-summary"), "");
+  }
+
+  choose(zone) {
+    this.chosen = zone;
+    this.redraw();
+  }
+
+  redraw() {
+    if (this.latest === null) return;
+    const { map, engine, looks } = this.latest;
+    const rows = byZone(map);
+    if (!rows.some((row) => row.zone === this.chosen)) this.chosen = null;
+    const each = map.blocksPerCell;
+    const scale = each === 1 ? "one cell per block" : `each cell stands for ${amount(each)} blocks`;
+    setText(byId("blocks-summary"), `${engine}: ${counted(map.capacityBlocks, "block")}, ${scale}`);
+    this.showLegend(rows, looks);
+    showKey(looks);
+    this.map.show(map, looks, this.chosen);
+    setAttribute(byId("map"), "aria-label", `Blocks of ${engine}. ${rows.map(rowInWords).join("; ")}`);
+    showRows(rows, map.capacityBlocks);
+  }
+
+  showLegend(rows, looks) {
+    const colours = themeColours();
+    const owned = rows.filter((row) => !row.isFree);
+    keyed(
+      byId("legend"),
+      owned,
+      (row) => row.zone ?? NO_ZONE,
+      (row) => this.legendButton(row),
+      (button, row) => {
+        const [swatch, name, blocks] = button.children;
+        drawSwatch(swatch, { use: "in_use", borrowed: false }, looks.of(row.zone), colours);
+        setText(name, row.zone ?? NO_ZONE);
+        setText(blocks, counted(row.inUse + row.cached, "block"));
+        setAttribute(button, "aria-pressed", row.zone !== null && this.chosen === row.zone);
+      },
+    );
+  }
+
+  legendButton(row) {
+    const swatch = element("canvas", { "aria-hidden": "true" });
+    const button = element(
+      "button",
+      { type: "button" },
+      swatch,
+      element("span", { class: "name" }),
+      element("span", { class: "quiet" }),
+    );
+    button.disabled = row.zone === null;
+    button.addEventListener("click", () => this.choose(this.chosen === row.zone ? null : row.zone));
+    return button;
+  }
+}
+
+/** Sums of the map's kinds: the zones by name, then what no zone has, then what is free. */
+function byZone(map) {
+  const rows = new Map();
+  for (const kind of map.kinds) {
+    const isFree = kind.use === "free";
+    const name = isFree ? "free" : `zone ${kind.zone ?? ""}`;
+    const row = rows.get(name) ?? { zone: kind.zone, isFree, inUse: 0, cached: 0, borrowed: 0, blocks: 0 };
+    if (kind.use === "in_use") row.inUse += kind.blocks;
+    if (kind.use === "cached") row.cached += kind.blocks;
+    if (kind.borrowed) row.borrowed += kind.blocks;
+    row.blocks += kind.blocks;
+    rows.set(name, row);
+  }
+  const order = (row) => (row.isFree ? "2" : row.zone === null ? "1" : `0${row.zone}`);
+  return [...rows.values()].sort((left, right) => (order(left) < order(right) ? -1 : 1));
+}
+
+function rowInWords(row) {
+  if (row.isFree) return `${amount(row.blocks)} free`;
+  const borrowed = row.borrowed ? `, ${amount(row.borrowed)} of them borrowed` : "";
+  return `${row.zone ?? NO_ZONE}: ${amount(row.inUse)} in use, ${amount(row.cached)} cached${borrowed}`;
+}
+
+function showKey(looks) {
+  const colours = themeColours();
+  const example = { ...looks.of(""), colour: "--ink-quiet" };
+  keyed(
+    byId("key"),
+    KEY,
+    ([, text]) => text,
+    ([, text]) => element("li", {}, element("canvas", { "aria-hidden": "true" }), text),
+    (item, [kind]) => drawSwatch(item.firstElementChild, kind, example, colours),
+  );
+}
+
+function showRows(rows, capacity) {
+  keyed(
+    byId("block-rows"),
+    rows,
+    (row) => (row.isFree ? "free" : `zone ${row.zone ?? ""}`),
+    () => emptyRow(["", "number", "number", "number", "number", "number"]),
+    (line, row) => {
+      const share = `${((100 * row.blocks) / capacity).toFixed(1)} %`;
+      const parts = row.isFree ? ["", "", ""] : [row.inUse, row.cached, row.borrowed].map(amount);
+      fillRow(line, [row.isFree ? "free" : (row.zone ?? NO_ZONE), ...parts, amount(row.blocks), share]);
+    },
+  );
+}

@@ -1,0 +1,31 @@
+// What the page asks the operator for.
+
+const PATIENCE = 8000;
+
+/** An answer that is not what was hoped for; its message is for people. */
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+async function get(path) {
+  let answer;
+  try {
+    answer = await fetch(path, { signal: AbortSignal.timeout(PATIENCE) });
+  } catch {
+    throw new Refused(0, "the operator does not answer; is the port-forward still running?");
+  }
+  if (answer.ok) return answer.json();
+  const body = await answer.json().catch(() => ({}));
+  throw new Refused(answer.status, body.error ?? `the operator answers with status ${answer.status}`);
+}
+
+const pathOf = ({ namespace, name }) => `/api/pools/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+
+export const getPools = () => get("/api/pools");
+
+export const getPool = (pool, filter) => get(`${pathOf(pool)}?filter=${encodeURIComponent(filter)}`);
+
+export const getBlocks = (pool, engine, cells) => get(`${pathOf(pool)}/blocks/${encodeURIComponent(engine)}?cells=${cells}`);

@@ -1,0 +1,123 @@
+// Looks once a second, while somebody looks at the page.
+
+import { Blocks } from "./blocks.js";
+import { showCharts } from "./charts.js";
+import { getBlocks, getPool, getPools } from "./client.js";
+import { byId, element, keyed, setAttribute, setText } from "./dom.js";
+import { showChanges, showEngines, showLoans, showPool } from "./lists.js";
+import { Looks } from "./looks.js";
+import { showZones } from "./zones.js";
+import { counted, time } from "./wording.js";
+
+const PAUSE = 1000;
+const blocks = new Blocks();
+let wake = () => {};
+
+const nameOf = (pool) => `${pool.namespace}/${pool.name}`;
+
+function chosenPool(pools) {
+  const wanted = decodeURIComponent(location.hash.slice(2));
+  return pools.find((pool) => nameOf(pool) === wanted) ?? pools.find((pool) => pool.exists) ?? pools[0];
+}
+
+function showConnection(state, text) {
+  setAttribute(byId("connection"), "data-state", state);
+  setText(byId("connection"), text);
+}
+
+function showChoices(select, choices, chosen, textOf) {
+  keyed(
+    select,
+    choices,
+    (choice) => choice,
+    (choice) => element("option", { value: choice }),
+    (option, choice) => setText(option, textOf(choice)),
+  );
+  if (select.value !== chosen) select.value = chosen;
+}
+
+async function showBlocks(pool, found, looks) {
+  const engines = found.engines.map((engine) => engine.pod);
+  const select = byId("engine");
+  const engine = engines.includes(select.value) ? select.value : engines[0];
+  byId("engine-field").hidden = engines.length < 2;
+  if (engine === undefined) {
+    blocks.fail("No engine of this pool is ready.");
+    return;
+  }
+  showChoices(select, engines, engine, (name) => name);
+  try {
+    const map = await getBlocks(pool, engine, blocks.cells);
+    blocks.show(map, engine, looks(map.kinds.map((kind) => kind.zone)));
+  } catch (error) {
+    blocks.fail(`No picture of ${engine}'s blocks: ${error.message}`);
+  }
+}
+
+function showReplica(replica) {
+  setText(byId("replica"), `This is replica ${replica.host}, which ${replica.leading ? "leads" : "stands by"}.`);
+  if (replica.ready) showConnection("live", "Live");
+  else if (replica.hasListed) showConnection("stale", "The operator does not reach the API server; figures of zones may be old");
+  else showConnection("loading", "The operator has not listed the zones yet …");
+}
+
+async function look() {
+  const { pools, replica, unixTime } = await getPools();
+  showReplica(replica);
+  byId("empty").hidden = pools.length > 0 || !replica.hasListed;
+  byId("content").hidden = pools.length === 0;
+  const select = byId("pool");
+  select.disabled = pools.length === 0;
+  if (pools.length > 0) await lookAt(chosenPool(pools), pools, select);
+  setText(byId("updated"), `Updated ${time(unixTime)}`);
+}
+
+async function lookAt(pool, pools, select) {
+  const byName = new Map(pools.map((each) => [nameOf(each), each]));
+  showChoices(select, [...byName.keys()], nameOf(pool), (name) => `${name} (${counted(byName.get(name).zones, "zone")})`);
+  document.title = `${pool.name} – TenantZone`;
+  const filter = byId("filter").value.trim();
+  const found = await getPool(pool, filter);
+  // All zones of the pool have their looks, whichever of them are listed or in the picture.
+  const names = found.zoneNames;
+  const looks = (more) => new Looks([...names, ...more.filter((name) => name !== null)]);
+  showPool(found, nameOf(pool));
+  showZones(found, looks([]), filter);
+  showCharts(found, looks([]));
+  showEngines(found);
+  showLoans(found);
+  showChanges(found);
+  await showBlocks(pool, found, looks);
+}
+
+function pause() {
+  return new Promise((resolve) => {
+    wake = resolve;
+    setTimeout(resolve, PAUSE);
+  });
+}
+
+function untilSeen() {
+  if (!document.hidden) return Promise.resolve();
+  return new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
+}
+
+async function run() {
+  for (;;) {
+    await untilSeen();
+    try {
+      await look();
+    } catch (error) {
+      showConnection("lost", `Not up to date: ${error.message}`);
+    }
+    await pause();
+  }
+}
+
+byId("pool").addEventListener("change", (event) => {
+  location.hash = `#/${event.target.value}`;
+});
+byId("engine").addEventListener("change", () => wake());
+byId("filter").addEventListener("input", () => wake());
+window.addEventListener("hashchange", () => wake());
+run();

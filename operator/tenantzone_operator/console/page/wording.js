@@ -1,0 +1,38 @@
+// Numbers, times and the product's own words, for people.
+
+const whole = new Intl.NumberFormat("en");
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
+export const NONE = "–";
+
+export const amount = (value) => (value === null || value === undefined ? NONE : whole.format(value));
+
+export const percent = (value) => (value === null || value === undefined ? NONE : `${value} %`);
+
+export const counted = (count, one, many = `${one}s`) => `${whole.format(count)} ${count === 1 ? one : many}`;
+
+export const time = (unixTime) => clock.format(unixTime * 1000);
+
+export function duration(seconds) {
+  const rounded = Math.max(0, Math.round(seconds));
+  if (rounded < 60) return `${rounded} s`;
+  if (rounded < 3600) return `${Math.floor(rounded / 60)} min ${rounded % 60} s`;
+  return `${Math.floor(rounded / 3600)} h ${Math.floor((rounded % 3600) / 60)} min`;
+}
+
+const USES = { in_use: "in use", cached: "cached", free: "free" };
+
+const WAITS = {
+  limit: "its limit is in use",
+  reserved: "the blocks are kept for others",
+  in_use: "other requests use the blocks",
+};
+
+export const waiting = (reason) => WAITS[reason] ?? reason;
+
+/** What a kind of blocks is, in words. */
+export function kindInWords(kind) {
+  if (kind.use === "free") return "free";
+  const whose = kind.zone ?? "no zone";
+  return `${whose}, ${USES[kind.use]}${kind.borrowed ? ", borrowed" : ""}`;
+}

@@ -1,0 +1,54 @@
+"""Takes a sample of the store every other second: for the history, and for what has changed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from tenantzone_operator.console.changes import Changes
+from tenantzone_operator.console.history import SAMPLE_SECONDS, History
+from tenantzone_operator.console.lookout import Lookout
+from tenantzone_operator.store import Key, Store
+
+
+class Recording:
+    """
+    Args:
+        store: as the watches see it.
+        lookout: knows better what zones hold, while somebody looks.
+        has_listed: whether the store is filled yet.
+    """
+
+    def __init__(self, store: Store, lookout: Lookout, has_listed: Callable[[], bool]) -> None:
+        self.history = History()
+        self.changes = Changes()
+        self._store = store
+        self._lookout = lookout
+        self._has_listed = has_listed
+
+    def sample(self) -> None:
+        """Take one now."""
+        live = {pool: self._lookout.held(pool) for pool in self._store.pool_keys()}
+        held: dict[Key, int | None] = {}
+        for zone in self._store.zones:
+            told: int | None = zone.status.get("held")
+            heard = live.get((zone.meta.namespace, zone.pool))
+            held[zone.meta.namespace, zone.meta.name] = told if heard is None else heard.get(zone.meta.name, told)
+        self.history.add(held)
+        self.changes.look(self._store.zones, self._store.pools)
+        self._lookout.forget_unseen()
+
+    @asynccontextmanager
+    async def going_on(self) -> AsyncIterator[None]:
+        """Take samples for as long as the block runs."""
+        running = asyncio.create_task(self._run(), name="console")
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            if self._has_listed():
+                self.sample()
+            await asyncio.sleep(SAMPLE_SECONDS)

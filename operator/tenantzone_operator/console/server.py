@@ -1,0 +1,124 @@
+"""The console over HTTP: the page's files, and what it asks for."""
+
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from tenantzone_contract.blocks import DEFAULT_CELLS, MOST_CELLS
+from tenantzone_operator.console.guard import ADDRESS, guarded
+from tenantzone_operator.console.lookout import TRANSIENT, Lookout, NotThereError
+from tenantzone_operator.console.recording import Recording
+from tenantzone_operator.console.showing import show_change, show_pool, show_pools
+from tenantzone_operator.engines import reason
+from tenantzone_operator.serving import served
+from tenantzone_operator.store import Key, Store
+
+_MOST_CHANGES = 50
+_MOST_CHARTS = 12
+_LONGEST_FILTER = 253
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What this replica is at the moment."""
+
+    is_leading: bool
+    is_ready: bool
+    """Whether what it knows is up to date."""
+    has_listed: bool
+    """Whether it knows anything yet."""
+
+
+@asynccontextmanager
+async def console_served(
+    port: int, store: Store, http: aiohttp.ClientSession, standing: Callable[[], Standing]
+) -> AsyncIterator[None]:
+    """Serve the page on this machine's loopback address, and nowhere else, for as long as the block runs.
+
+    Args:
+        port: to listen on.
+        store: as the watches see it.
+        http: to ask the engines with.
+        standing: of this replica.
+    """
+    lookout = Lookout(http, store)
+    console = Console(store, lookout, Recording(store, lookout, lambda: standing().has_listed), standing)
+    async with console.recording.going_on(), served(ADDRESS, port, console.application()):
+        yield
+
+
+class Console:
+    def __init__(self, store: Store, lookout: Lookout, recording: Recording, standing: Callable[[], Standing]) -> None:
+        self.recording = recording
+        self._store = store
+        self._lookout = lookout
+        self._standing = standing
+        self._host = socket.gethostname()
+        self._page = {entry.name: entry.read_bytes() for entry in (files(__package__) / "page").iterdir()}
+
+    def application(self) -> web.Application:
+        app = web.Application(middlewares=[guarded])
+        app.router.add_get("/", self._file)
+        app.router.add_get("/page/{name}", self._file)
+        app.router.add_get("/api/pools", self._pools)
+        app.router.add_get("/api/pools/{namespace}/{name}", self._pool)
+        app.router.add_get("/api/pools/{namespace}/{name}/blocks/{engine}", self._blocks)
+        return app
+
+    async def _file(self, request: web.Request) -> web.Response:
+        name = request.match_info.get("name", "index.html")
+        content = self._page.get(name)
+        if content is None:
+            raise web.HTTPNotFound
+        return web.Response(body=content, content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")
+
+    async def _pools(self, _: web.Request) -> web.Response:
+        standing = self._standing()
+        replica = {
+            "host": self._host,
+            "leading": standing.is_leading,
+            "ready": standing.is_ready,
+            "hasListed": standing.has_listed,
+        }
+        return web.json_response({"unixTime": time.time(), "replica": replica, "pools": show_pools(self._store)})
+
+    async def _pool(self, request: web.Request) -> web.Response:
+        key = _key(request)
+        if key not in self._store.pool_keys(key[0]):
+            raise web.HTTPNotFound
+        engines = await self._lookout.engines(key)
+        shown = show_pool(self._store.view(key), engines, request.query.get("filter", "")[:_LONGEST_FILTER])
+        changes = [show_change(change) for change in self.recording.changes.of(key, _MOST_CHANGES)]
+        whole = {"unixTime": time.time(), **shown, "changes": changes, "history": self._history(key, shown["zones"])}
+        return web.json_response(whole)
+
+    def _history(self, key: Key, zones: list[dict[str, Any]]) -> dict[str, Any]:
+        """Of the declared ones among these zones; of those that hold most, if they are many."""
+        history = self.recording.history
+        largest = sorted((zone for zone in zones if not zone["registered"]), key=lambda zone: -(zone["held"] or 0))
+        names = sorted(zone["name"] for zone in largest[:_MOST_CHARTS])
+        return {"unixTimes": history.times, "held": {name: history.of((key[0], name)) for name in names}}
+
+    async def _blocks(self, request: web.Request) -> web.Response:
+        cells = request.query.get("cells", str(DEFAULT_CELLS))
+        if not (cells.isascii() and cells.isdigit() and len(cells) < 9 and 0 < int(cells) <= MOST_CELLS):
+            return web.json_response({"error": f"cells must be a number from 1 to {MOST_CELLS}"}, status=400)
+        try:
+            found = await self._lookout.block_map(_key(request), request.match_info["engine"], int(cells))
+        except NotThereError as error:
+            return web.json_response({"error": str(error)}, status=404)
+        except TRANSIENT as error:
+            return web.json_response({"error": reason(error)}, status=502)
+        return web.Response(text=found.model_dump_json(by_alias=True), content_type="application/json")
+
+
+def _key(request: web.Request) -> Key:
+    return request.match_info["namespace"], request.match_info["name"]

@@ -1,0 +1,53 @@
+"""Counts what the door refuses, for vLLM's own /metrics: it shows the default registry of the API server's process."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from prometheus_client import Counter
+
+Reason = Literal[
+    "no_key",
+    "several_keys",
+    "unknown_key",
+    "no_zone",
+    "unknown_route",
+    "wrong_method",
+    "closed_route",
+    "malformed_body",
+    "compressed_body",
+    "large_body",
+    "unsupported_field",
+    "websocket",
+]
+"""Why a request is refused. Each is a label value of a metric, so no more may be made while it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What can be said of a metric without any sample of it."""
+
+    name: str
+    """As a scrape shows it."""
+    type: Literal["counter"]
+    labels: tuple[str, ...]
+    help: str
+
+
+_REFUSED = Family(
+    "tenantzone_door_refused_requests_total",
+    "counter",
+    ("reason",),
+    "Requests that the front door did not let through.",
+)
+_refused = Counter(_REFUSED.name, _REFUSED.help, _REFUSED.labels)
+for _reason in get_args(Reason):
+    _refused.labels(_reason)
+
+
+def families() -> tuple[Family, ...]:
+    """All metrics of the front door."""
+    return (_REFUSED,)
+
+
+def count_refusal(reason: Reason) -> None:
+    _refused.labels(reason).inc()

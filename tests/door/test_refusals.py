@@ -1,0 +1,56 @@
+"""Each refusal is counted under its own reason."""
+
+from typing import get_args
+
+import pytest
+from prometheus_client import REGISTRY
+
+from tenantzone_runtime.door import limits
+from tenantzone_runtime.door.middleware import TenantMiddleware
+from tenantzone_runtime.door.refusals import Reason, families
+from tests.door.harness import PROMPT, call, echo, settings
+
+REFUSED = [
+    ("no_key", {}),
+    ("several_keys", {"key": "acme-key", "headers": {"api-key": "burst-key"}}),
+    ("unknown_key", {"key": "guessed"}),
+    ("no_zone", {"key": "stray-key"}),
+    ("unknown_route", {"path": "/v1/secrets"}),
+    ("wrong_method", {"method": "DELETE"}),
+    ("closed_route", {"path": "/v1/embeddings"}),
+    ("malformed_body", {"key": "acme-key", "body": b"{"}),
+    ("compressed_body", {"key": "acme-key", "headers": {"content-encoding": "gzip"}}),
+    ("large_body", {"key": "acme-key", "headers": {"content-length": str(limits.MAX_BODY_BYTES + 1)}}),
+    ("unsupported_field", {"key": "acme-key", "body": {**PROMPT, "use_beam_search": True}}),
+]
+
+
+def refusals() -> dict[str, float]:
+    (family,) = families()
+    return {reason: REGISTRY.get_sample_value(family.name, {"reason": reason}) for reason in get_args(Reason)}
+
+
+@pytest.mark.parametrize(("reason", "request_"), REFUSED, ids=[reason for reason, _ in REFUSED])
+def test_a_refusal_is_counted(folder, reason, request_):
+    before = refusals()
+    assert call(TenantMiddleware(echo, settings(folder)), **({"body": PROMPT} | request_)).status_code >= 400
+    assert refusals() == {**before, reason: before[reason] + 1}
+
+
+async def test_a_web_socket_is_counted(folder):
+    async def send(message):
+        pass
+
+    before = refusals()
+    await TenantMiddleware(echo, settings(folder))({"type": "websocket"}, None, send)
+    assert refusals() == {**before, "websocket": before["websocket"] + 1}
+
+
+def test_what_passes_is_not_counted(folder):
+    before = refusals()
+    assert call(TenantMiddleware(echo, settings(folder)), body=PROMPT, key="acme-key").status_code == 200
+    assert refusals() == before
+
+
+def test_there_is_a_test_for_each_reason():
+    assert {reason for reason, _ in REFUSED} | {"websocket"} == set(get_args(Reason))
