@@ -4,7 +4,7 @@ DEMO := PYTHONPATH=hack $(VENV)/python -m demo
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test test-older conformance test-deep simulate mutate bench-operator shipped lint format lock clean check python older kubernetes ready
+.PHONY: help demo up down test test-older conformance test-deep simulate mutate bench-operator shipped metrics-page screenshots lint format lock clean check python older kubernetes ready
 
 help: ## what there is to make
 	@echo 'The first `make demo` or `make test` takes 10 to 25 minutes (about 5 GB of Python packages, a build of'
@@ -45,6 +45,22 @@ bench-operator: python kubernetes ## the operator with thousands of zones, again
 shipped: python ## write again what `kubectl tenantzone doctor` compares a cluster with
 	@$(VENV)/python hack/shipped.py
 
+metrics-page: python ## write docs/metrics.md again from what the code declares
+	@$(VENV)/python hack/metrics_page.py
+
+screenshots: ready ## take the pictures of the operator's page again, in docs/images/
+	@PYTHONPATH=hack $(VENV)/python hack/screenshots.py
+
+monitoring: python ## write manifests/monitoring again; RUNBOOKS=URL says where the alerts' runbooks are found
+	@PYTHONPATH=hack $(VENV)/python -m monitoring $(if $(RUNBOOKS),--runbooks $(RUNBOOKS))
+
+monitoring-test: python ## the rules by promtool, with a summary
+	@promtool=$$(PYTHONPATH=hack $(VENV)/python -m debian promtool) && \
+	  $$promtool check rules manifests/monitoring/rules.yaml && $$promtool test rules tests/monitoring/rules/*.yaml
+
+bench-alerts: python ## where the alerts' thresholds are from: simulated days, with and without a flood
+	@PYTHONPATH=hack $(VENV)/python -m bench.alerts $(ARGS)
+
 lint: python ## format, style, types and import rules
 	@$(VENV)/ruff format --check
 	@$(VENV)/ruff check
@@ -60,6 +76,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	@cp requirements/dev.txt requirements/older.txt # the same versions, but for what the older vLLM needs otherwise
 	$(LOCK) pyproject.toml --extra cpu --extra operator --extra dev --override requirements/overrides.txt --override requirements/older.in --universal -o requirements/older.txt
 	$(LOCK) pyproject.toml --extra operator --universal -o requirements/operator.txt
+	$(LOCK) pyproject.toml --extra cpu --override requirements/overrides.txt --universal -o requirements/cpu.txt
 	$(LOCK) pyproject.toml --extra gpu --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
 	$(LOCK) requirements/build.in --universal -o requirements/build.txt
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from controlplane.cache import cache_folder, exclusive
 from debian import packages
+from debian.relocation import relocated
 from progress import CommandFailed
 
 
@@ -24,12 +25,18 @@ class Program:
     """What it is called on PATH, the package's own name for it first."""
     unpackable: bool = True
     """Whether it runs out of its unpacked package, without the packages that it depends on."""
+    home: str = ""
+    """A folder of its package that it looks for at this very path, and does not run without."""
 
 
 PROGRAMS = {
     "prometheus": Program("prometheus", ("prometheus",)),
     "promtool": Program("prometheus", ("promtool",)),
-    "alertmanager": Program("prometheus-alertmanager", ("prometheus-alertmanager", "alertmanager")),
+    "alertmanager": Program(
+        "prometheus-alertmanager",
+        ("prometheus-alertmanager", "alertmanager"),
+        home="/usr/share/prometheus/alertmanager",
+    ),
     "chromium": Program("chromium", ("chromium", "chromium-browser", "google-chrome"), unpackable=False),
 }
 
@@ -71,6 +78,8 @@ def _from_cache(program: Program) -> Path:
             if not folder.exists():
                 packages.unpack(program.package, folder)
     path = folder / "usr" / "bin" / program.names[0]
+    if program.home:
+        path = relocated(path, folder, program.home)
     # A program that lacks a library says so now, by its name, and not in the middle of a test.
     shown = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     if shown.returncode != 0:

@@ -1,0 +1,77 @@
+"""The engine's metrics over a simulated time, as a file that Prometheus can read in."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TextIO, get_args
+
+from bench.simulator.request import BLOCK_TOKENS
+from bench.simulator.simulation import Simulation
+from tenantzone_contract.report import WaitReason
+from tenantzone_runtime.zones.zone import Zone
+
+SCRAPE_SECONDS = 15.0
+BEGINNING = 1_700_000_000
+"""Unix time that stands for the simulation's zero."""
+
+_ENGINE = 'namespace="simulator",pod="engine-0"'
+
+
+class History:
+    """Notes what the engine's admin port would show at each scrape.
+
+    Args:
+        simulation: which is run step by step beside it.
+    """
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._samples: defaultdict[str, list[str]] = defaultdict(list)
+        self._due = 0.0
+
+    def note(self) -> None:
+        """After each step."""
+        if self._simulation.engine.now >= self._due:
+            self._due += SCRAPE_SECONDS
+            self._scrape()
+
+    def write(self, file: TextIO) -> None:
+        """In the OpenMetrics format, one metric after the other as that asks for."""
+        for name, lines in self._samples.items():
+            kind = "counter" if name.endswith("_total") else "gauge"
+            file.write(f"# TYPE {name.removesuffix('_total')} {kind}\n")
+            file.writelines(lines)
+        file.write("# EOF\n")
+
+    def _scrape(self) -> None:
+        engine = self._simulation.engine
+        engine.tenancy.count()
+        self._add("tenantzone_engine_capacity_blocks", _ENGINE, engine.model.capacity)
+        self._add("tenantzone_engine_block_size_tokens", _ENGINE, BLOCK_TOKENS)
+        for zone in engine.ledger.zones.values():
+            labels = f'{_ENGINE},pool="pool",zone="{zone.spec.name}",tenant="{zone.spec.tenant}"'
+            for name, value in _values(zone):
+                self._add(f"tenantzone_zone_{name}", labels, value)
+            for (reason, beneficiary), blocks in zone.counters.all_evictions.items():
+                whose = f'{labels},reason="{reason}",beneficiary="{beneficiary}"'
+                self._add("tenantzone_zone_evicted_blocks_total", whose, blocks)
+            for reason in get_args(WaitReason):
+                stalled = zone.counters.stalled_seconds.get(reason, 0.0)
+                self._add("tenantzone_zone_stalled_seconds_total", f'{labels},reason="{reason}"', stalled)
+
+    def _add(self, name: str, labels: str, value: float) -> None:
+        at = BEGINNING + self._simulation.engine.now
+        self._samples[name].append(f"{name}{{{labels}}} {value} {at:.3f}\n")
+
+
+def _values(zone: Zone) -> Iterator[tuple[str, float]]:
+    quota, counters = zone.spec.quota, zone.counters
+    wants_blocks = zone.wait_reason in ("reserved", "in_use")
+    yield "blocks_in_use", zone.in_use
+    yield "blocks_cached", len(zone.cached)
+    yield "blocks_reserved", quota.reserved
+    yield "blocks_limit", quota.limit
+    yield "blocks_overdue", zone.overdue
+    yield "blocks_short", max(0, quota.reserved - zone.held) if wants_blocks else 0
+    yield "prefix_query_tokens_total", counters.prefix_query_tokens
+    yield "prefix_hit_tokens_total", counters.prefix_hit_tokens
+    yield "violations_total", counters.violations

@@ -1,0 +1,88 @@
+"""What is simulated: days like any other, hard ones, and one with a flood."""
+
+import dataclasses
+import heapq
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.simulator.engine import Model
+from bench.simulator.request import BLOCK_TOKENS, Request
+from bench.simulator.simulation import Plan, Simulation
+from tenantzone_contract.config import PoolConfig, ZoneConfig, make_config
+
+WARM_SECONDS = 3600.0
+"""From then on firings are counted: before, the pool fills up, and there is no last hour to compare with."""
+FLOOD_STARTS = 90 * 60.0
+FLOOD_SECONDS = 10 * 60.0
+_FLOOD_REQUESTS_PER_SECOND = 20.0
+_FLOOD_BLOCKS = 16
+_FLOOD_BLOCK_IDS = 1 << 40
+"""Beyond those of the generated load: no prompt of the flood is like any other."""
+
+
+class Ordinary(Simulation):
+    """A run with one config throughout: every fourth zone has 4 % reserved, all else is as the API's defaults say."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        zones = tuple(
+            ZoneConfig(
+                name=f"tenant-{number}",
+                tenant=f"tenant-{number}",
+                generation=1,
+                reserved="4%" if number % 4 == 1 else 0,
+            )
+            for number in range(plan.tenants)
+        )
+        self._config = make_config(1, PoolConfig(namespace="simulator", name="pool"), zones)
+        self.engine.apply(self._config)
+
+    def _schedule(self) -> dict[int, str]:
+        return {}
+
+
+class Flooded(Ordinary):
+    """In which the largest tenant, which has nothing reserved, sends for ten minutes what nobody sends twice."""
+
+    def _make_load(self, tenants: list[str], sleepers: list[str]) -> Iterator[Request]:
+        usual = super()._make_load(tenants, sleepers)
+        both = heapq.merge(usual, _flood(tenants[0]), key=lambda request: request.arrival)
+        for number, request in enumerate(itertools.islice(both, self.plan.requests)):
+            yield dataclasses.replace(request, number=number)
+
+
+def _flood(tenant: str) -> Iterator[Request]:
+    rng = random.Random("flood")
+    ids = itertools.count(_FLOOD_BLOCK_IDS)
+    now = FLOOD_STARTS
+    while now < FLOOD_STARTS + FLOOD_SECONDS:
+        now += rng.expovariate(_FLOOD_REQUESTS_PER_SECOND)
+        prefix = tuple(itertools.islice(ids, _FLOOD_BLOCKS))
+        yield Request(0, tenant, now, _FLOOD_BLOCKS * BLOCK_TOKENS + 1, 1, prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A day and what it is good for."""
+
+    name: str
+    text: str
+    simulation: type[Simulation]
+    plan: Plan
+
+
+def loads(tenants: int, seed: int) -> tuple[Load, ...]:
+    """Days without a flood, and at last one with it."""
+    plan = Plan(requests=30_000, tenants=tenants, seed=seed, speed=0.5, model=Model(capacity=8_192))
+    trace = dataclasses.replace(plan, requests=18_000, trace=True, model=Model(capacity=32_768))
+    rough = dataclasses.replace(plan, requests=40_000, speed=1.0, model=Model(capacity=4_096))
+    crowded = dataclasses.replace(plan, requests=12_000, tenants=8, model=Model(capacity=192))
+    return (
+        Load("generated", "bursts and pauses, 8,192 blocks, one config", Ordinary, plan),
+        Load("trace", "recorded conversations, 32,768 blocks, one config", Ordinary, trace),
+        Load("rough", "twice the load on half the blocks, random configs, a restart", Simulation, rough),
+        Load("crowded", "requests alone fill the engine of 192 blocks, random configs", Simulation, crowded),
+        Load("flood", "as `generated`, and ten minutes of flood", Flooded, plan),
+    )

@@ -1,0 +1,71 @@
+"""Alerts about the way from a TenantZone to the engines: the operator, the config, the pool."""
+
+from monitoring.model import Alert
+from monitoring.pace import Pace
+
+_POOL = "{{ $labels.pool_namespace }}/{{ $labels.pool }}"
+
+
+def operator_alerts(pace: Pace) -> tuple[Alert, ...]:
+    """All of them, for a pace."""
+    return (*_config(pace), _overcommitted(pace), *_operator(pace))
+
+
+def _config(pace: Pace) -> tuple[Alert, ...]:
+    # Only the leader has these, and two may have been scraped around a change of leaders.
+    newest = "max by (pool_namespace, pool) (tenantzone_pool_generation offset {})"
+    applied = "max by (pool_namespace, pool, engine) (tenantzone_pool_engine_generation)"
+    return (
+        Alert(
+            "TenantZoneConfigRejected",
+            "warning",
+            "tenantzone_config_rejected * on (namespace, pod) group_left (pool) tenantzone_engine_info == 1",
+            pace(2),
+            "Engine {{ $labels.namespace }}/{{ $labels.pod }} refuses its config",
+            "Engine {{ $labels.namespace }}/{{ $labels.pod }} of pool {{ $labels.pool }} refuses the newest config. It"
+            " enforces the last good one: no change gets through.",
+        ),
+        Alert(
+            "TenantZoneEngineLagging",
+            "warning",
+            # Compared with what was newest three minutes ago: a pool that is edited all the time is not late.
+            f"{newest.format(pace(3))} - on (pool_namespace, pool) group_right () {applied} > 0",
+            pace(1),
+            f"Engine {{{{ $labels.engine }}}} of pool {_POOL} enforces an old config",
+            f"Engine {{{{ $labels.engine }}}} of pool {_POOL} is {{{{ $value }}}} generations behind the config"
+            " that was written three minutes ago.",
+        ),
+    )
+
+
+def _overcommitted(pace: Pace) -> Alert:
+    return Alert(
+        "TenantZonePoolOvercommitted",
+        "warning",
+        "max by (pool_namespace, pool) (tenantzone_pool_overcommitted_zones) > 0",
+        pace(10),
+        f"Zones do not fit into pool {_POOL}",
+        f"{{{{ $value }}}} zones ask for reservations that pool {_POOL} does not have. They are not enforced.",
+    )
+
+
+def _operator(pace: Pace) -> tuple[Alert, ...]:
+    return (
+        Alert(
+            "TenantZoneOperatorDown",
+            "warning",
+            "absent(tenantzone_operator_info)",
+            pace(5),
+            "No TenantZone operator answers",
+            "Prometheus gets no metrics of any operator. Engines enforce the config that they have; no change gets"
+            " through, and status grows old.",
+        ),
+        Alert(
+            "TenantZoneOperatorWithoutLeader",
+            "warning",
+            "sum(tenantzone_operator_leading) == 0",
+            pace(2),
+            "No TenantZone operator leads",
+            "Operators run, and none of them leads. Engines enforce the config that they have; no change gets through.",
+        ),
+    )

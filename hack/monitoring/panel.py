@@ -1,0 +1,32 @@
+"""What a dashboard is made of."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Style = Literal["lines", "stacked", "stat"]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """PromQL with the dashboard's variables, and what a line is called."""
+
+    expression: str
+    legend: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    title: str
+    description: str
+    unit: str
+    """As Grafana calls it."""
+    queries: tuple[Query, ...]
+    style: Style = "lines"
+    for_each_zone: bool = False
+    """Whether there is one for each zone that is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    title: str
+    panels: tuple[Panel, ...]

@@ -1,0 +1,56 @@
+"""Recording rules: what both the alerts and the dashboard ask for."""
+
+from monitoring.model import Recording
+from monitoring.pace import Pace
+
+TAKEN = "quiet|recall|reclaim"
+"""Reasons for which a zone loses cached blocks to others.
+
+The rest is the zone's own doing: ``own`` and ``limit`` are its own requests that push out its older prefixes, ``idle``
+and ``removed`` are what its spec says, ``reset`` is an administrator's call, and ``due`` is a loan given back on the
+terms that it was had on.
+"""
+
+
+def recordings(pace: Pace) -> tuple[Recording, ...]:
+    """All of them, for a pace."""
+    window = pace(5)
+    return (
+        Recording("tenantzone:zone_held_blocks", "tenantzone_zone_blocks_in_use + tenantzone_zone_blocks_cached"),
+        # Of what the zone held at most in the window: a zone that has lost all of it holds nothing to compare with.
+        Recording("tenantzone:zone_held_blocks:max5m", f"max_over_time(tenantzone:zone_held_blocks[{window}])"),
+        Recording(
+            "tenantzone:zone_taken_blocks:increase5m",
+            f'sum without (reason, beneficiary) (increase(tenantzone_zone_evicted_blocks_total{{reason=~"{TAKEN}"}}'
+            f"[{window}]))",
+        ),
+        Recording(
+            "tenantzone:zone_taken:ratio5m",
+            "tenantzone:zone_taken_blocks:increase5m / on (namespace, pod) group_left ()"
+            " max by (namespace, pod) (tenantzone_engine_capacity_blocks)",
+        ),
+        # No result, rather than 0/0, while nothing was asked.
+        Recording(
+            "tenantzone:zone_hit_ratio:rate5m",
+            f"rate(tenantzone_zone_prefix_hit_tokens_total[{window}])"
+            f" / (rate(tenantzone_zone_prefix_query_tokens_total[{window}]) > 0)",
+        ),
+        # Over what the engine can hold: a handful of requests is no statistic.
+        Recording(
+            "tenantzone:zone_queried:ratio5m",
+            f"increase(tenantzone_zone_prefix_query_tokens_total[{window}]) / on (namespace, pod) group_left ()"
+            " max by (namespace, pod) (tenantzone_engine_capacity_blocks * tenantzone_engine_block_size_tokens)",
+        ),
+        # What its own limit holds back is as its owner wants it.
+        Recording(
+            "tenantzone:zone_stalled:ratio5m",
+            'sum without (reason) (rate(tenantzone_zone_stalled_seconds_total{reason=~"reserved|in_use"}'
+            f"[{window}]))",
+        ),
+        Recording(
+            "tenantzone:pool_held:ratio",
+            "sum by (namespace, pool) (tenantzone:zone_held_blocks)"
+            " / on (namespace, pool) sum by (namespace, pool) (tenantzone_engine_capacity_blocks"
+            " * on (namespace, pod) group_left (pool) tenantzone_engine_info)",
+        ),
+    )

@@ -1,0 +1,19 @@
+"""All rules. ``docs/alerts.md`` says where each threshold comes from."""
+
+from monitoring.model import Group
+from monitoring.operator_alerts import operator_alerts
+from monitoring.pace import REAL_TIME, Pace
+from monitoring.recordings import recordings
+from monitoring.zone_alerts import zone_alerts
+
+EVALUATION_MINUTES = 0.25
+
+
+def groups(pace: Pace = REAL_TIME) -> tuple[Group, ...]:
+    """Recordings first: the alerts use them."""
+    interval = pace(EVALUATION_MINUTES)
+    return (
+        Group("tenantzone-recordings", interval, recordings(pace)),
+        Group("tenantzone-zones", interval, zone_alerts(pace)),
+        Group("tenantzone-operator", interval, operator_alerts(pace)),
+    )

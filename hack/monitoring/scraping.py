@@ -1,0 +1,153 @@
+"""Who is scraped: as a scrape config, and as objects of the Prometheus Operator.
+
+Engines are pods with the annotation that the operator writes onto each engine of a pool; no label has to be chosen for
+that. Their admin port is called ``admin``, as in ``manifests/samples/engine``. The operator's metrics port is called
+``metrics``.
+"""
+
+from typing import Any
+
+from monitoring.pace import REAL_TIME, Pace
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
+
+SCRAPE_MINUTES = 0.25
+ENGINES_JOB = "tenantzone-engines"
+OPERATOR_JOB = "tenantzone-operator"
+_OPERATOR_NAMESPACE = "tenantzone-system"
+_OPERATOR_LABEL = {"app.kubernetes.io/name": "tenantzone-operator"}
+_ENGINE_MARK = f"__meta_kubernetes_pod_annotationpresent_{CONFIG_HASH_ANNOTATION}".translate(
+    str.maketrans("./-", "___")
+)
+_POD = "__meta_kubernetes_pod"
+
+Document = dict[str, Any]
+
+
+def scrape_config(rule_files: list[str], alertmanagers: list[Document], pace: Pace = REAL_TIME) -> Document:
+    """A whole ``prometheus.yml``, for a Prometheus that runs in the cluster."""
+    interval = pace(SCRAPE_MINUTES)
+    return {
+        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
+        "rule_files": rule_files,
+        "alerting": {"alertmanagers": alertmanagers},
+        "scrape_configs": [
+            {
+                "job_name": ENGINES_JOB,
+                "kubernetes_sd_configs": [{"role": "pod"}],
+                "relabel_configs": [_keep(_ENGINE_MARK, "true"), *_of_port("admin")],
+            },
+            {
+                "job_name": OPERATOR_JOB,
+                "kubernetes_sd_configs": [{"role": "pod", "namespaces": {"names": [_OPERATOR_NAMESPACE]}}],
+                "relabel_configs": [
+                    _keep(f"{_POD}_label_app_kubernetes_io_name", "tenantzone-operator"),
+                    *_of_port("metrics"),
+                ],
+            },
+        ],
+    }
+
+
+def without_cluster(config: Document, pods: list[Document]) -> Document:
+    """The config for a Prometheus that can't ask a cluster which pods there are.
+
+    Args:
+        config: as :func:`scrape_config` makes it.
+        pods: what the cluster would say, as static configs: ``targets``, and as ``labels`` what Kubernetes' discovery
+            finds out (``pod_labels``). Relabelling chooses among them as it does in a cluster.
+    """
+    jobs = [
+        {name: value for name, value in job.items() if name != "kubernetes_sd_configs"} | {"static_configs": pods}
+        for job in config["scrape_configs"]
+    ]
+    return config | {"scrape_configs": jobs}
+
+
+def pod_labels(namespace: str, name: str, port: str, labels: dict[str, str], annotations: list[str]) -> dict[str, str]:
+    """What Kubernetes' discovery says of one port of a pod, as far as it matters here."""
+    return {
+        "__meta_kubernetes_namespace": namespace,
+        f"{_POD}_name": name,
+        f"{_POD}_phase": "Running",
+        f"{_POD}_container_port_name": port,
+        **{f"{_POD}_label_{_as_label(label)}": value for label, value in labels.items()},
+        **{f"{_POD}_annotationpresent_{_as_label(name)}": "true" for name in annotations},
+    }
+
+
+def _as_label(name: str) -> str:
+    return name.translate(str.maketrans("./-", "___"))
+
+
+def _of_port(port: str) -> list[Document]:
+    """Of a pod's targets, one for each port, the one with this name; and who it is, as the rules want it."""
+    return [
+        _keep(f"{_POD}_container_port_name", port),
+        _keep(f"{_POD}_phase", "Running"),
+        {"source_labels": ["__meta_kubernetes_namespace"], "target_label": "namespace"},
+        {"source_labels": [f"{_POD}_name"], "target_label": "pod"},
+        {"source_labels": [f"{_POD}_node_name"], "target_label": "node"},
+    ]
+
+
+def _keep(label: str, value: str) -> Document:
+    return {"source_labels": [label], "regex": value, "action": "keep"}
+
+
+def pod_monitor() -> Document:
+    """The engines of all pools in all namespaces."""
+    return _monitor(
+        "PodMonitor",
+        "tenantzone-engines",
+        {
+            "namespaceSelector": {"any": True},
+            "selector": {},
+            "podMetricsEndpoints": [
+                {
+                    "port": "admin",
+                    "interval": REAL_TIME(SCRAPE_MINUTES),
+                    "relabelings": [{"sourceLabels": [_ENGINE_MARK], "regex": "true", "action": "keep"}],
+                }
+            ],
+        },
+    )
+
+
+def service_monitor() -> Document:
+    """The operator's replicas."""
+    return _monitor(
+        "ServiceMonitor",
+        "tenantzone-operator",
+        {
+            "namespaceSelector": {"matchNames": [_OPERATOR_NAMESPACE]},
+            "selector": {"matchLabels": _OPERATOR_LABEL},
+            "endpoints": [{"port": "metrics", "interval": REAL_TIME(SCRAPE_MINUTES)}],
+        },
+    )
+
+
+def metrics_service() -> Document:
+    """What a ServiceMonitor needs to find the operator's pods."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "tenantzone-operator-metrics",
+            "namespace": _OPERATOR_NAMESPACE,
+            "labels": _OPERATOR_LABEL,
+        },
+        "spec": {
+            "clusterIP": "None",
+            "selector": _OPERATOR_LABEL,
+            "ports": [{"name": "metrics", "port": 8081, "targetPort": "metrics"}],
+        },
+    }
+
+
+def _monitor(kind: str, name: str, spec: Document) -> Document:
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": _OPERATOR_NAMESPACE},
+        "spec": spec,
+    }

@@ -1,0 +1,177 @@
+"""Rows of panels about zones: what each holds, loses, finds and waits for."""
+
+from monitoring.panel import Panel, Query, Row
+
+_ZONE = 'namespace=~"$namespace",pool=~"$pool",zone=~"$zone"'
+_INTERVAL = "[$__rate_interval]"
+
+
+def overview() -> Row:
+    firing = 'count(ALERTS{alertname=~"TenantZone.*",alertstate="firing"}) or vector(0)'
+    stalled = f"count(tenantzone:zone_stalled:ratio5m{{{_ZONE}}} > 0.1) or vector(0)"
+    short = f"sum(tenantzone_zone_blocks_short{{{_ZONE}}})"
+    violations = f"sum(increase(tenantzone_zone_violations_total{{{_ZONE}}}[1h]))"
+    return Row(
+        "Is something wrong?",
+        (
+            Panel("Alerts that fire", "Of TenantZone's own rules.", "short", (Query(firing, "alerts"),), "stat"),
+            Panel(
+                "Zones that wait for blocks",
+                "Their next request waited for what others have, in more than a tenth of the last five minutes.",
+                "short",
+                (Query(stalled, "zones"),),
+                "stat",
+            ),
+            Panel(
+                "Reserved blocks missing",
+                "Of zones whose next request waits for them. Never other than 0.",
+                "short",
+                (Query(short, "blocks"),),
+                "stat",
+            ),
+            Panel(
+                "Guard violations",
+                "In the last hour. Never other than 0.",
+                "short",
+                (Query(violations, "requests"),),
+                "stat",
+            ),
+        ),
+    )
+
+
+def blocks() -> Row:
+    return Row(
+        "Blocks",
+        (
+            Panel(
+                "$zone: held against reserved and limit",
+                "What requests use and what is kept cached, over all engines of the pool.",
+                "short",
+                (
+                    Query(_sum("tenantzone_zone_blocks_in_use"), "in use"),
+                    Query(_sum("tenantzone_zone_blocks_cached"), "cached"),
+                    Query(_sum("tenantzone_zone_blocks_reserved"), "reserved"),
+                    Query(_sum("tenantzone_zone_blocks_limit"), "limit"),
+                ),
+                "stacked",
+                for_each_zone=True,
+            ),
+            Panel(
+                "Lent and borrowed",
+                "Blocks of a reservation that others stand on, and blocks that a zone holds on others' reservations.",
+                "short",
+                (
+                    Query(_sum("tenantzone_zone_blocks_lent"), "{{zone}} lends"),
+                    Query(_sum("tenantzone_zone_blocks_borrowed"), "{{zone}} borrows"),
+                    Query(_sum("tenantzone_zone_blocks_overdue"), "{{zone}} owes, overdue"),
+                ),
+            ),
+            Panel(
+                "Pool in use",
+                "Blocks held by zones, over the blocks of all engines. A pool that serves is full: what is not in use"
+                " is cache.",
+                "percentunit",
+                (Query('tenantzone:pool_held:ratio{namespace=~"$namespace",pool=~"$pool"}', "{{pool}}"),),
+            ),
+        ),
+    )
+
+
+def cache() -> Row:
+    evicted = (
+        f"sum by (pool, zone, reason, beneficiary) (rate(tenantzone_zone_evicted_blocks_total{{{_ZONE}}}{_INTERVAL}))"
+    )
+    taken = f"sum by (pool, zone) (tenantzone:zone_taken_blocks:increase5m{{{_ZONE}}})"
+    hit = (
+        f"sum by (pool, zone) (rate(tenantzone_zone_prefix_hit_tokens_total{{{_ZONE}}}{_INTERVAL}))"
+        f" / (sum by (pool, zone) (rate(tenantzone_zone_prefix_query_tokens_total{{{_ZONE}}}{_INTERVAL})) > 0)"
+    )
+    return Row(
+        "Cache",
+        (
+            Panel("Hit rate", "Prompt tokens found in the cache.", "percentunit", (Query(hit, "{{zone}}"),)),
+            Panel(
+                "Evicted blocks by reason and beneficiary",
+                "own and limit: the zone's own requests. quiet, recall, reclaim: others, by their priority.",
+                "blocks/s",
+                (Query(evicted, "{{zone}}: {{reason}}, {{beneficiary}}"),),
+            ),
+            Panel(
+                "Taken by others in five minutes",
+                "What the eviction alerts look at.",
+                "short",
+                (Query(taken, "{{zone}}"),),
+            ),
+        ),
+    )
+
+
+def requests() -> Row:
+    stalled = f"avg by (pool, zone, reason) (rate(tenantzone_zone_stalled_seconds_total{{{_ZONE}}}{_INTERVAL}))"
+    return Row(
+        "Requests",
+        (
+            Panel(
+                "Time to first token",
+                "From a request's arrival until its first token leaves the engine core.",
+                "s",
+                _quantiles("time_to_first_token"),
+            ),
+            Panel("Queue time", "From a request's arrival until it is first scheduled.", "s", _quantiles("queue_time")),
+            Panel(
+                "Time without blocks",
+                "Part of the time in which a zone's next request waited for blocks: its own limit, what others have"
+                " reserved, what others use.",
+                "percentunit",
+                (Query(stalled, "{{zone}}: {{reason}}"),),
+            ),
+            Panel(
+                "Waiting and running requests",
+                "Of all engines.",
+                "short",
+                (
+                    Query(_sum("tenantzone_zone_waiting_requests"), "{{zone}} waiting"),
+                    Query(_sum("tenantzone_zone_running_requests"), "{{zone}} running"),
+                ),
+            ),
+            Panel(
+                "Requests by outcome",
+                "How they ended.",
+                "reqps",
+                (Query(_rate("requests", "outcome"), "{{zone}}: {{outcome}}"),),
+            ),
+            Panel("Preemptions", "Requests sent back to wait.", "ops", (Query(_rate("preemptions"), "{{zone}}"),)),
+            Panel(
+                "Tokens",
+                "Prompt tokens, and tokens generated.",
+                "short",
+                (
+                    Query(_rate("prompt_tokens"), "{{zone}} in"),
+                    Query(_rate("generation_tokens"), "{{zone}} out"),
+                ),
+            ),
+        ),
+    )
+
+
+def _sum(name: str) -> str:
+    return f"sum by (pool, zone) ({name}{{{_ZONE}}})"
+
+
+def _rate(name: str, label: str = "") -> str:
+    by = f"pool, zone, {label}" if label else "pool, zone"
+    return f"sum by ({by}) (rate(tenantzone_zone_{name}_total{{{_ZONE}}}{_INTERVAL}))"
+
+
+def _quantiles(name: str) -> tuple[Query, ...]:
+    """Of the classic histogram; or of the native one, where Prometheus keeps that in its place."""
+    rate = f"rate(tenantzone_zone_{name}_seconds%s{{{_ZONE}}}{_INTERVAL})"
+    classic, native = f"sum by (le, pool, zone) ({rate % '_bucket'})", f"sum by (pool, zone) ({rate % ''})"
+    return tuple(
+        Query(
+            f"histogram_quantile({share}, {classic}) or histogram_quantile({share}, {native})",
+            f"{{{{zone}}}} p{share * 100:.0f}",
+        )
+        for share in (0.5, 0.95, 0.99)
+    )

@@ -1,0 +1,60 @@
+"""The bench that the alerts' thresholds are from counts what Prometheus would have done."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bench.alerts.findings import Day, _firings, tables
+from bench.alerts.history import BEGINNING, History
+from bench.alerts.loads import FLOOD_STARTS, loads
+from bench.alerts.queries import expand, holding
+from bench.alerts.signals import SIGNALS, shipped
+from bench.simulator.engine import Model
+from bench.simulator.simulation import Plan, Simulation
+from tests.monitoring.promtool import promtool
+
+
+def test_an_alert_fires_once_for_each_stretch_that_lasts_long_enough():
+    minute = [30.0 * step for step in range(3)]
+    later = [600 + at for at in minute]
+    assert list(_firings([*minute, *later], 60)) == [60, 660]
+    assert list(_firings([*minute, *later], 90)) == []
+    assert list(_firings([*minute, *later], 0)) == [0, 600]
+
+
+def test_names_of_recording_rules_become_what_they_stand_for(tmp_path: Path):
+    expressions = [expand(each.expression) for each in (*shipped(), *SIGNALS)]
+    assert not any("tenantzone:" in expression for expression in expressions)
+    assert "[1h:15s] offset 5m" in expand("avg_over_time(tenantzone:zone_hit_ratio:rate5m[1h] offset 5m)")
+    rules = [{"record": f"expression:{number}", "expr": each} for number, each in enumerate(expressions)]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": rules}]}))
+    promtool("check", "rules", tmp_path / "rules.yaml")
+
+
+def test_prometheus_is_given_what_the_simulated_engine_had(tmp_path: Path):
+    simulation = Simulation(Plan(requests=300, tenants=4, model=Model(capacity=1_024)))
+    history = History(simulation)
+    for _ in simulation.run():
+        history.note()
+    with holding(history, tmp_path) as prometheus:
+        found = prometheus.ask("tenantzone:zone_held_blocks", BEGINNING, BEGINNING + simulation.engine.now, 15)
+    held = {
+        zone.spec.name: [value for _, value in found[zone.spec.name]]
+        for zone in simulation.engine.ledger.zones.values()
+    }
+    assert len(held) > 1
+    assert all(0 <= value <= 1_024 for values in held.values() for value in values)
+    assert any(value > 0 for values in held.values() for value in values)
+
+
+@pytest.mark.parametrize(("at", "column"), [(FLOOD_STARTS - 60, 0), (FLOOD_STARTS + 60, 1)])
+def test_of_the_day_with_the_flood_before_and_in_it_are_told_apart(at: float, column: int):
+    days = [Day(load, 2 * FLOOD_STARTS, 0.5) for load in loads(tenants=2, seed=1)]
+    asked = {alert.expression: alert.name for alert in shipped()} | {signal.expression: "" for signal in SIGNALS}
+    for day in days:
+        day.found = {expression: {} for expression in asked}
+    (violation,) = (each.expression for each in shipped() if each.name == "TenantZoneGuardViolation")
+    days[-1].found[violation] = {"acme": [(BEGINNING + at, 1.0)]}
+    (row,) = (line for line in tables(days) if "TenantZoneGuardViolation" in line)
+    assert [int(cell) for cell in row.split()[-2:]] == [column == 0, column == 1]

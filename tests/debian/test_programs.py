@@ -1,0 +1,110 @@
+"""Programs come from PATH, else out of a package; and who can't have one is told what to install."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from debian import DebianError, ensure
+from debian.programs import PROGRAMS
+
+BUILDS_A_PACKAGE = r"""#!/bin/sh
+# Stands for apt-get: what it downloads is a package that is made on the spot.
+[ "$1" = download ] || exit 100
+mkdir -p made/DEBIAN made/usr/bin
+printf 'Package: %s\nVersion: 1\nArchitecture: all\n' "$2" > made/DEBIAN/control
+printf 'Maintainer: test <test@example.org>\nDescription: test\n' >> made/DEBIAN/control
+home=/usr/share/prometheus/alertmanager
+mkdir -p made$home
+echo template > made$home/default.tmpl
+for name in promtool prometheus prometheus-alertmanager; do
+    printf "#!/bin/sh\n[ \$1 = --version ] || cat $home/default.tmpl\n" > made/usr/bin/$name
+    chmod +x made/usr/bin/$name
+done
+dpkg-deb --build made "$2.deb" > /dev/null
+echo "$2" >> "$APT_LOG"
+"""
+
+
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH with the shell's own tools and no program that is looked for; and an empty cache."""
+    folder = tmp_path / "path"
+    folder.mkdir()
+    for tool in ("sh", "mkdir", "chmod", "dpkg", "dpkg-deb", "tar", "rm"):
+        (folder / tool).symlink_to(f"/usr/bin/{tool}")
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("APT_LOG", str(tmp_path / "apt.log"))
+    return folder
+
+
+@pytest.mark.parametrize("name", ["prometheus", "prometheus-alertmanager", "chromium-browser"])
+def test_what_is_on_path_is_used(path: Path, name: str) -> None:
+    program(path / name, "#!/bin/sh\n")
+    wanted = next(key for key, known in PROGRAMS.items() if name in known.names)
+    assert ensure(wanted) == path / name
+
+
+def test_a_package_is_unpacked_into_the_cache_once(path: Path, tmp_path: Path) -> None:
+    program(path / "apt-get", BUILDS_A_PACKAGE)
+    first, second = ensure("promtool"), ensure("prometheus")
+    assert first.is_relative_to(tmp_path / "cache")
+    assert first.parent == second.parent
+    assert (tmp_path / "apt.log").read_text() == "prometheus\n"
+
+
+def test_a_program_that_looks_for_its_own_files_finds_them_in_the_cache(path: Path) -> None:
+    program(path / "apt-get", BUILDS_A_PACKAGE)
+    (path / "cat").symlink_to("/usr/bin/cat")
+    for _ in range(2):
+        assert subprocess.check_output([ensure("alertmanager"), "run"], text=True) == "template\n"
+
+
+def test_a_machine_without_apt_is_told_what_is_missing(path: Path) -> None:
+    with pytest.raises(DebianError, match=r"(?s)^promtool is not on PATH.*apt-get.*put one of these on PATH: promtool"):
+        ensure("promtool")
+
+
+def test_who_can_not_download_is_told_what_to_install(path: Path) -> None:
+    program(path / "apt-get", "#!/bin/sh\necho no network >&2\nexit 100\n")
+    with pytest.raises(DebianError, match=r"(?s)no network.*apt-get install --no-install-recommends prometheus\n"):
+        ensure("prometheus")
+
+
+def test_a_program_that_does_not_run_here_is_named(path: Path) -> None:
+    program(path / "apt-get", BUILDS_A_PACKAGE.replace("[ \\$1 = --version ]", "exit 127"))
+    with pytest.raises(DebianError, match=r"(?s)prometheus --version ended with exit code 127.*by hand"):
+        ensure("prometheus")
+
+
+def test_only_root_can_install_what_needs_libraries(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(path / "apt-get", "#!/bin/sh\nexit 100\n")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(DebianError, match=r"only root.*\n.*apt-get install --no-install-recommends chromium"):
+        ensure("chromium")
+
+
+def test_root_installs_it_with_new_lists_if_the_old_ones_do_not_do(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = f"""#!/bin/sh
+    echo "$*" >> "$APT_LOG"
+    case $1 in
+        update) echo > {tmp_path}/lists ;;
+        install) [ -e {tmp_path}/lists ] || exit 100
+            printf '#!/bin/sh\\n' > {path}/chromium; chmod +x {path}/chromium ;;
+    esac
+    """
+    program(path / "apt-get", script)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert ensure("chromium") == path / "chromium"
+    install = "install --yes --no-install-recommends chromium\n"
+    assert (tmp_path / "apt.log").read_text() == f"{install}update\n{install}"

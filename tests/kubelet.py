@@ -1,0 +1,39 @@
+"""The demo's stand-in for kubelet, beside a real engine that is a process of the tests."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from controlplane import Cluster
+from tests.engine.real_engine import API_PORT, RealEngine
+from tests.operator.fleet import pod_manifest
+
+_HACK = Path(__file__).parents[1] / "hack"
+
+
+def engine_pod(name: str, labels: dict[str, str], pool: str) -> dict[str, Any]:
+    """A pod into whose config folder the pool's ConfigMap is projected."""
+    pod: dict[str, Any] = pod_manifest(name, labels)
+    projected = {"name": f"tenantzone-{pool}", "optional": True}
+    pod["spec"]["volumes"] = [{"name": "config", "configMap": projected}]
+    return pod
+
+
+@contextmanager
+def kubelet(cluster: Cluster, namespace: str, pod: str, engine: RealEngine, log: Path) -> Iterator[None]:
+    """For as long as the block runs, the pod is ready when the engine is, and the engine reads what is projected."""
+    command = [
+        *(sys.executable, "-m", "demo.kubelet", "--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace),
+        *("--pod", pod, "--volumes", str(engine.config_folder.parent), "--ip", engine.address),
+        *("--health", f"http://{engine.address}:{API_PORT}/health"),
+    ]
+    with log.open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=_HACK)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()

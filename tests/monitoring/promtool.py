@@ -1,0 +1,17 @@
+"""promtool, as a user would run it."""
+
+import subprocess
+from pathlib import Path
+
+from debian import ensure
+
+
+def promtool(*arguments: str | Path) -> str:
+    """What it says.
+
+    Raises:
+        AssertionError: it found something wrong; the message has what it said.
+    """
+    ran = subprocess.run([ensure("promtool"), *arguments], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout

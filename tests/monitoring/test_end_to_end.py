@@ -1,0 +1,228 @@
+"""All parts real: a flood in an engine, an operator, a Prometheus with the shipped rules, an Alertmanager.
+
+Rules and scrape config are the shipped ones, made of the same source with time scaled down: what takes five minutes
+takes twenty-five seconds here. What Kubernetes' discovery would tell Prometheus the test tells it, through the shipped
+relabelling.
+"""
+
+import itertools
+import json
+import math
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controlplane import Cluster
+from demo.engines import free_address
+from monitoring.model import rule_file
+from monitoring.pace import Pace
+from monitoring.panels import rows
+from monitoring.rules import groups
+from monitoring.scraping import pod_labels, scrape_config, without_cluster
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
+from tests.engine.real_engine import ADMIN_PORT, API_PORT, RealEngine
+from tests.kubelet import engine_pod, kubelet
+from tests.monitoring.servers import ALERTMANAGER_PORT, PORTS, Prometheus, Webhook, alertmanager, prometheus
+from tests.operator.conftest import Operator
+from tests.operator.kube import eventually
+
+pytestmark = [pytest.mark.engine, pytest.mark.controlplane]
+
+PACE = Pace(1 / 12)
+NAMESPACE = "monitoring"
+ENGINE = "engine-0"
+METRICS_PORT = 8081
+BLOCK_TOKENS = 32
+FIRES_WITHIN_SECONDS = 240
+"""Less than a minute, if the machine has nothing else to do."""
+
+VICTIM = {"namespace": NAMESPACE, "pod": ENGINE, "pool": "demo", "zone": "archive", "tenant": "archive"}
+
+
+@dataclass(frozen=True)
+class Stage:
+    engine: RealEngine
+    prometheus: Prometheus
+    webhook: Webhook
+
+
+@pytest.fixture(scope="module")
+def stage(
+    engine: RealEngine, control_plane: Cluster, operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    """A pool of one real engine: `vault` is protected, `archive` is quiet most of the time, `crowd` will flood."""
+    folder = tmp_path_factory.mktemp("monitoring")
+    engine.add_keys("vault", "archive", "crowd")
+    address = free_address(METRICS_PORT, *PORTS)
+    control_plane.kubectl("create", "namespace", NAMESPACE)
+    control_plane.kubectl("apply", "--namespace", NAMESPACE, "--filename=-", stdin=json.dumps(_objects()))
+    metrics = ("--metrics-host", address, "--metrics-port", str(METRICS_PORT))
+    with (
+        _operator(operator_kubeconfig, folder / "operator.log", "--no-leader-elect", *metrics),
+        kubelet(control_plane, NAMESPACE, ENGINE, engine, folder / "kubelet.log"),
+        alertmanager(address, folder) as webhook,
+        prometheus(address, folder, _config(folder, address, engine)) as running,
+    ):
+        wait = ("wait", "--for=condition=Ready", "tenantzones", "--all", "--timeout=120s")
+        control_plane.kubectl("--namespace", NAMESPACE, *wait)
+        yield Stage(engine, running, webhook)
+    control_plane.delete_namespace(NAMESPACE)
+
+
+@contextmanager
+def _operator(kubeconfig: Path, log: Path, *flags: str) -> Iterator[None]:
+    operator = Operator(kubeconfig, log, *flags)
+    operator.start()
+    try:
+        yield
+    finally:
+        assert operator.stop() == 0, operator.log
+
+
+def _objects() -> dict[str, object]:
+    def ours(kind: str, name: str, **spec: object) -> dict[str, object]:
+        return {"apiVersion": "tenantzone.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+    items = [
+        ours("ZonePool", "demo", selector={"matchLabels": {"app": "vllm"}}),
+        ours("TenantZone", "vault", pool="demo", reserved="40%", priority=10),
+        ours("TenantZone", "archive", pool="demo", idle={"after": "100ms"}),
+        ours("TenantZone", "crowd", pool="demo"),
+        engine_pod(ENGINE, {"app": "vllm"}, "demo"),
+    ]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def _config(folder: Path, address: str, engine: RealEngine) -> dict[str, Any]:
+    rules = folder / "rules.yaml"
+    rules.write_text(yaml.safe_dump(rule_file(groups(PACE), "docs/runbooks")))
+    managers = [{"static_configs": [{"targets": [f"{address}:{ALERTMANAGER_PORT}"]}]}]
+    return without_cluster(scrape_config([str(rules)], managers, PACE), _pods(address, engine))
+
+
+def _pods(address: str, engine: RealEngine) -> list[dict[str, Any]]:
+    """As a cluster would list them: with ports that have no metrics, and with pods of somebody else."""
+
+    def pod(target: str, *labels: Any) -> dict[str, Any]:
+        return {"targets": [target], "labels": pod_labels(*labels)}
+
+    ours, operator = [CONFIG_HASH_ANNOTATION], {"app.kubernetes.io/name": "tenantzone-operator"}
+    system = "tenantzone-system"
+    return [
+        pod(f"{engine.address}:{ADMIN_PORT}", NAMESPACE, ENGINE, "admin", {}, ours),
+        pod(f"{engine.address}:{API_PORT}", NAMESPACE, ENGINE, "http", {}, ours),
+        pod(f"{address}:1", NAMESPACE, "web", "admin", {}, []),
+        pod(f"{address}:{METRICS_PORT}", system, "tenantzone-operator-0", "metrics", operator, []),
+        pod(f"{address}:2", system, "tenantzone-operator-0", "probes", operator, []),
+    ]
+
+
+def ask(engine: RealEngine, tenant: str, prompt: str) -> int:
+    """Returns how many of its tokens were cached."""
+    answer = engine.client(tenant).completions.create(model="tiny", prompt=prompt, max_tokens=1, temperature=0)
+    details = answer.usage.prompt_tokens_details if answer.usage else None
+    return (details.cached_tokens if details else None) or 0
+
+
+def text(seed: str, blocks: int) -> str:
+    """One byte is one token."""
+    return (f"{seed}: " + "once upon a time " * blocks * 2)[: blocks * BLOCK_TOKENS + 1]
+
+
+@contextmanager
+def flood(engine: RealEngine) -> Iterator[None]:
+    """Prompts that nobody sends twice; meanwhile `archive` asks the same again and again."""
+    over, numbers = threading.Event(), itertools.count()
+
+    def crowd() -> None:
+        while not over.is_set():
+            ask(engine, "crowd", text(f"Flood {next(numbers)}", 30))
+
+    def archive() -> None:
+        while not over.wait(0.5):
+            ask(engine, "archive", text("The archive", 20))
+
+    with ThreadPoolExecutor(3) as asking:
+        running = [asking.submit(crowd), asking.submit(crowd), asking.submit(archive)]
+        try:
+            yield
+        finally:
+            over.set()
+    for one in running:
+        one.result()
+
+
+def test_the_shipped_scrape_config_finds_the_engine_and_the_operator_and_nothing_else(stage: Stage):
+    wanted = {("tenantzone-engines", ENGINE, "up"), ("tenantzone-operator", "tenantzone-operator-0", "up")}
+
+    def found() -> bool:
+        targets = stage.prometheus.targets()
+        seen = {(target["labels"]["job"], target["labels"]["pod"], target["health"]) for target in targets}
+        assert seen == wanted, targets
+        return True
+
+    eventually(found)
+
+
+def test_a_flood_makes_the_alert_of_the_zone_that_loses_its_cache_fire_and_resolve(stage: Stage):
+    engine, webhook, alert = stage.engine, stage.webhook, "TenantZoneEvictionsHigh"
+    document = text("The vault", 60)
+    ask(engine, "vault", document)
+    with flood(engine):
+        firing = eventually(lambda: told(stage, "firing", alert), timeout=FIRES_WITHIN_SECONDS)
+        assert empty_panels(stage.prometheus) == []
+    resolved = eventually(lambda: told(stage, "resolved", alert), timeout=FIRES_WITHIN_SECONDS)
+
+    print(f"\nfiring:\n{json.dumps(firing, indent=2)}\nresolved:\n{json.dumps(resolved, indent=2)}")
+    assert firing["annotations"]["runbook_url"] == f"docs/runbooks/{alert}.md"
+    assert resolved["endsAt"] > resolved["startsAt"]
+    assert webhook.told("firing", alert, zone="vault") is None
+    assert ask(engine, "vault", document) == 60 * BLOCK_TOKENS
+
+
+def told(stage: Stage, status: str, alert: str) -> dict[str, Any]:
+    """What the webhook was told of the victim's alert.
+
+    Raises:
+        AssertionError: nothing yet; the message says how far it is.
+    """
+    found = stage.webhook.told(status, alert, **VICTIM)
+    looks_at = "tenantzone:zone_(taken_blocks:increase5m|held_blocks:max5m)|ALERTS"
+    assert found, stage.prometheus.ask(f'{{__name__=~"{looks_at}", zone="archive"}}')
+    return found
+
+
+def test_nothing_that_is_well_is_called_broken(stage: Stage):
+    broken = {
+        "TenantZoneReservationNotHeld",
+        "TenantZoneLoansOverdue",
+        "TenantZoneGuardViolation",
+        "TenantZoneConfigRejected",
+        "TenantZoneEngineLagging",
+        "TenantZonePoolOvercommitted",
+        "TenantZoneOperatorDown",
+        "TenantZoneOperatorWithoutLeader",
+    }
+    assert broken.isdisjoint(alert["labels"]["alertname"] for alert in stage.webhook.alerts)
+
+
+def empty_panels(prometheus: Prometheus) -> list[str]:
+    """Queries of the dashboard that have no series, or none with a number."""
+    variables = {"$__rate_interval": PACE(30), "$namespace": ".*", "$pool": ".*", "$zone": ".*"}
+    empty = []
+    for panel in (panel for row in rows() for panel in row.panels):
+        for query in panel.queries:
+            expression = query.expression
+            for name, value in variables.items():
+                expression = expression.replace(name, value)
+            values = [float(series["value"][1]) for series in prometheus.ask(expression)]
+            if all(map(math.isnan, values)):
+                empty.append(f"{panel.title}: {expression}")
+    return empty
