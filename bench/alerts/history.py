@@ -65,13 +65,12 @@ class History:
 
 def _values(zone: Zone) -> Iterator[tuple[str, float]]:
     quota, counters = zone.spec.quota, zone.counters
-    wants_blocks = zone.wait_reason in ("reserved", "in_use")
     yield "blocks_in_use", zone.in_use
     yield "blocks_cached", len(zone.cached)
     yield "blocks_reserved", quota.reserved
     yield "blocks_limit", quota.limit
     yield "blocks_overdue", zone.overdue
-    yield "blocks_short", max(0, quota.reserved - zone.held) if wants_blocks else 0
+    yield "blocks_short", zone.short
     yield "prefix_query_tokens_total", counters.prefix_query_tokens
     yield "prefix_hit_tokens_total", counters.prefix_hit_tokens
     yield "violations_total", counters.violations

@@ -112,7 +112,9 @@ def _exports(stack: Stack) -> str:
 def _guide(stack: Stack) -> str:
     question = f'{{"model": "{stack.model.name}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
     return f"""
-Everything runs: control plane, operator, engine. First, in your shell:
+Everything runs: control plane, operator, engine. To look at it, open http://localhost:{stack.console_port}
+
+To play with it, first, in your shell:
 
   . {_EXPORTS}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from controlplane import Cluster, connect_or_start
+from controlplane.server import free_ports
 from demo.console import chapter, say, wait_until
 from demo.engines import (
     API_PORT,
@@ -46,6 +47,8 @@ class Stack:
     stock: Engine | None
     keys: dict[str, str]
     """A tenant's API key, in clear, by tenant."""
+    console_port: int
+    """Of the operator's page, on localhost."""
 
     @property
     def admin_url(self) -> str:
@@ -78,13 +81,14 @@ def running(model: Model, folder: Path, *, kubeconfig: str | None, compare: bool
             Processes(folder / "log", lock) as controllers,
         ):
             _register(cluster, samples)
-            _start_controllers(controllers, cluster, namespace, zone, folder)
+            (console_port,) = free_ports(1)
+            _start_controllers(controllers, cluster, namespace, zone, folder, console_port)
             chapter("The zones")
             show(cluster, "apply", "-f", f"{SAMPLES}/")
             _await_health([zone, stock] if stock else [zone], [engines, controllers])
             show(cluster, "wait", "--for=condition=Ready", "tenantzones", "--all", "--timeout=60s")
             try:
-                yield Stack(cluster, samples, model, zone, stock, keys)
+                yield Stack(cluster, samples, model, zone, stock, keys, console_port)
             except Exception:
                 # Most likely one of them died; then its log says more than the error that it has caused.
                 engines.check()
@@ -133,9 +137,19 @@ def _register(cluster: Cluster, samples: Samples) -> None:
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(engine_pod(samples)))
 
 
-def _start_controllers(controllers: Processes, cluster: Cluster, namespace: str, zone: Engine, folder: Path) -> None:
+def _start_controllers(
+    controllers: Processes, cluster: Cluster, namespace: str, zone: Engine, folder: Path, console_port: int
+) -> None:
     kubeconfig = ["--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace]
-    operator = [PYTHON, "-m", "tenantzone_operator", *kubeconfig, "--no-leader-elect"]
+    operator = [
+        PYTHON,
+        "-m",
+        "tenantzone_operator",
+        *kubeconfig,
+        "--no-leader-elect",
+        "--console-port",
+        str(console_port),
+    ]
     controllers.start("operator", operator, demo_environment())
     kubelet = [
         PYTHON, "-m", "demo.kubelet", *kubeconfig, "--pod", POD,

@@ -82,3 +82,24 @@ def test_one_zone_that_waits_does_not_keep_another_waiting(zoo, acme):
     assert acme.counters.stalled_seconds == {}
     zoo.tenancy.count()
     assert acme.counters.stalled_seconds == {"limit": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("in_use", "denied", "short"),
+    [
+        pytest.param(0, 60, 60, id="all that it was promised"),
+        pytest.param(20, 40, 40, id="the rest of what it was promised"),
+        pytest.param(0, 61, 0, id="more than it was promised"),
+        pytest.param(20, 41, 0, id="more than the rest"),
+    ],
+)
+def test_a_waiting_zone_is_short_of_what_it_was_promised_and_of_no_more(in_use, denied, short):
+    zoo = Zoo(100)
+    zoo.apply(declare("acme", reserved=60), declare("other"))
+    acme = zoo.ledger.zones["acme"]
+    zoo.take(acme, in_use)
+    step(zoo, acme, 10.0, denied=denied)
+    assert acme.wait_reason in ("in_use", "reserved")
+    assert acme.short == short
+    step(zoo, acme, 11.0, admitted=True)
+    assert acme.short == 0

@@ -138,7 +138,7 @@ def _zone_figures(zone: Zone, tallies: _Tallies, counters: Counters) -> ZoneFigu
         lent=tallies.lent[zone],
         borrowed=tallies.borrowed[zone],
         overdue=zone.overdue,
-        short=max(0, spec.quota.reserved - zone.held) if zone.wait_reason in ("reserved", "in_use") else 0,
+        short=zone.short,
         loans=tallies.loans[zone],
         waiting_requests=zone.requests - running,
         running_requests=running,

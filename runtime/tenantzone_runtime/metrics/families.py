@@ -94,7 +94,7 @@ _BLOCKS = (
         "gauge",
         "blocks_short",
         "Reservation that is not held while it is demanded: reserved minus held while the zone's next request waits "
-        "for blocks that others hold or that are kept for others; else 0.",
+        "for blocks and is within the reservation; else 0.",
         lambda zone: zone.short,
     ),
     of_zones("gauge", "loans", "Loans that stand now, the zone as lender.", lambda zone: zone.loans),

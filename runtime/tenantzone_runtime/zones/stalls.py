@@ -20,9 +20,10 @@ class Stalls:
         self._denied: set[Zone] = set()
         """In the step that is being made."""
 
-    def begin(self, zone: Zone, reason: WaitReason, now: float) -> None:
-        """The zone's next request was denied its blocks in this step."""
+    def begin(self, zone: Zone, denied: int, reason: WaitReason, now: float) -> None:
+        """The zone's next request was denied so many blocks in this step."""
         self._denied.add(zone)
+        zone.denied = denied
         if zone.wait_reason != reason:
             self._count(zone, now)
             zone.wait_reason = reason
@@ -34,7 +35,7 @@ class Stalls:
             self._count(zone, now)
             del self._since[zone]
             self._denied.discard(zone)
-            zone.wait_reason = None
+            zone.wait_reason, zone.denied = None, 0
 
     def end_step(self, now: float) -> None:
         """What was not confirmed in this step is over."""

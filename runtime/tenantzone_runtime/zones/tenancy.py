@@ -128,7 +128,7 @@ class Tenancy:
 
     def must_wait(self, zone: Zone, count: int, free: int) -> None:
         """A zone's next request waits, because it was denied so many blocks in this step."""
-        self._stalls.begin(zone, self.ledger.wait_reason(zone, count, free), self.ledger.now)
+        self._stalls.begin(zone, count, self.ledger.wait_reason(zone, count, free), self.ledger.now)
 
     def may_go_on(self, zone: Zone) -> None:
         """A zone's next request need not wait for blocks."""

@@ -78,6 +78,8 @@ class Zone:
     """Gone from the config: its requests finish, and each block that they release is free at once."""
     wait_reason: WaitReason | None = None
     """Why its next request could not be admitted in the last step; only ``stalls`` changes it."""
+    denied: int = 0
+    """Blocks that the request was denied; the same."""
     counters: Counters = field(default_factory=Counters)
     account: Account = field(default_factory=Account)
     """Its place in the fair queue."""
@@ -99,6 +101,17 @@ class Zone:
     @property
     def held(self) -> int:
         return self.in_use + len(self.cached)
+
+    @property
+    def short(self) -> int:
+        """Blocks of its reservation that it does not hold although its next request is within it, and waits for them.
+
+        What asks for more than the reservation borrows all of it, and was promised nothing.
+        """
+        quota = self.spec.quota
+        if self.wait_reason in (None, "limit") or self.in_use + self.denied > quota.reserved:
+            return 0
+        return max(0, quota.reserved - self.held)
 
     def follow(self, spec: ZoneSpec) -> None:
         """Take a new spec; what the zone holds stays, in its order."""

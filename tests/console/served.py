@@ -1,0 +1,137 @@
+"""The real console in a thread, over a store that a test fills and engines that say what a test lets them."""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from controlplane.server import free_ports
+from tenantzone_contract.blocks import BlockKind, BlockMap
+from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport
+from tenantzone_operator.console.server import Standing, console_served
+from tenantzone_operator.engines import new_http_session
+from tenantzone_operator.store import Store
+from tenantzone_runtime.admin import AdminServer
+from tenantzone_runtime.picture import Picture
+from tests.operator.objects import body, zone_report
+
+Block = tuple[str | None, str, bool]
+"""Zone, use, and whether it is borrowed."""
+FREE: Block = (None, "free", False)
+READY = [{"type": "Ready", "status": "True", "reason": "Enforced", "message": "enforced"}]
+
+
+class Engine:
+    """A real admin server that tells of made-up blocks."""
+
+    def __init__(self, name: str, blocks: Sequence[Block], address: tuple[str, int]) -> None:
+        self.name = name
+        self.host = address[0]
+        self.blocks = list(blocks)
+        self.zones: dict[str, dict[str, Any]] = {}
+        """Further fields of zones' reports."""
+        self.loans: tuple[LoanReport, ...] = ()
+        self._server = AdminServer(*address, self.report, take_block_map=self.block_map)
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    def report(self) -> EngineReport:
+        held = Counter((zone, use) for zone, use, _ in self.blocks)
+        names = sorted({zone for zone, _, _ in self.blocks if zone is not None} | self.zones.keys())
+        return EngineReport(
+            engine_version="made-up",
+            pod=self.name,
+            capacity_blocks=len(self.blocks),
+            block_size_tokens=32,
+            free_blocks=held[None, "free"],
+            config=ConfigStatus(applied_generation=1),
+            zones=tuple(self._zone(name, held) for name in names),
+            loans=self.loans,
+            started_unix_time=0.0,
+            published_unix_time=time.time(),
+        )
+
+    def _zone(self, name: str, held: Counter[tuple[str | None, str]]) -> ZoneReport:
+        amounts = {"in_use": held[name, "in_use"], "cached": held[name, "cached"], "limit": len(self.blocks)}
+        return zone_report(name, **{"state": "Active"} | amounts | self.zones.get(name, {}))
+
+    def block_map(self, cells: int) -> BlockMap:
+        each = -(-len(self.blocks) // cells)
+        picture = Picture[Block]()
+        for first in range(0, len(self.blocks), each):
+            picture.add_cell(Counter(self.blocks[first : first + each]))
+        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kind for kind, _ in picture.runs))}
+        kinds = [
+            BlockKind(tenant=zone, zone=zone, use=use, borrowed=borrowed, blocks=picture.blocks[zone, use, borrowed])
+            for zone, use, borrowed in numbers
+        ]
+        return BlockMap(
+            pod=self.name,
+            capacity_blocks=len(self.blocks),
+            blocks_per_cell=each,
+            kinds=tuple(kinds),
+            runs=tuple((numbers[kind], count) for kind, count in picture.runs),
+            taken_unix_time=time.time(),
+        )
+
+
+class ServedConsole:
+    """What a test changes is changed in the console's own thread."""
+
+    def __init__(self) -> None:
+        (self.port,) = free_ports(1)
+        self.url = f"http://localhost:{self.port}"
+        self.standing = Standing(is_leading=True, is_ready=True, has_listed=True)
+        self._store = Store()
+        self._loop = asyncio.new_event_loop()
+        self._versions = iter(range(1, 1_000_000))
+
+    def add_pool(self, *, port: int = 1, **status: Any) -> None:
+        spec = {"selector": {"matchLabels": {"app": "vllm"}}, "adminPort": port}
+        self._put(self._store.pools.put, "demo", spec=spec, status={"conditions": READY} | status)
+
+    def add_zone(self, name: str, *, status: Any = None, **spec: Any) -> None:
+        self._put(self._store.zones.put, name, spec={"pool": "demo"} | spec, status=status or {"conditions": READY})
+
+    def add_pod(self, name: str, ip: str = "127.0.0.1") -> None:
+        status = {"podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]}
+        self._put(self._store.pods.put, name, metadata={"labels": {"app": "vllm"}}, status=status)
+
+    def _put(self, put: Callable[[Any], object], name: str, **parts: Any) -> None:
+        made = body(name, version=next(self._versions), **parts)
+        self._in_its_thread(lambda: put(made))
+
+    def _in_its_thread(self, what: Callable[[], object]) -> None:
+        async def do() -> None:
+            what()
+
+        asyncio.run_coroutine_threadsafe(do(), self._loop).result(60)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._loop.run_forever, name="console")
+        thread.start()
+        stop = asyncio.Event()
+        serving = threading.Event()
+
+        async def serve() -> None:
+            async with new_http_session() as http, console_served(self.port, self._store, http, lambda: self.standing):
+                serving.set()
+                await stop.wait()
+
+        done = asyncio.run_coroutine_threadsafe(serve(), self._loop)
+        done.add_done_callback(lambda _: serving.set())
+        assert serving.wait(60)
+        try:
+            yield
+        finally:
+            self._loop.call_soon_threadsafe(stop.set)
+            done.result(60)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join()
+            self._loop.close()

@@ -1,0 +1,159 @@
+"""Engines are asked for those who look; over real HTTP."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import AsyncIterator
+from itertools import count
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tenantzone_contract.report import ConfigStatus
+from tenantzone_operator.console.lookout import FRESH_SECONDS, Lookout, NotThereError
+from tenantzone_operator.engines import FROZEN_SECONDS, SILENCE_SECONDS, new_http_session
+from tenantzone_operator.store import Store
+from tests.operator.objects import body, registered, report, zone_report
+
+KEY = ("default", "demo")
+_published = count(1)
+
+
+class Engine:
+    """An admin port that counts who asks."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.status = 200
+        self.is_frozen = False
+        self.port = 0
+        self.held = 5
+
+    async def answer(self, _: web.Request) -> web.Response:
+        self.asked += 1
+        zones = (registered("stray"), zone_report("acme", cached=self.held))
+        told = report("engine-0", 100, ConfigStatus(), zones)
+        if not self.is_frozen:
+            told = told.model_copy(update={"published_unix_time": float(next(_published))})
+        return web.Response(text=told.model_dump_json(by_alias=True), status=self.status)
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    made = Engine()
+    app = web.Application()
+    app.router.add_get("/report", made.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.port = runner.addresses[0][1]
+    yield made
+    await runner.cleanup()
+
+
+@pytest.fixture
+def store(engine: Engine) -> Store:
+    made = Store()
+    labels = {"app": "vllm"}
+    made.pools.put(body("demo", spec={"selector": {"matchLabels": labels}, "adminPort": engine.port}))
+    status = {"podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
+    made.pods.put(body("engine-0", metadata={"labels": labels}, status=status))
+    return made
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with new_http_session() as session:
+        yield session
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_however_many_look_each_engine_is_asked_once(engine: Engine, store: Store, http: aiohttp.ClientSession):
+    clock = Clock()
+    lookout = Lookout(http, store, clock)
+    assert engine.asked == 0
+    await asyncio.gather(*(lookout.engines(KEY) for _ in range(20)))
+    assert engine.asked == 1
+    clock.now += 100 * FRESH_SECONDS
+    await asyncio.gather(*(lookout.engines(KEY) for _ in range(20)))
+    assert engine.asked == 2
+
+
+async def test_what_declared_zones_hold_is_known_while_somebody_looks(
+    engine: Engine, store: Store, http: aiohttp.ClientSession
+):
+    clock = Clock()
+    lookout = Lookout(http, store, clock)
+    assert lookout.held(KEY) is None
+    await lookout.engines(KEY)
+    assert lookout.held(KEY) == {"acme": 5}
+    clock.now += 60
+    assert lookout.held(KEY) is None
+
+
+async def test_one_late_answer_is_forgiven_and_silence_is_not(
+    engine: Engine, store: Store, http: aiohttp.ClientSession
+):
+    clock = Clock()
+    lookout = Lookout(http, store, clock)
+    await lookout.engines(KEY)
+    engine.status = 500
+    clock.now += SILENCE_SECONDS - 0.5
+    (seen,) = await lookout.engines(KEY)
+    assert seen.telling is not None
+    clock.now += 60
+    (seen,) = await lookout.engines(KEY)
+    assert (seen.telling, seen.error) == (None, "/report answers with status 500")
+
+
+async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store, http: aiohttp.ClientSession):
+    clock = Clock()
+    lookout = Lookout(http, store, clock)
+    engine.is_frozen = True
+    await lookout.engines(KEY)
+    clock.now += FROZEN_SECONDS + 1
+    (seen,) = await lookout.engines(KEY)
+    assert seen.telling is None
+    assert "the engine hangs" in seen.error
+
+
+async def test_pools_that_nobody_looks_at_any_more_are_forgotten(
+    engine: Engine, store: Store, http: aiohttp.ClientSession
+):
+    lookout = Lookout(http, store)
+    await lookout.engines(KEY)
+    for number in range(4):
+        await lookout.engines(("default", f"other-{number}"))
+    assert lookout.held(KEY) is None
+
+
+async def test_what_was_heard_is_let_go_when_nobody_looks_any_more(
+    engine: Engine, store: Store, http: aiohttp.ClientSession
+):
+    clock = Clock()
+    lookout = Lookout(http, store, clock)
+    (seen,) = await lookout.engines(KEY)
+    left = weakref.ref(seen)
+    lookout.forget_unseen()
+    assert left() is not None
+    clock.now += 60
+    lookout.forget_unseen()
+    assert lookout.held(KEY) is None
+    del seen
+    gc.collect()
+    assert left() is None
+
+
+@pytest.mark.parametrize(("key", "pod"), [(("default", "nobody"), "engine-0"), (KEY, "engine-1")])
+async def test_only_engines_of_the_pool_are_asked_for_pictures(
+    store: Store, http: aiohttp.ClientSession, key: tuple[str, str], pod: str
+):
+    with pytest.raises(NotThereError, match=pod):
+        await Lookout(http, store).block_map(key, pod, 10)
