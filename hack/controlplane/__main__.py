@@ -7,21 +7,10 @@ import sys
 from pathlib import Path
 
 from controlplane import detached
-from controlplane.binaries import BinariesError, find_binaries
+from controlplane.binaries import find_binaries
 from controlplane.cluster import ClusterError
 from controlplane.plane import ControlPlane
-from progress import CommandFailed
-
-
-def main() -> int:
-    arguments = _parser().parse_args()
-    try:
-        return int(arguments.do(arguments))
-    except (BinariesError, ClusterError, CommandFailed) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+from controlplane.program import run
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -76,4 +65,4 @@ def _kubectl(arguments: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(_parser()))

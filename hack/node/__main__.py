@@ -8,24 +8,12 @@ import sys
 from pathlib import Path
 
 from controlplane import detached
-from controlplane.binaries import BinariesError
-from controlplane.cluster import ClusterError
+from controlplane.program import run
 from node.build import find_programs
 from node.node import Node, inside
-from progress import CommandFailed, say
+from progress import say
 
 _FOLDER = Path(__file__).parent.parent.parent / ".node"
-
-
-def main() -> int:
-    arguments = _parser().parse_args()
-    try:
-        return int(arguments.do(arguments))
-    except (BinariesError, ClusterError, CommandFailed) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -83,4 +71,4 @@ def _in_network(command: list[str], folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(_parser()))

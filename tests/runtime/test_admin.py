@@ -4,8 +4,6 @@ import http.client
 import json
 import socket
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -18,6 +16,7 @@ from tenantzone_contract.report import (
     parse_report,
 )
 from tenantzone_runtime.admin import AdminServer
+from tests.runtime import scraping
 
 PUBLISHED = 1_000.0
 
@@ -71,11 +70,8 @@ def serving(
 
 
 def get(url: str, **headers: str) -> tuple[int, str, str]:
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as response:
-            return response.status, response.headers["Content-Type"], response.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers["Content-Type"], error.read().decode()
+    status, content_type, body = scraping.get(url, **headers)
+    return status, content_type, body.decode()
 
 
 def test_the_report_is_served_as_it_was_published():

@@ -1,0 +1,20 @@
+"""What the programs that bring up clusters have in common."""
+
+import argparse
+import sys
+
+from controlplane.binaries import BinariesError
+from controlplane.cluster import ClusterError
+from progress import CommandFailed
+
+
+def run(parser: argparse.ArgumentParser) -> int:
+    """Do what the command line says (its ``do``), and turn what can go wrong into a message. Returns the exit code."""
+    arguments = parser.parse_args()
+    try:
+        return int(arguments.do(arguments))
+    except (BinariesError, ClusterError, CommandFailed) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
