@@ -129,6 +129,11 @@ class Node(Cluster):
         """The command line that runs a command in the node's network, with the machine's own files."""
         return self._inside.enter_network(*command)
 
+    @property
+    def first_process(self) -> int:
+        """Whose children are all that runs on the node; its number as seen from outside."""
+        return self._inside.first_process
+
     def import_image(self, archive: Path) -> None:
         """Give the node an image.
 

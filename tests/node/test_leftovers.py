@@ -26,7 +26,7 @@ def test_nothing_is_left_of_a_node_that_went_down(tmp_path):
     with Node(tmp_path / "state") as node:
         apply(node, pod("sleeper", SHELL_IMAGE, "sleep", "3600"))
         node.kubectl("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=60s")
-        processes = psutil.Process().children(recursive=True)
+        processes = psutil.Process(node.first_process).children(recursive=True)
         assert any("sleep" in each.cmdline() for each in processes), "the pod's process"
         with pytest.raises(ClusterError, match="a node runs on this machine already"), Node(tmp_path / "other"):
             pass

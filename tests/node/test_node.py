@@ -103,17 +103,19 @@ def test_a_changed_config_map_reaches_a_pod_soon_after_an_annotation(node):
 
 
 def test_a_daemon_that_dies_is_started_again(node):
-    before = daemon("kube-apiserver")
+    before = daemon(node, "kube-apiserver")
     before.send_signal(signal.SIGKILL)
     before.wait(timeout=60)
     awaited(lambda: node.kubectl("get", "--raw=/readyz", check=False).returncode == 0, "the API server answers again")
-    assert daemon("kube-apiserver").pid != before.pid
+    assert daemon(node, "kube-apiserver").pid != before.pid
 
 
-def daemon(name: str) -> psutil.Process:
-    """The one of this name among all processes that this one has begotten."""
+def daemon(node: Node, name: str) -> psutil.Process:
+    """The one of this name."""
     found = [
-        each for each in psutil.Process().children(recursive=True) if Path((each.cmdline() or [""])[0]).name == name
+        each
+        for each in psutil.Process(node.first_process).children(recursive=True)
+        if Path((each.cmdline() or [""])[0]).name == name
     ]
     (only,) = found
     return only

@@ -36,11 +36,14 @@ class Operator:
         self._command = [
             *(sys.executable, "-m", "tenantzone_operator", "--kubeconfig", str(kubeconfig), "--all-namespaces"),
             *("--probe-host", "127.0.0.1", "--probe-port", str(self._port)),
-            *("--metrics-host", "127.0.0.1", "--metrics-port", str(self._metrics_port)),
+            *self._metrics_flags(),
             *(flags or ("--no-leader-elect",)),
         ]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
+
+    def _metrics_flags(self) -> tuple[str, ...]:
+        return ("--metrics-host", "127.0.0.1", "--metrics-port", str(self._metrics_port))
 
     def start(self, **environment: str) -> None:
         with self._log.open("ab") as log:

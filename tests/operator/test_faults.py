@@ -235,28 +235,43 @@ def test_events_of_the_past_change_nothing(world: World, proxy: Proxy):
     assert_converged(world, proxy, entries)
 
 
+class Killing:
+    """Kills the operator after one given write, unless it is over before that."""
+
+    def __init__(self, operator: Operator, *, after: int) -> None:
+        self._operator = operator
+        self._after = after
+        self._turn = threading.Lock()
+        self._is_over = False
+        self.is_done = False
+
+    def __call__(self, number: int) -> None:
+        with self._turn:
+            if number == self._after and not self._is_over:
+                self._operator.kill()
+                self.is_done = True
+
+    def is_done_by_now(self) -> bool:
+        """Whether it was killed; from now on it is not."""
+        with self._turn:
+            self._is_over = True
+            return self.is_done
+
+
 def test_killed_after_each_single_write(world: World, proxy: Proxy, operator: Operator):
     """Before it learns that the write took effect. In each round it gets one write further."""
     entries = settle(world)
     for killed_at in itertools.count(1):
         before = world.config()
         assert before is not None
-        dead = threading.Event()
-        first = proxy.writes
-
-        def kill(number: int, until: int = first + killed_at, dead: threading.Event = dead) -> None:
-            if number == until:
-                operator.kill()
-                dead.set()
-
-        proxy.after_write = kill
+        killing = Killing(operator, after=proxy.writes + killed_at)
+        proxy.after_write = killing
         entries = {"acme": f"{next(_numbers)}%", f"zone-{killed_at}": 1}
         world.change_zone("acme", reserved=entries["acme"])
         world.add_zone(f"zone-{killed_at}", reserved=1)
         world.delete_zone("old" if killed_at == 1 else f"zone-{killed_at - 1}")
-        eventually(lambda: dead.is_set() or is_done(world, entries))  # noqa: B023
-        proxy.after_write = None
-        if not dead.is_set():
+        eventually(lambda: killing.is_done or is_done(world, entries))  # noqa: B023
+        if not killing.is_done_by_now():
             break
         operator.start()
         eventually(lambda: is_done(world, entries))  # noqa: B023

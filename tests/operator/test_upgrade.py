@@ -20,11 +20,14 @@ pytestmark = [
 
 
 class PreviousOperator(Operator):
-    """It knows no Lease, and serves its health once it has listed everything."""
+    """It knows no Lease and no metrics, and serves its health once it has listed everything."""
 
     def __init__(self, kubeconfig: Path, log: Path, python_path: str) -> None:
         super().__init__(kubeconfig, log, "--log-format", "text")
         self._python_path = python_path
+
+    def _metrics_flags(self) -> tuple[str, ...]:
+        return ()
 
     def start(self, **environment: str) -> None:
         super().start(PYTHONPATH=self._python_path, **environment)
