@@ -19,6 +19,7 @@ from controlplane.server import free_ports
 from tests.console.browsing import cell_colours, opened
 from tests.console.colours import linear, variables
 from tests.engine.real_engine import RealEngine
+from tests.flooding import BLOCK_TOKENS, ask, text
 from tests.kubelet import engine_pod, kubelet
 from tests.operator.replicas import SHORT, replicas_of
 
@@ -29,7 +30,6 @@ POOL = "demo"
 ENGINE = "engine-0"
 LABELS = {"app": "vllm"}
 PROTECTED_BLOCKS = 80
-BLOCK_TOKENS = 32
 MORE_THAN_THE_POOL = re.compile("^[3-9][0-9]{2}$|^[0-9,]+,[0-9]{3}$")
 """Evicted blocks, as the page writes them: 300 or more."""
 
@@ -75,18 +75,6 @@ def _objects() -> dict[str, object]:
         engine_pod(ENGINE, LABELS, POOL),
     ]
     return {"apiVersion": "v1", "kind": "List", "items": items}
-
-
-def ask(engine: RealEngine, tenant: str, prompt: str) -> int:
-    """Returns how many of its tokens were cached."""
-    answer = engine.client(tenant).completions.create(model="tiny", prompt=prompt, max_tokens=1, temperature=0)
-    details = answer.usage.prompt_tokens_details if answer.usage else None
-    return (details.cached_tokens if details else None) or 0
-
-
-def text(seed: str, blocks: int) -> str:
-    """One byte is one token."""
-    return (f"{seed}: " + "once upon a time " * blocks * 2)[: blocks * BLOCK_TOKENS + 1]
 
 
 @contextmanager

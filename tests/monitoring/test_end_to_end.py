@@ -28,6 +28,7 @@ from monitoring.rules import groups
 from monitoring.scraping import pod_labels, scrape_config, without_cluster
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 from tests.engine.real_engine import ADMIN_PORT, API_PORT, RealEngine
+from tests.flooding import BLOCK_TOKENS, ask, text
 from tests.kubelet import engine_pod, kubelet
 from tests.monitoring.servers import ALERTMANAGER_PORT, PORTS, Prometheus, Webhook, alertmanager, prometheus
 from tests.operator.conftest import Operator
@@ -39,7 +40,6 @@ PACE = Pace(1 / 12)
 NAMESPACE = "monitoring"
 ENGINE = "engine-0"
 METRICS_PORT = 8081
-BLOCK_TOKENS = 32
 FIRES_WITHIN_SECONDS = 240
 """Less than a minute, if the machine has nothing else to do."""
 
@@ -122,18 +122,6 @@ def _pods(address: str, engine: RealEngine) -> list[dict[str, Any]]:
         pod(f"{address}:{METRICS_PORT}", system, "tenantzone-operator-0", "metrics", operator, []),
         pod(f"{address}:2", system, "tenantzone-operator-0", "probes", operator, []),
     ]
-
-
-def ask(engine: RealEngine, tenant: str, prompt: str) -> int:
-    """Returns how many of its tokens were cached."""
-    answer = engine.client(tenant).completions.create(model="tiny", prompt=prompt, max_tokens=1, temperature=0)
-    details = answer.usage.prompt_tokens_details if answer.usage else None
-    return (details.cached_tokens if details else None) or 0
-
-
-def text(seed: str, blocks: int) -> str:
-    """One byte is one token."""
-    return (f"{seed}: " + "once upon a time " * blocks * 2)[: blocks * BLOCK_TOKENS + 1]
 
 
 @contextmanager
