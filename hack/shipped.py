@@ -1,6 +1,6 @@
 """Writes what ``kubectl tenantzone doctor`` compares a cluster with: the schemas, and the operator's rights.
 
-Run it after a change in ``crds/`` or ``manifests/rbac.yaml``: python hack/shipped.py
+Run it after a change in ``crds/`` or ``manifests/base/rbac.yaml``: python hack/shipped.py
 """
 
 import json
@@ -17,7 +17,7 @@ SHIPPED = REPOSITORY / "operator" / "tenantzone_cli" / "doctor" / "shipped.json"
 def shipped() -> str:
     """The file's content."""
     definitions = [yaml.safe_load(file.read_text()) for file in sorted((REPOSITORY / "crds").glob("*.yaml"))]
-    objects = list(yaml.safe_load_all((REPOSITORY / "manifests" / "rbac.yaml").read_text()))
+    objects = list(yaml.safe_load_all((REPOSITORY / "manifests" / "base" / "rbac.yaml").read_text()))
     content = {
         "definitions": {
             definition["metadata"]["name"]: {

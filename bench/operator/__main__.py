@@ -103,7 +103,7 @@ def _control_plane() -> Iterator[tuple[ControlPlane, Path]]:
                 plane.kubectl("apply", "--server-side", "--filename", str(_ROOT / manifest))
             crds = ("crd/tenantzones.tenantzone.io", "crd/zonepools.tenantzone.io")
             plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", *crds)
-            for manifest in ("manifests/namespace.yaml", "manifests/rbac.yaml", "manifests/guard.yaml"):
+            for manifest in ("manifests/base/namespace.yaml", "manifests/base/rbac.yaml", "manifests/base/guard.yaml"):
                 plane.kubectl("apply", "--filename", str(_ROOT / manifest))
             plane.kubectl("create", "namespace", _NAMESPACE)
             yield plane, folder

@@ -1,7 +1,7 @@
 """Who is scraped: as a scrape config, and as objects of the Prometheus Operator.
 
 Engines are pods with the annotation that the operator writes onto each engine of a pool; no label has to be chosen for
-that. Their admin port is called ``admin``, as in ``manifests/samples/engine``. The operator's metrics port is called
+that. Their admin port is called ``admin``, as in ``manifests/engine``. The operator's metrics port is called
 ``metrics``.
 """
 

@@ -46,7 +46,7 @@ def test_the_pod_monitor_finds_the_port_that_the_engines_manifest_names():
     assert set(monitor["spec"]) == {"namespaceSelector", "selector", "podMetricsEndpoints"}
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     assert set(endpoint) == {"port", "interval", "relabelings"}
-    assert endpoint["port"] in _ports(MANIFESTS / "samples" / "engine" / "engine.yaml")
+    assert endpoint["port"] in _ports(MANIFESTS / "engine" / "engine.yaml")
     (kept,) = endpoint["relabelings"]
     assert kept == {
         "sourceLabels": ["__meta_kubernetes_pod_annotationpresent_tenantzone_io_config_hash"],
@@ -57,7 +57,7 @@ def test_the_pod_monitor_finds_the_port_that_the_engines_manifest_names():
 
 
 def test_the_service_monitor_finds_the_operators_pods_through_the_service():
-    kinds, (operator,) = by_kind("operator.yaml"), documents(MANIFESTS / "operator.yaml")
+    kinds, (operator,) = by_kind("operator.yaml"), documents(MANIFESTS / "base" / "operator.yaml")
     monitor, service = kinds["ServiceMonitor"], kinds["Service"]
     assert monitor["apiVersion"] == GROUP_VERSION
     assert set(monitor["spec"]) == {"namespaceSelector", "selector", "endpoints"}
@@ -69,7 +69,7 @@ def test_the_service_monitor_finds_the_operators_pods_through_the_service():
     (endpoint,), (port,) = monitor["spec"]["endpoints"], service["spec"]["ports"]
     assert set(endpoint) == {"port", "interval"}
     assert endpoint["port"] == port["name"]
-    assert _ports(MANIFESTS / "operator.yaml")[port["targetPort"]] == port["port"]
+    assert _ports(MANIFESTS / "base" / "operator.yaml")[port["targetPort"]] == port["port"]
 
 
 def test_kustomize_puts_all_of_it_together_with_the_dashboard_where_grafana_looks():

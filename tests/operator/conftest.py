@@ -112,7 +112,7 @@ def operator_kubeconfig(control_plane: Cluster) -> Path:
     if not isinstance(control_plane, ControlPlane):
         return control_plane.kubeconfig
     for name in ("namespace.yaml", "rbac.yaml", "guard.yaml"):
-        control_plane.kubectl("apply", "--filename", str(MANIFESTS / name))
+        control_plane.kubectl("apply", "--filename", str(MANIFESTS / "base" / name))
     return control_plane.user_kubeconfig(SERVICE_ACCOUNT)
 
 

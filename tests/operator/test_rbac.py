@@ -27,7 +27,7 @@ Right = tuple[str, str, str]
 
 def granted() -> set[Right]:
     """By the roles in the manifests."""
-    bodies = yaml.safe_load_all((MANIFESTS / "rbac.yaml").read_text())
+    bodies = yaml.safe_load_all((MANIFESTS / "base" / "rbac.yaml").read_text())
     return _rights([rule for body in bodies if body["kind"] in ("Role", "ClusterRole") for rule in body["rules"]])
 
 
