@@ -27,6 +27,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "by default a control plane is started for the session",
     )
 
+    parser.addoption("--e2e", action="store_true", help="the end-to-end tests, on the cluster of --kubeconfig")
+    parser.addoption(
+        "--operator-image", default="localhost/tenantzone-operator:0.1.0", help="for --e2e (default: %(default)s)"
+    )
+
 
 def pytest_configure(config: pytest.Config) -> None:
     # The cluster that a developer works with must never be reached by accident, from no test and no child process.

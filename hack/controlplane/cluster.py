@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from controlplane.binaries import find_kubectl
 
@@ -61,6 +62,10 @@ class Cluster:
         if check and done.returncode != 0:
             raise ClusterError(f"kubectl {' '.join(args)}: {done.stderr.strip()}")
         return done
+
+    def popen(self, *args: str, stdout: IO[str]) -> subprocess.Popen[str]:
+        """Start kubectl as the administrator, and let it write to a file."""
+        return subprocess.Popen(self._command(*args), env=self._environment, stdout=stdout, text=True)
 
     def _command(self, *args: str) -> Sequence[str | Path]:
         return [self.kubectl_program, "--kubeconfig", self.kubeconfig, *args]

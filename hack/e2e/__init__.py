@@ -1,0 +1,1 @@
+"""End-to-end tests: the product as shipped, on a real cluster."""

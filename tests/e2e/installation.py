@@ -1,0 +1,66 @@
+"""CRDs and operator, installed from the manifests as a user would."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controlplane import Cluster
+from tests.e2e.kustomizing import PROJECT, write_kustomization
+
+NAMESPACE = "tenantzone-system"
+OPERATOR = "deployment/tenantzone-operator"
+_LABEL = "app.kubernetes.io/name=tenantzone-operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """
+    Args:
+        cluster: where.
+        image: the operator's, with its tag.
+        folder: for the kustomization.
+        project: of which tree CRDs and manifests are.
+    """
+
+    cluster: Cluster
+    image: str
+    folder: Path
+    project: Path = PROJECT
+
+    def install(self) -> None:
+        """CRDs first: nothing of ours can be applied without them."""
+        crds = str(self.project / "crds")
+        self.cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename", crds)
+        self.cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "--filename", crds)
+        self.cluster.kubectl("apply", "--kustomize", str(self._kustomization))
+        self.await_rollout()
+
+    def uninstall(self) -> None:
+        """The operator, then the CRDs, and with them all zones that are left."""
+        self.cluster.kubectl("delete", "--kustomize", str(self._kustomization), "--timeout=120s")
+        self.cluster.kubectl("delete", "--filename", str(self.project / "crds"), "--timeout=60s")
+
+    @property
+    def _kustomization(self) -> Path:
+        name, _, tag = self.image.rpartition(":")
+        images = [{"name": "tenantzone-operator", "newName": name, "newTag": tag}]
+        return write_kustomization(self.folder, self.project / "manifests", images=images)
+
+    def await_rollout(self) -> None:
+        self.kubectl("rollout", "status", OPERATOR, "--timeout=120s")
+
+    def kubectl(self, *arguments: str) -> str:
+        return self.cluster.kubectl("--namespace", NAMESPACE, *arguments).stdout
+
+    def pods(self) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", f"--selector={_LABEL}", "-o", "json"))[
+            "items"
+        ]
+        return [pod for pod in items if "deletionTimestamp" not in pod["metadata"]]
+
+    def leader(self) -> str:
+        """The pod that holds the Lease; empty if none does."""
+        lease = json.loads(self.kubectl("get", "lease", "tenantzone-operator", "-o", "json"))
+        holder = lease["spec"].get("holderIdentity") or ""
+        return str(holder.partition("_")[0])

@@ -1,0 +1,35 @@
+"""A change gets from kubectl into all engines, and how long that takes."""
+
+import statistics
+import time
+
+PATCHES = 50
+
+
+def test_patches_are_enforced_in_both_engines_soon(engines, capsys):
+    engines.scale(2)
+    seconds = []
+    for reserved in range(40, 40 + PATCHES):
+        began = time.monotonic()
+        engines.reserve("acme", reserved)
+        seconds.append(time.monotonic() - began)
+    engines.kubectl("wait", "--for=condition=Ready", "tenantzone/acme", "--timeout=30s")
+    with capsys.disabled():
+        cuts = statistics.quantiles(seconds, n=100)
+        print(f"\nkubectl patch to enforced in both engines, {PATCHES} times, with kubectl's own time, in seconds:")
+        shown = {"min": min(seconds), "p50": statistics.median(seconds), "p99": cuts[98], "max": max(seconds)}
+        print("  " + "   ".join(f"{name} {value:.2f}" for name, value in shown.items()))
+
+
+def test_a_zone_that_does_not_fit_says_so_and_changes_nothing_for_the_others(engines):
+    zone = {
+        "apiVersion": "tenantzone.io/v1alpha1",
+        "kind": "TenantZone",
+        "metadata": {"name": "greedy", "namespace": "serving"},
+        "spec": {"pool": "demo", "reserved": "90%"},
+    }
+    engines.apply(zone)
+    wait = ("wait", "--for=jsonpath={.status.conditions[?(@.type=='Accepted')].reason}=PoolOvercommitted")
+    engines.kubectl(*wait, "tenantzone/greedy", "--timeout=30s")
+    engines.kubectl("wait", "--for=condition=Ready", "tenantzone/acme", "--timeout=30s")
+    engines.kubectl("delete", "tenantzone/greedy")
