@@ -26,11 +26,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run against the cluster that this file names (also: TENANTZONE_TEST_KUBECONFIG), which gets our CRDs; "
         "by default a control plane is started for the session",
     )
-
-    parser.addoption("--e2e", action="store_true", help="the end-to-end tests, on the cluster of --kubeconfig")
-    parser.addoption(
-        "--operator-image", default="localhost/tenantzone-operator:0.1.0", help="for --e2e (default: %(default)s)"
-    )
+    ours = parser.getgroup("end-to-end tests, on the cluster of --kubeconfig")
+    ours.addoption("--e2e", action="store_true", help="run them, and nothing else")
+    ours.addoption("--operator-image", default="localhost/tenantzone-operator:0.1.0", help="default: %(default)s")
+    ours.addoption("--operator-image-before", help="of the commit before; default: the same image")
+    ours.addoption("--engine-image", help="with vLLM for CPUs; default: engines use the environment on the node's disk")
 
 
 def pytest_configure(config: pytest.Config) -> None:

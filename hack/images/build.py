@@ -67,12 +67,13 @@ class Image:
             buildah.ask("rm", container)
 
 
-def build(target: str, *, tag: str = VERSION) -> Image:
+def build(target: str, *, tag: str = VERSION, source: Path = ROOT) -> Image:
     """Build one target of the Dockerfile.
 
     Args:
         target: one of ``TARGETS``.
         tag: of the image; its name is the target's.
+        source: the project's folder; another one for another commit.
 
     Raises:
         ImageError: this is not root, or not Debian.
@@ -82,14 +83,14 @@ def build(target: str, *, tag: str = VERSION) -> Image:
         raise ImageError("building without a registry needs root; use docker build instead")
     name = f"localhost/tenantzone-{target}:{tag}"
     with exclusive(buildah.storage() / "lock", name=NAME):
-        base, wheels = _base(), _wheels()
+        base, wheels = _base(), _wheels(source)
         engine_base = _with_packages(base, wheels) if target == "engine" else base
         say(NAME, f"building {name}")
         buildah.run(
             "bud", "--pull=never", "--layers=false", f"--timestamp={_BUILT_UNIX_TIME}", f"--target={target}",
             f"--build-arg=PYTHON={base}", f"--build-arg=VLLM={engine_base}",
             "--build-arg=PIP_NO_INDEX=1", f"--build-arg=PIP_FIND_LINKS={_WHEELS}",
-            f"--volume={wheels}:{_WHEELS}:ro", f"--tag={name}", ROOT,
+            f"--volume={wheels}:{_WHEELS}:ro", f"--tag={name}", source,
         )  # fmt: skip
     (found,) = json.loads(buildah.ask("images", "--json", name))
     return Image(name, str(found["id"]), _size(name))
@@ -138,9 +139,9 @@ def _with_packages(base: str, wheels: Path) -> str:
     return name
 
 
-def _wheels() -> Path:
+def _wheels(source: Path) -> Path:
     """The wheels of the lock files, downloaded once."""
-    files = [ROOT / "requirements" / name for name in ("build.txt", "operator.txt")]
+    files = [source / "requirements" / name for name in ("build.txt", "operator.txt")]
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
     folder = cache_folder() / f"wheels-{digest}"
     if not folder.exists():

@@ -11,6 +11,7 @@ from controlplane import detached
 from controlplane.program import run
 from node.build import find_programs
 from node.node import Node, inside
+from node.possible import obstacle
 from progress import say
 
 _FOLDER = Path(__file__).parent.parent.parent / ".node"
@@ -20,6 +21,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m node", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, do, text in (
+        ("check", _check, "say why no node can run on this machine, if none can"),
         ("build", _build, "build and install what it is made of"),
         ("up", _up, "start a node that keeps running"),
         ("down", _down, "end it; nothing of it is left"),
@@ -32,6 +34,13 @@ def _parser() -> argparse.ArgumentParser:
         if do in (_run, _enter):
             command.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     return parser
+
+
+def _check(_: argparse.Namespace) -> int:
+    if why_not := obstacle():
+        print(why_not)
+        return 1
+    return 0
 
 
 def _build(_: argparse.Namespace) -> int:

@@ -17,13 +17,13 @@ from controlplane.server import Server
 from node import addresses
 from node.build import find_programs
 from node.images import write_images
+from node.possible import NAMESPACES, obstacle
 from node.state import State
 from progress import say
 
 NAME = "node"
 _START_SECONDS = 180.0
 _END_SECONDS = 20.0
-_NAMESPACES = ("--mount", "--net", "--pid", "--uts", "--ipc")
 _LOCK = Path("/run/lock/tenantzone-node.lock")
 _CGROUPS = Path("/sys/fs/cgroup")
 _POD_CGROUPS = ("kubepods", "k8s.io")
@@ -42,7 +42,7 @@ class Inside:
 
     def enter(self, *command: str | Path) -> list[str]:
         """The command line that runs a command on the node, as one of its own processes."""
-        return ["nsenter", f"--target={self.first_process}", *_NAMESPACES, "--", *map(str, command)]
+        return ["nsenter", f"--target={self.first_process}", *NAMESPACES, "--", *map(str, command)]
 
 
 def inside(folder: Path) -> Inside:
@@ -68,8 +68,8 @@ class Node(Cluster):
     """
 
     def __init__(self, folder: Path) -> None:
-        if sys.platform != "linux" or os.geteuid() != 0:
-            raise ClusterError("a node needs root and Linux; name another cluster with KUBECONFIG instead")
+        if why_not := obstacle():
+            raise ClusterError(f"{why_not}; name another cluster with KUBECONFIG instead")
         self._programs = find_programs()
         self._state = State(folder.absolute())
         self._server: Server | None = None
@@ -101,7 +101,7 @@ class Node(Cluster):
             write_daemons(self._state, self._programs)
             write_images(self._state.images)
             self._server = Server(
-                ["unshare", *_NAMESPACES, "--fork", "--kill-child", "--mount-proc", "--propagation=private",
+                ["unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc", "--propagation=private",
                  sys.executable, "-m", "node.inside", self._state.folder],
                 log=self._state.logs / "init.log",
                 keep_open=lock,

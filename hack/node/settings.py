@@ -50,7 +50,8 @@ def kubelet(authority: str, certificate: str, key: str) -> dict[str, Any]:
         "cgroupDriver": "cgroupfs",
         "enforceNodeAllocatable": [],
         "failSwapOn": False,
-        # The machine's disk is shared with others; the node must not evict pods for that.
+        # The machine's disk is shared with others: the node must neither remove images nor evict pods for what they write.
+        "imageGCHighThresholdPercent": 100,
         "evictionHard": {
             "memory.available": "100Mi",
             "nodefs.available": "1%",

@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import yaml
@@ -61,11 +60,6 @@ class Load:
     answers: list[float] = field(default_factory=list)
     """When each answer was there."""
     failures: list[str] = field(default_factory=list)
-
-    @property
-    def longest_gap_seconds(self) -> float:
-        """Between two answers."""
-        return max((later - earlier for earlier, later in pairwise(self.answers)), default=float("inf"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,23 @@
 """The product as shipped, installed once on a real cluster for all tests here. They build on each other, in order."""
 
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from controlplane import Cluster, ClusterError
-from node.node import Inside, inside
+from node.node import inside
 from tests.e2e.client import Client
 from tests.e2e.engines import Engines
 from tests.e2e.installation import Installation
+from tests.e2e.own_node import OwnNode
+
+_STORY = ("installed", "changes", "failures", "scaling", "dropin", "upgrade", "uninstalled")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Only when asked for: they need a cluster with nodes, and the images."""
     return None if config.getoption("--e2e") else True
-
-
-@pytest.fixture(scope="session")
-def image(request: pytest.FixtureRequest) -> str:
-    """The operator's."""
-    return str(request.config.getoption("--operator-image"))
-
-
-_ORDER = ("installed", "changes", "failures", "scaling", "upgrade", "dropin", "uninstalled")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,23 +27,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _chapter(item: pytest.Item) -> int:
-    return _ORDER.index(item.path.stem.removeprefix("test_"))
+    return _STORY.index(item.path.stem.removeprefix("test_"))
 
 
-@dataclass(frozen=True)
-class OwnNode:
-    """The node that all of this runs on, from below."""
+@pytest.fixture(scope="session")
+def image(request: pytest.FixtureRequest) -> str:
+    """The operator's."""
+    return str(request.config.getoption("--operator-image"))
 
-    inside: Inside
 
-    def kill(self, daemon: str) -> None:
-        """End a daemon the hard way; the node starts it again."""
-        subprocess.run(self.inside.enter("pkill", "--signal=KILL", "--exact", daemon), check=True)
-
-    def kill_container(self, container: str) -> None:
-        """End a container's first process, as the kernel does when memory is short."""
-        kill = ("ctr", "--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL", container)
-        subprocess.run(self.inside.enter(*kill), check=True)
+@pytest.fixture(scope="session")
+def image_before(request: pytest.FixtureRequest, image: str) -> str:
+    """The operator's, of the commit before."""
+    return str(request.config.getoption("--operator-image-before") or image)
 
 
 @pytest.fixture(scope="session")
@@ -77,10 +65,13 @@ def installation(cluster: Cluster, image: str, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(scope="session")
 def engines(
-    cluster: Cluster, installation: Installation, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    cluster: Cluster,
+    installation: Installation,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Engines]:
     """Two engines with the sample pool and zones, in a namespace with the strictest pod security."""
-    engines = Engines(cluster, tmp_path_factory.mktemp("engines"))
+    engines = Engines(cluster, tmp_path_factory.mktemp("engines"), request.config.getoption("--engine-image"))
     engines.deploy(replicas=2)
     yield engines
     engines.remove()

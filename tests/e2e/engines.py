@@ -1,11 +1,6 @@
-"""Two CPU engines in pods, from the shipped manifests.
-
-An image with vLLM in it would weigh gigabytes. So here the engine's environment is this project's own, on the node's
-disk: read-only volumes at the same paths, behind claims, because the strictest pod security allows no host paths.
-"""
+"""CPU engines in pods, from the shipped manifests, with a model of random weights."""
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +9,15 @@ import yaml
 
 from controlplane import Cluster
 from demo import tiny_model
-from node.images import HOST_IMAGE
 from tenantzone_contract.report import REPORT_PATH, EngineReport, parse_report
+from tests.e2e import host_environment
 from tests.e2e.kustomizing import PROJECT, write_kustomization
 from tests.e2e.waiting import await_that
 
 NAMESPACE = "serving"
 BLOCKS = 256
-_START = "--timeout=900s"
+MODEL = "/model"
+_START_SECONDS = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,27 +25,32 @@ class Engines:
     """
     Args:
         cluster: where.
-        folder: for the model and the kustomization; pods read it.
+        folder: for the model and the kustomization.
+        image: with vLLM in it; without one, vLLM is the node's own.
     """
 
     cluster: Cluster
     folder: Path
+    image: str | None = None
 
     def deploy(self, *, replicas: int) -> None:
         """Bring them up with the sample pool and zones, and wait until all are ready."""
-        self._make_model()
         namespace = {
             "apiVersion": "v1",
             "kind": "Namespace",
             "metadata": {"name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
         }
-        self.apply(namespace, *self._volumes())
+        self.apply(namespace, *([] if self.image else host_environment.objects(NAMESPACE)))
+        model = self.folder / "model"
+        tiny_model.make(model)
+        self.kubectl("create", "configmap", "model", f"--from-file={model}")
         self.cluster.kubectl("apply", "--kustomize", str(self._kustomization(replicas)))
         self.await_rollout()
 
     def remove(self) -> None:
         self.cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=180s")
-        self.cluster.kubectl("delete", "persistentvolume", *(f"{NAMESPACE}-{name}" for name in self._folders()))
+        if not self.image:
+            self.cluster.kubectl("delete", "persistentvolume", *host_environment.persistent_volumes(NAMESPACE))
 
     def apply(self, *objects: dict[str, Any]) -> None:
         self.cluster.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(objects))
@@ -57,12 +58,19 @@ class Engines:
     def kubectl(self, *arguments: str) -> str:
         return self.cluster.kubectl("--namespace", NAMESPACE, *arguments).stdout
 
+    def get(self, name: str) -> dict[str, Any]:
+        """An object, by kind and name."""
+        return dict(json.loads(self.kubectl("get", name, "-o", "json")))
+
     def scale(self, replicas: int) -> None:
+        """Change their number, and wait until that many are ready and the others are gone."""
         self.kubectl("scale", "deployment/vllm", f"--replicas={replicas}")
         self.await_rollout()
 
-    def await_rollout(self) -> None:
-        self.kubectl("rollout", "status", "deployment/vllm", _START)
+    def await_rollout(self, deployment: str = "vllm") -> None:
+        """Until all of its pods are new and ready, and the old ones are gone."""
+        self.kubectl("rollout", "status", f"deployment/{deployment}", f"--timeout={_START_SECONDS}s")
+        await_that(lambda: len(self._pods()) == len(self.pods()), "pods that leave are gone")
 
     def answers(self) -> bool:
         """Whether the API server does."""
@@ -70,109 +78,61 @@ class Engines:
 
     def pods(self) -> list[str]:
         """Those that are ready and stay, by name."""
-        items = json.loads(self.kubectl("get", "pods", "--selector=app=vllm", "-o", "json"))["items"]
-        return sorted(pod["metadata"]["name"] for pod in items if _is_ready(pod))
+        return sorted(pod["metadata"]["name"] for pod in self._pods() if _is_ready(pod))
 
-    def container(self, pod: str) -> str:
-        """The id of its container, as containerd knows it."""
-        shown = self.kubectl("get", f"pod/{pod}", "-o", "jsonpath={.status.containerStatuses[0].containerID}")
-        return shown.removeprefix("containerd://")
+    def await_pods(self, number: int) -> None:
+        await_that(lambda: len(self.pods()) == number, f"{number} engines are ready", seconds=_START_SECONDS)
+
+    def container(self, pod: str) -> dict[str, Any]:
+        """What kubelet says of its container."""
+        (status,) = self.get(f"pod/{pod}")["status"]["containerStatuses"]
+        return dict(status)
 
     def report(self, pod: str) -> EngineReport:
         """What an engine says of itself, by way of the API server."""
-        return parse_report(
-            self.kubectl("get", "--raw", f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}:9464/proxy{REPORT_PATH}")
-        )
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}:9464/proxy{REPORT_PATH}"
+        return parse_report(self.kubectl("get", f"--raw={path}"))
+
+    def rows(self, zone: str) -> list[str]:
+        """The engines that a zone's status speaks of."""
+        return sorted(row["pod"] for row in self.get(f"tenantzone/{zone}")["status"].get("engines", []))
+
+    def reserved(self, zone: str) -> dict[str, int | None]:
+        """What each engine that is ready enforces as a zone's reservation, in blocks; None if it has no such zone."""
+        reports = {pod: self.report(pod) for pod in self.pods()}
+        return {pod: _reserved(report, zone) for pod, report in reports.items()}
 
     def reserve(self, zone: str, blocks: int) -> None:
-        """Change a zone's reservation, and wait until each engine that is ready enforces it by its own report."""
-        self.kubectl("patch", f"tenantzone/{zone}", "--type=merge", f'--patch={{"spec":{{"reserved":{blocks}}}}}')
-        generation = int(self.kubectl("get", f"tenantzone/{zone}", "-o", "jsonpath={.metadata.generation}"))
-        for pod in self.pods():
+        """Change a zone's reservation, and wait until each engine that is ready enforces it."""
+        self.await_enforced(zone, blocks, self.patch(zone, blocks), self.pods())
+
+    def patch(self, zone: str, blocks: int) -> int:
+        """Change a zone's reservation, and return the zone's new generation."""
+        patch = f'--patch={{"spec":{{"reserved":{blocks}}}}}'
+        shown = self.kubectl("patch", f"tenantzone/{zone}", "--type=merge", patch, "-o=jsonpath={.metadata.generation}")
+        return int(shown)
+
+    def await_enforced(self, zone: str, blocks: int, generation: int, pods: list[str]) -> None:
+        """Wait until each of these engines enforces a reservation, by its own report."""
+        for pod in pods:
             await_that(lambda pod=pod: self._enforces(pod, zone, generation, blocks), f"{pod} enforces {blocks} blocks")
 
     def _enforces(self, pod: str, name: str, generation: int, reserved: int) -> bool:
         zones = {zone.name: zone for zone in self.report(pod).zones}
         return name in zones and (zones[name].generation, zones[name].reserved) == (generation, reserved)
 
-    def _make_model(self) -> None:
-        model = self._folders()["model"]
-        if not model.exists():
-            tiny_model.make(model)
-        for path in (self.folder, model, *model.iterdir()):
-            # Pods run as somebody else.
-            path.chmod(0o755 if path.is_dir() else 0o644)
-
-    def _folders(self) -> dict[str, Path]:
-        return {
-            "machine": Path("/usr"),
-            "python": Path(sys.base_prefix),
-            "project": PROJECT,
-            "environment": Path(sys.prefix),
-            "model": self.folder / "model",
-        }
-
-    def _volumes(self) -> list[dict[str, Any]]:
-        objects: list[dict[str, Any]] = []
-        size = {"storage": "1Gi"}
-        for name, folder in self._folders().items():
-            volume = {
-                "capacity": size,
-                "accessModes": ["ReadOnlyMany"],
-                "persistentVolumeReclaimPolicy": "Retain",
-                "hostPath": {"path": str(folder), "type": "Directory"},
-                "claimRef": {"namespace": NAMESPACE, "name": name},
-            }
-            claim = {
-                "accessModes": ["ReadOnlyMany"],
-                "storageClassName": "",
-                "volumeName": f"{NAMESPACE}-{name}",
-                "resources": {"requests": size},
-            }
-            objects += [
-                {
-                    "apiVersion": "v1",
-                    "kind": "PersistentVolume",
-                    "metadata": {"name": f"{NAMESPACE}-{name}"},
-                    "spec": volume,
-                },
-                {
-                    "apiVersion": "v1",
-                    "kind": "PersistentVolumeClaim",
-                    "metadata": {"name": name, "namespace": NAMESPACE},
-                    "spec": claim,
-                },
-            ]
-        return objects
+    def _pods(self) -> list[dict[str, Any]]:
+        return list(json.loads(self.kubectl("get", "pods", "--selector=app=vllm", "-o", "json"))["items"])
 
     def _kustomization(self, replicas: int) -> Path:
-        folders = self._folders()
-        arguments = [
-            "serve", str(folders["model"]), "--served-model-name=tiny",
-            "--zones-config=/etc/tenantzone/config", "--tenant-keys=/etc/tenantzone/keys", "--admin-port=9464",
-            f"--num-gpu-blocks-override={BLOCKS}", "--block-size=32", "--dtype=float32", "--enforce-eager",
-            "--max-model-len=4096", "--enable-prompt-tokens-details",
-        ]  # fmt: skip
-        variables = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "HOME": "/cache"}
-        container = {
-            "name": "engine",
-            "imagePullPolicy": "Never",
-            "command": [sys.executable, "-m", "tenantzone_runtime"],
-            "args": arguments,
-            "env": [{"name": name, "value": value} for name, value in variables.items()],
-            "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}},
-            "volumeMounts": [
-                {"name": name, "mountPath": str(folder), "readOnly": True} for name, folder in folders.items()
-            ],
-        }
-        volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name, "readOnly": True}} for name in folders]
+        image = self.image or host_environment.IMAGE
+        name, _, tag = image.rpartition(":")
         deployment = {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
             "metadata": {"name": "vllm"},
-            "spec": {"replicas": replicas, "template": {"spec": {"containers": [container], "volumes": volumes}}},
+            "spec": {"replicas": replicas, "template": {"spec": self._template()}},
         }
-        name, _, tag = HOST_IMAGE.rpartition(":")
         return write_kustomization(
             self.folder / "kustomization",
             PROJECT / "manifests" / "overlays" / "cpu-demo",
@@ -180,6 +140,35 @@ class Engines:
             images=[{"name": "tenantzone-engine-cpu", "newName": name, "newTag": tag}],
             patches=[{"patch": yaml.safe_dump(deployment)}],
         )
+
+    def _template(self) -> dict[str, Any]:
+        """What differs from the shipped one: the model, and a machine that is small."""
+        arguments = [
+            "serve", MODEL, "--served-model-name=tiny",
+            "--zones-config=/etc/tenantzone/config", "--tenant-keys=/etc/tenantzone/keys", "--admin-port=9464",
+            f"--num-gpu-blocks-override={BLOCKS}", "--block-size=32", "--dtype=float32", "--enforce-eager",
+            "--max-model-len=4096", "--enable-prompt-tokens-details", "--shutdown-timeout=60",
+        ]  # fmt: skip
+        variables = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        container = {
+            "name": "engine",
+            "imagePullPolicy": "Never",
+            "args": arguments,
+            "env": [{"name": name, "value": value} for name, value in variables.items()],
+            "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}},
+            "volumeMounts": [{"name": "model", "mountPath": MODEL, "readOnly": True}],
+        }
+        volumes: list[dict[str, Any]] = [{"name": "model", "configMap": {"name": "model"}}]
+        if not self.image:
+            container["command"] = [*host_environment.COMMAND, "-m", "tenantzone_runtime"]
+            container["env"] += [{"name": "HOME", "value": "/cache"}]
+            container["volumeMounts"] += host_environment.mounts()
+            volumes += host_environment.volumes()
+        return {"containers": [container], "volumes": volumes}
+
+
+def _reserved(report: EngineReport, name: str) -> int | None:
+    return next((zone.reserved for zone in report.zones if zone.name == name), None)
 
 
 def _is_ready(pod: dict[str, Any]) -> bool:

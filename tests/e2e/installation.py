@@ -53,6 +53,27 @@ class Installation:
     def kubectl(self, *arguments: str) -> str:
         return self.cluster.kubectl("--namespace", NAMESPACE, *arguments).stdout
 
+    def get(self, name: str) -> dict[str, Any]:
+        """An object, by kind and name."""
+        return dict(json.loads(self.kubectl("get", name, "-o", "json")))
+
+    def scale(self, replicas: int) -> None:
+        """Change their number, and wait until that many are ready and the others are gone."""
+        self.kubectl("scale", OPERATOR, f"--replicas={replicas}")
+        self.await_rollout()
+        if replicas == 0:
+            self.kubectl("wait", "--for=delete", "pod", f"--selector={_LABEL}", "--timeout=60s")
+
+    def evict(self, pod: str) -> None:
+        """Ask for a pod's eviction, as a drain of its node does.
+
+        Raises:
+            ClusterError: a disruption budget forbids it now.
+        """
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": NAMESPACE}}
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction"
+        self.cluster.kubectl("create", f"--raw={path}", "--filename=-", stdin=json.dumps(eviction))
+
     def pods(self) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", f"--selector={_LABEL}", "-o", "json"))[
             "items"
@@ -61,6 +82,5 @@ class Installation:
 
     def leader(self) -> str:
         """The pod that holds the Lease; empty if none does."""
-        lease = json.loads(self.kubectl("get", "lease", "tenantzone-operator", "-o", "json"))
-        holder = lease["spec"].get("holderIdentity") or ""
+        holder = self.get("lease/tenantzone-operator")["spec"].get("holderIdentity") or ""
         return str(holder.partition("_")[0])

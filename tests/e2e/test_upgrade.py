@@ -1,4 +1,4 @@
-"""From the manifests of the commit before to these, and the zones stay as they are."""
+"""From the manifests and the operator of the commit before to these, and the zones stay as they are."""
 
 import dataclasses
 import subprocess
@@ -10,19 +10,23 @@ from tests.e2e.kustomizing import PROJECT
 
 
 @pytest.fixture
-def before(installation, tmp_path):
-    """The same installation with the manifests of the commit before."""
+def before(installation, image_before, tmp_path):
+    """The same installation as the commit before has it."""
     archive = subprocess.run(["git", "-C", PROJECT, "archive", "HEAD^", "crds", "manifests"], capture_output=True)
     if archive.returncode:
         pytest.skip("there is no commit before this one in a shallow clone")
     (tmp_path / "before.tar").write_bytes(archive.stdout)
     with tarfile.open(tmp_path / "before.tar") as tar:
         tar.extractall(tmp_path / "before", filter="data")
-    return dataclasses.replace(installation, folder=tmp_path / "kustomization", project=tmp_path / "before")
+    folder = tmp_path / "kustomization"
+    return dataclasses.replace(installation, image=image_before, folder=folder, project=tmp_path / "before")
 
 
-def test_changes_are_enforced_before_and_after(installation, before, engines):
+def test_changes_are_enforced_before_and_after(installation, before, image_before, image, engines):
     before.install()
+    assert {pod["spec"]["containers"][0]["image"] for pod in before.pods()} == {image_before}
     engines.reserve("acme", 64)
     installation.install()
+    assert {pod["spec"]["containers"][0]["image"] for pod in installation.pods()} == {image}
+    assert set(engines.reserved("acme").values()) == {64}
     engines.reserve("acme", 65)

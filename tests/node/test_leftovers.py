@@ -1,7 +1,6 @@
 """What a node leaves on the machine: nothing."""
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -11,9 +10,10 @@ import pytest
 from controlplane import ClusterError
 from node import Node
 from node.images import SHELL_IMAGE
+from node.possible import obstacle
 from tests.node.pods import apply, awaited, pod
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a node needs root; `make e2e` takes KUBECONFIG instead")
+pytestmark = pytest.mark.skipif(obstacle() is not None, reason=f"{obstacle()}; `make e2e` takes KUBECONFIG instead")
 
 
 def interfaces() -> set[str]:

@@ -1,6 +1,5 @@
 """The one-node Kubernetes that end-to-end tests run on, really brought up."""
 
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +9,10 @@ import pytest
 
 from node import Node
 from node.images import HOST_IMAGE, SHELL_IMAGE
+from node.possible import obstacle
 from tests.node.pods import apply, awaited, log_of_finished, pod
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a node needs root; `make e2e` takes KUBECONFIG instead")
+pytestmark = pytest.mark.skipif(obstacle() is not None, reason=f"{obstacle()}; `make e2e` takes KUBECONFIG instead")
 
 UNPRIVILEGED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 RESTRICTED = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}

@@ -1,0 +1,72 @@
+"""vLLM from the node's own disk.
+
+An image with vLLM in it weighs gigabytes. So, unless one is named, engines use this project's own environment:
+read-only volumes at the same paths in an image of empty folders, behind claims, because the strictest pod security
+allows no host paths.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from node.images import HOST_IMAGE
+from tests.e2e.kustomizing import PROJECT
+
+IMAGE = HOST_IMAGE
+COMMAND = (sys.executable,)
+
+FOLDERS = {
+    "machine": Path("/usr"),
+    "python": Path(sys.base_prefix),
+    "project": PROJECT,
+    "environment": Path(sys.prefix),
+}
+"""By the names of their volumes."""
+
+_SIZE = {"storage": "1Gi"}
+"""Has to be said, and is not heeded."""
+
+
+def mounts() -> list[dict[str, Any]]:
+    return [{"name": name, "mountPath": str(folder), "readOnly": True} for name, folder in FOLDERS.items()]
+
+
+def volumes() -> list[dict[str, Any]]:
+    return [{"name": name, "persistentVolumeClaim": {"claimName": name, "readOnly": True}} for name in FOLDERS]
+
+
+def objects(namespace: str) -> list[dict[str, Any]]:
+    """The volumes of the cluster, and the namespace's claims of them."""
+    return [each for name, folder in FOLDERS.items() for each in _claimed(namespace, name, folder)]
+
+
+def persistent_volumes(namespace: str) -> list[str]:
+    """Their names in the cluster."""
+    return [f"{namespace}-{name}" for name in FOLDERS]
+
+
+def _claimed(namespace: str, name: str, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"{namespace}-{name}"},
+        "spec": {
+            "capacity": _SIZE,
+            "accessModes": ["ReadOnlyMany"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": str(folder), "type": "Directory"},
+            "claimRef": {"namespace": namespace, "name": name},
+        },
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "accessModes": ["ReadOnlyMany"],
+            "storageClassName": "",
+            "volumeName": f"{namespace}-{name}",
+            "resources": {"requests": _SIZE},
+        },
+    }
+    return volume, claim
