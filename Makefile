@@ -4,7 +4,7 @@ DEMO := PYTHONPATH=hack $(VENV)/python -m demo
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help e2e demo up down test test-older conformance test-deep simulate mutate bench-operator shipped metrics-page screenshots lint format lock clean check python older kubernetes ready
+.PHONY: help e2e demo up down test test-older conformance test-deep simulate mutate bench-operator shipped metrics-page crd-reference chart manifests-test screenshots docs docs-links lint format lock clean check python older kubernetes ready
 
 help: ## what there is to make
 	@echo 'The first `make demo` or `make test` takes 10 to 25 minutes (about 5 GB of Python packages, a build of'
@@ -48,6 +48,9 @@ bench-operator: python kubernetes ## the operator with thousands of zones, again
 shipped: python ## write again what `kubectl tenantzone doctor` compares a cluster with
 	@$(VENV)/python hack/shipped.py
 
+crd-reference: python ## write docs/reference/resources.md again from crds/
+	@$(VENV)/python hack/crd_reference.py
+
 metrics-page: python ## write docs/metrics.md again from what the code declares
 	@$(VENV)/python hack/metrics_page.py
 
@@ -63,6 +66,18 @@ monitoring-test: python ## the rules by promtool, with a summary
 
 bench-alerts: python ## where the alerts' thresholds are from: simulated days, with and without a flood
 	@PYTHONPATH=hack $(VENV)/python -m bench.alerts $(ARGS)
+
+docs: python ## build the documentation as a site, in build/docs; a link that leads nowhere is an error
+	@$(VENV)/sphinx-build -W --keep-going -d build/doctrees docs build/docs
+
+docs-links: python ## ask the network whether the pages that the documentation links to are there
+	@$(VENV)/sphinx-build -b linkcheck -d build/doctrees docs build/docs-links
+
+chart: python ## write again what manifests/chart has from crds/ and the other manifests
+	@PYTHONPATH=hack $(VENV)/python -m manifests
+
+manifests-test: python kubernetes ## manifests and chart: equal, by schema, by a real API server, by checkov; ARGS go to pytest
+	@$(VENV)/python -m pytest tests/manifests $(ARGS)
 
 lint: python ## format, style, types and import rules
 	@$(VENV)/ruff format --check
@@ -82,6 +97,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) pyproject.toml --extra cpu --override requirements/overrides.txt --universal -o requirements/cpu.txt
 	$(LOCK) pyproject.toml --extra gpu --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
 	$(LOCK) requirements/build.in --universal -o requirements/build.txt
+	$(LOCK) requirements/checkov.in --universal -o requirements/checkov.txt
 
 clean: ## remove what was made in this folder; the caches that other clones use stay
 	rm -rf .venv .venv-older .demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .mutation build dist *.egg-info
