@@ -18,22 +18,26 @@ from progress import say, watch
 
 @dataclass(frozen=True, slots=True)
 class GoProgram:
-    """A Go module of ours that makes one program, which is called by several names."""
+    """A Go module of ours that pins one program, which is called by several names."""
 
     name: str
     """Starts its lines of progress, and its folder in the cache."""
     source: Path
-    """The folder with ``main.go``, ``go.mod`` and ``go.sum``."""
+    """The folder with ``go.mod`` and ``go.sum``, and with ``main.go`` unless the module names the program as a tool."""
     called: tuple[str, ...]
     module: str
     """The module whose pinned version is the program's version."""
     takes: str
     """How long a first build takes, for people who wait for it."""
     linker_flags: str = ""
+    package: str = "."
+    """What is compiled: our own ``main.go``, or the program's package."""
 
     def version(self) -> str:
         """The pinned version, such as ``1.36.3``."""
-        pinned = re.search(rf"\s{re.escape(self.module)} v(\S+)$", (self.source / "go.mod").read_text(), re.MULTILINE)
+        pinned = re.search(
+            rf"\s{re.escape(self.module)} v(\S+)( // indirect)?$", (self.source / "go.mod").read_text(), re.MULTILINE
+        )
         assert pinned, f"{self.source}/go.mod requires no {self.module}"
         return pinned[1]
 
@@ -53,7 +57,7 @@ class GoProgram:
 
     def _inputs(self) -> str:
         digest = hashlib.sha256()
-        for name in ("go.mod", "go.sum", "main.go"):
+        for name in ("go.mod", "go.sum", *(["main.go"] if self.package == "." else [])):
             digest.update((self.source / name).read_bytes())
         return digest.hexdigest()[:12]
 
@@ -75,7 +79,7 @@ class GoProgram:
         go = find_go()
         watch(
             self.name,
-            [go, "list", "-deps", "."],
+            [go, "list", "-deps", self.package],
             status=lambda _, lines: f"downloading Go modules, {lines} so far",
             worth_saying=lambda _: False,
             cwd=self.source,
@@ -86,7 +90,7 @@ class GoProgram:
         # -v prints a line for each package that is compiled; those that Go's own cache holds are not among them.
         watch(
             self.name,
-            [go, "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", program, "."],
+            [go, "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", program, self.package],
             status=lambda _, lines: f"compiled {lines} of at most {packages} packages",
             worth_saying=lambda _: False,
             cwd=self.source,
@@ -95,7 +99,12 @@ class GoProgram:
 
     def _packages(self, go: Path) -> list[str]:
         listed = subprocess.run(
-            [go, "list", "-deps", "."], cwd=self.source, env=environment(), capture_output=True, text=True, check=True
+            [go, "list", "-deps", self.package],
+            cwd=self.source,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return listed.stdout.splitlines()
 

@@ -1,0 +1,14 @@
+"""Writes the files of ``manifests/chart`` that are made from others."""
+
+from manifests.chart import CHART, files
+
+
+def main() -> None:
+    for path, text in files().items():
+        file = CHART / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The Helm chart's files that are other files' copies: so there is one place for each of them.
+
+A copy becomes a template by its namespace, which is the release's. Deployment, values and notes are the chart's own.
+"""
+
+import re
+from pathlib import Path
+
+_REPOSITORY = Path(__file__).parents[2]
+_MANIFESTS = _REPOSITORY / "manifests"
+CHART = _MANIFESTS / "chart"
+
+_NAMESPACE = "tenantzone-system"
+_HEADER = "{{{{- /* Made by `make chart` from {source}. Do not edit. */}}}}\n"
+
+_TEMPLATES = {
+    "base/rbac.yaml": "",
+    "base/guard.yaml": "",
+    "base/network-policy.yaml": "networkPolicy",
+    "overlays/ha/disruption-budget.yaml": "podDisruptionBudget",
+    "monitoring/prometheus-rule.yaml": "monitoring",
+    "monitoring/engines.yaml": "monitoring",
+    "monitoring/operator.yaml": "monitoring",
+}
+"""What becomes a template, and the value that switches it on."""
+
+_COPIES = {
+    "crds/tenantzones.yaml": _REPOSITORY / "crds" / "tenantzones.yaml",
+    "crds/zonepools.yaml": _REPOSITORY / "crds" / "zonepools.yaml",
+    "dashboard.json": _MANIFESTS / "monitoring" / "dashboard.json",
+}
+
+_MONITORING_OBJECT = re.compile(
+    r"^apiVersion: monitoring\.coreos\.com/v1\nkind: .*\nmetadata:\n  name: .*\n  namespace: .*\n", re.MULTILINE
+)
+_LABELS = """\
+  {{- with .Values.monitoring.labels }}
+  labels:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+"""
+
+
+def files() -> dict[str, str]:
+    """Their contents, by their path in the chart."""
+    copies = {path: source.read_text() for path, source in _COPIES.items()}
+    return copies | {_path(source): _template(source, switch) for source, switch in _TEMPLATES.items()}
+
+
+def _path(source: str) -> str:
+    folder, _, name = source.rpartition("/")
+    return f"templates/monitoring/{name}" if folder == "monitoring" else f"templates/{name}"
+
+
+def _template(source: str, switch: str) -> str:
+    text = (_MANIFESTS / source).read_text()
+    # Alerts have templates of their own.
+    text = text.replace("{{", '{{ "{{" }}')
+    text = _MONITORING_OBJECT.sub(lambda found: found[0] + _LABELS, text)
+    text = text.replace(_NAMESPACE, "{{ .Release.Namespace }}")
+    if switch:
+        text = f"{{{{- if .Values.{switch}.enabled }}}}\n{text}{{{{- end }}}}\n"
+    return _HEADER.format(source=f"manifests/{source}") + text

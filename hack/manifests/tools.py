@@ -1,0 +1,81 @@
+"""What the manifests are checked with: Helm and kubeconform as Go modules, the Prometheus Operator's kinds, checkov."""
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+from controlplane.build import GoProgram
+from controlplane.cache import cache_folder, exclusive
+from controlplane.toolchain import environment, find_go
+from progress import say, watch, written
+
+_HERE = Path(__file__).parent
+_SOURCE = _HERE / "go"
+_HELM = GoProgram("helm", _SOURCE, ("helm",), "helm.sh/helm/v4", "3 minutes", package="helm.sh/helm/v4/cmd/helm")
+_KUBECONFORM = GoProgram(
+    "kubeconform",
+    _SOURCE,
+    ("kubeconform",),
+    "github.com/yannh/kubeconform",
+    "half a minute",
+    package="github.com/yannh/kubeconform/cmd/kubeconform",
+)
+_PROMETHEUS_OPERATOR = "github.com/prometheus-operator/prometheus-operator"
+_CHECKOV = _HERE.parents[1] / "requirements" / "checkov.txt"
+
+
+def helm() -> Path:
+    """
+    Raises:
+        CommandFailed: the build failed.
+    """
+    return _HELM.folder() / "helm"
+
+
+def kubeconform() -> Path:
+    """
+    Raises:
+        CommandFailed: the build failed.
+    """
+    return _KUBECONFORM.folder() / "kubeconform"
+
+
+def monitoring_definitions() -> list[Path]:
+    """The CRDs of the Prometheus Operator that our manifests use, out of its Go module; Go keeps modules itself.
+
+    Raises:
+        CommandFailed: the download failed, or its checksum is not the pinned one.
+    """
+    go, source = find_go(), _HERE / "prometheus-operator"
+    watch("prometheus", [go, "mod", "download", _PROMETHEUS_OPERATOR], status=written, cwd=source, env=environment())
+    where: list[str | Path] = [go, "list", "-m", "-f", "{{.Dir}}", _PROMETHEUS_OPERATOR]
+    listed = subprocess.run(where, cwd=source, env=environment(), capture_output=True, text=True, check=True)
+    folder = Path(listed.stdout.strip()) / "example" / "prometheus-operator-crd"
+    kinds = ("podmonitors", "servicemonitors", "prometheusrules")
+    return [folder / f"monitoring.coreos.com_{kind}.yaml" for kind in kinds]
+
+
+def checkov() -> Path:
+    """It has an environment of its own: it pins old versions of what the tests use in new ones.
+
+    Raises:
+        CommandFailed: the installation failed.
+    """
+    digest = hashlib.sha256(f"{sys.version} ".encode() + _CHECKOV.read_bytes()).hexdigest()[:12]
+    folder = cache_folder() / f"checkov-{digest}"
+    done = folder / "done"
+    with exclusive(cache_folder() / "checkov.lock", name="checkov"):
+        if not done.exists():
+            say("checkov", f"installing into {folder}")
+            _install_checkov(folder)
+            done.touch()
+    return folder / "bin" / "checkov"
+
+
+def _install_checkov(folder: Path) -> None:
+    uv, python = Path(sys.executable).with_name("uv"), folder / "bin" / "python"
+    made: list[str | Path] = [uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder]
+    watch("checkov", made, status=written)
+    filled: list[str | Path] = [uv, "pip", "sync", "--quiet", "--require-hashes", "--python", python, _CHECKOV]
+    watch("checkov", filled, status=written)

@@ -1,0 +1,74 @@
+"""The manifests as kustomize and Helm make them."""
+
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from controlplane.binaries import find_kubectl
+from manifests.chart import CHART
+from manifests.tools import helm
+
+PROJECT = Path(__file__).parents[2]
+MANIFESTS = PROJECT / "manifests"
+NAMESPACE = "tenantzone-system"
+OVERLAYS = {
+    "base": "base",
+    "ha": "overlays/ha",
+    "monitoring": "overlays/monitoring",
+    "cpu-demo": "overlays/cpu-demo",
+    "gpu": "overlays/gpu",
+}
+ENGINES = ("cpu-demo", "gpu")
+"""Those that say no namespace: they go where the user's is."""
+
+Objects = dict[tuple[str, str], dict[str, Any]]
+"""Objects by kind and name."""
+
+
+def kustomize(folder: str) -> Objects:
+    command = [find_kubectl(), "kustomize", MANIFESTS / folder]
+    return by_name(yaml.safe_load_all(_output(command)))
+
+
+def template(
+    values: Mapping[str, Any] | None = None, *flags: str, namespace: str = NAMESPACE, chart: Path = CHART
+) -> Objects:
+    """What the chart makes."""
+    return by_name(yaml.safe_load_all(_output(template_command(*flags, namespace=namespace, chart=chart), values)))
+
+
+def refusal(values: Mapping[str, Any], *flags: str) -> str:
+    """What Helm says instead of making anything.
+
+    Raises:
+        AssertionError: it made something.
+    """
+    done = _run(template_command(*flags), values)
+    assert done.returncode != 0, done.stdout
+    return done.stderr
+
+
+def template_command(*flags: str, namespace: str = NAMESPACE, chart: Path = CHART) -> list[str | Path]:
+    return [helm(), "template", "tenantzone", chart, "--namespace", namespace, "--values", "-", *flags]
+
+
+def by_name(documents: Iterable[dict[str, Any] | None]) -> Objects:
+    objects = [document for document in documents if document is not None]
+    named = {(body["kind"], body["metadata"]["name"]): body for body in objects}
+    assert len(named) == len(objects), "two objects of one kind and name"
+    return named
+
+
+def _output(command: list[str | Path], values: Mapping[str, Any] | None = None) -> str:
+    done = _run(command, values)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _run(command: list[str | Path], values: Mapping[str, Any] | None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, input=yaml.safe_dump(dict(values or {})), capture_output=True, text=True, check=False
+    )

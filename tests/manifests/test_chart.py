@@ -1,0 +1,193 @@
+"""The Helm chart: the same objects as the overlays, and values that are checked."""
+
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from manifests import chart
+from manifests.tools import helm
+from tests.manifests.rendering import PROJECT, Objects, kustomize, refusal, template
+
+DEPLOYMENT = ("Deployment", "tenantzone-operator")
+
+
+def pod_spec(objects: Objects) -> dict[str, Any]:
+    return objects[DEPLOYMENT]["spec"]["template"]["spec"]
+
+
+def container(objects: Objects) -> dict[str, Any]:
+    (only,) = pod_spec(objects)["containers"]
+    return only
+
+
+def without_namespace(objects: Objects) -> Objects:
+    return {name: body for name, body in objects.items() if body["kind"] != "Namespace"}
+
+
+def test_the_charts_copies_are_up_to_date():
+    for path, text in chart.files().items():
+        assert (chart.CHART / path).read_text() == text, f"{path}: run `make chart`"
+
+
+def test_helm_finds_nothing_wrong_with_the_chart():
+    for flags in ((), ("--set", "monitoring.enabled=true")):
+        done = subprocess.run(
+            [helm(), "lint", "--strict", chart.CHART, *flags], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_by_default_the_chart_makes_what_the_manifests_make():
+    assert template() == without_namespace(kustomize("."))
+
+
+def test_with_monitoring_the_chart_makes_what_the_overlay_makes():
+    assert template({"monitoring": {"enabled": True}}) == without_namespace(kustomize("overlays/monitoring"))
+
+
+def test_the_chart_brings_the_crds():
+    objects = template(None, "--include-crds")
+
+    for file in sorted((PROJECT / "crds").glob("*.yaml")):
+        definition = yaml.safe_load(file.read_text())
+        assert objects["CustomResourceDefinition", definition["metadata"]["name"]] == definition
+    assert len(objects) == len(template()) + len(list((PROJECT / "crds").glob("*.yaml")))
+
+
+def test_the_chart_has_the_projects_version():
+    described = yaml.safe_load((chart.CHART / "Chart.yaml").read_text())
+    version = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
+
+    assert (described["version"], described["appVersion"]) == (version, version)
+
+
+def test_everything_follows_the_namespace_of_the_release():
+    monitored = {"monitoring": {"enabled": True}}
+    elsewhere = template(monitored, namespace="elsewhere")
+
+    assert "tenantzone-system" not in yaml.safe_dump_all(elsewhere.values())
+    assert yaml.safe_dump_all(elsewhere.values()).replace("elsewhere", "tenantzone-system") == yaml.safe_dump_all(
+        template(monitored).values()
+    )
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ({"repository": "registry.example/operator"}, "registry.example/operator:0.1.0"),
+        ({"tag": "1.2.3"}, "tenantzone-operator:1.2.3"),
+        ({"tag": "1.2.3", "digest": f"sha256:{'a' * 64}"}, f"tenantzone-operator@sha256:{'a' * 64}"),
+    ],
+)
+def test_the_image_is_named_as_the_values_say(image, expected):
+    assert container(template({"image": image}))["image"] == expected
+
+
+def test_the_container_is_as_the_values_say():
+    made = container(
+        template(
+            {
+                "image": {"pullPolicy": "Always"},
+                "resources": {"limits": {"memory": "1Gi"}},
+                "logFormat": "text",
+                "extraArgs": ["--leader-elect-lease-duration=30s"],
+            }
+        )
+    )
+
+    assert made["imagePullPolicy"] == "Always"
+    assert made["resources"] == {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
+    assert made["args"][-2:] == ["--log-format=text", "--leader-elect-lease-duration=30s"]
+
+
+def test_pods_are_as_the_values_say():
+    placement = {
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "infra", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
+        "priorityClassName": "system-cluster-critical",
+    }
+    objects = template(
+        {
+            **placement,
+            "image": {"pullSecrets": [{"name": "registry"}]},
+            "replicas": 3,
+            "podLabels": {"team": "inference"},
+            "podAnnotations": {"note": "1"},
+        }
+    )
+
+    assert {name: pod_spec(objects)[name] for name in placement} == placement
+    assert pod_spec(objects)["imagePullSecrets"] == [{"name": "registry"}]
+    assert objects[DEPLOYMENT]["spec"]["replicas"] == 3
+    assert objects[DEPLOYMENT]["spec"]["template"]["metadata"] == {
+        "labels": {"app.kubernetes.io/name": "tenantzone-operator", "team": "inference"},
+        "annotations": {"note": "1"},
+    }
+
+
+def test_budget_and_policy_can_be_left_out():
+    made = template({"podDisruptionBudget": {"enabled": False}, "networkPolicy": {"enabled": False}})
+
+    gone = {("PodDisruptionBudget", "tenantzone-operator"), ("NetworkPolicy", "tenantzone-operator")}
+    assert template().keys() - made.keys() == gone
+
+
+def test_monitors_and_rules_get_the_labels_that_a_prometheus_chooses_them_by():
+    labels = {"release": "kube-prometheus-stack"}
+    made = template({"monitoring": {"enabled": True, "labels": labels}})
+
+    labelled = {body["kind"] for body in made.values() if body["metadata"].get("labels") == labels}
+    assert labelled == {"PodMonitor", "ServiceMonitor", "PrometheusRule"}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"replica": 2}, ("replica", "not allowed")),
+        ({"replicas": "two"}, ("/replicas", "integer")),
+        ({"replicas": -1}, ("/replicas", "minimum")),
+        ({"image": {"name": "x"}}, ("/image", "name", "not allowed")),
+        ({"image": {"digest": "latest"}}, ("/image/digest", "pattern")),
+        ({"image": {"pullPolicy": "Sometimes"}}, ("/image/pullPolicy", "IfNotPresent")),
+        ({"image": {"pullSecrets": ["registry"]}}, ("/image/pullSecrets/0", "object")),
+        ({"extraArgs": ["verbose"]}, ("/extraArgs/0", "pattern")),
+        ({"logFormat": "xml"}, ("/logFormat", "json")),
+        ({"resources": {"limit": {}}}, ("/resources", "limit", "not allowed")),
+        ({"affinity": {"nodeAfinity": {}}}, ("/affinity", "nodeAfinity", "not allowed")),
+        ({"podLabels": {"app.kubernetes.io/name": "mine"}}, ("/podLabels/app.kubernetes.io~1name",)),
+        ({"monitoring": {"enabled": "yes"}}, ("/monitoring/enabled", "boolean")),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_values_that_mean_nothing_are_refused_with_their_names(values, words):
+    said = refusal(values)
+
+    assert all(word in said for word in words), said
+
+
+def test_a_kubernetes_that_could_not_guard_the_operator_is_refused():
+    assert "1.29.0" in refusal({}, "--kube-version", "1.29.0")
+
+
+def test_a_packaged_chart_makes_the_same(tmp_path: Path):
+    command = [helm(), "package", chart.CHART, "--destination", tmp_path]
+    subprocess.run(command, capture_output=True, check=True)
+    (packaged,) = tmp_path.iterdir()
+    values = {"monitoring": {"enabled": True}}
+
+    assert template(values, "--include-crds", chart=packaged) == template(values, "--include-crds")
+
+
+def test_the_chart_can_be_a_part_of_another_one(tmp_path: Path):
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: ours\nversion: 0.1.0\n")
+    shutil.copytree(chart.CHART, tmp_path / "charts" / "tenantzone")
+
+    made = template({"global": {"region": "north"}, "tenantzone": {"replicas": 3}}, chart=tmp_path)
+
+    assert made == template({"replicas": 3})

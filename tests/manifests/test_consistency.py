@@ -1,0 +1,110 @@
+"""What the objects say of each other: labels, ports and names are found where they are looked for."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.manifests.rendering import ENGINES, OVERLAYS, Objects, kustomize
+
+Template = dict[str, Any]
+OPERATOR = ("base", "ha", "monitoring")
+
+
+def templates(objects: Objects) -> list[Template]:
+    return [body["spec"]["template"] for (kind, _), body in objects.items() if kind == "Deployment"]
+
+
+def selectors(objects: Objects) -> Iterator[tuple[str, dict[str, str]]]:
+    """Of the kinds that look for pods; those of a topology constraint are named by their Deployment."""
+    for (kind, name), body in objects.items():
+        spec = body.get("spec", {})
+        if kind == "Service":
+            yield f"{kind} {name}", spec["selector"]
+        elif kind == "NetworkPolicy":
+            yield f"{kind} {name}", spec["podSelector"]["matchLabels"]
+        elif kind in ("PodDisruptionBudget", "Deployment", "ZonePool"):
+            yield f"{kind} {name}", spec["selector"]["matchLabels"]
+        if kind == "Deployment":
+            for constraint in spec["template"]["spec"].get("topologySpreadConstraints", []):
+                yield f"{kind} {name}", constraint["labelSelector"]["matchLabels"]
+
+
+def ports(template: Template) -> dict[str, int]:
+    """Those that the containers name."""
+    containers = template["spec"]["containers"]
+    return {port["name"]: port["containerPort"] for container in containers for port in container["ports"]}
+
+
+def ports_of_services_and_probes(objects: Objects) -> Iterator[tuple[str, str]]:
+    for (kind, name), body in objects.items():
+        if kind == "Service":
+            yield from ((f"{kind} {name}", port["targetPort"]) for port in body["spec"]["ports"])
+        elif kind == "NetworkPolicy":
+            rules = body["spec"]["ingress"]
+            yield from ((f"{kind} {name}", port["port"]) for rule in rules for port in rule["ports"])
+    for template in templates(objects):
+        for container in template["spec"]["containers"]:
+            probes = (probe for field, probe in container.items() if field.endswith("Probe"))
+            yield from ((container["name"], probe["httpGet"]["port"]) for probe in probes)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_each_selector_finds_the_pods(rendered, overlay):
+    (template,) = templates(rendered[overlay])
+    labels = template["metadata"]["labels"]
+
+    for who, wanted in selectors(rendered[overlay]):
+        assert wanted.items() <= labels.items(), who
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_each_port_that_is_named_is_a_containers(rendered, overlay):
+    (template,) = templates(rendered[overlay])
+
+    for who, port in ports_of_services_and_probes(rendered[overlay]):
+        assert port in ports(template), who
+
+
+@pytest.mark.parametrize("overlay", [*ENGINES, "ha", "monitoring"])
+def test_pods_are_spread_and_survive_drains_together(rendered, overlay):
+    (template,) = templates(rendered[overlay])
+    (budget,) = (body["spec"] for (kind, _), body in rendered[overlay].items() if kind == "PodDisruptionBudget")
+
+    keys = [constraint["topologyKey"] for constraint in template["spec"]["topologySpreadConstraints"]]
+    assert keys[0] == "kubernetes.io/hostname"
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+
+
+@pytest.mark.parametrize("overlay", ENGINES)
+def test_the_operator_may_reach_the_engines_and_is_let_in(rendered, overlay):
+    (template,) = templates(rendered[overlay])
+    egress = rendered["base"]["NetworkPolicy", "tenantzone-operator"]["spec"]["egress"]
+    (admitted,) = [
+        rule
+        for rule in rendered[overlay]["NetworkPolicy", "vllm"]["spec"]["ingress"]
+        if {"port": "admin"} in rule["ports"]
+    ]
+
+    assert ports(template)["admin"] in [port["port"] for rule in egress for port in rule["ports"]]
+    assert {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "tenantzone-system"}}} in admitted[
+        "from"
+    ]
+
+
+def test_an_engine_mounts_the_config_of_the_pool_that_chooses_it(rendered):
+    objects = rendered["cpu-demo"]
+    (template,) = templates(objects)
+    (pool,) = (name for kind, name in objects if kind == "ZonePool")
+    mounted = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+
+    assert mounted["config"]["configMap"]["name"] == f"tenantzone-{pool}"
+    assert ("Secret", mounted["keys"]["secret"]["secretName"]) in objects
+    assert {name for kind, name in objects if kind == "TenantZone"} == set(objects["Secret", "tenant-keys"]["data"])
+
+
+def test_an_engine_gets_no_token_and_the_operator_one_because_it_asks(rendered):
+    for overlay in OVERLAYS:
+        (template,) = templates(rendered[overlay])
+        assert template["spec"]["automountServiceAccountToken"] is (overlay in OPERATOR), overlay
+    assert kustomize("base")["ServiceAccount", "tenantzone-operator"]["automountServiceAccountToken"] is False
