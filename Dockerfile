@@ -58,7 +58,18 @@ EXPOSE 8080 8081
 ENTRYPOINT ["tenantzone-operator"]
 
 # vLLM with zones, for GPUs: upstream's image and our wheel, whose dependencies it has.
-FROM ${VLLM} AS engine
+FROM ${VLLM} AS engine-root
+COPY --from=build /wheels /wheels
+RUN python3 -m pip install --no-cache-dir --no-index --no-deps --break-system-packages /wheels/*.whl \
+    && python3 -m pip list --format=freeze > /packages.txt \
+    && mkdir --mode=0777 /cache
+
+FROM build AS engine-contents
+COPY --from=engine-root /packages.txt packages.txt
+RUN /opt/build/bin/cyclonedx-py requirements --output-reproducible --output-format JSON \
+        --output-file /tenantzone-engine.cdx.json packages.txt
+
+FROM engine-root AS engine
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="TenantZone engine" \
@@ -66,9 +77,7 @@ LABEL org.opencontainers.image.title="TenantZone engine" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-COPY --from=build /wheels /wheels
-RUN python3 -m pip install --no-cache-dir --no-index --no-deps --break-system-packages /wheels/*.whl \
-    && mkdir --mode=0777 /cache
+COPY --from=engine-contents /tenantzone-engine.cdx.json /usr/share/sbom/
 # Models, compiled kernels and whatever else libraries keep for themselves; mount a volume there to keep it, too.
 ENV HOME=/cache \
     HF_HOME=/cache/huggingface \
@@ -85,7 +94,9 @@ COPY requirements/cpu.txt requirements/cpu.txt
 RUN python3 -m venv --without-pip /opt/tenantzone \
     && /opt/build/bin/pip --python /opt/tenantzone/bin/python install --require-hashes --no-deps \
         --requirement requirements/cpu.txt \
-    && /opt/build/bin/pip --python /opt/tenantzone/bin/python install --no-deps /wheels/*.whl
+    && /opt/build/bin/pip --python /opt/tenantzone/bin/python install --no-deps /wheels/*.whl \
+    && /opt/build/bin/cyclonedx-py environment --output-reproducible --output-format JSON \
+        --output-file /tenantzone-engine-cpu.cdx.json /opt/tenantzone/bin/python
 
 FROM ${PYTHON} AS engine-cpu
 ARG VERSION=0.1.0
@@ -102,6 +113,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && mkdir --mode=0777 /cache
 COPY --from=engine-cpu-environment /opt/tenantzone /opt/tenantzone
+COPY --from=engine-cpu-environment /tenantzone-engine-cpu.cdx.json /usr/share/sbom/
 ENV PATH=/opt/tenantzone/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     HOME=/cache \

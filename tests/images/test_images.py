@@ -71,6 +71,13 @@ def test_the_operators_image_lists_what_is_in_it(operator):
     assert {"libc6", "libssl3"} <= set(packages)
 
 
+def test_the_engines_image_lists_what_is_in_it(engine):
+    listed = json.loads(engine.run("cat", "/usr/share/sbom/tenantzone-engine.cdx.json").stdout)
+    versions = {part["name"].lower(): part["version"] for part in listed["components"]}
+    assert {"pydantic", "prometheus_client"} <= versions.keys()
+    assert versions["tenantzone"] == "0.1.0"
+
+
 def test_the_images_say_what_they_are(operator, engine):
     for image in (operator, engine):
         labels = image.inspect()["config"]["Labels"]
