@@ -63,9 +63,9 @@ class Cluster:
             raise ClusterError(f"kubectl {' '.join(args)}: {done.stderr.strip()}")
         return done
 
-    def popen(self, *args: str, stdout: IO[str]) -> subprocess.Popen[str]:
+    def popen(self, *args: str, stdout: IO[str], stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
         """Start kubectl as the administrator, and let it write to a file."""
-        return subprocess.Popen(self._command(*args), env=self._environment, stdout=stdout, text=True)
+        return subprocess.Popen(self._command(*args), env=self._environment, stdin=stdin, stdout=stdout, text=True)
 
     def _command(self, *args: str) -> Sequence[str | Path]:
         return [self.kubectl_program, "--kubeconfig", self.kubeconfig, *args]

@@ -50,7 +50,7 @@ def kubelet(authority: str, certificate: str, key: str) -> dict[str, Any]:
         "cgroupDriver": "cgroupfs",
         "enforceNodeAllocatable": [],
         "failSwapOn": False,
-        # The machine's disk is shared with others: the node must neither remove images nor evict pods for what they write.
+        # The machine's disk is shared with others: the node must not remove images or evict pods for what they write.
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {
             "memory.available": "100Mi",

@@ -1,12 +1,17 @@
 """CRDs and operator, installed from the manifests as a user would."""
 
 import json
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from controlplane import Cluster
 from tests.e2e.kustomizing import PROJECT, write_kustomization
+from tests.e2e.waiting import await_that
 
 NAMESPACE = "tenantzone-system"
 OPERATOR = "deployment/tenantzone-operator"
@@ -73,6 +78,19 @@ class Installation:
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": NAMESPACE}}
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction"
         self.cluster.kubectl("create", f"--raw={path}", "--filename=-", stdin=json.dumps(eviction))
+
+    @contextmanager
+    def forwarded(self, port: int) -> Iterator[str]:
+        """The address at which a port of the operator's pods is reached from here, by kubectl's port-forward."""
+        command = ("port-forward", "--namespace", NAMESPACE, OPERATOR, f":{port}")
+        with tempfile.NamedTemporaryFile("w+") as told, self.cluster.popen(*command, stdout=told) as forwarding:
+            try:
+                await_that(lambda: "Forwarding from" in Path(told.name).read_text(), "kubectl forwards the port")
+                local = re.search(r"127\.0\.0\.1:(\d+)", Path(told.name).read_text())
+                assert local is not None
+                yield f"http://127.0.0.1:{local[1]}/"
+            finally:
+                forwarding.terminate()
 
     def pods(self) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", f"--selector={_LABEL}", "-o", "json"))[
