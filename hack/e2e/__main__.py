@@ -1,9 +1,10 @@
 """``python -m e2e``: the end-to-end tests, on the cluster that KUBECONFIG names, else on a node of our own.
 
-Arguments go to pytest. A cluster that is named must have the images: the operator's, which ``--operator-image`` names,
-and with ``--engine-image`` one with vLLM for CPUs.
+Other arguments than its own go to pytest. A cluster that is named must have the images: the operator's, which
+``--operator-image`` names, and with ``--engine-image`` one with vLLM for CPUs.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -22,7 +23,14 @@ NAME = "e2e"
 _TESTS = ("-m", "pytest", "--e2e", "tests/e2e")
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m e2e", description=__doc__, allow_abbrev=False)
+    parser.add_argument(
+        "--build-engine-image",
+        action="store_true",
+        help="engines from the Dockerfile's target engine-cpu, not from the node's disk: 7 GB, and half an hour",
+    )
+    known, arguments = parser.parse_known_args()
     named = os.environ.get("KUBECONFIG")
     if named:
         if not any(argument.startswith("--engine-image") for argument in arguments):
@@ -31,40 +39,42 @@ def main(arguments: list[str]) -> int:
         say(NAME, f"using the cluster that {named} names")
         return _run([sys.executable, *_TESTS, f"--kubeconfig={named}", *arguments])
     try:
-        return _on_own_node(arguments)
+        return _on_own_node(arguments, with_engine_image=known.build_engine_image)
     except (ClusterError, CommandFailed, ImageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
 
-def _on_own_node(arguments: list[str]) -> int:
+def _on_own_node(arguments: list[str], *, with_engine_image: bool) -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tenantzone-e2e-") as scratch:
         folder = Path(scratch)
-        images = [build("operator"), *_before(folder / "before")]
-        for number, image in enumerate(images):
-            say(NAME, f"{image.name}  {image.size_bytes / 1e6:.0f} MB")
-            image.export(folder / f"{number}.tar")
+        operator = build("operator")
+        images = {"--operator-image": operator, "--operator-image-before": _before(folder / "before") or operator}
+        if with_engine_image:
+            images["--engine-image"] = build("engine-cpu")
         with Node(folder / "node") as node:
-            for number, _ in enumerate(images):
-                node.import_image(folder / f"{number}.tar")
-            names = [f"--operator-image={images[0].name}", f"--operator-image-before={images[-1].name}"]
+            for image in {image.name: image for image in images.values()}.values():
+                say(NAME, f"{image.name}  {image.size_bytes / 1e6:.0f} MB")
+                image.export(folder / "image.tar")
+                node.import_image(folder / "image.tar")
+            names = [f"{option}={image.name}" for option, image in images.items()]
             command = [sys.executable, *_TESTS, f"--kubeconfig={node.kubeconfig}", *names, *arguments]
             returned = _run(node.enter(*command))
     say(NAME, f"{time.monotonic() - began:.0f} s altogether")
     return returned
 
 
-def _before(folder: Path) -> list[Image]:
-    """The operator of the commit before, to upgrade from; none if the clone has no such commit."""
+def _before(folder: Path) -> Image | None:
+    """The operator of the commit before, to upgrade from; None if the clone has no such commit."""
     archive = folder.with_suffix(".tar")
     done = subprocess.run(["git", "-C", ROOT, "archive", f"--output={archive}", "HEAD^"], check=False)
     if done.returncode != 0:
         say(NAME, "there is no commit before this one here: upgrades are not tested")
-        return []
+        return None
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="data")
-    return [build("operator", tag="before", source=folder)]
+    return build("operator", tag="before", source=folder)
 
 
 def _run(command: list[str]) -> int:
@@ -72,4 +82,4 @@ def _run(command: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -10,7 +10,9 @@ from progress import CommandFailed
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m images", description=__doc__)
-    parser.add_argument("target", nargs="*", choices=TARGETS, default=list(TARGETS), help="default: %(default)s")
+    parser.add_argument(
+        "target", nargs="*", choices=TARGETS, default=["operator", "engine"], help="default: %(default)s"
+    )
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write archives that docker and ctr can load")
     arguments = parser.parse_args()
     try:

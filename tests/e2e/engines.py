@@ -35,6 +35,8 @@ class Engines:
 
     def deploy(self, *, replicas: int) -> None:
         """Bring them up with the sample pool and zones, and wait until all are ready."""
+        if not self.image:
+            host_environment.check()
         namespace = {
             "apiVersion": "v1",
             "kind": "Namespace",

@@ -27,6 +27,15 @@ _SIZE = {"storage": "1Gi"}
 """Has to be said, and is not heeded."""
 
 
+def check() -> None:
+    """
+    Raises:
+        AssertionError: pods, which run as somebody else, could not read it.
+    """
+    for folder in FOLDERS.values():
+        assert folder.stat().st_mode & 0o005 == 0o005, f"engines can't read {folder}: chmod -R o+rX {folder}"
+
+
 def mounts() -> list[dict[str, Any]]:
     return [{"name": name, "mountPath": str(folder), "readOnly": True} for name, folder in FOLDERS.items()]
 

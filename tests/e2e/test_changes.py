@@ -3,6 +3,8 @@
 import statistics
 import time
 
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, CONFIG_KEY, parse_config
+
 PATCHES = 50
 
 
@@ -20,6 +22,13 @@ def test_patches_are_enforced_in_both_engines_soon(engines, capsys):
         print(f"\nkubectl patch to enforced in both engines, {PATCHES} times, with kubectl's own time, in seconds:")
         shown = {"min": min(seconds), "p50": statistics.median(seconds), "p99": cuts[98], "max": max(seconds)}
         print("  " + "   ".join(f"{name} {value:.2f}" for name, value in shown.items()))
+
+
+def test_the_pods_carry_the_hash_of_the_config_so_that_kubelet_looks_at_once(engines):
+    config = parse_config(engines.get("configmap/tenantzone-demo")["data"][CONFIG_KEY])
+    pods = engines.pods()
+    hashes = [engines.get(f"pod/{pod}")["metadata"]["annotations"][CONFIG_HASH_ANNOTATION] for pod in pods]
+    assert hashes == [config.hash] * len(pods)
 
 
 def test_a_zone_that_does_not_fit_says_so_and_changes_nothing_for_the_others(engines):
