@@ -12,7 +12,7 @@ from demo import tiny_model
 from tenantzone_contract.report import REPORT_PATH, EngineReport, parse_report
 from tests.e2e import host_environment
 from tests.e2e.kustomizing import PROJECT, write_kustomization
-from tests.e2e.waiting import await_that
+from tests.waiting import await_that
 
 NAMESPACE = "serving"
 BLOCKS = 256

@@ -11,7 +11,7 @@ from typing import Any
 
 from controlplane import Cluster
 from tests.e2e.kustomizing import PROJECT, write_kustomization
-from tests.e2e.waiting import await_that
+from tests.waiting import await_that
 
 NAMESPACE = "tenantzone-system"
 OPERATOR = "deployment/tenantzone-operator"

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from controlplane import ClusterError
-from tests.e2e.waiting import await_that
+from tests.waiting import await_that
 
 
 def test_the_leading_operators_pod_is_deleted(installation, engines):

@@ -1,6 +1,6 @@
 """Engines come and go under load."""
 
-from tests.e2e.waiting import await_that
+from tests.waiting import await_that
 
 
 def test_a_rolling_restart_under_load_fails_no_request_and_loses_no_configuration(engines, client):

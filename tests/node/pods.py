@@ -1,15 +1,8 @@
 """Small pods on a real node."""
 
-from collections.abc import Callable
-
 import yaml
 
-from demo.console import wait_until
 from node import Node
-
-
-def awaited(condition: Callable[[], bool], what: str) -> None:
-    wait_until(condition, lambda: what, timeout=60, poll=0.2)
 
 
 def pod(name: str, image: str, *command: str, **spec: object) -> dict:

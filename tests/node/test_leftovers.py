@@ -11,7 +11,8 @@ from controlplane import ClusterError
 from node import Node
 from node.images import SHELL_IMAGE
 from node.possible import obstacle
-from tests.node.pods import apply, awaited, pod
+from tests.node.pods import apply, pod
+from tests.waiting import await_that
 
 pytestmark = pytest.mark.skipif(obstacle() is not None, reason=f"{obstacle()}; `make e2e` takes KUBECONFIG instead")
 
@@ -30,7 +31,7 @@ def test_nothing_is_left_of_a_node_that_went_down(tmp_path):
         assert any("sleep" in each.cmdline() for each in processes), "the pod's process"
         with pytest.raises(ClusterError, match="a node runs on this machine already"), Node(tmp_path / "other"):
             pass
-    awaited(lambda: not any(each.is_running() for each in processes), "all its processes have ended")
+    await_that(lambda: not any(each.is_running() for each in processes), "all its processes have ended")
     assert interfaces() == links
     assert Path("/proc/self/mounts").read_text() == mounts
     assert not [*tmp_path.iterdir()]

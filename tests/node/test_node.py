@@ -10,7 +10,8 @@ import pytest
 from node import Node
 from node.images import HOST_IMAGE, SHELL_IMAGE
 from node.possible import obstacle
-from tests.node.pods import apply, awaited, log_of_finished, pod
+from tests.node.pods import apply, log_of_finished, pod
+from tests.waiting import await_that
 
 pytestmark = pytest.mark.skipif(obstacle() is not None, reason=f"{obstacle()}; `make e2e` takes KUBECONFIG instead")
 
@@ -76,7 +77,7 @@ def test_a_restricted_pod_runs_the_machines_own_python(node):
     container["securityContext"] = UNPRIVILEGED
     container["volumeMounts"] = [{"name": "programs", "mountPath": "/usr", "readOnly": True}]
     wanted["spec"]["volumes"] = [{"name": "programs", "persistentVolumeClaim": {"claimName": "programs"}}]
-    awaited(
+    await_that(
         lambda: node.kubectl("get", "serviceaccount/default", "-n", "strict", check=False).returncode == 0, "account"
     )
     apply(node, wanted)
@@ -106,7 +107,7 @@ def test_a_daemon_that_dies_is_started_again(node):
     before = daemon(node, "kube-apiserver")
     before.send_signal(signal.SIGKILL)
     before.wait(timeout=60)
-    awaited(lambda: node.kubectl("get", "--raw=/readyz", check=False).returncode == 0, "the API server answers again")
+    await_that(lambda: node.kubectl("get", "--raw=/readyz", check=False).returncode == 0, "the API server answers")
     assert daemon(node, "kube-apiserver").pid != before.pid
 
 

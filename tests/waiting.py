@@ -1,0 +1,13 @@
+"""Conditions that are awaited."""
+
+from collections.abc import Callable
+
+from demo.console import wait_until
+
+
+def await_that(condition: Callable[[], bool], what: str, *, seconds: float = 120) -> None:
+    """
+    Raises:
+        TimeoutError: it does not come to hold.
+    """
+    wait_until(condition, lambda: what, timeout=seconds, poll=0.2)
