@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -16,41 +17,7 @@ from tests.e2e.engines import NAMESPACE
 POD = "client"
 _URL = f"http://vllm.{NAMESPACE}.svc.cluster.local:8000/v1/completions"
 
-_ASK = """
-import json, sys, time, urllib.error, urllib.request
-url, key, prompt, tokens = sys.argv[1:]
-body = {"model": "tiny", "prompt": prompt, "max_tokens": int(tokens), "temperature": 0, "ignore_eos": True}
-headers = {"Authorization": "Bearer " + key, "Content-Type": "application/json"}
-request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-deadline = time.monotonic() + 10
-while True:
-    try:
-        print(urllib.request.urlopen(request, timeout=60).read().decode())
-        break
-    except urllib.error.URLError as error:
-        # A Service goes on naming an engine that has just gone, until kube-proxy knows.
-        if not isinstance(error.reason, ConnectionRefusedError) or time.monotonic() > deadline:
-            raise
-        time.sleep(0.2)
-"""
-
-
-_LOAD = """
-import json, select, sys, urllib.request
-url, key = sys.argv[1:]
-number = 0
-# The end of standard input is the end of the load. A program in a pod does not notice that kubectl was ended.
-while not select.select([sys.stdin], [], [], 0)[0]:
-    number += 1
-    body = {"model": "tiny", "prompt": f"Question {number}? " * 20, "max_tokens": 4, "temperature": 0}
-    headers = {"Authorization": "Bearer " + key, "Content-Type": "application/json"}
-    try:
-        urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=20).read()
-        failure = None
-    except OSError as error:
-        failure = str(error)
-    print(json.dumps(failure), flush=True)
-"""
+_ASKING = Path(__file__).with_name("asking.py")
 
 
 @dataclass(slots=True)
@@ -99,15 +66,14 @@ class Client:
 
     def ask(self, tenant: str, prompt: str, tokens: int = 1) -> dict[str, Any]:
         """The answer, as the API gives it."""
-        return dict(json.loads(self.run(_ASK, _URL, f"key-of-{tenant}", prompt, str(tokens))))
+        return dict(json.loads(self.cluster.kubectl(*_asking("once", tenant, prompt, str(tokens))).stdout))
 
     @contextmanager
     def load(self, tenant: str) -> Iterator[Load]:
         """Ask without a pause while the block runs; what came of it is there when it is left."""
-        command = ("exec", "--stdin", "--namespace", NAMESPACE, POD, "--", "python3", "-c", _LOAD, _URL)
         load = Load()
         with tempfile.TemporaryFile("w+") as told:
-            with self.cluster.popen(*command, f"key-of-{tenant}", stdin=subprocess.PIPE, stdout=told) as asking:
+            with self.cluster.popen(*_asking("load", tenant), stdin=subprocess.PIPE, stdout=told) as asking:
                 yield load
             assert asking.returncode == 0, "the load ends by itself, and says what became of each request"
             told.seek(0)
@@ -115,7 +81,8 @@ class Client:
         load.answered = outcomes.count(None)
         load.failures = [outcome for outcome in outcomes if outcome is not None]
 
-    def run(self, program: str, *arguments: str) -> str:
-        """Run a Python program in the client's pod, and return what it prints."""
-        command = ("exec", "--namespace", NAMESPACE, POD, "--", "python3", "-c", program, *arguments)
-        return self.cluster.kubectl(*command).stdout
+
+def _asking(what: str, tenant: str, *arguments: str) -> list[str]:
+    """kubectl's arguments to run that program in the pod."""
+    program = ("python3", "-c", _ASKING.read_text(), what, _URL, f"key-of-{tenant}", *arguments)
+    return ["exec", "--stdin", "--namespace", NAMESPACE, POD, "--", *program]

@@ -1,0 +1,57 @@
+"""Asks engines. This runs in a pod, by its text alone, where there is nothing but Python's own library."""
+
+import json
+import select
+import sys
+import time
+import urllib.error
+import urllib.request
+
+_REFUSED_SECONDS = 10
+
+
+def main(what: str, url: str, key: str, *arguments: str) -> None:
+    if what == "load":
+        keep_asking(url, key)
+    else:
+        prompt, tokens = arguments
+        print(json.dumps(ask_again(url, key, prompt, int(tokens))))
+
+
+def ask(url: str, key: str, prompt: str, tokens: int) -> dict:
+    body = {"model": "tiny", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=60) as answer:
+        return json.load(answer)
+
+
+def ask_again(url: str, key: str, prompt: str, tokens: int) -> dict:
+    """A Service goes on naming an engine that was killed until kube-proxy knows: it refuses connections meanwhile."""
+    deadline = time.monotonic() + _REFUSED_SECONDS
+    while True:
+        try:
+            return ask(url, key, prompt, tokens)
+        except urllib.error.URLError as error:
+            if not isinstance(error.reason, ConnectionRefusedError) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.2)
+
+
+def keep_asking(url: str, key: str) -> None:
+    """Until standard input ends: a program in a pod goes on if the kubectl that started it is only ended.
+
+    Prints a line for each request: null, or why it failed.
+    """
+    number = 0
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        number += 1
+        failure = None
+        try:
+            ask(url, key, f"Question {number}? " * 20, 4)
+        except OSError as error:
+            failure = str(error)
+        print(json.dumps(failure), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
