@@ -4,16 +4,22 @@ DEMO := PYTHONPATH=hack $(VENV)/python -m demo
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help e2e demo up down test test-older conformance test-deep simulate mutate bench-operator shipped metrics-page crd-reference chart manifests-test screenshots docs docs-links lint format lock clean check python older kubernetes ready
+.PHONY: help e2e node-up node-down demo up down test test-older conformance test-deep simulate mutate bench-operator shipped metrics-page crd-reference chart manifests-test screenshots docs docs-links lint format lock clean check python older kubernetes ready
 
 help: ## what there is to make
 	@echo 'The first `make demo` or `make test` takes 10 to 25 minutes (about 5 GB of Python packages, a build of'
 	@echo 'Kubernetes, side by side); later ones find it all in place. Both bring everything that they need.'
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s%s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s%s\n", $$1, $$2}' Makefile
 
 e2e: python ## the product as shipped, on a real node (needs root) or on the cluster of KUBECONFIG; ARGS go to pytest
 	@PYTHONPATH=hack $(VENV)/python -m e2e $(ARGS)
+
+node-up: python ## a whole Kubernetes of one node, for playing (needs root); it says how to get into its network
+	@PYTHONPATH=hack $(VENV)/python -m node up
+
+node-down: python ## end it; nothing of it is left
+	@PYTHONPATH=hack $(VENV)/python -m node down
 
 demo: ready ## the product at work on real parts, as a story; MODEL=smollm2 tells it with a real chat model
 	@$(DEMO) run $(if $(MODEL),--model $(MODEL))
