@@ -92,6 +92,8 @@ def build(target: str, *, tag: str = VERSION, source: Path = ROOT) -> Image:
             "--build-arg=PIP_NO_INDEX=1", f"--build-arg=PIP_FIND_LINKS={_WHEELS}",
             f"--volume={wheels}:{_WHEELS}:ro", f"--tag={name}", source,
         )  # fmt: skip
+        # What had the name before, and what the build's stages left.
+        buildah.ask("rmi", "--prune")
     (found,) = json.loads(buildah.ask("images", "--json", name))
     return Image(name, str(found["id"]), _size(name))
 

@@ -11,6 +11,7 @@ from tests.e2e.client import Client
 from tests.e2e.engines import Engines
 from tests.e2e.installation import Installation
 from tests.e2e.own_node import OwnNode
+from tests.operator.kube import proxied
 
 _STORY = ("installed", "changes", "failures", "scaling", "dropin", "upgrade", "uninstalled")
 
@@ -71,10 +72,12 @@ def engines(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Engines]:
     """Two engines with the sample pool and zones, in a namespace with the strictest pod security."""
-    engines = Engines(cluster, tmp_path_factory.mktemp("engines"), request.config.getoption("--engine-image"))
-    engines.deploy(replicas=2)
-    yield engines
-    engines.remove()
+    folder = tmp_path_factory.mktemp("engines")
+    with proxied(cluster) as kube:
+        engines = Engines(cluster, kube, folder, request.config.getoption("--engine-image"))
+        engines.deploy(replicas=2)
+        yield engines
+        engines.remove()
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from demo import tiny_model
 from tenantzone_contract.report import REPORT_PATH, EngineReport, parse_report
 from tests.e2e import host_environment
 from tests.e2e.kustomizing import PROJECT, write_kustomization
+from tests.operator.kube import Kube, eventually
 from tests.waiting import await_that
 
 NAMESPACE = "serving"
@@ -25,11 +26,13 @@ class Engines:
     """
     Args:
         cluster: where.
+        kube: the same, for what is looked at many times a second.
         folder: for the model and the kustomization.
         image: with vLLM in it; without one, vLLM is the node's own.
     """
 
     cluster: Cluster
+    kube: Kube
     folder: Path
     image: str | None = None
 
@@ -92,8 +95,7 @@ class Engines:
 
     def report(self, pod: str) -> EngineReport:
         """What an engine says of itself, by way of the API server."""
-        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}:9464/proxy{REPORT_PATH}"
-        return parse_report(self.kubectl("get", f"--raw={path}"))
+        return parse_report(self.kube.text(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}:9464/proxy{REPORT_PATH}"))
 
     def rows(self, zone: str) -> list[str]:
         """The engines that a zone's status speaks of."""
@@ -117,7 +119,7 @@ class Engines:
     def await_enforced(self, zone: str, blocks: int, generation: int, pods: list[str]) -> None:
         """Wait until each of these engines enforces a reservation, by its own report."""
         for pod in pods:
-            await_that(lambda pod=pod: self._enforces(pod, zone, generation, blocks), f"{pod} enforces {blocks} blocks")
+            eventually(lambda pod=pod: self._enforces(pod, zone, generation, blocks))
 
     def _enforces(self, pod: str, name: str, generation: int, reserved: int) -> bool:
         zones = {zone.name: zone for zone in self.report(pod).zones}
