@@ -1,25 +1,36 @@
 """A change gets from kubectl into all engines, and how long that takes."""
 
+import random
 import statistics
 import time
+
+import pytest
 
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, CONFIG_KEY, parse_config
 
 PATCHES = 50
+_PAUSES = random.Random(0)
 
 
-def test_patches_are_enforced_in_both_engines_soon(engines, capsys):
+@pytest.mark.parametrize(
+    ("pace", "shortest_pause", "longest_pause"), [("1 to 2 s apart", 1.0, 2.0), ("one right after the other", 0.0, 0.0)]
+)
+def test_patches_are_enforced_in_both_engines_soon(engines, capsys, pace, shortest_pause, longest_pause):
+    """At either pace: kubelet syncs a pod again only when it has looked at its containers since, once a second."""
     pods = engines.pods()
     assert len(pods) == 2
     seconds = []
     for reserved in range(40, 40 + PATCHES):
+        time.sleep(_PAUSES.uniform(shortest_pause, longest_pause))
         began = time.monotonic()
         engines.await_enforced("acme", reserved, engines.patch("acme", reserved), pods)
         seconds.append(time.monotonic() - began)
     engines.kubectl("wait", "--for=condition=Ready", "tenantzone/acme", "--timeout=30s")
     with capsys.disabled():
         cuts = statistics.quantiles(seconds, n=100, method="inclusive")
-        print(f"\nkubectl patch to enforced in both engines, {PATCHES} times, with kubectl's own time, in seconds:")
+        print(
+            f"\nkubectl patch to enforced in both engines, {PATCHES} times, {pace}, with kubectl's own time, in seconds:"
+        )
         shown = {"min": min(seconds), "p50": statistics.median(seconds), "p99": cuts[98], "max": max(seconds)}
         print("  " + "   ".join(f"{name} {value:.2f}" for name, value in shown.items()))
 
