@@ -28,9 +28,7 @@ def test_patches_are_enforced_in_both_engines_soon(engines, capsys, pace, shorte
     engines.kubectl("wait", "--for=condition=Ready", "tenantzone/acme", "--timeout=30s")
     with capsys.disabled():
         cuts = statistics.quantiles(seconds, n=100, method="inclusive")
-        print(
-            f"\nkubectl patch to enforced in both engines, {PATCHES} times, {pace}, with kubectl's own time, in seconds:"
-        )
+        print(f"\nkubectl patch to enforced in both engines, {PATCHES} times, {pace}, in seconds with kubectl's own:")
         shown = {"min": min(seconds), "p50": statistics.median(seconds), "p99": cuts[98], "max": max(seconds)}
         print("  " + "   ".join(f"{name} {value:.2f}" for name, value in shown.items()))
 
