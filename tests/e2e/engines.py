@@ -20,6 +20,19 @@ BLOCKS = 256
 MODEL = "/model"
 _START_SECONDS = 900
 
+_ARGUMENTS_PATH = "/spec/template/spec/containers/0/args"
+_ARGUMENTS = [
+    {"op": "replace", "path": f"{_ARGUMENTS_PATH}/1", "value": MODEL},
+    *(
+        {"op": "add", "path": f"{_ARGUMENTS_PATH}/-", "value": argument}
+        for argument in (
+            *("--served-model-name=tiny", "--dtype=float32"),
+            *(f"--num-gpu-blocks-override={BLOCKS}", "--block-size=32"),
+        )
+    ),
+]
+"""Another model, and blocks for it. All other arguments are the shipped ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class Engines:
@@ -142,22 +155,18 @@ class Engines:
             PROJECT / "manifests" / "overlays" / "cpu-demo",
             namespace=NAMESPACE,
             images=[{"name": "tenantzone-engine-cpu", "newName": name, "newTag": tag}],
-            patches=[{"patch": yaml.safe_dump(deployment)}],
+            patches=[
+                {"patch": yaml.safe_dump(deployment)},
+                {"patch": yaml.safe_dump(_ARGUMENTS), "target": {"kind": "Deployment", "name": "vllm"}},
+            ],
         )
 
     def _template(self) -> dict[str, Any]:
         """What differs from the shipped one: the model, and a machine that is small."""
-        arguments = [
-            "serve", MODEL, "--served-model-name=tiny",
-            "--zones-config=/etc/tenantzone/config", "--tenant-keys=/etc/tenantzone/keys", "--admin-port=9464",
-            f"--num-gpu-blocks-override={BLOCKS}", "--block-size=32", "--dtype=float32", "--enforce-eager",
-            "--max-model-len=4096", "--enable-prompt-tokens-details", "--shutdown-timeout=60",
-        ]  # fmt: skip
         variables = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
         container = {
             "name": "engine",
             "imagePullPolicy": "Never",
-            "args": arguments,
             "env": [{"name": name, "value": value} for name, value in variables.items()],
             "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}},
             "volumeMounts": [{"name": "model", "mountPath": MODEL, "readOnly": True}],

@@ -1,8 +1,13 @@
 """Small pods on a real node."""
 
+import pytest
 import yaml
 
 from node import Node
+from node.possible import obstacle
+
+_WHY_NOT = obstacle()
+needs_a_node = pytest.mark.skipif(_WHY_NOT is not None, reason=f"{_WHY_NOT}; `make e2e` takes KUBECONFIG instead")
 
 
 def pod(name: str, image: str, *command: str, **spec: object) -> dict:

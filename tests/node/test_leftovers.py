@@ -10,11 +10,10 @@ import pytest
 from controlplane import ClusterError
 from node import Node
 from node.images import SHELL_IMAGE
-from node.possible import obstacle
-from tests.node.pods import apply, pod
+from tests.node.pods import apply, needs_a_node, pod
 from tests.waiting import await_that
 
-pytestmark = pytest.mark.skipif(obstacle() is not None, reason=f"{obstacle()}; `make e2e` takes KUBECONFIG instead")
+pytestmark = needs_a_node
 
 
 def interfaces() -> set[str]:

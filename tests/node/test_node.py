@@ -9,11 +9,10 @@ import pytest
 
 from node import Node
 from node.images import HOST_IMAGE, SHELL_IMAGE
-from node.possible import obstacle
-from tests.node.pods import apply, log_of_finished, pod
+from tests.node.pods import apply, log_of_finished, needs_a_node, pod
 from tests.waiting import await_that
 
-pytestmark = pytest.mark.skipif(obstacle() is not None, reason=f"{obstacle()}; `make e2e` takes KUBECONFIG instead")
+pytestmark = needs_a_node
 
 UNPRIVILEGED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 RESTRICTED = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
