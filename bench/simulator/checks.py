@@ -115,7 +115,7 @@ class Checks:
                 _demand(zone.account in waiting.asked, "I2", zone, "waits, and was not even looked at")
         accounts = [account for account in waiting.accounts() if account not in waiting.refused]
         model = engine.model
-        unfair = self.fairness.round_ended(accounts, engine_blocks=model.capacity, most_running=model.most_running)
+        unfair = self.fairness.round_ended(accounts, engine_blocks=model.capacity, max_running=model.max_running)
         if unfair:
             raise Violation(f"fairness: {unfair}")
 

@@ -30,7 +30,7 @@ class Model:
 
     capacity: int = 4096
     """Blocks."""
-    most_running: int = 128
+    max_running: int = 128
     prompt_tokens_per_step: int = 65_536
     tokens_per_step: int = 32
     """Generated for each running request in one simulated step; at most a block."""
@@ -118,9 +118,9 @@ class Engine:
             zone.grace = 0
         for request in [*self.running, *self.waiting]:
             zone = zone_of(request)
-            most = request.blocks_for(request.prompt_tokens + request.output_tokens)
-            if most > zone.spec.quota.limit:
-                zone.grace = max(zone.grace, most)
+            needed = request.blocks_for(request.prompt_tokens + request.output_tokens)
+            if needed > zone.spec.quota.limit:
+                zone.grace = max(zone.grace, needed)
 
     def _take_back_overdue(self) -> None:
         """Preempt requests that stand on loans past their grace."""
@@ -139,7 +139,7 @@ class Engine:
             return
         zone = zone_of(request)
         self._relieve(zone, missing)
-        self._recall(zone, missing)
+        self._reclaim(zone, missing)
         if not request.running:
             return
         if self.pool.available_to(zone) >= missing:
@@ -159,7 +159,7 @@ class Engine:
         """Take on waiting requests while there are budget and places."""
         budget = self.model.prompt_tokens_per_step - sum(each.tokens - each.computed for each in self.running)
         exhausted = False
-        while budget > 0 and len(self.running) < self.model.most_running:
+        while budget > 0 and len(self.running) < self.model.max_running:
             request = self.waiting.pop_next()
             if request is None:
                 exhausted = True
@@ -192,7 +192,7 @@ class Engine:
         count = self.pool.count_to_admit(request, self.pool.find_hits(request, zone))
         self._relieve(zone, count)
         if preemption.is_entitled(zone, count):
-            self._recall(zone, count)
+            self._reclaim(zone, count)
         if count <= self.pool.available_to(zone):
             return True
         self._checks.denied(zone, count)
@@ -208,7 +208,7 @@ class Engine:
             self._checks.given_up(evictions)
             self.pool.return_evicted(evictions)
 
-    def _recall(self, zone: Zone, count: int) -> None:
+    def _reclaim(self, zone: Zone, count: int) -> None:
         """Preempt running requests until the zone may take ``count`` blocks, or nobody may yield."""
         while self.pool.available_to(zone) < count:
             index = preemption.choose_victim(map(zone_of, self.running), zone, count)
@@ -216,7 +216,7 @@ class Engine:
                 return
             victim = self.running[index]
             own = zone_of(victim) is zone
-            self._preempt(victim, "own" if own else "recall", zone)
+            self._preempt(victim, "own" if own else "reclaim", zone)
 
     def _preempt(self, victim: Request, reason: PreemptionReason, beneficiary: Zone | None) -> None:
         zone = zone_of(victim)

@@ -22,7 +22,7 @@ class Fairness:
     def __init__(self) -> None:
         self.largest_gap = 0.0
         """Between zones that compete, in virtual tokens per unit of weight."""
-        self.most_competing = 0
+        self.max_competing = 0
         self.bound = 0.0
         """Of the difference in service over any stretch of time."""
         self._longest_prompt = 0
@@ -50,18 +50,18 @@ class Fairness:
         """The engine restarted: all accounts are new."""
         self._given, self._competing = {}, {}
 
-    def round_ended(self, accounts: list[Account], *, engine_blocks: int, most_running: int) -> str | None:
+    def round_ended(self, accounts: list[Account], *, engine_blocks: int, max_running: int) -> str | None:
         """A round of admission is over.
 
         Args:
             accounts: of zones that still have requests waiting, none of them found inadmissible in this round.
             engine_blocks: of the whole engine.
-            most_running: requests at once.
+            max_running: requests at once.
 
         Returns:
             What is unfair, if anything is.
         """
-        self._set_bound(engine_blocks, most_running)
+        self._set_bound(engine_blocks, max_running)
         before, self._competing = self._competing, {}
         for account in accounts:
             ahead = account.service - self._given.get(account, 0.0)
@@ -71,11 +71,11 @@ class Fairness:
         services = [account.service for account in accounts]
         gap = max(services, default=0.0) - min(services, default=0.0)
         self.largest_gap = max(self.largest_gap, gap)
-        self.most_competing = max(self.most_competing, len(accounts))
+        self.max_competing = max(self.max_competing, len(accounts))
         return f"a gap of {gap:,.0f}, more than {self.bound / 2:,.0f}" if gap > self.bound / 2 else None
 
-    def _set_bound(self, engine_blocks: int, most_running: int) -> None:
+    def _set_bound(self, engine_blocks: int, max_running: int) -> None:
         # The paper counts tokens that fit into memory; an engine that bounds how many requests run may not reach that.
         prompt = INPUT * self._longest_prompt
-        running = OUTPUT * most_running * self._longest_output
+        running = OUTPUT * max_running * self._longest_output
         self.bound = 2 * min(max(prompt, OUTPUT * engine_blocks * BLOCK_TOKENS), prompt + running)

@@ -6,7 +6,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 BLOCK_TOKENS = 512
 """Tokens in a block; the trace's."""
-_MOST_BLOCKS = 1 << 20
+_MAX_BLOCKS = 1 << 20
 """No request has more blocks; keeps the ids of generated blocks apart."""
 
 
@@ -56,7 +56,7 @@ class Request:
         """What tells the content of one of its blocks; that of generated blocks is like no other's."""
         if index < len(self.prefix):
             return self.prefix[index]
-        return -(self.number * _MOST_BLOCKS + index) - 1
+        return -(self.number * _MAX_BLOCKS + index) - 1
 
     def forget_progress(self) -> None:
         """The engine that worked on it is gone."""

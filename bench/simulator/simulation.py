@@ -191,8 +191,8 @@ class Simulation:
             f"{'zone':<14}{'priority':>9}{'reserved':>9}{'lendable':>9}{'limit':>7}{'in use':>7}{'cached':>7}"
             f"{'requests':>9}{'quiet':>7}{'leaving':>8}",
         ]
-        most_held = sorted(engine.ledger.zones.values(), key=lambda zone: -zone.held)
-        for zone in most_held[:25]:
+        by_held = sorted(engine.ledger.zones.values(), key=lambda zone: -zone.held)
+        for zone in by_held[:25]:
             spec = zone.spec
             lines.append(
                 f"{spec.tenant:<14}{spec.priority:>9}{spec.quota.reserved:>9}{spec.quota.lendable:>9}"

@@ -109,7 +109,7 @@ class Summary:
         """For people."""
         fairness = self._checks.fairness
         loans = f"{self.loans:,} of {self.lent_blocks:,} blocks, {self.repaid_overdue:,} repaid overdue"
-        gap, zones = fairness.largest_gap, fairness.most_competing
+        gap, zones = fairness.largest_gap, fairness.max_competing
         lines = [
             f"{self.ended:,} requests ended, refused: {_counts(self.refusals)}; "
             f"{self._checks.steps:,} steps, {self.simulated_seconds:,.0f} simulated seconds",

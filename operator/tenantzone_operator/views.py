@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tenantzone_contract.report import EngineReport, EvictionReason, ZoneReport
 
 _LONGEST_ERROR = 1000
-_TAKEN_BACK: tuple[EvictionReason, ...] = ("recall", "due")
+_TAKEN_BACK: tuple[EvictionReason, ...] = ("reclaim", "due")
 """Reasons of evictions that hit what a zone had borrowed."""
 
 

@@ -1,8 +1,9 @@
 """The engine's report: what it applied, what each zone holds. The operator reads it from the admin port."""
 
-from typing import Annotated, Final, Literal
+from collections import Counter
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 from pydantic.alias_generators import to_camel
 
 REPORT_VERSION: Final = 1
@@ -16,14 +17,20 @@ DEFAULT_ADMIN_PORT = 9464
 ZoneState = Literal["Active", "Idle", "Evicted"]
 """Active: a request waits or runs. Idle: none does. Evicted: idle and all blocks gone; the binding is kept."""
 
-EvictionReason = Literal["quiet", "recall", "own", "limit", "reclaim", "due", "idle", "removed", "reset"]
+EvictionReason = Literal["quiet", "reclaim", "own", "relief", "limit", "watermark", "due", "idle", "removed", "reset"]
 """Why a cached block was evicted.
 
-quiet: S1, from a zone past its idle window, for another zone. recall: S1b, surplus taken back for a zone that is within
-its reservation. own: S2, the zone's least recently used. limit: held would pass the zone's limit. reclaim: the engine
-ran low on free blocks. due: they stood on a loan whose time was over. idle: the zone's ``evictAfter`` has passed.
-removed: the zone is gone from the config. reset: the prefix cache was reset.
+quiet: S1, from a zone past its idle window, for another zone. reclaim: S1b, surplus taken back by a zone that is within
+its reservation. own: S2, the zone's least recently used. relief: surplus of an active zone, for another zone's request
+that was denied blocks or grows. limit: held would pass the zone's limit. watermark: the engine ran low on free blocks.
+due: they stood on a loan whose time was over. idle: the zone's ``evictAfter`` has passed. removed: the zone is gone
+from the config. reset: the prefix cache was reset.
 """
+
+_OLDER_WORDS: Final = {"reclaim": "recall", "relief": "reclaim", "watermark": "reclaim"}
+"""What an operator of the release before knows these reasons as."""
+_NEWER_WORDS: Final = {"recall": "reclaim", "reclaim": "watermark"}
+"""What the reasons of an engine of the release before are now. Its ``reclaim`` may be relief: it does not say."""
 
 WaitReason = Literal["limit", "reserved", "in_use"]
 """Why a zone's next request waits for blocks.
@@ -60,7 +67,8 @@ class ZoneReport(_Model):
     prefix_hit_tokens: Count = 0
     prompt_tokens: Count = 0
     generation_tokens: Count = 0
-    evicted_blocks: dict[EvictionReason, Count] = {}
+    evicted_blocks: Annotated[dict[str, Count], Field(alias="evictions")] = {}
+    """By :data:`EvictionReason`; a newer engine may have reasons that this code does not know."""
     preemptions: Count = 0
     violations: Count = 0
     """Requests that were failed because they were about to use a block of another zone: a defect, never normal."""
@@ -78,6 +86,25 @@ class ZoneReport(_Model):
     @property
     def held(self) -> int:
         return self.in_use + self.cached
+
+    @computed_field(alias="evictedBlocks")  # type: ignore[prop-decorator]
+    @property
+    def evicted_blocks_in_older_words(self) -> dict[str, int]:
+        """What an operator of the release before reads: it refuses a report with a reason that it does not know."""
+        evicted: Counter[str] = Counter()
+        for reason, blocks in self.evicted_blocks.items():
+            evicted[_OLDER_WORDS.get(reason, reason)] += blocks
+        return dict(evicted)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older_words(cls, raw: Any) -> Any:
+        if not isinstance(raw, dict) or "evictedBlocks" not in raw or "evictions" in raw:
+            return raw
+        evicted = raw["evictedBlocks"]
+        if isinstance(evicted, dict):
+            evicted = {_NEWER_WORDS.get(reason, reason): blocks for reason, blocks in evicted.items()}
+        return raw | {"evictions": evicted}
 
 
 class Rejection(_Model):

@@ -161,15 +161,15 @@ class Driver:
                 if item.finish_reason is not None:
                     self.finished[item.request_id] = str(item.finish_reason)
 
-    def run(self, most: int = 500) -> None:
+    def run(self, max_steps: int = 500) -> None:
         """Step until no request is left."""
-        for _ in range(most):
+        for _ in range(max_steps):
             if not self.scheduler.has_unfinished_requests():
                 self.check()
                 return
             self.step()
             self.check()
-        raise AssertionError(f"requests are left after {most} steps")
+        raise AssertionError(f"requests are left after {max_steps} steps")
 
     def ask(self, tenant: str | None, tokens: list[int], **arguments) -> Request:
         """Send a request and run until all are done."""

@@ -56,7 +56,7 @@ class Watched:
         self.driver = driver
         self.sent = {}
         self.told = {}
-        driver.scheduler.tenancy.ledger.overflow.most_apart = 1
+        driver.scheduler.tenancy.ledger.overflow.max_apart = 1
 
     def do(self, action, *arguments):
         scheduler = self.driver.scheduler

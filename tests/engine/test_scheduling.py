@@ -135,7 +135,7 @@ def test_a_tenant_at_its_limit_delays_nobody_else(driver):
 
 
 def test_an_entitled_zone_gets_its_blocks_in_the_next_step(driver):
-    """Recall: running requests that stand on the reservation are preempted, and finish later."""
+    """Reclaim: running requests that stand on the reservation are preempted, and finish later."""
     driver.declare(zone("acme", reserved=40, idle=Idle(after_seconds=0)), zone("burst"))
     driver.scheduler.let_time_pass()
     borrowers = [driver.send("burst", prompt(18), max_tokens=60) for _ in range(5)]

@@ -29,7 +29,7 @@ EVENTS = [
     CutOff(12, "0" * 64),
     audit.Lifecycle("acme", "declared"),
     audit.Granted("acme", 3),
-    audit.Evicted("acme", 3, "recall", "burst"),
+    audit.Evicted("acme", 3, "reclaim", "burst"),
     audit.Preempted(None, 1, "due", None),
     audit.Refused("acme", 1, "too_long"),
     audit.Violation("burst", 7, "acme"),

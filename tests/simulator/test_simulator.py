@@ -14,7 +14,7 @@ from tenantzone_runtime.zones.standings import Standings
 
 PLAN = Plan(requests=2_000, tenants=40, model=Model(capacity=1_024))
 CROWDED = Plan(requests=2_000, tenants=8, seed=3, speed=0.5, model=Model(capacity=192))
-"""Its requests alone fill the engine, so that what is promised has to be recalled from them."""
+"""Its requests alone fill the engine, so that what is promised has to be reclaimed from them."""
 
 
 def run(plan):
@@ -46,8 +46,8 @@ def test_the_loads_use_what_zones_can_do():
         sum((getattr(summary, name) for summary in summaries), Counter())
         for name in ("evictions", "preemptions", "waits")
     )
-    assert {"due", "idle", "limit", "own", "quiet", "recall", "reclaim", "removed"} <= evictions.keys()
-    assert {"own", "recall"} <= preemptions.keys()
+    assert {"due", "idle", "limit", "own", "quiet", "reclaim", "relief", "removed", "watermark"} <= evictions.keys()
+    assert {"own", "reclaim"} <= preemptions.keys()
     assert {"in_use", "limit", "reserved"} <= waits.keys()
     assert all(summary.loans > 0 for summary in summaries)
     assert summaries[0].refusals["unknown_tenant"] > 0
@@ -115,7 +115,7 @@ def test_a_queue_that_serves_the_most_served_zone_first_is_noticed(monkeypatch):
 
     monkeypatch.setattr(FairQueue, "next", unfair)
     with pytest.raises(Violation, match="fairness"):
-        run(dataclasses.replace(PLAN, speed=3.0, model=Model(capacity=2_048, most_running=4)))
+        run(dataclasses.replace(PLAN, speed=3.0, model=Model(capacity=2_048, max_running=4)))
 
 
 def test_a_violation_names_seed_and_step_and_shows_the_zones(monkeypatch):

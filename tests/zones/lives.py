@@ -120,7 +120,7 @@ class Lives:
             assert zone.wait_reason == self.world.wait_reason(claim, count)
             self._saw(f"waits: {zone.wait_reason}")
             if preemption.is_entitled(zone, count):
-                self._recall(zone, claim, count, spare=request)
+                self._reclaim(zone, claim, count, spare=request)
         count = min(count, self.world.takeable(claim, growing=growing))
         if zone is not None:
             hits = 0 if growing else min(hits, count, len(claim.cached))
@@ -170,9 +170,9 @@ class Lives:
         self.world.take(claim, blocks)
         request.blocks += blocks
 
-    def _recall(self, zone, claim, count, spare):
+    def _reclaim(self, zone, claim, count, spare):
         """I2 in full: within one step an entitled zone gets its blocks, from whoever runs above their reservation."""
-        assert self.world.recallable_by_force(claim) >= count, "promises add up to no more than there is"
+        assert self.world.reclaimable_by_force(claim) >= count, "promises add up to no more than there is"
         while self.world.takeable(claim) < count:
             running = [request for request in self.requests if request.running]
             index = preemption.choose_victim([request.zone for request in running], zone, count)
@@ -180,7 +180,7 @@ class Lives:
             victim = running[index]
             assert victim is not spare
             self._check_victim(victim, running, zone, count)
-            self._saw("preempted: " + ("no zone" if victim.zone is None else "recall"))
+            self._saw("preempted: " + ("no zone" if victim.zone is None else "reclaim"))
             self._preempt(victim)
 
     def _check_victim(self, victim, running, beneficiary, count):

@@ -1,4 +1,4 @@
-"""What time does to an engine's zones, checked step by step: windows, loans, reclaim, preemption past grace."""
+"""What time does to an engine's zones, checked step by step: windows, loans, watermarks, preemption past grace."""
 
 from tenantzone_contract.config import Watermarks
 from tenantzone_runtime.zones import preemption
@@ -20,7 +20,7 @@ class LivesInTime(Lives):
         self._check_sums_of_loans(exact=False)
         remaining = self._give_back_due(remaining, due)
         self._check_overdue()
-        self._check_reclaim(remaining)
+        self._check_watermark(remaining)
         self._preempt_past_grace()
 
     def _take_off(self, remaining, counts, expected):
@@ -60,14 +60,14 @@ class LivesInTime(Lives):
             if zone.overdue:
                 assert len(claim.in_use) >= claim.reserved + zone.overdue
 
-    def _check_reclaim(self, remaining):
+    def _check_watermark(self, remaining):
         marks = Watermarks() if self.config is None else self.config.pool.watermarks
         paid = []
         if self.free < int(marks.low * CAPACITY):
-            paid = self.world.pay_for_nobody(int(marks.high * CAPACITY))
+            paid = self.world.pay_for_watermark(int(marks.high * CAPACITY))
         assert remaining == [(tenant, blocks) for tenant, blocks, _ in paid]
         if paid:
-            self._saw("evicted: reclaim")
+            self._saw("evicted: watermark")
         self._reasons()
 
     def _preempt_past_grace(self):

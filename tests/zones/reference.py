@@ -146,19 +146,19 @@ class World:
             self._lose(paid, other, min(other.above(floor), count - len(self.free)), "quiet")
         if entitled:
             for other in self.by_rank(other for other in self.others(claim) if not other.quiet):
-                self._lose(paid, other, min(other.above(other.reserved), count - len(self.free)), "recall")
+                self._lose(paid, other, min(other.above(other.reserved), count - len(self.free)), "reclaim")
         if claim is not None:
             self._lose(paid, claim, min(len(claim.cached), count - len(self.free)), "own")
         for other in self.by_rank(other for other in self.others(claim) if not other.quiet):
-            self._lose(paid, other, min(other.above(other.reserved), count - len(self.free)), "reclaim")
+            self._lose(paid, other, min(other.above(other.reserved), count - len(self.free)), "relief")
         return paid
 
-    def pay_for_nobody(self, wanted):
-        """Background reclaim: the same until so many blocks are free."""
+    def pay_for_watermark(self, wanted):
+        """Background eviction: the same until so many blocks are free."""
         paid = []
         for quiet in (True, False):
             for other in self.by_rank(other for other in self.claims.values() if other.quiet is quiet):
-                self._lose(paid, other, min(other.above(other.floor), wanted - len(self.free)), "reclaim")
+                self._lose(paid, other, min(other.above(other.floor), wanted - len(self.free)), "watermark")
         return paid
 
     def share(self, claim):
@@ -181,7 +181,7 @@ class World:
         if 0 < short <= sum(other.above(other.reserved) for other in active):
             wanted = len(self.free) + short
             for other in self.by_rank(active):
-                self._lose(paid, other, min(other.above(other.reserved), wanted - len(self.free)), "reclaim")
+                self._lose(paid, other, min(other.above(other.reserved), wanted - len(self.free)), "relief")
         return paid
 
     def _lose(self, paid, claim, count, reason):
@@ -281,7 +281,7 @@ class World:
         surplus = sum(max(0, claim.held - claim.reserved) for claim in self.claims.values())
         return max(0, min(surplus, unused - len(self.free)))
 
-    def recallable_by_force(self, claim):
+    def reclaimable_by_force(self, claim):
         """What the zone can get within one step, if everybody above their reservation yields, running or not."""
         kept = sum(min(other.held, other.floor) for other in self.others(claim))
         return self.capacity - kept - len(claim.in_use)

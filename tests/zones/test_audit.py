@@ -22,7 +22,7 @@ def test_what_happens_often_is_added_up_and_told_once():
     for _ in range(3):
         trail.granted("acme", 2)
         trail.evicted("acme", 5, "quiet", "burst")
-        trail.preempted("acme", "recall", "burst")
+        trail.preempted("acme", "reclaim", "burst")
         trail.refused(None, "unbound")
         trail.refused("acme", "too_long")
     trail.evicted("acme", 1, "quiet", None)
@@ -30,7 +30,7 @@ def test_what_happens_often_is_added_up_and_told_once():
         Granted("acme", 6),
         Evicted("acme", 15, "quiet", "burst"),
         Evicted("acme", 1, "quiet", None),
-        Preempted("acme", 3, "recall", "burst"),
+        Preempted("acme", 3, "reclaim", "burst"),
         Refused(None, 3, "unbound"),
         Refused("acme", 3, "too_long"),
     ]
@@ -103,10 +103,10 @@ def test_a_config_that_does_not_fit_is_not_told_as_applied():
 def test_evictions_are_told_with_who_needed_the_blocks():
     zoo = Zoo()
     acme = zoo.zone("acme", cached=10)
-    zoo.ledger.evict(acme, 3, "recall", zoo.zone("burst"))
+    zoo.ledger.evict(acme, 3, "reclaim", zoo.zone("burst"))
     zoo.ledger.evict_block(acme, next(iter(acme.cached)), "reset")
     zoo.ledger.evict(acme, 0, "own", acme)
-    assert zoo.events("evicted") == [Evicted("acme", 3, "recall", "burst"), Evicted("acme", 1, "reset", None)]
+    assert zoo.events("evicted") == [Evicted("acme", 3, "reclaim", "burst"), Evicted("acme", 1, "reset", None)]
 
 
 def test_the_bill_counts_what_is_held_times_seconds():

@@ -78,8 +78,8 @@ def test_everything_that_a_config_says_of_a_zone_arrives():
     )
     assert (spec.tenant, spec.name, spec.generation) == ("acme-id", "acme", 7)
     assert (spec.priority, spec.weight, spec.eviction_policy, spec.auto_registered) == (3, 5, "Clock", False)
-    assert spec.loans == LoanTerms(to_any_priority=True, most_seconds=60.0, grace_seconds=5.0)
-    assert spec.idle == IdleTimes(after=1.0, evict_after=2.0)
+    assert spec.lending == LoanTerms(borrowers="AnyPriority", max_loan_seconds=60.0, grace_seconds=5.0)
+    assert spec.idle == IdleTimes(after_seconds=1.0, evict_after_seconds=2.0)
     assert (spec.scrub, spec_of().scrub) == (True, False)
 
 

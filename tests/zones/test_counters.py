@@ -6,7 +6,7 @@ import pytest
 
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters
-from tenantzone_runtime.zones.eviction import make_room, reclaim
+from tenantzone_runtime.zones.eviction import evict_to_watermark, make_room
 from tests.zones.zoo import Zoo, declare
 
 
@@ -34,8 +34,8 @@ def test_an_eviction_for_the_zone_itself_counts_as_its_own(zoo):
 
 def test_an_eviction_for_nobody_in_particular_has_no_beneficiary(zoo):
     acme = zoo.zone("acme", cached=100)
-    reclaim(zoo.ledger, 10)
-    assert acme.counters.evictions == {("reclaim", "none"): 10}
+    evict_to_watermark(zoo.ledger, 10)
+    assert acme.counters.evictions == {("watermark", "none"): 10}
 
 
 def test_an_eviction_for_a_request_without_zone_has_no_beneficiary(zoo):

@@ -46,7 +46,7 @@ def test_one_block_more_than_is_not_claimed_waits(zoo):
     assert prefill(zoo, zoo.ledger.zones["burst"], 21) == "reserved"
 
 
-def test_a_quiet_claim_is_lent_and_recalled_within_one_step(zoo):
+def test_a_quiet_claim_is_lent_and_reclaimed_within_one_step(zoo):
     claim, burst = zoo.ledger.zones["claim"], zoo.ledger.zones["burst"]
     zoo.tenancy.request_finished(claim, 0.0)
     zoo.upkeep(60.0)
@@ -60,7 +60,7 @@ def test_a_quiet_claim_is_lent_and_recalled_within_one_step(zoo):
     zoo.check()
 
 
-def test_what_the_borrower_only_caches_is_recalled_without_a_preemption(zoo):
+def test_what_the_borrower_only_caches_is_reclaimed_without_a_preemption(zoo):
     claim, burst = zoo.ledger.zones["claim"], zoo.ledger.zones["burst"]
     zoo.tenancy.request_finished(claim, 0.0)
     zoo.upkeep(60.0)

@@ -112,7 +112,7 @@ def test_a_loan_shrinks_when_the_lender_uses_what_is_its_own(zoo):
     assert loans(zoo) == [("lender", "borrower", 20)]
     zoo.take(lender, 30)
     assert loans(zoo) == [("lender", "borrower", 20)]
-    zoo.ledger.evict(zoo.ledger.zones["borrower"], 15, "recall", lender)
+    zoo.ledger.evict(zoo.ledger.zones["borrower"], 15, "reclaim", lender)
     zoo.take(lender, 15)
     assert loans(zoo) == [("lender", "borrower", 5)]
 

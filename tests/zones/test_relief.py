@@ -25,7 +25,7 @@ def test_relief_comes_from_what_active_zones_cache_above_their_reservations(zoo)
     assert relieved(zoo, burst, 40) == [("lead", 30), ("gold", 10)]
     assert zoo.takeable(burst) == 40
     (note, *_) = zoo.events("evicted")
-    assert (note.reason, note.beneficiary) == ("reclaim", "burst")
+    assert (note.reason, note.beneficiary) == ("relief", "burst")
 
 
 def test_relief_is_given_only_where_it_is_enough(zoo):

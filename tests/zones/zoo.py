@@ -68,7 +68,7 @@ class Zoo:
             quota=quota,
             idle=IdleTimes(after, evict_after, forget_after),
             weight=weight,
-            loans=LoanTerms(borrowers == "AnyPriority", max_loan, grace),
+            lending=LoanTerms(borrowers, max_loan, grace),
             eviction_policy=policy,
             auto_registered=auto,
             scrub=scrub,

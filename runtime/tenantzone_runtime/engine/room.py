@@ -62,7 +62,7 @@ class RoomMaker:
                 continue
             count = self._scheduler.denied_blocks(request, zone)
             if count > 0 and preemption.is_entitled(zone, count):
-                self._recall(request, zone, count)
+                self._reclaim(request, zone, count)
             if count > self._scheduler.block_pool.available_to(zone):
                 # The step itself may not get to the zone; that its reservation is not there must show all the same.
                 self._tenancy.must_wait(zone, count, self._scheduler.block_pool.free_block_queue.num_free_blocks)
@@ -86,7 +86,7 @@ class RoomMaker:
             reason, beneficiary = self._because
         elif refused is not None:
             beneficiary = zone_of(refused)
-            reason = "own" if beneficiary is zone else "recall"
+            reason = "own" if beneficiary is zone else "reclaim"
         else:
             reason, beneficiary = "reset", None
         if zone is not None:
@@ -108,13 +108,13 @@ class RoomMaker:
         """Let others yield to a running request that gets no blocks, or let it wait itself."""
         zone, count = zone_of(starved), self._demand.to_continue(starved)
         growing = self._scheduler.kv_cache_manager.is_growing(starved)
-        self._recall(starved, zone, count, growing=growing)
+        self._reclaim(starved, zone, count, growing=growing)
         pool = self._scheduler.block_pool
         if starved.status == RequestStatus.RUNNING and pool.available_to(zone, growing=growing) < count:
             # vLLM stops at a running request that gets no blocks: those behind it must not wait for it.
             self.preempt(starved, "own", zone)
 
-    def _recall(self, request: Request, zone: Zone | None, count: int, *, growing: bool = False) -> None:
+    def _reclaim(self, request: Request, zone: Zone | None, count: int, *, growing: bool = False) -> None:
         """Preempt running requests until the request's zone may take ``count`` blocks, or nobody may yield."""
         running = self._scheduler.running
         while self._scheduler.block_pool.available_to(zone, growing=growing) < count:
@@ -122,7 +122,7 @@ class RoomMaker:
             if index is None:
                 return
             victim = running[index]
-            self.preempt(victim, "own" if zone_of(victim) is zone else "recall", zone)
+            self.preempt(victim, "own" if zone_of(victim) is zone else "reclaim", zone)
             if victim is request:
                 return
 

@@ -16,8 +16,8 @@ Change = Literal["declared", "registered", "changed", "active", "idle", "evicted
 registered, forgotten: for a tenant without a TenantZone. active, idle, evicted: the state that it is in now.
 """
 
-PreemptionReason = Literal["recall", "due", "own", "reset", "violation"]
-"""recall: for a zone that is entitled to the blocks. due: a loan and its grace are over. own: for the zone itself.
+PreemptionReason = Literal["reclaim", "due", "own", "reset", "violation"]
+"""reclaim: for a zone that is entitled to the blocks. due: a loan and its grace are over. own: for the zone itself.
 reset: the prefix cache was reset. violation: it was caught with a block that is not its zone's.
 """
 

@@ -44,11 +44,11 @@ def _spec(zone: ZoneConfig, capacity: int) -> ZoneSpec:
         generation=zone.generation,
         priority=zone.priority,
         quota=Quota(reserved=reserved, limit=limit, lendable=lendable),
-        idle=IdleTimes(after=zone.idle.after_seconds, evict_after=zone.idle.evict_after_seconds),
+        idle=IdleTimes(zone.idle.after_seconds, zone.idle.evict_after_seconds),
         weight=zone.weight,
-        loans=LoanTerms(
-            to_any_priority=zone.lending.borrowers == "AnyPriority",
-            most_seconds=zone.lending.max_loan_seconds,
+        lending=LoanTerms(
+            borrowers=zone.lending.borrowers,
+            max_loan_seconds=zone.lending.max_loan_seconds,
             grace_seconds=zone.lending.grace_seconds,
         ),
         eviction_policy=zone.eviction_policy,

@@ -17,10 +17,11 @@ _OTHERS: Final[tuple[Beneficiary, ...]] = ("higher_priority", "same_priority", "
 
 EVICTIONS_FOR: Final[dict[EvictionReason, tuple[Beneficiary, ...]]] = {
     "quiet": (*_OTHERS, "none"),
-    "recall": _OTHERS,
+    "reclaim": _OTHERS,
     "own": ("self",),
     "limit": ("self", "none"),
-    "reclaim": (*_OTHERS, "none"),
+    "relief": (*_OTHERS, "none"),
+    "watermark": ("none",),
     "due": _OTHERS,
     "idle": ("none",),
     "removed": ("none",),

@@ -5,13 +5,13 @@ The order, for a zone that may take what it asks for:
 - limit: if it would hold more than its limit, its own blocks pay the difference;
 - S1 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their exclusive
   part. A zone that borrows takes from a reservation only where it may borrow from it;
-- S1b (recall), only for a zone within its reservation: surplus above other zones' reservations, lowest priority first;
+- S1b (reclaim), only for a zone within its reservation: surplus above other zones' reservations, lowest priority first;
 - S2 (own): its own blocks, in the order of its eviction policy;
-- then, for a request that runs and grows above the reservation, what other zones cache above theirs (reclaim): work in
+- then, for a request that runs and grows above the reservation, what other zones cache above theirs (relief): work in
   progress counts more than a cache that nobody was promised. A request that waits gets it by :func:`relieve` only.
 
-When these do not give enough, what is left is in use (see ``preemption``). Background reclaim goes through S1 and S1b
-for nobody in particular.
+When these do not give enough, what is left is in use (see ``preemption``). Background eviction (watermark) goes
+through S1 and S1b for nobody in particular.
 """
 
 from collections.abc import Callable
@@ -47,20 +47,20 @@ def make_room(ledger: Ledger, zone: Zone | None, count: int, free: int) -> Evict
     if ledger.standings.evictable:
         short -= _evict_quiet(ledger, evicted, short, "quiet", zone, None if entitled else priority)
     if entitled:
-        short -= _evict_surplus(ledger, evicted, short, "recall", zone)
+        short -= _evict_surplus(ledger, evicted, short, "reclaim", zone)
     if zone is not None and short > 0:
         evicted.append((zone, ledger.evict(zone, min(short, len(zone.cached)), "own", zone)))
         short -= len(evicted[-1][1])
     if short > 0:
-        _evict_surplus(ledger, evicted, short, "reclaim", zone)
+        _evict_surplus(ledger, evicted, short, "relief", zone)
     return evicted
 
 
-def reclaim(ledger: Ledger, count: int) -> Evictions:
+def evict_to_watermark(ledger: Ledger, count: int) -> Evictions:
     """Evict up to ``count`` blocks for nobody in particular, because few are free."""
     evicted: Evictions = []
-    short = count - _evict_quiet(ledger, evicted, count, "reclaim", None, None)
-    _evict_surplus(ledger, evicted, short, "reclaim", None)
+    short = count - _evict_quiet(ledger, evicted, count, "watermark", None, None)
+    _evict_surplus(ledger, evicted, short, "watermark", None)
     return evicted
 
 
@@ -79,7 +79,7 @@ def relieve(ledger: Ledger, zone: Zone | None, count: int, free: int) -> Evictio
     evicted: Evictions = []
     short = count - ledger.standings.spare(zone, free)
     if short <= ledger.standings.surplus_cached_elsewhere(zone):
-        _evict_surplus(ledger, evicted, short, "reclaim", zone)
+        _evict_surplus(ledger, evicted, short, "relief", zone)
     return evicted
 
 
@@ -122,7 +122,7 @@ def _evict_in_turn(
 ) -> int:
     given = 0
     while given < short and (victim := next_victim()) is not None:
-        zone, most = victim
-        evicted.append((zone, ledger.evict(zone, min(short - given, most), reason, beneficiary)))
+        zone, max_blocks = victim
+        evicted.append((zone, ledger.evict(zone, min(short - given, max_blocks), reason, beneficiary)))
         given += len(evicted[-1][1])
     return given

@@ -6,7 +6,7 @@ others' blocks. Blocks bear no names here: a loan is an amount between two zones
 
 The book is settled from time to time, not with each block: it is brought in line with what zones hold at that moment,
 and block-seconds are counted for what stood in it since the last time. The zones' promises do not depend on it: what a
-lender needs is recalled by eviction and preemption at once, whatever the book says.
+lender needs is reclaimed by eviction and preemption at once, whatever the book says.
 """
 
 from collections import Counter, defaultdict, deque
@@ -38,7 +38,7 @@ class Loan:
 
 def may_borrow(borrower: Zone, lender: Zone) -> bool:
     """High priority may borrow from low and equal; low from high only where the lender lets it."""
-    return borrower.spec.priority >= lender.spec.priority or lender.spec.loans.to_any_priority
+    return borrower.spec.priority >= lender.spec.priority or lender.spec.lending.borrowers == "AnyPriority"
 
 
 class LoanBook:
@@ -125,8 +125,8 @@ class LoanBook:
         needs = {zone: zone.surplus - borrowed[zone] for zone in zones if zone.surplus > borrowed[zone]}
         # Without the blocks that its owner keeps to itself now.
         offers = {zone: _unused(zone) - zone.locked - lent[zone] for zone in zones}
-        for to_any in (False, True):
-            lenders = {zone: offer for zone, offer in offers.items() if zone.spec.loans.to_any_priority is to_any}
+        for borrowers in ("SameOrHigherPriority", "AnyPriority"):
+            lenders = {zone: offer for zone, offer in offers.items() if zone.spec.lending.borrowers == borrowers}
             for lender, borrower, blocks in _match(lenders, needs, missing, may_borrow):
                 self._lend(lender, borrower, blocks)
                 lent[lender] += blocks
@@ -136,10 +136,10 @@ class LoanBook:
             self._lend(lender, borrower, blocks)
 
     def _lend(self, lender: Zone, borrower: Zone, blocks: int) -> None:
-        now, terms = self._ledger.now, lender.spec.loans
+        now, terms = self._ledger.now, lender.spec.lending
         loan = self._loans.get((lender, borrower))
         if loan is None:
-            due = None if terms.most_seconds is None else now + terms.most_seconds
+            due = None if terms.max_loan_seconds is None else now + terms.max_loan_seconds
             grace_until = None if due is None else due + terms.grace_seconds
             loan = self._loans[lender, borrower] = Loan(lender, borrower, 0, now, due, grace_until)
         loan.blocks += blocks
@@ -152,20 +152,20 @@ def _unused(zone: Zone) -> int:
 
 
 def _match(
-    rooms: dict[Zone, int], needs: dict[Zone, int], most: int, may_borrow: Callable[[Zone, Zone], bool]
+    rooms: dict[Zone, int], needs: dict[Zone, int], max_blocks: int, may_borrow: Callable[[Zone, Zone], bool]
 ) -> Iterator[tuple[Zone, Zone, int]]:
-    """Pair borrowers with lenders, both lowest priority first, until ``most`` blocks have found each other.
+    """Pair borrowers with lenders, both lowest priority first, until ``max_blocks`` blocks have found each other.
 
     Each step uses up a lender or a borrower, so that it ends after as many as there are of both. ``needs`` is brought
     up to date.
     """
     lenders = deque(lender for lender, room in rooms.items() if room > 0)
     for borrower in needs:
-        while most and needs[borrower] and lenders and may_borrow(borrower, lenders[0]):
+        while max_blocks and needs[borrower] and lenders and may_borrow(borrower, lenders[0]):
             lender = lenders[0]
-            blocks = min(most, needs[borrower], rooms[lender])
+            blocks = min(max_blocks, needs[borrower], rooms[lender])
             yield lender, borrower, blocks
-            most -= blocks
+            max_blocks -= blocks
             needs[borrower] -= blocks
             rooms[lender] -= blocks
             if not rooms[lender]:

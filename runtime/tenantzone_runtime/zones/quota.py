@@ -49,7 +49,7 @@ def evictable(quota: Quota, in_use: int, cached: int) -> int:
     return min(cached, max(0, in_use + cached - exclusive(quota, quiet=True)))
 
 
-def recallable(cached: int, surplus: int, evictable: int) -> int:
+def reclaimable(cached: int, surplus: int, evictable: int) -> int:
     """Cached blocks that a zone within its own reservation may take: what S1 gives, or S1b, down to the reservation."""
     return max(min(cached, surplus), evictable)
 
@@ -71,7 +71,7 @@ def spare(
 
 
 def takeable(
-    quota: Quota, in_use: int, cached: int, *, grace: int = 0, free: int, recallable_elsewhere: int, spare: int
+    quota: Quota, in_use: int, cached: int, *, grace: int = 0, free: int, reclaimable_elsewhere: int, spare: int
 ) -> int:
     """The most blocks that the zone may put to use in one go, its own cached ones among them.
 
@@ -80,7 +80,7 @@ def takeable(
     obtainable. The limit bounds what is in use; if held would pass it, the zone's own cache pays the difference.
     ``grace`` stands in for a limit that was lowered below what a request in flight needs.
     """
-    entitled = min(quota.reserved - in_use, free + cached + recallable_elsewhere)
+    entitled = min(quota.reserved - in_use, free + cached + reclaimable_elsewhere)
     return max(0, min(max(entitled, spare), max(quota.limit, grace) - in_use))
 
 

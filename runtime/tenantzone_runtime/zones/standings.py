@@ -30,7 +30,7 @@ class Standings:
         self.evictable = 0
         """All that quiet zones give up (S1)."""
         self._locked = 0
-        self._recallable = 0
+        self._reclaimable = 0
         self._withheld = SumsByPriority()
         self._quiet = VictimOrder()
         self._quiet_for_all = VictimOrder()
@@ -48,11 +48,11 @@ class Standings:
         self._withheld.add(zone.spec.priority, -zone.withheld)
         self._locked -= zone.locked
         self.evictable -= zone.evictable
-        self._recallable -= zone.recallable
+        self._reclaimable -= zone.reclaimable
         self.surplus -= zone.surplus
         self._active_weight -= zone.active_weight
         zone.active_weight = 0
-        zone.locked = zone.evictable = zone.evictable_by_all = zone.recallable = zone.withheld = zone.surplus = 0
+        zone.locked = zone.evictable = zone.evictable_by_all = zone.reclaimable = zone.withheld = zone.surplus = 0
         for order in (self._quiet, self._quiet_for_all, self._above_reservation):
             order.remove(zone)
 
@@ -68,12 +68,12 @@ class Standings:
         locked = quota.locked(promise, in_use + cached, quiet)
         surplus = quota.surplus(promise, in_use + cached)
         evictable = quota.evictable(promise, in_use, cached) if quiet else 0
-        recallable = quota.recallable(cached, surplus, evictable)
+        reclaimable = quota.reclaimable(cached, surplus, evictable)
         self._locked += locked - zone.locked
         self.evictable += evictable - zone.evictable
-        self._recallable += recallable - zone.recallable
+        self._reclaimable += reclaimable - zone.reclaimable
         self.surplus += surplus - zone.surplus
-        zone.locked, zone.evictable, zone.recallable, zone.surplus = locked, evictable, recallable, surplus
+        zone.locked, zone.evictable, zone.reclaimable, zone.surplus = locked, evictable, reclaimable, surplus
         if quiet or zone.withheld or zone.evictable_by_all:
             self._reckon_offer(zone)
         if quiet == (zone.active_weight > 0):
@@ -83,7 +83,7 @@ class Standings:
         # Most changes leave a zone in the orders where it is.
         if (evictable > 0) != (zone in self._quiet.members):
             self._quiet.toggle(zone)
-        if (recallable > 0 and not quiet) != (zone in self._above_reservation.members):
+        if (reclaimable > 0 and not quiet) != (zone in self._above_reservation.members):
             self._above_reservation.toggle(zone)
 
     def was_active(self, zone: Zone) -> None:
@@ -96,7 +96,7 @@ class Standings:
         """What the zone offers to those who may borrow from it, and to whom."""
         withheld = 0
         zone.evictable_by_all = zone.evictable
-        if zone.quiet and not zone.spec.loans.to_any_priority:
+        if zone.quiet and zone.spec.lending.borrowers != "AnyPriority":
             withheld = quota.offered(zone.spec.quota, zone.in_use, len(zone.cached))
             zone.evictable_by_all = min(zone.evictable, zone.surplus)
         self._withheld.add(zone.spec.priority, withheld - zone.withheld)
@@ -143,7 +143,7 @@ class Standings:
             len(zone.cached),
             grace=zone.grace,
             free=free,
-            recallable_elsewhere=self._recallable - zone.recallable,
+            reclaimable_elsewhere=self._reclaimable - zone.reclaimable,
             spare=spare,
         )
         # Who owes blocks that are due gets no more than what is its own.
@@ -155,8 +155,8 @@ class Standings:
 
     def surplus_cached_elsewhere(self, zone: Zone | None) -> int:
         """What other active zones keep cached above their reservations."""
-        own = 0 if zone is None else zone.recallable - zone.evictable
-        return self._recallable - self.evictable - own
+        own = 0 if zone is None else zone.reclaimable - zone.evictable
+        return self._reclaimable - self.evictable - own
 
     def quiet_victim(self, borrower_priority: int | None) -> tuple[Zone, int] | None:
         """The next quiet zone to evict from (S1), with the most blocks that it gives.
@@ -176,7 +176,7 @@ class Standings:
     def surplus_victim(self, beneficiary: Zone | None) -> tuple[Zone, int] | None:
         """The next zone with cached blocks above its reservation (S1b), with the most that it gives."""
         zone = self._above_reservation.first(excluding=beneficiary)
-        return None if zone is None else (zone, zone.recallable)
+        return None if zone is None else (zone, zone.reclaimable)
 
     def check(self, zones: list[Zone]) -> None:
         """The sums are what the parts add up to.
@@ -189,5 +189,5 @@ class Standings:
         assert self.surplus == sum(zone.surplus for zone in zones)
         assert self._locked == sum(zone.locked for zone in zones)
         assert self.evictable == sum(zone.evictable for zone in zones)
-        assert self._recallable == sum(zone.recallable for zone in zones)
+        assert self._reclaimable == sum(zone.reclaimable for zone in zones)
         assert self._withheld.total == sum(zone.withheld for zone in zones)

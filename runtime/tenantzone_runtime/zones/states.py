@@ -39,15 +39,15 @@ def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
 
 
 def advance(ledger: Ledger, zone: Zone) -> list[int]:
-    """Let time pass for the zone. Returns the blocks evicted because the zone's ``evict_after`` has passed."""
+    """Let time pass for the zone. Returns the blocks evicted because the zone's ``evict_after_seconds`` has passed."""
     if zone.requests > 0:
         return []
     silent = ledger.now - zone.last_active
-    quiet = silent >= zone.spec.idle.after
+    quiet = silent >= zone.spec.idle.after_seconds
     if quiet != zone.quiet:
         zone.quiet = quiet
         ledger.standings.reckon(zone)
-    if not _has_passed(zone.spec.idle.evict_after, silent) and not is_forgotten(ledger, zone):
+    if not _has_passed(zone.spec.idle.evict_after_seconds, silent) and not is_forgotten(ledger, zone):
         return []
     blocks = ledger.evict(zone, len(zone.cached), "idle")
     blocks_evicted(ledger, zone)
@@ -58,7 +58,7 @@ def is_forgotten(ledger: Ledger, zone: Zone) -> bool:
     """Whether the zone was registered for a tenant that has been silent for so long that the zone goes."""
     if not zone.spec.auto_registered or zone.requests > 0:
         return False
-    return _has_passed(zone.spec.idle.forget_after, ledger.now - zone.last_active)
+    return _has_passed(zone.spec.idle.forget_after_seconds, ledger.now - zone.last_active)
 
 
 def deadline(zone: Zone, after: float) -> float | None:
@@ -66,7 +66,8 @@ def deadline(zone: Zone, after: float) -> float | None:
     if zone.requests > 0:
         return None
     idle = zone.spec.idle
-    times = [idle.after, idle.evict_after, idle.forget_after if zone.spec.auto_registered else None]
+    forget_after = idle.forget_after_seconds if zone.spec.auto_registered else None
+    times = [idle.after_seconds, idle.evict_after_seconds, forget_after]
     moments = [zone.last_active + time for time in times if time is not None]
     return min((moment for moment in moments if moment > after), default=None)
 

@@ -9,7 +9,7 @@ from typing import get_args
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, UnknownTenantTemplate
 from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones.audit import ConfigApplied, Event, LoanUsage, RefusalReason
-from tenantzone_runtime.zones.eviction import Evictions, reclaim, relieve
+from tenantzone_runtime.zones.eviction import Evictions, evict_to_watermark, relieve
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.loans import LoanBook
 from tenantzone_runtime.zones.stalls import Stalls
@@ -19,7 +19,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
-    """Free blocks under which background reclaim starts, and up to which it goes on."""
+    """Free blocks under which background eviction starts, and up to which it goes on."""
 
     low: int = 0
     high: int = 0
@@ -158,7 +158,7 @@ class Tenancy:
         evicted += (repaid := self.collect_due(free))
         free += _count(repaid)
         if free < self._watermarks.low:
-            evicted += reclaim(self.ledger, self._watermarks.high - free)
+            evicted += evict_to_watermark(self.ledger, self._watermarks.high - free)
         return evicted
 
     def collect_due(self, free: int) -> Evictions:

@@ -2,33 +2,31 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
 
+from tenantzone_contract.config import Borrowers, EvictionPolicy
 from tenantzone_contract.report import WaitReason, ZoneState
 from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.fair_queue import Account
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.replacement import Clock, LeastRecentlyUsed, Links
 
-EvictionPolicy = Literal["LRU", "Clock"]
-
 
 @dataclass(frozen=True, slots=True)
 class IdleTimes:
-    """Seconds without a request until the zone lends (``after``), until its blocks go, and until it is forgotten."""
+    """Seconds without a request until the zone lends, until its blocks go, and until it is forgotten; None: never."""
 
-    after: float
-    evict_after: float | None = None
-    forget_after: float | None = None
+    after_seconds: float
+    evict_after_seconds: float | None = None
+    forget_after_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoanTerms:
     """On which terms a zone lends what its quota calls lendable."""
 
-    to_any_priority: bool = False
-    """Also to zones of lower priority."""
-    most_seconds: float | None = None
+    borrowers: Borrowers = "SameOrHigherPriority"
+    """Which zones may borrow, by their priority against this zone's."""
+    max_loan_seconds: float | None = None
     """From the start of a loan until it is due; None: when the lender asks for it."""
     grace_seconds: float = 30.0
     """How long a loan that is due may stay in use."""
@@ -45,7 +43,7 @@ class ZoneSpec:
     quota: Quota
     idle: IdleTimes
     weight: int = 1
-    loans: LoanTerms = LoanTerms()
+    lending: LoanTerms = LoanTerms()
     eviction_policy: EvictionPolicy = "LRU"
     scrub: bool = False
     """Whether a block's memory is zeroed before another zone gets it."""
@@ -89,7 +87,7 @@ class Zone:
     locked: int = 0
     evictable: int = 0
     evictable_by_all: int = 0
-    recallable: int = 0
+    reclaimable: int = 0
     withheld: int = 0
     surplus: int = 0
     active_weight: int = 0

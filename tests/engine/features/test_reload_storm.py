@@ -22,7 +22,7 @@ from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, v
 CAPACITY = 100
 CONFIGS = 1000
 TENANTS = ("acme", "burst", "calm", "dusk")
-MOST_BLOCKS = 24
+MAX_BLOCKS = 24
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def random_config(chance: random.Random, generation: int) -> RuntimeConfig:
 def random_question(chance: random.Random, config: RuntimeConfig) -> Question | None:
     """Of a tenant that has a zone, and no longer than its limit: others are refused, reload or not."""
     zone = chance.choice(config.zones)
-    most = min(MOST_BLOCKS, zone.limit) if isinstance(zone.limit, int) else MOST_BLOCKS
-    blocks = chance.randint(1, most)
+    max_blocks = min(MAX_BLOCKS, zone.limit) if isinstance(zone.limit, int) else MAX_BLOCKS
+    blocks = chance.randint(1, max_blocks)
     generated = chance.randint(1, blocks * BLOCK_TOKENS - 1)
     start = prompt(blocks, seed=chance.randint(1, 6), extra=0)[: blocks * BLOCK_TOKENS - generated]
     return Question(zone.tenant, start, min(generated, 60))
