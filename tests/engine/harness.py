@@ -187,10 +187,8 @@ class Driver:
         if pool is None:
             return
         manager = self.scheduler.kv_cache_manager
-        unowned = {block.block_id for block in pool.blocks if block.ref_cnt > 0 and not block.is_null} - {
-            index for index, owner in enumerate(pool.ledger.owner) if owner is not None
-        }
-        pool.ledger.check(pool.free_block_queue.num_free_blocks, len(unowned), pool.capacity)
+        if pool.zones:
+            pool.ledger.check(pool.free_block_queue.num_free_blocks, pool.capacity)
         for name, request in self.scheduler.requests.items():
             for block in manager.get_blocks(name).blocks[0]:
                 owner = pool.ledger.owner[block.block_id]

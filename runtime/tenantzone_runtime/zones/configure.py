@@ -133,10 +133,11 @@ def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
     """A zone that left the config is forgotten with its last request and block. Harmless when it is already."""
     is_known = ledger.zones.get(zone.spec.tenant) is zone
     if is_known and zone.leaving and zone.held == 0 and zone.requests == 0:
-        # Its bill ends here.
-        ledger.trail.note(ledger.usage(zone))
+        if zone.name_in_journal is not None:
+            # Its bill ends here.
+            ledger.trail.note(ledger.usage(zone))
+            ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")
         ledger.discard(zone)
-        ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")
 
 
 def _note(ledger: Ledger, zone: Zone, change: Change) -> None:

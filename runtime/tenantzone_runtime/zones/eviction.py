@@ -18,37 +18,34 @@ from collections.abc import Callable
 
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones.ledger import Ledger
-from tenantzone_runtime.zones.preemption import is_entitled
-from tenantzone_runtime.zones.standings import DEFAULT_PRIORITY
 from tenantzone_runtime.zones.zone import Zone
 
 Evictions = list[tuple[Zone, list[int]]]
 """Ids of evicted blocks with their former owners, in order. They are free as far as the ledger goes."""
 
 
-def make_room(ledger: Ledger, zone: Zone | None, count: int, free: int) -> Evictions:
+def make_room(ledger: Ledger, zone: Zone, count: int, free: int) -> Evictions:
     """Evict so that ``count`` blocks are free for the zone. It may take them: the caller has asked the ledger.
 
     Args:
         ledger: who owns what.
-        zone: who needs the blocks; None for a request from before any zone was declared.
+        zone: who needs the blocks.
         count: new blocks needed; hits on the zone's own cache are in use already and not among them.
         free: blocks that are free now.
     """
     evicted: Evictions = []
-    if zone is not None and (over := zone.held + count - zone.spec.quota.limit) > 0:
+    if (over := zone.held + count - zone.spec.quota.limit) > 0:
         evicted.append((zone, ledger.evict(zone, min(over, len(zone.cached)), "limit", zone)))
         free += len(evicted[0][1])
     short = count - free
     if short <= 0:
         return evicted
-    entitled = is_entitled(zone, count)
-    priority = DEFAULT_PRIORITY if zone is None else zone.spec.priority
+    entitled = zone.is_entitled_to(count)
     if ledger.standings.evictable:
-        short -= _evict_quiet(ledger, evicted, short, "quiet", zone, None if entitled else priority)
+        short -= _evict_quiet(ledger, evicted, short, "quiet", zone, None if entitled else zone.spec.priority)
     if entitled:
         short -= _evict_surplus(ledger, evicted, short, "reclaim", zone)
-    if zone is not None and short > 0:
+    if short > 0:
         evicted.append((zone, ledger.evict(zone, min(short, len(zone.cached)), "own", zone)))
         short -= len(evicted[-1][1])
     if short > 0:
@@ -64,18 +61,15 @@ def evict_to_watermark(ledger: Ledger, count: int) -> Evictions:
     return evicted
 
 
-def relieve(ledger: Ledger, zone: Zone | None, count: int, free: int) -> Evictions:
+def relieve(ledger: Ledger, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
     """Evict for a request that is denied ``count`` blocks because active zones cache them above their reservations.
 
     An active zone's cache is not just anybody's surplus. But a zone that uses no block must get its request through, or
     zones could wait for each other's caches for ever; and up to its share of the blocks that nobody reserved, by
     weight, a zone need not wait for others' caches either. Nothing is evicted where it would not be enough.
     """
-    if zone is not None:
-        if zone.overdue or zone.in_use + count > max(zone.spec.quota.limit, zone.grace):
-            return []
-        if zone.in_use > 0 and zone.in_use + count > zone.spec.quota.reserved + ledger.standings.share(zone):
-            return []
+    if not ledger.standings.may_have_relief(zone, count, peak):
+        return []
     evicted: Evictions = []
     short = count - ledger.standings.spare(zone, free)
     if short <= ledger.standings.surplus_cached_elsewhere(zone):

@@ -3,8 +3,8 @@
 A block is free, or owned by one zone: in use (some request refers to it) or cached (none does, its prefix is kept).
 Each method is one transition, and keeps what is known of all zones together (``standings``) up to date.
 
-Blocks of requests that came before any zone was declared have no owner here: to zones, what such requests use is gone
-from the pool, and what they left cached is free.
+Requests that came before any zone was declared belong to a zone of their own from then on; what they left cached is
+free.
 """
 
 from collections.abc import Iterable
@@ -78,7 +78,7 @@ class Ledger:
         self.held_blocks += count
         surplus_before = zone.surplus
         self.standings.reckon(zone)
-        if zone.surplus > surplus_before:
+        if zone.surplus > surplus_before and zone.name_in_journal is not None:
             self.trail.granted(zone.spec.tenant, zone.surplus - surplus_before)
 
     def reuse(self, zone: Zone, block_ids: Iterable[int]) -> None:
@@ -128,11 +128,6 @@ class Ledger:
         self.trail.evicted(zone.spec.tenant, count, reason, tenant)
         self.standings.reckon(zone)
 
-    def take_without_zone(self, block_ids: list[int]) -> None:
-        """Free blocks go to a request from before any zone was declared."""
-        if self._soiled:
-            self._clean(block_ids, None)
-
     def take_blocks_to_scrub(self) -> list[int]:
         """Blocks that have come to another zone since the last call, and must be zeroed before they are used there."""
         blocks, self._to_scrub = self._to_scrub, []
@@ -144,7 +139,7 @@ class Ledger:
         if zone.spec.scrub:
             self._soiled.update(dict.fromkeys(block_ids, zone.spec.tenant))
 
-    def _clean(self, block_ids: list[int], tenant: str | None) -> None:
+    def _clean(self, block_ids: list[int], tenant: str) -> None:
         for block_id in block_ids:
             if self._soiled.pop(block_id, tenant) != tenant:
                 self._to_scrub.append(block_id)
@@ -156,11 +151,9 @@ class Ledger:
             zone.counters.block_seconds += zone.held * elapsed
             zone.accrued_until = self.now
 
-    def wait_reason(self, zone: Zone, count: int, free: int) -> WaitReason:
-        """Why the zone may not take ``count`` blocks now."""
-        return quota.wait_reason(
-            zone.spec.quota, zone.in_use, count, grace=zone.grace, free=free, cached=self.cached_blocks
-        )
+    def wait_reason(self, zone: Zone, count: int, free: int, peak: int = 0) -> WaitReason:
+        """Why a request of the zone, of this peak, may not take ``count`` blocks now."""
+        return quota.wait_reason(zone.spec.quota, zone.in_use, count, peak=peak, free=free, cached=self.cached_blocks)
 
     def usage(self, zone: Zone) -> Usage:
         """What the zone has used up to now."""
@@ -175,7 +168,7 @@ class Ledger:
             generation_tokens=counters.generation_tokens,
         )
 
-    def check(self, free: int, in_use_without_zone: int, capacity: int) -> None:
+    def check(self, free: int, capacity: int) -> None:
         """Invariant I1, the slow way: every block is counted once, and the sums are what the parts add up to.
 
         Raises:
@@ -194,7 +187,7 @@ class Ledger:
         assert self.held_blocks == sum(zone.held for zone in zones)
         assert self.cached_blocks == sum(len(zone.cached) for zone in zones)
         self.standings.check(zones)
-        assert free + self.held_blocks + in_use_without_zone == capacity, "the counts do not add up to the capacity"
+        assert free + self.held_blocks == capacity, "the counts do not add up to the capacity"
 
 
 def _class_of(victim: Zone, beneficiary: Zone | None) -> Beneficiary:

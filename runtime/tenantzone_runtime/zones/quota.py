@@ -71,21 +71,21 @@ def spare(
 
 
 def takeable(
-    quota: Quota, in_use: int, cached: int, *, grace: int = 0, free: int, reclaimable_elsewhere: int, spare: int
+    quota: Quota, in_use: int, cached: int, *, peak: int = 0, free: int, reclaimable_elsewhere: int, spare: int
 ) -> int:
     """The most blocks that the zone may put to use in one go, its own cached ones among them.
 
     Up to its reservation it may take whatever is not in use by others within theirs: ``entitled``. Above that, it gets
     what is spare; its own cache is in that, so it can always turn it over as far as that leaves the others' locked part
     obtainable. The limit bounds what is in use; if held would pass it, the zone's own cache pays the difference.
-    ``grace`` stands in for a limit that was lowered below what a request in flight needs.
+    ``peak`` is what the request uses at its longest: it stands in for a limit that was lowered below that.
     """
     entitled = min(quota.reserved - in_use, free + cached + reclaimable_elsewhere)
-    return max(0, min(max(entitled, spare), max(quota.limit, grace) - in_use))
+    return max(0, min(max(entitled, spare), max(quota.limit, peak) - in_use))
 
 
-def wait_reason(quota: Quota, in_use: int, count: int, *, grace: int = 0, free: int, cached: int) -> WaitReason:
+def wait_reason(quota: Quota, in_use: int, count: int, *, peak: int = 0, free: int, cached: int) -> WaitReason:
     """Why a zone that may not take ``count`` blocks has to wait for them; ``cached`` are those of all zones."""
-    if in_use + count > max(quota.limit, grace):
+    if in_use + count > max(quota.limit, peak):
         return "limit"
     return "reserved" if count <= free + cached else "in_use"

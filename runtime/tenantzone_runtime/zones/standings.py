@@ -4,12 +4,15 @@ With them, asking what a zone may take costs the same with one zone and with a t
 without looking at all zones.
 """
 
+from typing import Literal
+
 from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.victims import SumsByPriority, VictimOrder
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
-DEFAULT_PRIORITY = 0
-"""Of requests that came before any zone was declared."""
+Source = Literal["spare", "relief", "reservation"]
+"""Of blocks for a request. spare: what is nobody's promise. relief: that, and what others cache above their
+reservations. reservation: all that is free, cached by quiet zones, or cached above reservations."""
 
 
 class Standings:
@@ -29,9 +32,16 @@ class Standings:
         """All that zones hold above their reservations."""
         self.evictable = 0
         """All that quiet zones give up (S1)."""
+        self.share_changes = 0
+        """Grows whenever a zone's share of what nobody reserved may have grown."""
         self._locked = 0
         self._reclaimable = 0
+        self._kept = 0
+        """What zones keep of their reservations even while they are quiet."""
         self._withheld = SumsByPriority()
+        self._never_lent = SumsByPriority()
+        """What zones lend, but to no zone of a lower priority."""
+        self._stirred: dict[Zone, None] = {}
         self._quiet = VictimOrder()
         self._quiet_for_all = VictimOrder()
         self._above_reservation = VictimOrder()
@@ -39,13 +49,20 @@ class Standings:
     def enter(self, zone: Zone) -> None:
         """Count a zone that is new."""
         self.promised += zone.spec.quota.reserved
-        self._withheld.learn(zone.spec.priority)
+        self._kept += quota.exclusive(zone.spec.quota, quiet=True)
+        for sums in (self._withheld, self._never_lent):
+            sums.learn(zone.spec.priority)
+        self._never_lent.add(zone.spec.priority, _lent_to_none_below(zone))
+        self.share_changes += 1
         self.reckon(zone)
 
     def leave(self, zone: Zone) -> None:
         """Count a zone no more."""
         self.promised -= zone.spec.quota.reserved
+        self._kept -= quota.exclusive(zone.spec.quota, quiet=True)
+        self._never_lent.add(zone.spec.priority, -_lent_to_none_below(zone))
         self._withheld.add(zone.spec.priority, -zone.withheld)
+        self.share_changes += 1
         self._locked -= zone.locked
         self.evictable -= zone.evictable
         self._reclaimable -= zone.reclaimable
@@ -64,6 +81,8 @@ class Standings:
 
     def reckon(self, zone: Zone) -> None:
         """Bring the zone's part up to date, after what it holds or its quietness changed."""
+        if zone.parked:
+            self.stir(zone)
         promise, in_use, cached, quiet = zone.spec.quota, zone.in_use, len(zone.cached), zone.quiet
         locked = quota.locked(promise, in_use + cached, quiet)
         surplus = quota.surplus(promise, in_use + cached)
@@ -80,11 +99,22 @@ class Standings:
             weight = 0 if quiet else zone.spec.weight
             self._active_weight += weight - zone.active_weight
             zone.active_weight = weight
+            if quiet:
+                self.share_changes += 1
         # Most changes leave a zone in the orders where it is.
         if (evictable > 0) != (zone in self._quiet.members):
             self._quiet.toggle(zone)
         if (reclaimable > 0 and not quiet) != (zone in self._above_reservation.members):
             self._above_reservation.toggle(zone)
+
+    def stir(self, zone: Zone) -> None:
+        """Something changed for the zone: if its next request was denied, it may be admissible now."""
+        self._stirred[zone] = None
+
+    def take_stirred(self) -> list[Zone]:
+        """Zones for which something changed since the last call, of those whose next request was denied."""
+        stirred, self._stirred = self._stirred, {}
+        return list(stirred)
 
     def was_active(self, zone: Zone) -> None:
         """The zone's last activity is now: it comes after others of its priority."""
@@ -104,20 +134,32 @@ class Standings:
         if (zone.evictable_by_all > 0) != (zone in self._quiet_for_all.members):
             self._quiet_for_all.toggle(zone)
 
-    def spare(self, zone: Zone | None, free: int) -> int:
-        """Blocks that are nobody's promise, for this zone, if ``free`` blocks are free; may be negative.
+    def total(self, source: Source, priority: int, free: int) -> int:
+        """What zones of a priority are left together, without what each adds to it of its own.
 
-        None is for a request from before any zone was declared.
+        Args:
+            source: of the blocks.
+            priority: whose.
+            free: blocks that are free now.
         """
-        if zone is None:
-            withheld = self._withheld.above(DEFAULT_PRIORITY)
-            return quota.spare(
-                0,
-                free=free,
-                evictable_elsewhere=self.evictable,
-                locked_elsewhere=self._locked,
-                withheld_elsewhere=withheld,
-            )
+        if source == "reservation":
+            return free + self._reclaimable
+        of_others = self.evictable if source == "spare" else self._reclaimable
+        return free + of_others - self._locked - self._withheld.above(priority)
+
+    def reachable(self, zone: Zone, peak: int = 0) -> int:
+        """The most blocks that the zone can ever put to use together, when all others are quiet.
+
+        Args:
+            zone: whose.
+            peak: of the request that asks.
+        """
+        promise = zone.spec.quota
+        kept = self._kept - quota.exclusive(promise, quiet=True) + self._never_lent.above(zone.spec.priority)
+        return min(max(promise.limit, peak), max(promise.reserved, self._capacity - kept))
+
+    def spare(self, zone: Zone, free: int) -> int:
+        """Blocks that are nobody's promise, for this zone, if ``free`` blocks are free; may be negative."""
         return quota.spare(
             len(zone.cached),
             free=free,
@@ -126,37 +168,48 @@ class Standings:
             withheld_elsewhere=self._withheld.above(zone.spec.priority),
         )
 
-    def takeable(self, zone: Zone | None, free: int, *, growing: bool = False) -> int:
-        """The most blocks that the zone may put to use in one go; None gets no more than what is spare.
+    def takeable(self, zone: Zone, free: int, *, growing: bool = False, peak: int = 0) -> int:
+        """The most blocks that the zone may put to use in one go.
 
         Args:
-            growing: for a request that runs. It counts more than what others merely cache above their reservations.
+            zone: whose.
+            free: blocks that are free now.
+            growing: for a request that runs. It counts more than what others merely cache above their reservations, and
+                goes on until the grace of a loan is over.
+            peak: of the request, at its longest.
         """
         spare = self.spare(zone, free)
         if growing:
             spare += self.surplus_cached_elsewhere(zone)
-        if zone is None:
-            return max(0, spare)
         takeable = quota.takeable(
             zone.spec.quota,
             zone.in_use,
             len(zone.cached),
-            grace=zone.grace,
+            peak=peak,
             free=free,
             reclaimable_elsewhere=self._reclaimable - zone.reclaimable,
             spare=spare,
         )
         # Who owes blocks that are due gets no more than what is its own.
-        return min(takeable, max(0, zone.spec.quota.reserved - zone.in_use)) if zone.overdue else takeable
+        if zone.overdue and not growing:
+            return min(takeable, max(0, zone.spec.quota.reserved - zone.in_use))
+        return takeable
+
+    def may_have_relief(self, zone: Zone, count: int, peak: int) -> bool:
+        """Whether a denied request of the zone may have what active zones cache above their reservations: if its zone
+        uses no block, or up to its share of what nobody reserved."""
+        promise = zone.spec.quota
+        if zone.overdue or zone.in_use + count > max(promise.limit, peak):
+            return False
+        return zone.in_use == 0 or zone.in_use + count <= promise.reserved + self.share(zone)
 
     def share(self, zone: Zone) -> int:
         """The zone's share, by weight among those that are not quiet, of the blocks that nobody reserved."""
         return (self._capacity - self.promised) * zone.spec.weight // max(self._active_weight, zone.spec.weight)
 
-    def surplus_cached_elsewhere(self, zone: Zone | None) -> int:
+    def surplus_cached_elsewhere(self, zone: Zone) -> int:
         """What other active zones keep cached above their reservations."""
-        own = 0 if zone is None else zone.reclaimable - zone.evictable
-        return self._reclaimable - self.evictable - own
+        return self._reclaimable - self.evictable - (zone.reclaimable - zone.evictable)
 
     def quiet_victim(self, borrower_priority: int | None) -> tuple[Zone, int] | None:
         """The next quiet zone to evict from (S1), with the most blocks that it gives.
@@ -191,3 +244,9 @@ class Standings:
         assert self.evictable == sum(zone.evictable for zone in zones)
         assert self._reclaimable == sum(zone.reclaimable for zone in zones)
         assert self._withheld.total == sum(zone.withheld for zone in zones)
+        assert self._never_lent.total == sum(map(_lent_to_none_below, zones))
+        assert self._kept == sum(quota.exclusive(zone.spec.quota, quiet=True) for zone in zones)
+
+
+def _lent_to_none_below(zone: Zone) -> int:
+    return zone.spec.quota.lendable if zone.spec.lending.borrowers == "SameOrHigherPriority" else 0

@@ -32,6 +32,22 @@ def request_finished(ledger: Ledger, zone: Zone) -> None:
     ledger.standings.was_active(zone)
 
 
+def lend_what_is_unused(ledger: Ledger) -> None:
+    """No waiting request is admitted now: zones that use nothing lend as if they were quiet, until one of their
+    requests can be admitted again or a new one comes."""
+    for zone in ledger.zones.values():
+        if not zone.quiet and zone.in_use == 0:
+            zone.quiet = True
+            ledger.standings.reckon(zone)
+
+
+def is_served(ledger: Ledger, zone: Zone) -> None:
+    """A waiting request of the zone can be admitted: the zone lends no more if it did meanwhile."""
+    if zone.quiet:
+        zone.quiet = False
+        ledger.standings.reckon(zone)
+
+
 def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
     """Some of the zone's cached blocks were evicted."""
     if zone.state == "Idle" and zone.held == 0 and not zone.leaving:
@@ -79,4 +95,5 @@ def _has_passed(time: float | None, silent: float) -> bool:
 def _enter(ledger: Ledger, zone: Zone, state: ZoneState) -> None:
     if zone.state != state:
         zone.state = state
-        ledger.trail.state(zone.spec.tenant, _CHANGES[state])
+        if zone.name_in_journal is not None:
+            ledger.trail.state(zone.spec.tenant, _CHANGES[state])

@@ -4,6 +4,7 @@ Blocks are taken and let go through the ledger, and room for them is made by ``e
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import get_args
 
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, UnknownTenantTemplate
@@ -12,9 +13,10 @@ from tenantzone_runtime.zones.audit import ConfigApplied, Event, LoanUsage, Refu
 from tenantzone_runtime.zones.eviction import Evictions, evict_to_watermark, relieve
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.loans import LoanBook
+from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.stalls import Stalls
 from tenantzone_runtime.zones.timers import Timers
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,22 @@ class Tenancy:
 
     @property
     def is_open_to_anybody(self) -> bool:
-        """Whether requests need no zone, because none is declared and none would be made."""
-        return self._template is None and all(zone.leaving for zone in self.ledger.zones.values())
+        """Whether requests need no zone, because there never was a config: stock vLLM."""
+        return self._config is None
+
+    def zone_of_early_requests(self, count: int) -> Zone:
+        """A zone for ``count`` requests that came before any zone was declared.
+
+        It is promised nothing and takes no others: it goes with the last of them, and each block that they let go is
+        free at once.
+        """
+        spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, self._capacity, 0), IdleTimes(inf))
+        zone = new_zone(spec, self.ledger.now, self.ledger.links)
+        self.ledger.add(zone)
+        zone.leaving = True
+        for _ in range(count):
+            states.request_arrived(self.ledger, zone)
+        return zone
 
     def zone_for(self, tenant: str, now: float) -> Zone | None:
         """The zone that a tenant's new requests go to; None if they are refused."""
@@ -119,24 +135,29 @@ class Tenancy:
         if zone is not None and not zone.leaving:
             zone.counters.request_ended("refused")
 
-    def relieve(self, zone: Zone | None, count: int, free: int) -> Evictions:
-        """Make room for a zone's next request that was denied ``count`` blocks, if they are merely cached by others.
+    def relieve(self, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
+        """Make room for a zone's next request that was denied ``count`` blocks, if they are merely cached by others."""
+        return relieve(self.ledger, zone, count, free, peak)
 
-        None is for a request from before any zone was declared.
-        """
-        return relieve(self.ledger, zone, count, free)
-
-    def must_wait(self, zone: Zone, count: int, free: int) -> None:
-        """A zone's next request waits, because it was denied so many blocks in this step."""
-        self._stalls.begin(zone, count, self.ledger.wait_reason(zone, count, free), self.ledger.now)
+    def must_wait(self, zone: Zone, count: int, free: int, peak: int = 0) -> None:
+        """A zone's next request, of this peak, waits, because it was denied so many blocks."""
+        self._stalls.begin(zone, count, self.ledger.wait_reason(zone, count, free, peak), self.ledger.now)
 
     def may_go_on(self, zone: Zone) -> None:
         """A zone's next request need not wait for blocks."""
         self._stalls.end(zone, self.ledger.now)
 
-    def end_step(self) -> None:
-        """The step is made: zones that it has not found waiting do not wait for blocks now."""
-        self._stalls.end_step(self.ledger.now)
+    def nobody_waits(self) -> None:
+        """No zone's next request waits for blocks now: the engine takes on none."""
+        self._stalls.end_all(self.ledger.now)
+
+    def why_never(self, zone: Zone, count: int, peak: int) -> str:
+        """Why a zone's next request, which asks for so many blocks, can never have them."""
+        return (
+            f"it needs {count} blocks; zone {zone.spec.tenant} can have {self.ledger.standings.reachable(zone, peak)} "
+            f"of this engine's {self._capacity} at the most: its limit is {zone.spec.quota.limit}, "
+            f"and other zones keep the rest"
+        )
 
     def count(self) -> None:
         """Bring all counters up to date, before somebody reads them."""
@@ -169,6 +190,7 @@ class Tenancy:
         self.loans.settle(free)
         for zone in self._overdue:
             zone.overdue = 0
+            self.ledger.standings.stir(zone)
         self._overdue = []
         evicted: Evictions = []
         for loan in self.loans.due():
@@ -191,7 +213,9 @@ class Tenancy:
 
     def usage(self) -> list[Event]:
         """What each zone has used, and each borrower of each lender, up to now."""
-        events: list[Event] = [self.ledger.usage(zone) for zone in self.ledger.zones.values()]
+        events: list[Event] = [
+            self.ledger.usage(zone) for zone in self.ledger.zones.values() if zone.name_in_journal is not None
+        ]
         for (lender, borrower), block_seconds in self.loans.block_seconds().items():
             events.append(LoanUsage(lender, borrower, counting_since=self._started, block_seconds=block_seconds))
         return events

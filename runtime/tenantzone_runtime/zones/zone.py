@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
+from typing import Final
 
 from tenantzone_contract.config import Borrowers, EvictionPolicy
 from tenantzone_contract.report import WaitReason, ZoneState
@@ -68,16 +70,17 @@ class Zone:
     """Waiting or running."""
     state: ZoneState = "Idle"
     quiet: bool = False
-    grace: int = 0
-    """Blocks that a request from before the limit was lowered may still need, if that is more than the limit."""
     overdue: int = 0
-    """Blocks on loans past their due time: while there are any, the zone may not grow."""
+    """Blocks on loans past their due time: while there are any, no request of the zone is admitted above its
+    reservation."""
     leaving: bool = False
     """Gone from the config: its requests finish, and each block that they release is free at once."""
     wait_reason: WaitReason | None = None
     """Why its next request could not be admitted in the last step; only ``stalls`` changes it."""
     denied: int = 0
     """Blocks that the request was denied; the same."""
+    parked: int = 0
+    """Not 0 while its next request, once denied, is not looked at before something changes: ``admission`` says when."""
     counters: Counters = field(default_factory=Counters)
     account: Account = field(default_factory=Account)
     """Its place in the fair queue."""
@@ -101,6 +104,20 @@ class Zone:
         return self.in_use + len(self.cached)
 
     @property
+    def name_in_journal(self) -> str | None:
+        """Its tenant; None for the zone of requests that came before any zone was declared."""
+        return self.spec.tenant or None
+
+    @property
+    def borrows(self) -> bool:
+        """Whether its requests use more than its reservation."""
+        return self.in_use > self.spec.quota.reserved
+
+    def is_entitled_to(self, count: int) -> bool:
+        """Whether it could use ``count`` more blocks and still be within its reservation."""
+        return self.in_use + count <= self.spec.quota.reserved
+
+    @property
     def short(self) -> int:
         """Blocks of its reservation that it does not hold although its next request is within it, and waits for them.
 
@@ -119,12 +136,20 @@ class Zone:
         self.account.weight = spec.weight
 
 
+EARLY_TENANT: Final = ""
+"""Of the zone that requests belong to which came before any zone was declared. No tenant has this name."""
+
+
 def new_zone(spec: ZoneSpec, now: float, links: Links) -> Zone:
-    """A zone that holds nothing yet, at its time of birth, for an engine with these links."""
+    """A zone that holds nothing yet, at its time of birth, for an engine with these links.
+
+    It is quiet: nobody has asked for what it reserves.
+    """
     return Zone(
         spec=spec,
         born=now,
-        last_active=now,
+        last_active=-inf,
+        quiet=True,
         accrued_until=now,
         cached=replacement_order(spec.eviction_policy, links),
         account=Account(weight=spec.weight),
