@@ -58,7 +58,7 @@ def view(report: EngineReport) -> EngineView:
 
 
 def _zone(report: ZoneReport) -> ZoneView:
-    evicted = report.evicted_blocks
+    evicted = report.evicted
     return ZoneView(
         generation=report.generation,
         state=sys.intern(report.state),

@@ -1,4 +1,4 @@
-"""Which zone has which block of an engine: a picture to look at. The operator's console asks the admin port for it."""
+"""The block map: which zone has which block of an engine. The operator's console asks the admin port for it."""
 
 from typing import Annotated, Final, Literal
 

@@ -87,7 +87,7 @@ class ZoneConfig(_Model):
 
 
 def _exceeds(amount: int | str, bound: int | str | None) -> bool:
-    """Whether it certainly does: a count and a percentage can only be compared on an engine."""
+    """Whether an amount certainly exceeds a bound: a count and a percentage can only be compared on an engine."""
     if isinstance(amount, int) and isinstance(bound, int):
         return amount > bound
     if isinstance(amount, str) and isinstance(bound, str):

@@ -1,9 +1,10 @@
 """The engine's report: what it applied, what each zone holds. The operator reads it from the admin port."""
 
 from collections import Counter
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 REPORT_VERSION: Final = 1
@@ -27,7 +28,7 @@ due: they stood on a loan whose time was over. idle: the zone's ``evictAfter`` h
 from the config. reset: the prefix cache was reset.
 """
 
-_OLDER_WORDS: Final = {"reclaim": "recall", "relief": "reclaim", "watermark": "reclaim"}
+_OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {"reclaim": "recall", "relief": "reclaim", "watermark": "reclaim"}
 """What an operator of the release before knows these reasons as."""
 _NEWER_WORDS: Final = {"recall": "reclaim", "reclaim": "watermark"}
 """What the reasons of an engine of the release before are now. Its ``reclaim`` may be relief: it does not say."""
@@ -67,8 +68,10 @@ class ZoneReport(_Model):
     prefix_hit_tokens: Count = 0
     prompt_tokens: Count = 0
     generation_tokens: Count = 0
-    evicted_blocks: Annotated[dict[str, Count], Field(alias="evictions")] = {}
-    """By :data:`EvictionReason`; a newer engine may have reasons that this code does not know."""
+    evictions: dict[str, Count] | None = None
+    """Evicted blocks by reason, to be read as ``evicted``; None: the engine is of the release before."""
+    evicted_blocks: dict[str, Count] = {}
+    """The same by :func:`in_older_words`: the operator of the release before refuses reasons that it does not know."""
     preemptions: Count = 0
     violations: Count = 0
     """Requests that were failed because they were about to use a block of another zone: a defect, never normal."""
@@ -87,24 +90,12 @@ class ZoneReport(_Model):
     def held(self) -> int:
         return self.in_use + self.cached
 
-    @computed_field(alias="evictedBlocks")  # type: ignore[prop-decorator]
     @property
-    def evicted_blocks_in_older_words(self) -> dict[str, int]:
-        """What an operator of the release before reads: it refuses a report with a reason that it does not know."""
-        evicted: Counter[str] = Counter()
-        for reason, blocks in self.evicted_blocks.items():
-            evicted[_OLDER_WORDS.get(reason, reason)] += blocks
-        return dict(evicted)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_older_words(cls, raw: Any) -> Any:
-        if not isinstance(raw, dict) or "evictedBlocks" not in raw or "evictions" in raw:
-            return raw
-        evicted = raw["evictedBlocks"]
-        if isinstance(evicted, dict):
-            evicted = {_NEWER_WORDS.get(reason, reason): blocks for reason, blocks in evicted.items()}
-        return raw | {"evictions": evicted}
+    def evicted(self) -> Mapping[str, int]:
+        """Evicted blocks by :data:`EvictionReason`; a newer engine may have reasons that this code does not know."""
+        if self.evictions is not None:
+            return self.evictions
+        return {_NEWER_WORDS.get(reason, reason): blocks for reason, blocks in self.evicted_blocks.items()}
 
 
 class Rejection(_Model):
@@ -153,6 +144,14 @@ class EngineReport(_Model):
     loans: tuple[LoanReport, ...] = ()
     started_unix_time: float
     published_unix_time: float
+
+
+def in_older_words(evicted: Mapping[EvictionReason, int]) -> dict[str, int]:
+    """Evicted blocks by reason, in the words of the release before."""
+    older: Counter[str] = Counter()
+    for reason, blocks in evicted.items():
+        older[_OLDER_WORDS.get(reason, reason)] += blocks
+    return dict(older)
 
 
 def parse_report(text: str | bytes) -> EngineReport:

@@ -1,4 +1,4 @@
-"""Where the runtime's parts find each other: environment variables, read by the front door and by the engine core.
+"""The runtime's settings: environment variables, read by the front door and by the engine core.
 
 vLLM starts the API server and the engine core as separate processes, and both inherit the environment. Every setting
 has a default that fits the manifests, so that flags alone turn zones on.

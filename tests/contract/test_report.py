@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from tenantzone_contract.report import ConfigStatus, EngineReport, parse_report
+from tenantzone_contract.report import ConfigStatus, EngineReport, in_older_words, parse_report
 
 ROOT = Path(__file__).parents[2]
 OLDER = "3656766a73cdfd4eb2d570fc55db0b11e7285c76"
@@ -77,8 +77,8 @@ def older(tmp_path: Path) -> ModuleType:
 
 
 def test_an_operator_of_the_release_before_reads_evictions_in_its_own_words(older):
-    report = parse_report(written(evictions=NEWER_WORDS))
-    (zone,) = older.parse_report(report.model_dump_json(by_alias=True)).zones
+    text = written(evictions=NEWER_WORDS, evictedBlocks=in_older_words(NEWER_WORDS))
+    (zone,) = older.parse_report(text).zones
     assert zone.evicted_blocks == {"recall": 4, "reclaim": 3, "own": 3}
 
 
@@ -86,17 +86,17 @@ def test_evictions_of_an_engine_of_the_release_before_are_read_in_our_words(olde
     zone = older.ZoneReport.model_validate(zone_report(evictedBlocks={"recall": 4, "reclaim": 3, "own": 3}))
     report = older.EngineReport.model_validate(REPORT.model_dump() | {"zones": [zone]})
     (read,) = parse_report(report.model_dump_json(by_alias=True)).zones
-    assert read.evicted_blocks == {"reclaim": 4, "watermark": 3, "own": 3}
+    assert read.evicted == {"reclaim": 4, "watermark": 3, "own": 3}
 
 
 def test_evictions_are_read_as_they_were_written():
-    report = parse_report(written(evictions=NEWER_WORDS))
+    report = parse_report(written(evictions=NEWER_WORDS, evictedBlocks=in_older_words(NEWER_WORDS)))
     assert parse_report(report.model_dump_json(by_alias=True)) == report
-    assert report.zones[0].evicted_blocks == NEWER_WORDS
+    assert report.zones[0].evicted == NEWER_WORDS
 
 
 def test_a_newer_engine_may_evict_for_a_reason_that_is_not_known():
-    assert parse_report(written(evictions={"novel": 2})).zones[0].evicted_blocks == {"novel": 2}
+    assert parse_report(written(evictions={"novel": 2})).zones[0].evicted == {"novel": 2}
 
 
 @pytest.mark.parametrize("name", ["evictions", "evictedBlocks"])

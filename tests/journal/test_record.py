@@ -46,7 +46,7 @@ def test_no_record_can_carry_a_prompt_because_these_are_all_the_kinds_and_fields
     envelope = ["seq", "time", "engine", "kind"]
     written = {line["kind"]: list(line) for line in map(json.loads, chain(EVENTS))}
     assert {kind: fields[4:-2] for kind, fields in written.items()} == {
-        "started": ["engineVersion", "capacityBlocks", "blockSizeTokens"],
+        "started": ["engineVersion", "capacityBlocks", "blockSizeTokens", "format"],
         "lost": ["records"],
         "cut_off": ["bytes", "digest"],
         "lifecycle": ["zone", "change"],

@@ -50,7 +50,7 @@ def test_evictions_and_reclaimed_loans_are_events_of_the_zone(world: World):
     world.await_ready("acme")
     eventually(lambda: world.zone("acme")["status"].get("state") == "Idle")
 
-    engine.details["acme"] = {"evicted_blocks": {"reclaim": 4}}
+    engine.details["acme"] = {"evictions": {"reclaim": 4}}
     engine.cached["acme"] = 0
 
     assert engine.name in the_only(world, "LoanReclaimed")["note"]
@@ -66,7 +66,7 @@ def test_what_happens_again_is_counted_in_the_same_event(world: World):
 
     for blocks in range(1, 4):
         polls = engine.polls
-        engine.details["acme"] = {"evicted_blocks": {"reclaim": blocks}}
+        engine.details["acme"] = {"evictions": {"reclaim": blocks}}
         eventually(lambda: engine.polls > polls + 1)  # noqa: B023
 
     def count() -> int:

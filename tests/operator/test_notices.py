@@ -90,7 +90,7 @@ def test_blocks_that_are_taken_back_are_told_once():
     reclaims = Reclaims()
 
     def look(**acme: int) -> list[str]:
-        return list(reclaims.look([observed(ACME, acme={"evicted_blocks": acme})]))
+        return list(reclaims.look([observed(ACME, acme={"evictions": acme})]))
 
     assert look(reclaim=5) == [], "who has just come does not know what is new"
     assert look(reclaim=5, own=9) == []

@@ -227,5 +227,5 @@ def _zone_look(zone: ZoneReport) -> ZoneLook:
         wait_reason=zone.wait_reason,
         query_tokens=zone.prefix_query_tokens,
         hit_tokens=zone.prefix_hit_tokens,
-        evicted=sum(zone.evicted_blocks.values()),
+        evicted=sum(zone.evicted.values()),
     )

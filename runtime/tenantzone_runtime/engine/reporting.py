@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import vllm
 
-from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport
+from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport, in_older_words
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.metrics.figures import EngineFigures, ReloadResult, ZoneFigures
@@ -100,6 +100,7 @@ def _loan_report(loan: Loan) -> LoanReport:
 
 def _zone_report(zone: Zone, tallies: _Tallies) -> ZoneReport:
     spec, counters = zone.spec, zone.counters
+    evicted = counters.evicted
     return ZoneReport(
         name=spec.name,
         tenant=spec.tenant,
@@ -115,7 +116,8 @@ def _zone_report(zone: Zone, tallies: _Tallies) -> ZoneReport:
         prefix_hit_tokens=counters.prefix_hit_tokens,
         prompt_tokens=counters.prompt_tokens,
         generation_tokens=counters.generation_tokens,
-        evicted_blocks=counters.evicted,
+        evictions=evicted,
+        evicted_blocks=in_older_words(evicted),
         preemptions=counters.preemptions,
         violations=counters.violations,
         wait_reason=zone.wait_reason,

@@ -1,4 +1,4 @@
-"""What the zones did, for an auditor: who was granted, lent, evicted, preempted and refused what, and why.
+"""The trail of what the zones did, for an auditor: who was granted, lent, evicted, preempted and refused what, and why.
 
 The core notes it as it happens, in memory and added up, so that a step pays a dictionary entry and no more. Whoever
 keeps the journal collects it from time to time. Zones go by their tenant. Nothing here knows of prompts, of tokens or
@@ -178,7 +178,7 @@ Event = (
 
 
 class Trail:
-    """Notes what happens, and hands it over when it is collected."""
+    """What has happened since the last collection."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []

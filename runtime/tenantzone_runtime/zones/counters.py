@@ -1,4 +1,7 @@
-"""What has happened in a zone since it came. Whoever makes it happen counts it: nothing is looked for afterwards."""
+"""A zone's counters: what has happened in it since it came.
+
+Whoever makes it happen counts it: nothing is looked for afterwards.
+"""
 
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -34,7 +37,7 @@ _ZERO_EVICTIONS: Final = {(reason, by): 0 for reason, beneficiaries in EVICTIONS
 
 @dataclass(slots=True)
 class Counters:
-    """Never decrease. Tokens, blocks, requests, and seconds where the name says so."""
+    """Totals of one zone; they never decrease. Tokens, blocks, requests, and seconds where the name says so."""
 
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0

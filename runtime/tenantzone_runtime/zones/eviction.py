@@ -1,10 +1,10 @@
-"""Whose cached blocks go when blocks are needed and too few are free.
+"""Eviction: whose cached blocks go when blocks are needed and too few are free.
 
 The order, for a zone that may take what it asks for:
 
 - limit: if it would hold more than its limit, its own blocks pay the difference;
-- S1 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their exclusive
-  part. A zone that borrows takes from a reservation only where it may borrow from it;
+- S1 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their floor.
+  A zone that borrows takes from a reservation only where it may borrow from it;
 - S1b (reclaim), only for a zone within its reservation: surplus above other zones' reservations, lowest priority first;
 - S2 (own): its own blocks, in the order of its eviction policy;
 - then, for a request that runs and grows above the reservation, what other zones cache above theirs (relief): work in
@@ -91,7 +91,7 @@ def _evict_quiet(
     beneficiary: Zone | None,
     borrower_priority: int | None,
 ) -> int:
-    """S1. Returns how many blocks it gave."""
+    """S1, from quiet zones. Returns how many blocks it gave."""
     return _evict_in_turn(
         ledger, evicted, short, reason, beneficiary, lambda: ledger.standings.quiet_victim(borrower_priority)
     )
@@ -100,7 +100,7 @@ def _evict_quiet(
 def _evict_surplus(
     ledger: Ledger, evicted: Evictions, short: int, reason: EvictionReason, beneficiary: Zone | None
 ) -> int:
-    """S1b. Returns how many blocks it gave."""
+    """S1b, from surplus. Returns how many blocks it gave."""
     return _evict_in_turn(
         ledger, evicted, short, reason, beneficiary, lambda: ledger.standings.surplus_victim(beneficiary)
     )

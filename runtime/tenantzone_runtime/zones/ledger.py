@@ -1,4 +1,4 @@
-"""Who owns which block.
+"""The ledger: who owns which block.
 
 A block is free, or owned by one zone: in use (some request refers to it) or cached (none does, its prefix is kept).
 Each method is one transition, and keeps what is known of all zones together (``standings``) up to date.

@@ -1,4 +1,4 @@
-"""Which zones have series of their own among the metrics, and which are added up in one: the overflow zone.
+"""The overflow zone: which zones have series of their own among the metrics, and which are added up in one.
 
 Zones that a config declares have their own: the config bounds them. Tenants without a TenantZone come and go as they
 like, so of the zones registered for them only so many have their own at a time, and all others are members of the

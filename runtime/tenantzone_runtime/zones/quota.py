@@ -1,11 +1,11 @@
-"""Who may take how many blocks: the quota algebra of one engine, as pure functions.
+"""The quota algebra of one engine, as pure functions: who may take how many blocks.
 
 A zone *holds* the blocks that its requests use and the ones that it keeps cached; what nobody holds is free. A
 reservation is a promise, not a parked block: it sits in the numbers below, and only when its owner is quiet may others
 stand on it.
 
-The rules follow Kueue's lending limits (the exclusive part of a reservation is ``reserved - lendable``) and cgroup v2's
-``memory.min`` (what is held below the reservation is never reclaimed for others).
+The rules follow Kueue's lending limits (a quiet zone's floor is ``reserved - lendable``) and cgroup v2's ``memory.min``
+(what is held below the reservation is never reclaimed for others).
 
 What depends on all other zones comes in as sums (``…_elsewhere``), so that no question costs more with more zones.
 """
@@ -24,8 +24,8 @@ class Quota:
     lendable: int
 
 
-def exclusive(quota: Quota, quiet: bool) -> int:
-    """The part of the reservation that nobody else may stand on now."""
+def floor(quota: Quota, quiet: bool) -> int:
+    """The part of the reservation that nobody may take from the zone now."""
     return quota.reserved - quota.lendable if quiet else quota.reserved
 
 
@@ -41,12 +41,12 @@ def surplus(quota: Quota, held: int) -> int:
 
 def locked(quota: Quota, held: int, quiet: bool) -> int:
     """Blocks that must stay obtainable for the zone, on top of what it holds."""
-    return max(0, exclusive(quota, quiet) - held)
+    return max(0, floor(quota, quiet) - held)
 
 
 def evictable(quota: Quota, in_use: int, cached: int) -> int:
-    """Cached blocks that a quiet zone gives up to those who may borrow from it (S1): down to its exclusive part."""
-    return min(cached, max(0, in_use + cached - exclusive(quota, quiet=True)))
+    """Cached blocks that a quiet zone gives up to those who may borrow from it (S1): down to its floor."""
+    return min(cached, max(0, in_use + cached - floor(quota, quiet=True)))
 
 
 def reclaimable(cached: int, surplus: int, evictable: int) -> int:

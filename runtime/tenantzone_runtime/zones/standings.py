@@ -1,4 +1,4 @@
-"""Where all zones stand together: the sums and orders that make a question about one zone cheap.
+"""The standings of all zones together: the sums and orders that make a question about one zone cheap.
 
 With them, asking what a zone may take costs the same with one zone and with a thousand, and the next victim is found
 without looking at all zones.

@@ -1,4 +1,4 @@
-"""Active, Idle, Evicted: what requests and time do to a zone.
+"""Zone states, Active, Idle and Evicted: what requests and time do to a zone.
 
 Active: a request waits or runs. Idle: none does; after its idle window the zone is *quiet* and lends. Evicted: the
 blocks of an idle zone are all gone; its id and its tenant's binding stay, and its next request wakes it at once. A zone

@@ -1,4 +1,4 @@
-"""All zones of one engine: what an engine's adapter talks to when configs, requests and time come in.
+"""The tenancy of one engine, all its zones: what an engine's adapter talks to when configs, requests and time come in.
 
 Blocks are taken and let go through the ledger, and room for them is made by ``eviction``; this is for everything else.
 """

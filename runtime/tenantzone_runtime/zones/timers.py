@@ -1,4 +1,4 @@
-"""Which zones are to be looked at because time has passed, without looking at all of them."""
+"""Timers: which zones are to be looked at because time has passed, without looking at all of them."""
 
 import heapq
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class Timers:
-    """At most one timer per zone. It may go off too early, never too late: then it is set again."""
+    """The zones' timers, one each at most. One may go off too early, never too late: then it is set again."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Zone]] = []

@@ -1,4 +1,4 @@
-"""Zones in the order in which they give up blocks: lowest priority first, then least recently active."""
+"""Victim orders: zones in the order in which they give up blocks, lowest priority first, then least recently active."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class VictimOrder:
-    """Kept sorted while zones come and go, so that finding the next victim does not mean looking at all zones."""
+    """Zones by who yields first, kept sorted: finding the next victim does not mean looking at all zones."""
 
     def __init__(self) -> None:
         self._ranks: list[Rank] = []

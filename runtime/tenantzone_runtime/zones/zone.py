@@ -24,7 +24,7 @@ class IdleTimes:
 
 @dataclass(frozen=True, slots=True)
 class LoanTerms:
-    """On which terms a zone lends what its quota calls lendable."""
+    """The terms on which a zone lends what its quota calls lendable."""
 
     borrowers: Borrowers = "SameOrHigherPriority"
     """Which zones may borrow, by their priority against this zone's."""
