@@ -74,7 +74,7 @@ class Arbiter(Generic[W]):
                 self._claim(zone)
 
     def may_continue(self, work: W, count: int) -> bool:
-        """Whether a running request may take blocks now. Else it loses this turn, and is helped before the next step."""
+        """Whether a running request may take blocks now. Else it loses its turn, and is helped before the next step."""
         if count <= self._available(work, growing=True):
             return True
         self._withheld.append(work)
