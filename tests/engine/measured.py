@@ -6,7 +6,7 @@ from vllm.v1.request import RequestStatus
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.report import ConfigStatus
-from tenantzone_runtime.engine import latencies, room, scheduling
+from tenantzone_runtime.engine import latencies, scheduling
 from tenantzone_runtime.engine.reporting import make_figures
 
 UNIX_TIME = 1_000_000.0
@@ -18,7 +18,7 @@ class Clock:
     def __init__(self, monkeypatch, driver):
         # The scheduler was made at a time of the machine's own clock.
         self.seconds = driver.scheduler.tenancy.ledger.now + 1.0
-        for module in (scheduling, latencies, room):
+        for module in (scheduling, latencies):
             monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=self.monotonic, time=self.time))
 
     def monotonic(self):

@@ -1,6 +1,5 @@
 """vLLM's scheduler as the arbiter sees it."""
 
-import time
 from collections.abc import Callable, Sequence
 
 from vllm.v1.core.sched.interface import PauseState
@@ -82,7 +81,7 @@ class ZoneEngine:
 
     def preempt(self, request: Request) -> None:
         self._scheduler.running.remove(request)
-        self._scheduler._preempt_request(request, time.monotonic())
+        self._scheduler._preempt_request(request, self._pool.ledger.now)
 
     def return_evicted(self, evictions: Evictions) -> None:
         self._pool.return_all_evicted(evictions)

@@ -49,7 +49,7 @@ class Standings:
     def enter(self, zone: Zone) -> None:
         """Count a zone that is new."""
         self.promised += zone.spec.quota.reserved
-        self._kept += quota.exclusive(zone.spec.quota, quiet=True)
+        self._kept += quota.floor(zone.spec.quota, quiet=True)
         for sums in (self._withheld, self._never_lent):
             sums.learn(zone.spec.priority)
         self._never_lent.add(zone.spec.priority, _lent_to_none_below(zone))
@@ -59,7 +59,7 @@ class Standings:
     def leave(self, zone: Zone) -> None:
         """Count a zone no more."""
         self.promised -= zone.spec.quota.reserved
-        self._kept -= quota.exclusive(zone.spec.quota, quiet=True)
+        self._kept -= quota.floor(zone.spec.quota, quiet=True)
         self._never_lent.add(zone.spec.priority, -_lent_to_none_below(zone))
         self._withheld.add(zone.spec.priority, -zone.withheld)
         self.share_changes += 1
@@ -155,7 +155,7 @@ class Standings:
             peak: of the request that asks.
         """
         promise = zone.spec.quota
-        kept = self._kept - quota.exclusive(promise, quiet=True) + self._never_lent.above(zone.spec.priority)
+        kept = self._kept - quota.floor(promise, quiet=True) + self._never_lent.above(zone.spec.priority)
         return min(max(promise.limit, peak), max(promise.reserved, self._capacity - kept))
 
     def spare(self, zone: Zone, free: int) -> int:
@@ -245,7 +245,7 @@ class Standings:
         assert self._reclaimable == sum(zone.reclaimable for zone in zones)
         assert self._withheld.total == sum(zone.withheld for zone in zones)
         assert self._never_lent.total == sum(map(_lent_to_none_below, zones))
-        assert self._kept == sum(quota.exclusive(zone.spec.quota, quiet=True) for zone in zones)
+        assert self._kept == sum(quota.floor(zone.spec.quota, quiet=True) for zone in zones)
 
 
 def _lent_to_none_below(zone: Zone) -> int:
