@@ -74,7 +74,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._arbiter: Arbiter[Request] = Arbiter(self.tenancy, engine)
         self.waiting.arbiter = self._arbiter
         self._binder = Binder(seal_key, self.tenancy)
-        self._guard = Guard(manager, self._arbiter, self._end_with_error)
+        self._guard = Guard(manager, self._arbiter, self.end_with_error)
         self._refused: dict[str, Request] = {}
         """By id. They wait in no queue, so that nothing can schedule them, until the next output ends them."""
         self._scrub_blocks = scrub_blocks
@@ -157,11 +157,10 @@ class ZoneAwareScheduler(AsyncScheduler):
         limit, prompt = zone.spec.quota.limit, int(request.num_prompt_tokens)
         self._check_room(zone, prompt, limit, f"the limit of zone {zone.spec.tenant}")
         request.max_tokens = min(request.max_tokens, limit * self.block_size - prompt)
-        # What other zones never lend is out of reach, whatever the limit says.
+        # What other zones never lend is out of reach, whatever the limit says: it would wait for ever.
         reachable = self.tenancy.ledger.standings.reachable(zone)
-        if self._demand.peak(prompt + request.max_tokens) > reachable:
+        if self._demand.peak(prompt + 1) > reachable:
             self._check_room(zone, prompt, reachable, f"what other zones can leave to zone {zone.spec.tenant}")
-            request.max_tokens = min(request.max_tokens, reachable * self.block_size - prompt)
         request.peak = self._demand.peak(prompt + request.max_tokens)
 
     def _check_room(self, zone: Zone, prompt: int, blocks: int, of: str) -> None:
@@ -243,7 +242,7 @@ class ZoneAwareScheduler(AsyncScheduler):
 
     # Requests end
 
-    def _end_with_error(self, request: Request) -> None:
+    def end_with_error(self, request: Request) -> None:
         """Finish a waiting request with an error, in the next ``update_from_output``."""
         self.waiting.remove_requests([request])
         self.deferred_waiting.discard(request)
@@ -255,7 +254,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         tenant = None if zone is None else zone.name_in_journal
         logger.warning("request %s is refused: %s", request.request_id, error, extra={"tenant": tenant})
         self.tenancy.refused(tenant, "too_long")
-        self._end_with_error(request)
+        self.end_with_error(request)
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:
         with self.zone_lock:

@@ -1,5 +1,6 @@
 """vLLM's scheduler as the arbiter sees it."""
 
+import logging
 from collections.abc import Callable, Sequence
 
 from vllm.v1.core.sched.interface import PauseState
@@ -13,6 +14,8 @@ from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.zones.eviction import Evictions
 from tenantzone_runtime.zones.zone import Zone
+
+logger = logging.getLogger(__name__)
 
 
 class ZoneEngine:
@@ -82,6 +85,9 @@ class ZoneEngine:
     def preempt(self, request: Request) -> None:
         self._scheduler.running.remove(request)
         self._scheduler._preempt_request(request, self._pool.ledger.now)
+
+    def warn(self, request: Request, warning: str) -> None:
+        logger.warning("request %s can't be served: %s", request.request_id, warning)
 
     def return_evicted(self, evictions: Evictions) -> None:
         self._pool.return_all_evicted(evictions)

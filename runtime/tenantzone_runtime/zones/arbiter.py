@@ -6,7 +6,7 @@ not take its blocks loses its own request's turn, and nobody else's.
 """
 
 from dataclasses import dataclass
-from typing import Generic
+from typing import Final, Generic
 
 from tenantzone_runtime.zones import preemption, states
 from tenantzone_runtime.zones.admission import Admission
@@ -14,6 +14,9 @@ from tenantzone_runtime.zones.audit import PreemptionReason
 from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
+
+HOPELESS_SECONDS: Final = 30.0
+"""How long a waiting request that a new config has made impossible waits for the next one before it is failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Arbiter(Generic[W]):
         self._withheld: list[W] = []
         """Running requests that may not take the blocks of their next tokens, as the last step found."""
         self._front: W | None = None
+        self._hopeless: dict[Zone, tuple[W, float]] = {}
+        """Next requests that can't be served by the config in force, and since when that is known."""
 
     # Queues
 
@@ -69,6 +74,7 @@ class Arbiter(Generic[W]):
             if self._engine.is_running(work):
                 self._help(work)
         if self._engine.is_open:
+            self._fail_hopeless()
             self._wake()
             for zone in self._admission.take_unseen():
                 self._claim(zone)
@@ -171,7 +177,8 @@ class Arbiter(Generic[W]):
             denied = self._denied(work)
         if denied is None:
             self._tenancy.may_go_on(zone)
-        else:
+        elif zone.in_use < zone.spec.quota.reserved:
+            # The step itself may not get to the zone; that its reservation is not there must show all the same.
             self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
 
     def _is_admissible(self, zone: Zone) -> bool:
@@ -185,9 +192,7 @@ class Arbiter(Generic[W]):
             self._tenancy.may_go_on(zone)
             states.is_served(self._ledger, zone)
             return True
-        if zone.in_use == 0 and denied.blocks > self._standings.reachable(zone, work.peak):
-            self._engine.fail(work, self._tenancy.why_never(zone, denied.blocks, work.peak))
-            return False
+        self._note_hopeless(work, denied.blocks)
         self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
         if zone.is_entitled_to(denied.blocks):
             # Room is made before the next step: in the midst of one, whoever would yield has its tokens already.
@@ -216,6 +221,28 @@ class Arbiter(Generic[W]):
         """Evict what other active zones merely cache, if the zone may have it."""
         evictions = self._tenancy.relieve(work.zone, count, self._engine.free_blocks, work.peak)
         self._engine.return_evicted(evictions)
+
+    def _note_hopeless(self, work: W, count: int) -> None:
+        """Say so if a denied request asks for more than its zone can ever have. It came when it could have it."""
+        zone = work.zone
+        if zone.in_use or count <= self._standings.reachable(zone, work.peak):
+            self._hopeless.pop(zone, None)
+        elif zone not in self._hopeless or self._hopeless[zone][0] is not work:
+            self._hopeless[zone] = work, self._ledger.now
+            self._engine.warn(work, self._tenancy.why_never(zone, count, work.peak))
+
+    def _fail_hopeless(self) -> None:
+        """End requests that no config has come to help for a while: they hold up the others of their zone."""
+        for zone, (work, since) in list(self._hopeless.items()):
+            if zone not in self._admission or self._engine.front(zone) is not work or zone.in_use:
+                del self._hopeless[zone]
+                continue
+            count = self._engine.blocks_to_admit(work)
+            if count <= self._standings.reachable(zone, work.peak):
+                del self._hopeless[zone]
+            elif self._ledger.now - since >= HOPELESS_SECONDS:
+                del self._hopeless[zone]
+                self._engine.fail(work, self._tenancy.why_never(zone, count, work.peak))
 
     def _get_unstuck(self) -> Zone | None:
         """Nothing runs, and no zone's next request is admissible: each waits for what others were promised.

@@ -65,8 +65,11 @@ class Engine(Protocol[W]):
     def preempt(self, work: W) -> None:
         """Send a running request back to wait, before the others of its zone."""
 
+    def warn(self, work: W, warning: str) -> None:
+        """Say that a waiting request can't be served, as things are."""
+
     def fail(self, work: W, error: str) -> None:
-        """End a waiting request that can never be served, with an error."""
+        """End a waiting request that can't be served, with an error."""
 
     def return_evicted(self, evictions: Evictions) -> None:
         """Blocks that zones lost are free."""
