@@ -1,7 +1,7 @@
 """vLLM's scheduler as the arbiter sees it."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.request_queue import SchedulingPolicy
@@ -75,6 +75,13 @@ class ZoneEngine:
         scheduler = self._scheduler
         seated = len(scheduler.running) + scheduler.num_waiting_for_streaming_input
         return self.is_open and bool(seated < scheduler.max_num_active_reqs)
+
+    def needs(self) -> Iterable[tuple[Request, int]]:
+        running = self._scheduler.running
+        # Each that generates needs one block at most: where so many are free, only a limit can keep it from one.
+        if self.free_blocks >= len(running):
+            return ()
+        return [(request, 1) for request in running if self._manager.begins_a_block(request)]
 
     def is_running(self, request: Request) -> bool:
         return bool(request.status == RequestStatus.RUNNING)

@@ -72,7 +72,8 @@ class Arbiter(Generic[W]):
                 self._take_back(borrower)
         for work in withheld:
             if self._engine.is_running(work):
-                self._help(work)
+                self._help(work, self._engine.blocks_to_continue(work))
+        self._foresee()
         if self._engine.is_open:
             self._fail_hopeless()
             self._wake()
@@ -144,9 +145,17 @@ class Arbiter(Generic[W]):
             self.preempt(victim, "due", None)
             self._engine.return_evicted(self._tenancy.collect_due(self._engine.free_blocks))
 
-    def _help(self, work: W) -> None:
+    def _foresee(self) -> None:
+        """Help those now that the coming step would find short of blocks, as far as that is sure."""
+        taken: dict[Zone, int] = {}
+        for work, count in self._engine.needs():
+            if self._engine.is_running(work):
+                with_others = taken.get(work.zone, 0) + count
+                self._help(work, with_others)
+                taken[work.zone] = with_others
+
+    def _help(self, work: W, count: int) -> None:
         """Let others yield to a running request that gets no blocks, or let it wait itself."""
-        count = self._engine.blocks_to_continue(work)
         self._reclaim(work, count, growing=True)
         if self._engine.is_running(work) and self._available(work, growing=True) < count:
             # It holds blocks and can't go on: others could wait for them for ever.
