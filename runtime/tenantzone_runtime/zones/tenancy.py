@@ -138,11 +138,10 @@ class Tenancy:
         """The step is made: zones that it has not found waiting do not wait for blocks now."""
         self._stalls.end_step(self.ledger.now)
 
-    def count(self) -> None:
-        """Bring all counters up to date, before somebody reads them."""
-        for zone in self.ledger.zones.values():
-            self.ledger.accrue(zone)
-        self._stalls.count(self.ledger.now)
+    def count(self, zone: Zone) -> None:
+        """Bring a zone's counters up to date, before somebody reads them."""
+        self.ledger.accrue(zone)
+        self._stalls.count(zone, self.ledger.now)
 
     def upkeep(self, now: float, free: int) -> Evictions:
         """What time does: zones become quiet, give up their blocks, are forgotten; loans are settled and fall due; free
