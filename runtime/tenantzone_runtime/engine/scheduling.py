@@ -80,8 +80,10 @@ class ZoneAwareScheduler(AsyncScheduler):
             ConfigError: it can't be held on this engine; what was enforced before still is.
         """
         check_scrub(config, prepared=self._scrub_blocks)
+        plan = self.tenancy.plan(config)
         with self.zone_lock:
-            self.block_pool.return_all_evicted(self.tenancy.apply(config, time.monotonic()))
+            for zone, evicted in self.tenancy.enforce(config, plan, time.monotonic()):
+                self.block_pool.return_evicted(zone, evicted)
             self._give_grace()
 
     def _give_grace(self) -> None:
