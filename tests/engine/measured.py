@@ -34,8 +34,9 @@ def zone(tenant, **fields):
 
 def counters(driver, tenant="acme"):
     driver.scheduler.let_time_pass()
-    driver.scheduler.tenancy.count()
-    return driver.zone(tenant).counters
+    zone = driver.zone(tenant)
+    driver.scheduler.tenancy.count(zone)
+    return zone.counters
 
 
 def figures_of(driver):

@@ -37,7 +37,8 @@ class LivesCounted(LivesInTime):
         self.placed = {}
 
     def check_counters(self):
-        self.tenancy.count()
+        for zone in self.ledger.zones.values():
+            self.tenancy.count(zone)
         counted = {zone: flat(zone.counters) for zone in self.ledger.zones.values()}
         for zone, numbers in counted.items():
             self._only_grew(self.counted.get(zone, {}), numbers)
@@ -51,7 +52,9 @@ class LivesCounted(LivesInTime):
 
     def _check_overflow(self):
         overflow = self.ledger.overflow
-        numbers = flat(overflow.counters())
+        for zone in overflow.members:
+            overflow.count(zone)
+        numbers = flat(overflow.total())
         self._only_grew(self.overflowed, numbers)
         self.overflowed = numbers
         zones = self.ledger.zones.values()

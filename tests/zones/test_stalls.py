@@ -58,7 +58,7 @@ def test_what_is_read_between_two_steps_counts_up_to_then_and_nothing_twice(zoo,
     step(zoo, acme, 10.0, denied=60)
     for now in (11.0, 12.0):
         zoo.now = now
-        zoo.tenancy.count()
+        zoo.tenancy.count(acme)
         assert acme.counters.stalled_seconds == {"limit": now - 10.0}
     step(zoo, acme, 13.0, admitted=True)
     assert acme.counters.stalled_seconds == {"limit": 3.0}
@@ -68,7 +68,7 @@ def test_a_zone_whose_last_request_is_aborted_is_stalled_no_more(zoo, acme):
     step(zoo, acme, 10.0, denied=60)
     zoo.tenancy.request_finished(acme, 12.0)
     zoo.now = 30.0
-    zoo.tenancy.count()
+    zoo.tenancy.count(acme)
     assert acme.counters.stalled_seconds == {"limit": 2.0}
 
 
@@ -80,7 +80,7 @@ def test_one_zone_that_waits_does_not_keep_another_waiting(zoo, acme):
     step(zoo, acme, 12.0, denied=60)
     assert (acme.wait_reason, other.wait_reason) == ("limit", None)
     assert acme.counters.stalled_seconds == {}
-    zoo.tenancy.count()
+    zoo.tenancy.count(acme)
     assert acme.counters.stalled_seconds == {"limit": 2.0}
 
 

@@ -89,9 +89,11 @@ class ZoneAwareScheduler(AsyncScheduler):
             ConfigError: it can't be held on this engine; what was enforced before still is.
         """
         check_scrub(config, prepared=self._scrub_blocks)
+        plan = self.tenancy.plan(config)
         with self.zone_lock:
             had_zones = bool(self._zones)
-            self.block_pool.return_all_evicted(self.tenancy.apply(config, time.monotonic()))
+            for zone, evicted in self.tenancy.enforce(config, plan, time.monotonic()):
+                self.block_pool.return_evicted(zone, evicted)
             if not had_zones:
                 self._adopt_requests()
 

@@ -3,6 +3,7 @@
 Blocks are taken and let go through the ledger, and room for them is made by ``eviction``; this is for everything else.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import get_args
@@ -43,6 +44,8 @@ class Tenancy:
         self._started = now
         self._timers = Timers()
         self._config: RuntimeConfig | None = None
+        self._is_whole = True
+        """Whether no config has been left half enforced."""
         self._watermarks = Watermarks()
         self._overdue: list[Zone] = []
         self._stalls = Stalls()
@@ -55,17 +58,44 @@ class Tenancy:
         Raises:
             ConfigError: it can't be held on this engine; what was enforced before still is.
         """
+        return list(self.enforce(config, self.plan(config), now))
+
+    def plan(self, config: RuntimeConfig) -> list[ZoneSpec]:
+        """What the config means on this engine. It changes nothing, and steps may be made meanwhile.
+
+        Raises:
+            ConfigError: it can't be held on this engine.
+        """
         specs = configure.zone_specs(config, self._capacity)
+        return [self._as_known(spec) for spec in specs] if self._is_whole else specs
+
+    def _as_known(self, spec: ZoneSpec) -> ZoneSpec:
+        # The very object where nothing changes: to compare thousands takes its time, and steps need not wait for it.
+        zone = self.ledger.zones.get(spec.tenant)
+        return zone.spec if zone is not None and zone.spec == spec else spec
+
+    def enforce(self, config: RuntimeConfig, plan: list[ZoneSpec], now: float) -> Iterator[tuple[Zone, list[int]]]:
+        """Enforce what was planned, zone by zone. Once all have been asked for, the config is in force.
+
+        If something fails in between, what was yielded is done and the rest is not, until a config is enforced whole.
+
+        Yields:
+            Zones with their blocks that were evicted.
+        """
         self.ledger.now = now
-        self.ledger.trail.note(ConfigApplied(config.generation, config.hash, len(specs)))
-        self._config = config
+        self._is_whole = False
+        for zone, evicted in configure.apply(self.ledger, plan, _template(config), self._capacity):
+            if zone.quiet:
+                # Its window may have become longer, and it is quiet no more.
+                self._timers.set_at(zone, now)
+            elif not zone.leaving:
+                self._timers.set(zone)
+            yield zone, evicted
         marks = config.pool.watermarks
         self._watermarks = Watermarks(int(marks.low * self._capacity), int(marks.high * self._capacity))
-        evicted = configure.apply(self.ledger, specs, self._template, self._capacity)
-        for zone in self.ledger.zones.values():
-            # A window that the config made shorter may be over already.
-            self._timers.set_at(zone, now)
-        return evicted
+        self._config = config
+        self._is_whole = True
+        self.ledger.trail.note(ConfigApplied(config.generation, config.hash, len(plan)))
 
     @property
     def pool(self) -> PoolConfig | None:
@@ -75,7 +105,7 @@ class Tenancy:
     @property
     def is_open_to_anybody(self) -> bool:
         """Whether requests need no zone, because there never was a config: stock vLLM."""
-        return self._config is None
+        return self._config is None and not self.ledger.zones
 
     def zone_of_early_requests(self, count: int) -> Zone:
         """A zone for ``count`` requests that came before any zone was declared.
@@ -109,9 +139,7 @@ class Tenancy:
 
     @property
     def _template(self) -> UnknownTenantTemplate | None:
-        if self._config is None or self._config.pool.unknown_tenants.mode == "Reject":
-            return None
-        return self._config.pool.unknown_tenants.template
+        return None if self._config is None else _template(self._config)
 
     def request_arrived(self, zone: Zone, now: float) -> None:
         """A request was bound to the zone."""
@@ -159,11 +187,10 @@ class Tenancy:
             f"and other zones keep the rest"
         )
 
-    def count(self) -> None:
-        """Bring all counters up to date, before somebody reads them."""
-        for zone in self.ledger.zones.values():
-            self.ledger.accrue(zone)
-        self._stalls.count(self.ledger.now)
+    def count(self, zone: Zone) -> None:
+        """Bring a zone's counters up to date, before somebody reads them."""
+        self.ledger.accrue(zone)
+        self._stalls.count(zone, self.ledger.now)
 
     def upkeep(self, now: float, free: int) -> Evictions:
         """What time does: zones become quiet, give up their blocks, are forgotten; loans are settled and fall due; free
@@ -232,6 +259,12 @@ class Tenancy:
             else:
                 self._timers.set(zone, self.ledger.now)
         return evicted
+
+
+def _template(config: RuntimeConfig) -> UnknownTenantTemplate | None:
+    """Of zones for tenants that the config does not name; None: they are refused."""
+    unknown = config.pool.unknown_tenants
+    return None if unknown.mode == "Reject" else unknown.template
 
 
 def _count(evicted: Evictions) -> int:
