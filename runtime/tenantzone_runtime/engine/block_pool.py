@@ -224,7 +224,7 @@ class ZoneBlockPool(BlockPool):
 
     def _discard_if_gone(self, zone: Zone) -> None:
         discard_if_gone(self.ledger, zone)
-        if self.ledger.zones.get(zone.spec.tenant) is not zone:
+        if not self.ledger.is_present(zone):
             self._index.pop(zone, None)
 
     def evict_blocks(self, block_ids: set[int]) -> None:

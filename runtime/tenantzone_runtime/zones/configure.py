@@ -131,8 +131,7 @@ def _dismiss(ledger: Ledger, zone: Zone) -> list[int]:
 
 def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
     """A zone that left the config is forgotten with its last request and block. Harmless when it is already."""
-    is_known = ledger.zones.get(zone.spec.tenant) is zone
-    if is_known and zone.leaving and zone.held == 0 and zone.requests == 0:
+    if ledger.is_present(zone) and zone.leaving and zone.held == 0 and zone.requests == 0:
         # Its bill ends here.
         ledger.trail.note(ledger.usage(zone))
         ledger.discard(zone)

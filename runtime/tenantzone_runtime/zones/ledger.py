@@ -61,7 +61,12 @@ class Ledger:
         assert zone.held == 0, "a zone leaves when its last block is free"
         self.standings.leave(zone)
         self.overflow.remove(zone)
+        zone.timer = None
         del self.zones[zone.spec.tenant]
+
+    def is_present(self, zone: Zone) -> bool:
+        """Whether the zone is still its tenant's: it was not taken out."""
+        return self.zones.get(zone.spec.tenant) is zone
 
     def take(self, zone: Zone, block_ids: list[int]) -> None:
         """Free blocks become the zone's, in use."""

@@ -109,7 +109,8 @@ class Tenancy:
         if zone.requests == 0:
             self._stalls.end(zone, now)
         configure.discard_if_gone(self.ledger, zone)
-        self._timers.set(zone)
+        if self.ledger.is_present(zone):
+            self._timers.set(zone)
 
     def refused(self, tenant: str | None, reason: RefusalReason) -> None:
         """A request was refused; the tenant is None if it shows none that could be believed."""
@@ -199,8 +200,6 @@ class Tenancy:
     def _let_time_pass(self) -> Evictions:
         evicted: Evictions = []
         for zone in list(self._timers.gone_off(self.ledger.now)):
-            if self.ledger.zones.get(zone.spec.tenant) is not zone:
-                continue
             evicted.append((zone, states.advance(self.ledger, zone)))
             if states.is_forgotten(self.ledger, zone):
                 zone.leaving = True
