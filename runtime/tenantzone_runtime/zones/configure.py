@@ -133,7 +133,8 @@ def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
     """A zone that left the config is forgotten with its last request and block. Harmless when it is already."""
     if ledger.is_present(zone) and zone.leaving and zone.held == 0 and zone.requests == 0:
         # Its bill ends here.
-        ledger.trail.note(ledger.usage(zone))
+        if (usage := ledger.tell_usage(zone)) is not None:
+            ledger.trail.note(usage)
         ledger.discard(zone)
         ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")
 
