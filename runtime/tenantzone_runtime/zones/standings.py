@@ -39,7 +39,6 @@ class Standings:
     def enter(self, zone: Zone) -> None:
         """Count a zone that is new."""
         self.promised += zone.spec.quota.reserved
-        self._withheld.learn(zone.spec.priority)
         self.reckon(zone)
 
     def leave(self, zone: Zone) -> None:
