@@ -10,6 +10,7 @@ from tenantzone_runtime.zones.eviction import make_room, trim_to_limit
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 from tests.zones.configs import CAPACITY, template_terms
+from tests.zones.lent import LentInAll
 from tests.zones.reference import Claim, World
 
 
@@ -49,7 +50,7 @@ class Lives:
         self.ledger = self.tenancy.ledger
         self.world = World(CAPACITY, now)
         self.requests: list[Request] = []
-        self.billed = {}
+        self.lent = LentInAll()
 
     @property
     def free(self):
@@ -74,11 +75,9 @@ class Lives:
 
     def _reasons(self):
         """Why and for whom zones lost blocks since the last call."""
-        return {
-            (note.zone, note.reason, note.beneficiary): note.blocks
-            for note in self.ledger.trail.collect()
-            if note.kind == "evicted"
-        }
+        notes = self.ledger.trail.collect()
+        self.lent.take(notes)
+        return {(note.zone, note.reason, note.beneficiary): note.blocks for note in notes if note.kind == "evicted"}
 
     def _check_reasons(self, paid, beneficiary=None):
         expected = {}

@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 
 from tenantzone_contract.report import EvictionReason
+from tenantzone_runtime.zones.audit import LoanUsage
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters
 from tenantzone_runtime.zones.eviction import evict_to_watermark, make_room
 from tests.zones.zoo import Zoo, declare
@@ -106,4 +107,5 @@ def test_block_seconds_of_a_loan_are_counted_with_both_zones(zoo):
     zoo.upkeep(5.0)
     assert (lender.counters.lent_block_seconds, lender.counters.borrowed_block_seconds) == (180.0, 0.0)
     assert (borrower.counters.lent_block_seconds, borrower.counters.borrowed_block_seconds) == (0.0, 180.0)
-    assert zoo.tenancy.loans.block_seconds() == {("lender", "borrower"): 180.0}
+    (loan,) = zoo.tenancy.loans
+    assert loan.usage() == LoanUsage("lender", "borrower", 2.0, 180.0)

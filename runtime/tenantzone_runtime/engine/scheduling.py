@@ -32,7 +32,6 @@ from tenantzone_runtime.engine.substitution import zone_classes
 from tenantzone_runtime.engine.versions import check_supported, check_version
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
 from tenantzone_runtime.zones.arbiter import Arbiter
-from tenantzone_runtime.zones.audit import Event
 from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
@@ -115,12 +114,6 @@ class ZoneAwareScheduler(AsyncScheduler):
         with self.zone_lock:
             free = self.block_pool.free_block_queue.num_free_blocks
             self.block_pool.return_all_evicted(self.tenancy.upkeep(time.monotonic(), free))
-
-    def collect_audit(self, *, with_usage: bool) -> list[Event]:
-        """What has happened to zones since the last call, and if asked for, what each has used up to now."""
-        with self.zone_lock:
-            events = self.tenancy.ledger.trail.collect()
-            return events + self.tenancy.usage() if with_usage else events
 
     # Requests come
 

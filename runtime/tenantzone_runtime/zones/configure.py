@@ -133,13 +133,13 @@ def _dismiss(ledger: Ledger, zone: Zone) -> list[int]:
 
 def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
     """A zone that left the config is forgotten with its last request and block. Harmless when it is already."""
-    is_known = ledger.zones.get(zone.spec.tenant) is zone
-    if is_known and zone.leaving and zone.held == 0 and zone.requests == 0:
-        if zone.name_in_journal is not None:
-            # Its bill ends here.
-            ledger.trail.note(ledger.usage(zone))
-            ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")
+    if ledger.is_present(zone) and zone.leaving and zone.held == 0 and zone.requests == 0:
+        # Its bill ends here.
+        if (usage := ledger.tell_usage(zone)) is not None:
+            ledger.trail.note(usage)
         ledger.discard(zone)
+        if zone.name_in_journal is not None:
+            ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")
 
 
 def _note(ledger: Ledger, zone: Zone, change: Change) -> None:

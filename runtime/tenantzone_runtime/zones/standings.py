@@ -50,8 +50,6 @@ class Standings:
         """Count a zone that is new."""
         self.promised += zone.spec.quota.reserved
         self._kept += quota.floor(zone.spec.quota, quiet=True)
-        for sums in (self._withheld, self._never_lent):
-            sums.learn(zone.spec.priority)
         self._never_lent.add(zone.spec.priority, _lent_to_none_below(zone))
         self.share_changes += 1
         self.reckon(zone)

@@ -5,18 +5,20 @@ Blocks are taken and let go through the ledger, and room for them is made by ``e
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from typing import get_args
 
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, UnknownTenantTemplate
 from tenantzone_runtime.zones import configure, states
-from tenantzone_runtime.zones.audit import ConfigApplied, Event, LoanUsage, RefusalReason
+from tenantzone_runtime.zones.audit import ConfigApplied, Event, RefusalReason
 from tenantzone_runtime.zones.eviction import Evictions, evict_to_watermark, relieve
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.loans import LoanBook
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.stalls import Stalls
 from tenantzone_runtime.zones.timers import Timers
+from tenantzone_runtime.zones.usage import MAX_AT_ONCE, tell_usage
 from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
 
 
@@ -41,7 +43,6 @@ class Tenancy:
         self.ledger = Ledger(block_count, now, capacity)
         self.loans = LoanBook(self.ledger)
         self._capacity = capacity
-        self._started = now
         self._timers = Timers()
         self._config: RuntimeConfig | None = None
         self._is_whole = True
@@ -153,7 +154,8 @@ class Tenancy:
         if zone.requests == 0:
             self._stalls.end(zone, now)
         configure.discard_if_gone(self.ledger, zone)
-        self._timers.set(zone)
+        if self.ledger.is_present(zone):
+            self._timers.set(zone)
 
     def refused(self, tenant: str | None, reason: RefusalReason) -> None:
         """A request was refused; the tenant is None if it shows none that could be believed."""
@@ -239,19 +241,16 @@ class Tenancy:
         return [loan.borrower for loan in self.loans.due() if loan.grace_until is not None and loan.grace_until <= now]
 
     def usage(self) -> list[Event]:
-        """What each zone has used, and each borrower of each lender, up to now."""
-        events: list[Event] = [
-            self.ledger.usage(zone) for zone in self.ledger.zones.values() if zone.name_in_journal is not None
-        ]
-        for (lender, borrower), block_seconds in self.loans.block_seconds().items():
-            events.append(LoanUsage(lender, borrower, counting_since=self._started, block_seconds=block_seconds))
-        return events
+        """What each zone has used, and each borrower of each lender, where that is more than was told before."""
+        return list(chain.from_iterable(self.usage_in_slices()))
+
+    def usage_in_slices(self, at_once: int = MAX_AT_ONCE) -> Iterator[list[Event]]:
+        """The same, with pauses in which anything may happen to zones; ``at_once`` of them are looked at in between."""
+        return tell_usage(self.ledger, self.loans, at_once)
 
     def _let_time_pass(self) -> Evictions:
         evicted: Evictions = []
         for zone in list(self._timers.gone_off(self.ledger.now)):
-            if self.ledger.zones.get(zone.spec.tenant) is not zone:
-                continue
             evicted.append((zone, states.advance(self.ledger, zone)))
             if states.is_forgotten(self.ledger, zone):
                 zone.leaving = True
