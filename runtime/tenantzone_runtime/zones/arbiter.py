@@ -40,6 +40,8 @@ class Arbiter(Generic[W]):
         self._withheld: list[W] = []
         """Running requests that may not take the blocks of their next tokens, as the last step found."""
         self._front: W | None = None
+        self._claimed = 0
+        """Blocks that are there for zones within their reservations, as the step begins: each is there for one only."""
 
     # Queues
 
@@ -59,6 +61,7 @@ class Arbiter(Generic[W]):
     def begin_step(self) -> None:
         """Make room, before the step, for running requests that were held back and for whoever is entitled to it."""
         withheld, self._withheld = self._withheld, []
+        self._claimed = 0
         if not self._engine.is_open:
             # What runs is to end undisturbed, and who can't be admitted has no use for what it reserves.
             states.lend_what_is_unused(self._ledger)
@@ -148,13 +151,25 @@ class Arbiter(Generic[W]):
 
     def _reclaim(self, work: W, count: int, *, growing: bool = False) -> None:
         """Preempt running requests until a request may take its blocks, or nobody may yield."""
-        while self._available(work, growing=growing) < count:
+        while self._is_short(work, count, growing=growing):
             victim = preemption.choose_victim(self._engine.by_seniority(), work.zone, count)
             if victim is None:
                 return
             self.preempt(victim, "own" if victim.zone is work.zone else "reclaim", work.zone)
             if victim is work:
                 return
+        if work.zone.is_entitled_to(count):
+            self._claimed += count
+
+    def _is_short(self, work: W, count: int, *, growing: bool = False) -> bool:
+        """Whether a request lacks blocks, or what it is entitled to is there, but for somebody else as well."""
+        if self._available(work, growing=growing) < count:
+            return True
+        zone = work.zone
+        if not self._claimed or not zone.is_entitled_to(count):
+            return False
+        reachable = self._standings.total("reservation", zone.spec.priority, self._engine.free_blocks)
+        return reachable - zone.reclaimable + len(zone.cached) < self._claimed + count
 
     # Waiting requests
 
@@ -165,14 +180,22 @@ class Arbiter(Generic[W]):
         """Make room for a zone's next request if the zone is entitled to it, and note if it must wait."""
         work = self._engine.front(zone)
         denied = self._denied(work)
-        if denied is not None and not denied.headroom and zone.is_entitled_to(denied.blocks):
-            states.is_served(self._ledger, zone)
-            self._reclaim(work, denied.blocks)
+        count = self._blocks_to_claim(work) if denied is None else denied.blocks
+        if count and zone.is_entitled_to(count):
+            if denied is not None:
+                states.is_served(self._ledger, zone)
+            self._reclaim(work, count)
             denied = self._denied(work)
         if denied is None:
             self._tenancy.may_go_on(zone)
         else:
             self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
+
+    def _blocks_to_claim(self, work: W) -> int:
+        """Blocks that are there for a waiting request of a zone within its reservation; 0 for any other."""
+        if not work.zone.is_entitled_to(1) or not self._engine.blocks_at_most(work):
+            return 0
+        return self._engine.blocks_to_admit(work)
 
     def _is_admissible(self, zone: Zone) -> bool:
         """Whether a zone's next request gets its blocks now, if need be of what others merely cache; else it waits."""
