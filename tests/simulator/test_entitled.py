@@ -14,7 +14,11 @@ OWNERS = ("ada", "bea", "cleo", "dora")
 def engine(request):
     """Of 40 blocks, 10 of them reserved by each owner, and lent to ``borrower``, whose requests have 2 each."""
     engine = Engine(Model(capacity=40), 0.0, Checks())
-    zones = [ZoneConfig(name=name, tenant=name, generation=1, reserved=10) for name in OWNERS]
+    weights = (100, 1, 1, 1)
+    zones = [
+        ZoneConfig(name=name, tenant=name, generation=1, reserved=10, weight=weight)
+        for name, weight in zip(OWNERS, weights, strict=True)
+    ]
     zones.append(ZoneConfig(name="borrower", tenant="borrower", generation=1))
     engine.apply(make_config(1, PoolConfig(namespace="tests", name="pool"), tuple(zones)))
     for number in range(request.param):
@@ -42,3 +46,13 @@ def test_all_owners_that_come_at_once_have_their_reservations_in_the_same_step(e
     step(engine)
     assert [engine.ledger.zones[owner].in_use for owner in OWNERS] == [8, 8, 8, 8]
     assert engine.ledger.zones["borrower"].in_use == 8
+
+
+def test_what_is_kept_for_an_owner_goes_to_no_other_owners_second_request(engine):
+    """Whose weight lets all of its requests be asked first."""
+    for number, owner in enumerate(OWNERS):
+        submit(engine, 100 + number, owner, 4)
+    for number in range(5):
+        submit(engine, 200 + number, "ada", 1)
+    step(engine)
+    assert all(engine.ledger.zones[owner].in_use >= 4 for owner in OWNERS)

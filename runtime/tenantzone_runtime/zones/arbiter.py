@@ -40,28 +40,35 @@ class Arbiter(Generic[W]):
         self._withheld: list[W] = []
         """Running requests that may not take the blocks of their next tokens, as the last step found."""
         self._front: W | None = None
+        self._claims: dict[W, int] = {}
+        """Blocks kept in this step for requests within their zones' reservations: each block is there for one only."""
         self._claimed = 0
-        """Blocks that are there for zones within their reservations, as the step begins: each is there for one only."""
+        """All of them."""
 
     # Queues
 
     def waits(self, zone: Zone) -> None:
         """The zone has a waiting request, or its next one is another than before."""
-        self._front = None
+        self._forget_front()
         self._admission.enter(zone)
 
     def waits_no_more(self, zone: Zone) -> None:
         """The last waiting request of the zone has left its queue."""
-        self._front = None
+        self._forget_front()
         self._admission.leave(zone)
         self._tenancy.may_go_on(zone)
+
+    def _forget_front(self) -> None:
+        """It was admitted, most likely."""
+        if self._front is not None:
+            self._drop_claim(self._front)
+            self._front = None
 
     # Steps
 
     def begin_step(self) -> None:
         """Make room, before the step, for running requests that were held back and for whoever is entitled to it."""
         withheld, self._withheld = self._withheld, []
-        self._claimed = 0
         if not self._engine.is_open:
             # What runs is to end undisturbed, and who can't be admitted has no use for what it reserves.
             states.lend_what_is_unused(self._ledger)
@@ -79,6 +86,7 @@ class Arbiter(Generic[W]):
     def may_continue(self, work: W, count: int) -> bool:
         """Whether a running request may take blocks now. Else it loses its turn, and is helped before the next step."""
         if count <= self._available(work, growing=True):
+            self._drop_claim(work)
             return True
         self._withheld.append(work)
         return False
@@ -105,6 +113,8 @@ class Arbiter(Generic[W]):
     def end_step(self) -> None:
         """The step is made: what stood aside in it may be asked for again."""
         self._front = None
+        self._claims.clear()
+        self._claimed = 0
         self._admission.end_step()
 
     def pause(self) -> None:
@@ -118,6 +128,7 @@ class Arbiter(Generic[W]):
         """Send a running request back to wait; it does not come back in this step."""
         self._engine.preempt(work)
         self.note_preemption(work, reason, beneficiary)
+        self._drop_claim(work)
         self._front = None
         self._admission.set_aside(work.zone)
 
@@ -130,7 +141,13 @@ class Arbiter(Generic[W]):
     # Running requests
 
     def _available(self, work: W, *, growing: bool = False) -> int:
-        return self._standings.takeable(work.zone, self._engine.free_blocks, growing=growing, peak=work.peak)
+        return self._standings.takeable(
+            work.zone,
+            self._engine.free_blocks,
+            growing=growing,
+            peak=work.peak,
+            claimed=self._claimed - self._claims.get(work, 0),
+        )
 
     def _take_back(self, borrower: Zone) -> None:
         """Preempt requests of a zone until it stands on no loan that is past its grace."""
@@ -151,7 +168,7 @@ class Arbiter(Generic[W]):
 
     def _reclaim(self, work: W, count: int, *, growing: bool = False) -> None:
         """Preempt running requests until a request may take its blocks, or nobody may yield."""
-        while self._is_short(work, count, growing=growing):
+        while self._available(work, growing=growing) < count:
             victim = preemption.choose_victim(self._engine.by_seniority(), work.zone, count)
             if victim is None:
                 return
@@ -159,17 +176,12 @@ class Arbiter(Generic[W]):
             if victim is work:
                 return
         if work.zone.is_entitled_to(count):
+            self._drop_claim(work)
+            self._claims[work] = count
             self._claimed += count
 
-    def _is_short(self, work: W, count: int, *, growing: bool = False) -> bool:
-        """Whether a request lacks blocks, or what it is entitled to is there, but for somebody else as well."""
-        if self._available(work, growing=growing) < count:
-            return True
-        zone = work.zone
-        if not self._claimed or not zone.is_entitled_to(count):
-            return False
-        reachable = self._standings.total("reservation", zone.spec.priority, self._engine.free_blocks)
-        return reachable - zone.reclaimable + len(zone.cached) < self._claimed + count
+    def _drop_claim(self, work: W) -> None:
+        self._claimed -= self._claims.pop(work, 0)
 
     # Waiting requests
 
