@@ -8,6 +8,7 @@ from bench.simulator.checks import Checks, Violation
 from bench.simulator.configs import ConfigDraw, draw_population
 from bench.simulator.engine import Engine, Model
 from bench.simulator.inspection import Inspection
+from bench.simulator.liveness import Liveness
 from bench.simulator.load import LONGEST_ANSWER, LONGEST_PROMPT, GeneratedLoad
 from bench.simulator.request import BLOCK_TOKENS, Request
 from bench.simulator.summary import Summary
@@ -16,7 +17,6 @@ from tenantzone_contract.config import ConfigError, RuntimeConfig
 from tenantzone_runtime.zones.audit import RefusalReason
 
 UPKEEP_SECONDS = 0.1
-_STUCK_SECONDS = 3600.0
 _RECONNECT_SECONDS = 1.0
 _TRACE_LONGEST_REQUEST = 126_195 + 2_000
 _GENERATED_LONGEST_REQUEST = LONGEST_PROMPT + LONGEST_ANSWER
@@ -56,6 +56,7 @@ class Simulation:
         population = draw_population(plan.seed, tenants)
         self.checks = Checks()
         self.inspection = Inspection(self.checks, plan.full_check_every)
+        self.liveness = Liveness()
         self.engine = Engine(plan.model, 0.0, self.checks)
         self.summary = Summary(population, self.inspection)
         self.submitted = 0
@@ -73,7 +74,6 @@ class Simulation:
         self.engine.apply(self._config)
         self._events = self._schedule()
         self._upkeep_due = 0.0
-        self._last_progress = 0.0
         self._digest = hashlib.sha256()
 
     @property
@@ -114,10 +114,7 @@ class Simulation:
         for request in engine.finished:
             self.summary.finished(request, engine.now + elapsed)
             self._note(f"{request.number} {engine.now!r} {request.hit_tokens} {request.preemptions}")
-        if elapsed:
-            self._last_progress = engine.now
-        elif engine.now - self._last_progress > _STUCK_SECONDS and not engine.is_idle:
-            raise Violation(f"lost: {len(engine.waiting)} requests wait, and for an hour none was served")
+        self.liveness.after_step(engine, elapsed, is_load_over=self._next is None and not self._resubmitted)
         engine.now += elapsed or UPKEEP_SECONDS
         if self.inspection.steps % 100 == 0:
             self.summary.note_events(engine)
