@@ -1,1 +1,1 @@
-"""A simulator: the zone core and its arbiter under a simulated engine, in simulated time; the same for the same seed."""
+"""A simulator: the zone core and its arbiter under a simulated engine, in simulated time; equal for equal seeds."""
