@@ -16,6 +16,8 @@ def paid(zoo, zone, count):
     reasons = {other: dict(other.counters.evicted) for other in zoo.ledger.zones.values()}
     payments = []
     for owner, blocks in make_room(zoo.ledger, zone, count, zoo.free):
+        if not blocks:
+            continue
         (reason,) = (name for name, total in owner.counters.evicted.items() if total != reasons[owner].get(name, 0))
         reasons[owner] = dict(owner.counters.evicted)
         payments.append((owner.spec.tenant, len(blocks), reason))
