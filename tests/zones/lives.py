@@ -14,7 +14,7 @@ from tests.zones.lives_watched import WatchedArbiter, WatchedTenancy
 from tests.zones.reference import Claim, World
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Request:
     """A request: a prompt, and output that needs one more block every ``pace`` steps until it is at its longest."""
 
@@ -28,13 +28,16 @@ class Request:
     shared: int = 0
     """How many blocks too many a guess without a prefix hit says."""
     priority: int = 0
-    zone: Zone | None = field(default=None, repr=False)
-    claim: Claim | None = field(default=None, repr=False)
+    zone: Zone | None = None
+    claim: Claim | None = None
     peak: int = 0
     ticks: int = 0
     blocks: list[int] = field(default_factory=list)
     running: bool = False
     has_failed: bool = False
+
+    def __repr__(self) -> str:
+        return f"{self.prompt} to {self.longest} blocks by {self.pace}, hits {self.hits}, priority {self.priority}"
 
     @property
     def needed(self) -> int:
@@ -83,6 +86,12 @@ class Lives:
         self.arbiter = WatchedArbiter(self, self.tenancy, self.engine)
         self.requests: list[Request] = []
         self.billed = {}
+        self.is_in_step = False
+        """Still so after a step in which something was wrong."""
+        self.promised: list[Request] = []
+        """Waiting requests within their zone's reservation that a seat waited for in the last step, and no blocks."""
+        self.relieved = []
+        """Blocks that relief has evicted and the engine has not been told of."""
 
     @property
     def free(self):

@@ -21,7 +21,7 @@ class LivesEngine:
         self.running = []
         self.queues = {}
         self.stood_aside = set()
-        """Zones of which a request was sent back in this step."""
+        """Zones of which a request was sent back or failed in this step: their next one is looked at in the next."""
         self._arrived = []
 
     # What the arbiter asks
@@ -61,6 +61,7 @@ class LivesEngine:
     def fail(self, work, error):
         self.lives.check_hopeless(work, error)
         work.has_failed = True
+        self.stood_aside.add(work.zone)
         self.lives.end(work)
 
     def return_evicted(self, evictions):
@@ -84,7 +85,7 @@ class LivesEngine:
         """A request ends."""
         if work in self._arrived:
             self._arrived.remove(work)
-        if work.running:
+        if work in self.running:
             work.running = False
             self.running.remove(work)
         elif work in self.queues.get(work.zone, ()):

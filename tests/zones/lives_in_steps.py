@@ -9,6 +9,7 @@ class LivesInSteps(Lives):
     def make_step(self, *, turns_down=False):
         """One step; ``turns_down``: the engine finds no blocks for a request that may be admitted, for its own reasons."""
         self.ledger.now = self.world.now = self.now
+        self.is_in_step = True
         self.engine.stood_aside = set()
         self.arbiter.begin_step()
         self.look_who_lends()
@@ -20,6 +21,7 @@ class LivesInSteps(Lives):
         for request in [request for request in self.engine.running if request.is_done]:
             self._saw("ended")
             self.end(request)
+        self.is_in_step = False
 
     def _go_on(self, request):
         count = self.engine.blocks_to_continue(request)
@@ -42,7 +44,7 @@ class LivesInSteps(Lives):
         while (request := self.arbiter.next_front()) is not None:
             self.look_who_lends()
             assert self.engine.has_seat()
-            assert self.is_admissible(request), "a front that can't have its blocks"
+            assert self.is_admissible(request), "a front that can't have its blocks"+self.dump(request)
             if turns_down:
                 self._saw("turned down")
                 self.arbiter.turned_down(request)
@@ -79,7 +81,13 @@ class LivesInSteps(Lives):
         """A seat is free and nobody is next: no zone's next request could be admitted, but for who was just sent back."""
         for front in self._fronts():
             if front.zone not in self.engine.stood_aside:
-                assert not self.is_admissible(front, with_relief=True), "passed over"
+                assert not self.is_admissible(front, with_relief=True), "passed over"+self.dump(front)
+                if self.world.is_entitled(front.claim, front.needed):
+                    self.promised.append(front)
+
+    def dump(self, front):
+        z=front.zone
+        return f" {front=} needed={front.needed} take={self.world.takeable(front.claim,peak=front.peak)} relief={self._has_relief(front.claim,front.needed,front)} zone={z.spec.tenant,z.quiet,z.in_use,len(z.cached),z.parked,z.overdue,z.account.ticket,z.spec.quota} unseen={list(x.spec.tenant for x in self.arbiter._admission._unseen)} aside={[a is z.account for a in self.arbiter._admission._fair._aside]} {self.engine.headroom=} {len(self.engine.running)=} {self.engine.seats} free={self.free} all={[(y.spec.tenant,y.in_use,len(y.cached),y.quiet,y.spec.quota.reserved,y.account.ticket) for y in self.ledger.zones.values()]} waits={[(k.spec.tenant,q) for k,q in self.engine.queues.items()]}"
 
     def check_parked(self):
         """Who is not looked at before something changes could not be admitted before."""
@@ -90,12 +98,11 @@ class LivesInSteps(Lives):
                 assert not self.is_admissible(front, with_relief=True), "a bar lost its zone"
 
     def _check_promises(self):
-        """I2: within one step an entitled zone can have its blocks."""
-        if not self.engine.is_open:
-            return
-        for front in self._fronts():
-            if self.world.is_entitled(front.claim, front.needed):
-                self._saw("entitled")
+        """I2: who was entitled to blocks in the last step, had a seat and no blocks, can have them now."""
+        promised, self.promised = self.promised, []
+        for front in promised:
+            if front in self._fronts() and self.world.is_entitled(front.claim, front.needed) and self.engine.is_open:
+                self._saw("a promise is kept in the next step")
                 assert self.world.takeable(front.claim, peak=front.peak) >= front.needed, "I2: a promise was not kept"
 
     # What the arbiter decides

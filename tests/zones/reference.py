@@ -23,6 +23,7 @@ class Claim:
     priority: int = 0
     weight: int = 1
     any_priority: bool = False
+    has_loan_time: bool = False
     policy: str = "LRU"
     after: float = 60.0
     evict_after: float | None = None
@@ -128,9 +129,16 @@ class World:
 
     def reachable(self, claim, peak=0):
         """The most that the zone can ever use at once: when nobody else uses anything, and all lend what they may."""
+        return self._reachable(claim, peak, self.others(claim))
+
+    def lastingly_reachable(self, claim, peak=0):
+        """The same without loans that have a time: who needs one for longer is preempted whenever it is over."""
+        return self._reachable(claim, peak, [other for other in self.others(claim) if not other.has_loan_time])
+
+    def _reachable(self, claim, peak, lenders):
         kept = 0
         for other in self.others(claim):
-            lends = other.any_priority or claim.priority >= other.priority
+            lends = other in lenders and (other.any_priority or claim.priority >= other.priority)
             kept += other.reserved - (other.lendable if lends else 0)
         return min(max(claim.limit, peak), max(claim.reserved, self.capacity - kept))
 
