@@ -206,10 +206,11 @@ class Arbiter(Generic[W]):
         if engine.blocks_at_most(work) <= min(available, reachable):
             return None
         count = engine.blocks_to_admit(work)
-        # Nothing is evicted for a request that would still miss its headroom.
+        if count > available:
+            return _Denied(count, 0)
         if headroom and count > reachable and not zone.is_entitled_to(count):
             return _Denied(count, headroom)
-        return _Denied(count, 0) if count > available else None
+        return None
 
     def _relieve(self, work: W, count: int) -> None:
         """Evict what other active zones merely cache, if the zone may have it."""

@@ -74,7 +74,6 @@ class Denials:
             return
         if headroom:
             self._headroom.push(count + headroom, zone)
-            return
         if zone.is_entitled_to(count):
             self._push("reservation", 0, count - own + zone.reclaimable, zone)
         if zone.overdue:
