@@ -85,7 +85,7 @@ class Arm:
         if now - self._kept_house >= HOUSEKEEPING_SECONDS:
             self._kept_house = now
             scheduler.let_time_pass()
-            scheduler.collect_audit(with_usage=False)
+            scheduler.tenancy.ledger.trail.collect()
         if now - self._reported >= REPORT_SECONDS:
             self._reported = now
             make_report(scheduler, ConfigStatus(), pod="bench", started_unix_time=0.0)

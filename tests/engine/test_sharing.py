@@ -58,15 +58,10 @@ def test_what_stands_on_a_quiet_reservation_is_a_loan_and_ends_when_the_lender_c
 def test_a_lower_priority_does_not_borrow_unless_the_lender_lets_it(driver):
     gold = {"reserved": 60, "priority": 5, "idle": QUIET_AT_ONCE}
     driver.declare(zone("gold", **gold), zone("burst"))
-    driver.scheduler.let_time_pass()
-    waiting = driver.send("burst", prompt(50))
-    driver.step()
-    assert driver.zone("burst").in_use == 0
-    assert driver.zone("burst").wait_reason == "reserved"
+    assert driver.finished[driver.ask("burst", prompt(50)).request_id] == "error", "it could wait for ever"
+    assert driver.finished[driver.ask("burst", prompt(39)).request_id] == "length"
     driver.declare(zone("gold", **gold, lending=Lending(borrowers="AnyPriority")), zone("burst"))
-    driver.scheduler.let_time_pass()
-    driver.run()
-    assert driver.finished[waiting.request_id] == "length"
+    assert driver.finished[driver.ask("burst", prompt(50)).request_id] == "length"
 
 
 def test_a_loan_that_is_due_is_taken_from_what_runs_after_its_grace(driver):

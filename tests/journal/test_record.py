@@ -13,7 +13,6 @@ from tenantzone_runtime.journal.record import (
     FIRST_PREVIOUS,
     CutOff,
     EngineRun,
-    Lost,
     Started,
     digest,
     encode,
@@ -25,7 +24,6 @@ from tests.journal.journals import chain
 
 EVENTS = [
     Started("0.32.0", 1000, 16),
-    Lost(3),
     CutOff(12, "0" * 64),
     audit.Lifecycle("acme", "declared"),
     audit.Granted("acme", 3),
@@ -39,6 +37,7 @@ EVENTS = [
     audit.ConfigRefused(None, "not valid JSON"),
     audit.Usage("acme", 10.0, 2.5, 30, 20, 10),
     audit.LoanUsage("acme", "burst", 10.0, 2.5),
+    audit.Lost(3),
 ]
 
 

@@ -9,6 +9,7 @@ from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones.eviction import make_room, trim_to_limit
 from tenantzone_runtime.zones.zone import Zone
 from tests.zones.configs import CAPACITY, template_terms
+from tests.zones.lent import LentInAll
 from tests.zones.lives_engine import LivesEngine
 from tests.zones.lives_watched import WatchedArbiter, WatchedTenancy
 from tests.zones.reference import Claim, World
@@ -34,7 +35,6 @@ class Request:
     ticks: int = 0
     blocks: list[int] = field(default_factory=list)
     running: bool = False
-    has_failed: bool = False
 
     def __repr__(self) -> str:
         return f"{self.prompt} to {self.longest} blocks by {self.pace}, hits {self.hits}, priority {self.priority}"
@@ -85,7 +85,7 @@ class Lives:
         self.engine = LivesEngine(self, self.seats, self.headroom, self.by_priority)
         self.arbiter = WatchedArbiter(self, self.tenancy, self.engine)
         self.requests: list[Request] = []
-        self.billed = {}
+        self.lent = LentInAll()
         self.is_in_step = False
         """Still so after a step in which something was wrong."""
         self.promised: list[Request] = []
@@ -116,11 +116,9 @@ class Lives:
 
     def reasons(self):
         """Why and for whom zones lost blocks since the last call."""
-        return {
-            (note.zone, note.reason, note.beneficiary): note.blocks
-            for note in self.ledger.trail.collect()
-            if note.kind == "evicted"
-        }
+        notes = self.ledger.trail.collect()
+        self.lent.take(notes)
+        return {(note.zone, note.reason, note.beneficiary): note.blocks for note in notes if note.kind == "evicted"}
 
     def check_reasons(self, paid, beneficiary=None):
         expected = {}

@@ -1,9 +1,8 @@
-"""The engine of random lives, as the arbiter sees it: requests that run, and a queue for each zone. It decides nothing."""
-
+"""The engine of random lives, as the arbiter sees it: requests that run, and a queue for each zone."""
 
 
 class LivesEngine:
-    """Answers for the requests of ``lives``.
+    """Answers for the requests of ``lives``, and decides nothing.
 
     Args:
         lives: what it is a part of.
@@ -21,7 +20,7 @@ class LivesEngine:
         self.running = []
         self.queues = {}
         self.stood_aside = set()
-        """Zones of which a request was sent back or failed in this step: their next one is looked at in the next."""
+        """Zones of which a request was sent back in this step: they are not looked at before the next."""
         self._arrived = []
 
     # What the arbiter asks
@@ -58,10 +57,17 @@ class LivesEngine:
         self.stood_aside.add(work.zone)
         self._put(work, at_front=True)
 
+    def needs(self):
+        """Known beforehand is what generated tokens ask for, and not what a chunk of a prompt does."""
+        for work in self.running:
+            if len(work.blocks) + 1 == work.needed:
+                yield work, 1
+
+    def warn(self, work, warning):
+        self.lives.check_hopeless(work, warning)
+
     def fail(self, work, error):
         self.lives.check_hopeless(work, error)
-        work.has_failed = True
-        self.stood_aside.add(work.zone)
         self.lives.end(work)
 
     def return_evicted(self, evictions):
@@ -119,5 +125,3 @@ class LivesEngine:
 
     def _rank(self, work):
         return work.priority, self._arrived.index(work)
-
-

@@ -7,7 +7,7 @@ class LivesInSteps(Lives):
     """What vLLM's scheduler does in a step, as far as blocks and seats go."""
 
     def make_step(self, *, turns_down=False):
-        """One step; ``turns_down``: the engine finds no blocks for a request that may be admitted, for its own reasons."""
+        """One step; ``turns_down``: the engine finds no blocks for a request that may be admitted."""
         self.ledger.now = self.world.now = self.now
         self.is_in_step = True
         self.engine.stood_aside = set()
@@ -26,7 +26,7 @@ class LivesInSteps(Lives):
     def _go_on(self, request):
         count = self.engine.blocks_to_continue(request)
         if count > 0:
-            allowed = self.world.takeable(request.claim, growing=True, peak=request.peak)
+            allowed = self._takeable(request, growing=True)
             may_continue = self.arbiter.may_continue(request, count)
             assert may_continue == (count <= allowed)
             if not may_continue:
@@ -44,7 +44,7 @@ class LivesInSteps(Lives):
         while (request := self.arbiter.next_front()) is not None:
             self.look_who_lends()
             assert self.engine.has_seat()
-            assert self.is_admissible(request), "a front that can't have its blocks"+self.dump(request)
+            assert self.is_admissible(request), f"next, and can't have its blocks: {request}"
             if turns_down:
                 self._saw("turned down")
                 self.arbiter.turned_down(request)
@@ -57,12 +57,17 @@ class LivesInSteps(Lives):
         if self.engine.has_seat():
             self.check_nobody_is_passed_over()
 
+    def _takeable(self, request, *, growing=False):
+        """What the arbiter keeps in this step for others within their reservations, nobody else gets as entitled."""
+        claimed = sum(count for work, count in self.arbiter._claims.items() if work is not request)
+        return self.world.takeable(request.claim, growing=growing, peak=request.peak, claimed=claimed)
+
     # What the reference says of a waiting request
 
     def is_admissible(self, request, *, with_relief=False):
         """Whether it could be admitted now, if need be after others' caches were evicted for it."""
-        world, claim, count = self.world, request.claim, request.needed
-        if count > world.takeable(claim, peak=request.peak):
+        claim, count = request.claim, request.needed
+        if count > self._takeable(request):
             return with_relief and bool(self._has_headroom(claim, count)) and self._has_relief(claim, count, request)
         return self._has_headroom(claim, count)
 
@@ -78,16 +83,12 @@ class LivesInSteps(Lives):
         return [queue[0] for queue in self.engine.queues.values()]
 
     def check_nobody_is_passed_over(self):
-        """A seat is free and nobody is next: no zone's next request could be admitted, but for who was just sent back."""
+        """A seat is free and nobody is next: nobody could be admitted, but for who was just sent back."""
         for front in self._fronts():
             if front.zone not in self.engine.stood_aside:
-                assert not self.is_admissible(front, with_relief=True), "passed over"+self.dump(front)
+                assert not self.is_admissible(front, with_relief=True), f"passed over: {front}"
                 if self.world.is_entitled(front.claim, front.needed):
                     self.promised.append(front)
-
-    def dump(self, front):
-        z=front.zone
-        return f" {front=} needed={front.needed} take={self.world.takeable(front.claim,peak=front.peak)} relief={self._has_relief(front.claim,front.needed,front)} zone={z.spec.tenant,z.quiet,z.in_use,len(z.cached),z.parked,z.overdue,z.account.ticket,z.spec.quota} unseen={list(x.spec.tenant for x in self.arbiter._admission._unseen)} aside={[a is z.account for a in self.arbiter._admission._fair._aside]} {self.engine.headroom=} {len(self.engine.running)=} {self.engine.seats} free={self.free} all={[(y.spec.tenant,y.in_use,len(y.cached),y.quiet,y.spec.quota.reserved,y.account.ticket) for y in self.ledger.zones.values()]} waits={[(k.spec.tenant,q) for k,q in self.engine.queues.items()]}"
 
     def check_parked(self):
         """Who is not looked at before something changes could not be admitted before."""
@@ -103,7 +104,9 @@ class LivesInSteps(Lives):
         for front in promised:
             if front in self._fronts() and self.world.is_entitled(front.claim, front.needed) and self.engine.is_open:
                 self._saw("a promise is kept in the next step")
-                assert self.world.takeable(front.claim, peak=front.peak) >= front.needed, "I2: a promise was not kept"
+                assert self.world.takeable(front.claim, peak=front.peak) >= front.needed, (
+                    f"I2: a promise was not kept: {front}"
+                )
 
     # What the arbiter decides
 
@@ -146,7 +149,7 @@ class LivesInSteps(Lives):
     def check_hopeless(self, request, error):
         claim = request.claim
         reachable = self.world.reachable(claim, request.peak)
-        self._saw("failed: can never be served")
+        self._saw("can never be served")
         assert not claim.in_use
         assert request.needed > reachable
         assert f"needs {request.needed} blocks" in error
@@ -160,7 +163,9 @@ class LivesInSteps(Lives):
         if reason == "due":
             assert beneficiary is None
             assert victim is [work for work in running if work.zone is victim.zone][-1]
-            past = [loan for loan in self.tenancy.loans if loan.borrower is victim.zone and loan.grace_until is not None]
+            past = [
+                loan for loan in self.tenancy.loans if loan.borrower is victim.zone and loan.grace_until is not None
+            ]
             assert any(loan.grace_until <= self.now for loan in past)
             return
         claim = self.world.claims[beneficiary.spec.tenant]
@@ -179,11 +184,16 @@ class LivesInSteps(Lives):
         assert victim is min(yielding, key=lambda rank: rank[:2])[2]
 
     def _lacking(self, claim, running):
-        """Blocks that requests of a zone ask for and may not take."""
-        for work in running:
-            count = self.engine.blocks_to_continue(work)
-            if work.claim is claim and count > self.world.takeable(claim, growing=True, peak=work.peak):
+        """Blocks that requests of a zone ask for, alone or after one another, and may not take."""
+        alone = [(work, self.engine.blocks_to_continue(work)) for work in running if work.claim is claim]
+        after_one_another, total = [], 0
+        for work, count in self.engine.needs():
+            if work.claim is claim:
+                total += count
+                after_one_another.append((work, total))
+        for work, count in alone + after_one_another:
+            if count > self._takeable(work, growing=True):
                 yield count
-        front = next((front for front in self._fronts() if front.claim is claim), None)
-        if front is not None and front.needed > self.world.takeable(claim, peak=front.peak):
-            yield front.needed
+        for front in self._fronts():
+            if front.claim is claim and front.needed > self._takeable(front):
+                yield front.needed

@@ -12,7 +12,9 @@ class WatchedTenancy(Tenancy):
         self._lives = lives
 
     def relieve(self, zone, count, free, peak=0):
-        return self._lives.relieve(zone, count, peak, lambda: super(WatchedTenancy, self).relieve(zone, count, free, peak))
+        return self._lives.relieve(
+            zone, count, peak, lambda: super(WatchedTenancy, self).relieve(zone, count, free, peak)
+        )
 
     def must_wait(self, zone, count, free, peak=0):
         super().must_wait(zone, count, free, peak)

@@ -102,18 +102,20 @@ class World:
 
     # What may be taken
 
-    def takeable(self, claim, *, growing=False, peak=0):
+    def takeable(self, claim, *, growing=False, peak=0, claimed=0):
         """The most blocks that the zone can put to use now, its own cache among them.
 
         A request that runs (``growing``) may have what others cache above their reservations, too, and goes on while
-        its zone's loans are overdue. One that was there when the limit fell may grow to its ``peak``.
+        its zone's loans are overdue. One that was there when the limit fell may grow to its ``peak``. So many blocks
+        are ``claimed`` by others within their reservations.
         """
         spare = self.spare(claim)
         if growing:
             spare += sum(other.above(other.reserved) for other in self.others(claim) if not other.quiet)
         free = len(self.free) + len(claim.cached)
         unused = claim.reserved - len(claim.in_use)
-        entitled = min(unused, free + sum(other.above(other.floor) for other in self.others(claim)))
+        obtainable = free + sum(other.above(other.floor) for other in self.others(claim))
+        entitled = min(unused, obtainable - claimed)
         if claim.overdue and not growing:
             return max(0, entitled)
         return max(0, min(max(entitled, spare), max(claim.limit, peak) - len(claim.in_use)))

@@ -11,6 +11,7 @@ from tenantzone_contract.config import (
     ZoneConfig,
     make_config,
 )
+from tenantzone_runtime.zones import configure
 from tenantzone_runtime.zones.configure import unknown_tenant_spec, zone_specs
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms
@@ -288,3 +289,26 @@ def test_a_reload_that_says_the_same_changes_nothing(zoo):
     assert zoo.apply(declare("acme", reserved=60)) == []
     assert zoo.events("lifecycle") == []
     assert acme.held == 30
+
+
+def test_what_failed_half_way_is_done_when_it_is_applied_again(zoo, monkeypatch):
+    zoo.apply(declare("acme"), declare("burst"))
+    acme = zoo.ledger.zones["acme"]
+    zoo.hold(acme, cached=60)
+    config = make_config(9, PoolConfig(namespace="n", name="p"), (declare("acme", limit=20), declare("extra")))
+    zoo.events("lifecycle")
+
+    def fail(*arguments):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(configure, "trim_to_limit", fail)
+        with pytest.raises(MemoryError):
+            zoo.tenancy.apply(config, zoo.now)
+    assert acme.held == 60
+    assert zoo.events("config_applied") == []
+    assert zoo.settle_evictions(zoo.tenancy.apply(config, zoo.now)) == [("acme", 40)]
+    assert set(zoo.ledger.zones) == {"acme", "extra"}
+    (applied,) = zoo.events("config_applied")
+    assert (applied.generation, applied.zones) == (9, 2)
+    zoo.check()

@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 
 from tenantzone_contract.report import EvictionReason
+from tenantzone_runtime.zones.audit import LoanUsage
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters
 from tenantzone_runtime.zones.eviction import evict_to_watermark, make_room
 from tests.zones.zoo import Zoo, declare
@@ -56,6 +57,47 @@ def test_each_reason_has_its_beneficiaries_and_each_pair_is_told_from_the_start(
     assert Counters(evictions={("own", "self"): 5}).all_evictions["own", "self"] == 5
 
 
+def counted(start):
+    """Counters no two of which are the same."""
+    counters = Counters(*range(start, start + 9))
+    counters.evictions.update({("quiet", "none"): start, ("own", "self"): start + 1})
+    counters.requests["stop"] = start + 2
+    counters.stalled_seconds["limit"] = start + 3.5
+    counters.queue_time.observe(start / 7)
+    counters.time_to_first_token.observe(start / 3)
+    return counters
+
+
+def test_what_is_put_among_other_values_is_taken_as_it_was():
+    values = ["before"]
+    first, second = counted(20), counted(300)
+    for counters in (first, second, Counters()):
+        counters.put(values)
+    values.append("after")
+    was = first.copy()
+    first.request_ended("abort")
+    first.queue_time.observe(9.0)
+    left = iter(values)
+    assert next(left) == "before"
+    assert [Counters.take(left) for _ in range(3)] == [was, second, Counters()]
+    assert next(left) == "after"
+
+
+def test_a_copy_that_catches_up_is_the_same_and_stays_a_copy():
+    older, newer = counted(20), counted(20)
+    newer.add_growth(counted(300), counted(20))
+    older.catch_up(newer)
+    assert older == newer
+    newer.evictions["idle", "none"] = 1
+    newer.time_to_first_token.observe(1.0)
+    older.catch_up(newer)
+    assert older == newer
+    newer.queue_time.observe(1.0)
+    newer.request_ended("abort")
+    assert older.queue_time != newer.queue_time
+    assert older.requests != newer.requests
+
+
 def test_block_seconds_of_a_loan_are_counted_with_both_zones(zoo):
     zoo.apply(declare("lender", reserved=60, after=0.0), declare("borrower"))
     lender, borrower = zoo.ledger.zones.values()
@@ -65,4 +107,5 @@ def test_block_seconds_of_a_loan_are_counted_with_both_zones(zoo):
     zoo.upkeep(5.0)
     assert (lender.counters.lent_block_seconds, lender.counters.borrowed_block_seconds) == (180.0, 0.0)
     assert (borrower.counters.lent_block_seconds, borrower.counters.borrowed_block_seconds) == (0.0, 180.0)
-    assert zoo.tenancy.loans.block_seconds() == {("lender", "borrower"): 180.0}
+    (loan,) = zoo.tenancy.loans
+    assert loan.usage() == LoanUsage("lender", "borrower", 2.0, 180.0)

@@ -60,7 +60,7 @@ def test_while_the_engine_takes_on_no_request_no_zone_is_stalled(zoo, acme):
     zoo.tenancy.nobody_waits()
     assert (acme.wait_reason, acme.denied) == (None, 0)
     zoo.now = 20.0
-    zoo.tenancy.count()
+    zoo.tenancy.count(acme)
     assert acme.counters.stalled_seconds == {"limit": 2.0}
 
 
@@ -68,7 +68,7 @@ def test_what_is_read_between_two_steps_counts_up_to_then_and_nothing_twice(zoo,
     step(zoo, acme, 10.0, denied=60)
     for now in (11.0, 12.0):
         zoo.now = now
-        zoo.tenancy.count()
+        zoo.tenancy.count(acme)
         assert acme.counters.stalled_seconds == {"limit": now - 10.0}
     step(zoo, acme, 13.0, admitted=True)
     assert acme.counters.stalled_seconds == {"limit": 3.0}
@@ -78,7 +78,7 @@ def test_a_zone_whose_last_request_is_aborted_is_stalled_no_more(zoo, acme):
     step(zoo, acme, 10.0, denied=60)
     zoo.tenancy.request_finished(acme, 12.0)
     zoo.now = 30.0
-    zoo.tenancy.count()
+    zoo.tenancy.count(acme)
     assert acme.counters.stalled_seconds == {"limit": 2.0}
 
 
@@ -90,7 +90,7 @@ def test_one_zone_that_waits_does_not_keep_another_waiting(zoo, acme):
     step(zoo, other, 12.0, admitted=True)
     assert (acme.wait_reason, other.wait_reason) == ("limit", None)
     assert (acme.counters.stalled_seconds, other.counters.stalled_seconds) == ({}, {"limit": 4.0})
-    zoo.tenancy.count()
+    zoo.tenancy.count(acme)
     assert acme.counters.stalled_seconds == {"limit": 2.0}
 
 

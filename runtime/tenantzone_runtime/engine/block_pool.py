@@ -16,6 +16,7 @@ from vllm.v1.request import Request
 
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.engine.foreign_block import ForeignBlockError
+from tenantzone_runtime.engine.prefix_index import NoPrefixes
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones import states
 from tenantzone_runtime.zones.configure import discard_if_gone
@@ -34,6 +35,8 @@ class ZoneBlockPool(BlockPool):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._unowned_index = BlockHashToBlockMap()
         self._index: dict[Zone, BlockHashToBlockMap] = {}
+        """Of zones with prefixes; never empty ones, whose tables would stay as large as they ever were."""
+        self._no_prefixes = NoPrefixes(self._begin_index)
         self.acting: Zone | None = None
         """On whose behalf; None: nobody's in particular."""
         self.growing = False
@@ -56,10 +59,7 @@ class ZoneBlockPool(BlockPool):
         """The prefix index of the zone that the pool acts for; stock code reads and writes it under this name."""
         if self.acting is None:
             return self._unowned_index
-        index = self._index.get(self.acting)
-        if index is None:
-            index = self._index[self.acting] = BlockHashToBlockMap()
-        return index
+        return self._index.get(self.acting, self._no_prefixes)
 
     @cached_block_hash_to_block.setter
     def cached_block_hash_to_block(self, index: BlockHashToBlockMap) -> None:
@@ -67,6 +67,11 @@ class ZoneBlockPool(BlockPool):
             self._unowned_index = index
         else:
             self._index[self.acting] = index
+
+    def _begin_index(self) -> BlockHashToBlockMap:
+        assert self.acting is not None, "requests from before zones have an index of their own"
+        index = self._index[self.acting] = BlockHashToBlockMap()
+        return index
 
     @contextmanager
     def acting_for(self, zone: Zone | None) -> Iterator[None]:
@@ -234,12 +239,11 @@ class ZoneBlockPool(BlockPool):
         self.free_block_queue.prepend_n(blocks)
         index = self._index.get(owner)
         if index is not None and not len(index):
-            # An empty table stays as large as it ever was.
             del self._index[owner]
 
     def _discard_if_gone(self, zone: Zone) -> None:
         discard_if_gone(self.ledger, zone)
-        if self.ledger.zones.get(zone.spec.tenant) is not zone:
+        if not self.ledger.is_present(zone):
             self._index.pop(zone, None)
 
     def evict_blocks(self, block_ids: set[int]) -> None:

@@ -123,6 +123,16 @@ class ZoneKVCacheManager(KVCacheManager):
         if num_computed_tokens // self._block_tokens > self._full_blocks.get(request.request_id, -1):
             super().cache_blocks(request, num_computed_tokens)
 
+    def begins_a_block(self, request: Request) -> bool:
+        """Whether the next token that a running request generates is the first one in a block."""
+        computed = request.num_computed_tokens
+        is_generating = computed + 1 == request.num_tokens + request.num_output_placeholders
+        return (
+            is_generating
+            and self._has_one_group
+            and computed == len(self._tables[request.request_id]) * self._block_tokens
+        )
+
     def has_slots_for(self, request: Request, num_new_tokens: int) -> bool:
         """Whether a running request's blocks take so many tokens more; where that is not known here: no."""
         if not self._has_one_group:

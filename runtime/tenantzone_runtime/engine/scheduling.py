@@ -32,7 +32,6 @@ from tenantzone_runtime.engine.substitution import zone_classes
 from tenantzone_runtime.engine.versions import check_supported, check_version
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
 from tenantzone_runtime.zones.arbiter import Arbiter
-from tenantzone_runtime.zones.audit import Event
 from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
@@ -74,7 +73,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._arbiter: Arbiter[Request] = Arbiter(self.tenancy, engine)
         self.waiting.arbiter = self._arbiter
         self._binder = Binder(seal_key, self.tenancy)
-        self._guard = Guard(manager, self._arbiter, self._end_with_error)
+        self._guard = Guard(manager, self._arbiter, self.end_with_error)
         self._refused: dict[str, Request] = {}
         """By id. They wait in no queue, so that nothing can schedule them, until the next output ends them."""
         self._scrub_blocks = scrub_blocks
@@ -89,9 +88,11 @@ class ZoneAwareScheduler(AsyncScheduler):
             ConfigError: it can't be held on this engine; what was enforced before still is.
         """
         check_scrub(config, prepared=self._scrub_blocks)
+        plan = self.tenancy.plan(config)
         with self.zone_lock:
             had_zones = bool(self._zones)
-            self.block_pool.return_all_evicted(self.tenancy.apply(config, time.monotonic()))
+            for zone, evicted in self.tenancy.enforce(config, plan, time.monotonic()):
+                self.block_pool.return_evicted(zone, evicted)
             if not had_zones:
                 self._adopt_requests()
 
@@ -113,12 +114,6 @@ class ZoneAwareScheduler(AsyncScheduler):
         with self.zone_lock:
             free = self.block_pool.free_block_queue.num_free_blocks
             self.block_pool.return_all_evicted(self.tenancy.upkeep(time.monotonic(), free))
-
-    def collect_audit(self, *, with_usage: bool) -> list[Event]:
-        """What has happened to zones since the last call, and if asked for, what each has used up to now."""
-        with self.zone_lock:
-            events = self.tenancy.ledger.trail.collect()
-            return events + self.tenancy.usage() if with_usage else events
 
     # Requests come
 
@@ -157,11 +152,10 @@ class ZoneAwareScheduler(AsyncScheduler):
         limit, prompt = zone.spec.quota.limit, int(request.num_prompt_tokens)
         self._check_room(zone, prompt, limit, f"the limit of zone {zone.spec.tenant}")
         request.max_tokens = min(request.max_tokens, limit * self.block_size - prompt)
-        # What other zones never lend is out of reach, whatever the limit says.
+        # What other zones never lend is out of reach, whatever the limit says: it would wait for ever.
         reachable = self.tenancy.ledger.standings.reachable(zone)
-        if self._demand.peak(prompt + request.max_tokens) > reachable:
+        if self._demand.peak(prompt + 1) > reachable:
             self._check_room(zone, prompt, reachable, f"what other zones can leave to zone {zone.spec.tenant}")
-            request.max_tokens = min(request.max_tokens, reachable * self.block_size - prompt)
         request.peak = self._demand.peak(prompt + request.max_tokens)
 
     def _check_room(self, zone: Zone, prompt: int, blocks: int, of: str) -> None:
@@ -243,7 +237,7 @@ class ZoneAwareScheduler(AsyncScheduler):
 
     # Requests end
 
-    def _end_with_error(self, request: Request) -> None:
+    def end_with_error(self, request: Request) -> None:
         """Finish a waiting request with an error, in the next ``update_from_output``."""
         self.waiting.remove_requests([request])
         self.deferred_waiting.discard(request)
@@ -255,7 +249,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         tenant = None if zone is None else zone.name_in_journal
         logger.warning("request %s is refused: %s", request.request_id, error, extra={"tenant": tenant})
         self.tenancy.refused(tenant, "too_long")
-        self._end_with_error(request)
+        self.end_with_error(request)
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:
         with self.zone_lock:

@@ -1,6 +1,7 @@
 """vLLM's scheduler as the arbiter sees it."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.request_queue import SchedulingPolicy
@@ -13,6 +14,8 @@ from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.zones.eviction import Evictions
 from tenantzone_runtime.zones.zone import Zone
+
+logger = logging.getLogger(__name__)
 
 
 class ZoneEngine:
@@ -73,6 +76,13 @@ class ZoneEngine:
         seated = len(scheduler.running) + scheduler.num_waiting_for_streaming_input
         return self.is_open and bool(seated < scheduler.max_num_active_reqs)
 
+    def needs(self) -> Iterable[tuple[Request, int]]:
+        running = self._scheduler.running
+        # Each that generates needs one block at most: where so many are free, only a limit can keep it from one.
+        if self.free_blocks >= len(running):
+            return ()
+        return [(request, 1) for request in running if self._manager.begins_a_block(request)]
+
     def is_running(self, request: Request) -> bool:
         return bool(request.status == RequestStatus.RUNNING)
 
@@ -82,6 +92,9 @@ class ZoneEngine:
     def preempt(self, request: Request) -> None:
         self._scheduler.running.remove(request)
         self._scheduler._preempt_request(request, self._pool.ledger.now)
+
+    def warn(self, request: Request, warning: str) -> None:
+        logger.warning("request %s can't be served: %s", request.request_id, warning)
 
     def return_evicted(self, evictions: Evictions) -> None:
         self._pool.return_all_evicted(evictions)

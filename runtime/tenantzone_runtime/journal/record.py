@@ -59,14 +59,6 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """Records that are missing here: they came faster than they could be written, or the disk refused them."""
-
-    kind: ClassVar = "lost"
-    records: int
-
-
-@dataclass(frozen=True, slots=True)
 class CutOff:
     """The lines between the record before and this one are no records: a crash cut them off. They stay in the file."""
 
@@ -77,7 +69,7 @@ class CutOff:
     """SHA-256 of them, so that they can't be changed later."""
 
 
-JournalEvent = audit.Event | Started | Lost | CutOff
+JournalEvent = audit.Event | Started | CutOff
 
 
 @dataclass(frozen=True, slots=True)

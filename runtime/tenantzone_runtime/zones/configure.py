@@ -3,12 +3,13 @@
 Nothing that runs is killed. A zone that left keeps its requests until they finish; its cached blocks go at once.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tenantzone_contract.config import ConfigError, RuntimeConfig, UnknownTenantTemplate, ZoneConfig
 from tenantzone_contract.share import ceil_blocks, floor_blocks
 from tenantzone_runtime.zones.audit import Change, Lifecycle
-from tenantzone_runtime.zones.eviction import Evictions, trim_to_limit
+from tenantzone_runtime.zones.eviction import trim_to_limit
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, Zone, ZoneSpec, new_zone
@@ -79,33 +80,34 @@ def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:
     return zone
 
 
-def apply(ledger: Ledger, specs: list[ZoneSpec], template: UnknownTenantTemplate | None, capacity: int) -> Evictions:
+def apply(
+    ledger: Ledger, specs: list[ZoneSpec], template: UnknownTenantTemplate | None, capacity: int
+) -> Iterator[tuple[Zone, list[int]]]:
     """Make the ledger's zones those of the config, between two steps.
 
     Args:
         ledger: whose zones.
-        specs: what the config declares.
+        specs: what the config declares. A zone that has that very spec is passed over.
         template: of zones for other tenants; None: there are none.
         capacity: blocks of the engine.
 
-    Returns:
-        Blocks that were evicted: limits that fell below what is held, zones that left.
+    Yields:
+        Each zone that is new, changed or leaving, with its blocks that were evicted: its limit fell below what it
+        holds, or it leaves. It is done with the zone then; what is not asked for is not done.
     """
-    evicted: Evictions = []
     declared = {spec.tenant for spec in specs}
     # First those that leave, so that nothing is promised twice.
     for zone in [zone for tenant, zone in ledger.zones.items() if tenant not in declared]:
         if zone.spec.auto_registered and template is not None:
-            evicted.append((zone, respec(ledger, zone, unknown_tenant_spec(template, zone.spec.tenant, capacity))))
+            yield zone, respec(ledger, zone, unknown_tenant_spec(template, zone.spec.tenant, capacity))
         else:
-            evicted.append((zone, _dismiss(ledger, zone)))
+            yield zone, _dismiss(ledger, zone)
     for spec in specs:
         known = ledger.zones.get(spec.tenant)
         if known is None:
-            add_zone(ledger, spec)
-        else:
-            evicted.append((known, respec(ledger, known, spec)))
-    return evicted
+            yield add_zone(ledger, spec), []
+        elif known.spec is not spec or known.leaving:
+            yield known, respec(ledger, known, spec)
 
 
 def respec(ledger: Ledger, zone: Zone, spec: ZoneSpec) -> list[int]:
@@ -131,13 +133,13 @@ def _dismiss(ledger: Ledger, zone: Zone) -> list[int]:
 
 def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
     """A zone that left the config is forgotten with its last request and block. Harmless when it is already."""
-    is_known = ledger.zones.get(zone.spec.tenant) is zone
-    if is_known and zone.leaving and zone.held == 0 and zone.requests == 0:
-        if zone.name_in_journal is not None:
-            # Its bill ends here.
-            ledger.trail.note(ledger.usage(zone))
-            ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")
+    if ledger.is_present(zone) and zone.leaving and zone.held == 0 and zone.requests == 0:
+        # Its bill ends here.
+        if (usage := ledger.tell_usage(zone)) is not None:
+            ledger.trail.note(usage)
         ledger.discard(zone)
+        if zone.name_in_journal is not None:
+            ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")
 
 
 def _note(ledger: Ledger, zone: Zone, change: Change) -> None:

@@ -1,7 +1,7 @@
 """What the arbiter sees of an engine: requests that run, and fronts of queues. vLLM's adapter, the simulator and the
 random histories are such engines; none of them decides who gets what."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from tenantzone_runtime.zones.eviction import Evictions
@@ -46,6 +46,10 @@ class Engine(Protocol[W]):
     def has_seat(self) -> bool:
         """Whether the engine is open, and one more request can run."""
 
+    def needs(self) -> Iterable[tuple[W, int]]:
+        """Running requests that will ask for blocks in the coming step, in the engine's order, with how many; as far as
+        that can be told cheaply."""
+
     def is_running(self, work: W) -> bool:
         """Whether a request runs still: it may have ended meanwhile."""
 
@@ -65,8 +69,11 @@ class Engine(Protocol[W]):
     def preempt(self, work: W) -> None:
         """Send a running request back to wait, before the others of its zone."""
 
+    def warn(self, work: W, warning: str) -> None:
+        """Say that a waiting request can't be served, as things are."""
+
     def fail(self, work: W, error: str) -> None:
-        """End a waiting request that can never be served, with an error."""
+        """End a waiting request that can't be served, with an error."""
 
     def return_evicted(self, evictions: Evictions) -> None:
         """Blocks that zones lost are free."""

@@ -11,11 +11,12 @@ from collections.abc import Iterable
 
 from tenantzone_contract.report import EvictionReason, WaitReason
 from tenantzone_runtime.zones import quota
-from tenantzone_runtime.zones.audit import Trail, Usage
+from tenantzone_runtime.zones.audit import Usage
 from tenantzone_runtime.zones.counters import Beneficiary
 from tenantzone_runtime.zones.overflow import Overflow
 from tenantzone_runtime.zones.replacement import Links
 from tenantzone_runtime.zones.standings import Standings
+from tenantzone_runtime.zones.trail import Trail
 from tenantzone_runtime.zones.zone import Zone
 
 
@@ -61,7 +62,12 @@ class Ledger:
         assert zone.held == 0, "a zone leaves when its last block is free"
         self.standings.leave(zone)
         self.overflow.remove(zone)
+        zone.timer = None
         del self.zones[zone.spec.tenant]
+
+    def is_present(self, zone: Zone) -> bool:
+        """Whether the zone is still its tenant's: it was not taken out."""
+        return self.zones.get(zone.spec.tenant) is zone
 
     def take(self, zone: Zone, block_ids: list[int]) -> None:
         """Free blocks become the zone's, in use."""
@@ -155,18 +161,23 @@ class Ledger:
         """Why a request of the zone, of this peak, may not take ``count`` blocks now."""
         return quota.wait_reason(zone.spec.quota, zone.in_use, count, peak=peak, free=free, cached=self.cached_blocks)
 
-    def usage(self, zone: Zone) -> Usage:
-        """What the zone has used up to now."""
+    def tell_usage(self, zone: Zone) -> Usage | None:
+        """What the zone has used up to now; None if that is what was told of it last, or if the journal has no name for
+        it."""
+        if zone.name_in_journal is None:
+            return None
         self.accrue(zone)
         counters = zone.counters
-        return Usage(
-            zone=zone.spec.tenant,
-            counting_since=zone.born,
-            block_seconds=counters.block_seconds,
-            prompt_tokens=counters.prompt_tokens,
-            cached_tokens=counters.prefix_hit_tokens,
-            generation_tokens=counters.generation_tokens,
+        used = (
+            counters.block_seconds,
+            counters.prompt_tokens,
+            counters.prefix_hit_tokens,
+            counters.generation_tokens,
         )
+        if used == zone.usage_told:
+            return None
+        zone.usage_told = used
+        return Usage(zone.spec.tenant, zone.born, *used)
 
     def check(self, free: int, capacity: int) -> None:
         """Invariant I1, the slow way: every block is counted once, and the sums are what the parts add up to.

@@ -60,20 +60,19 @@ class Overflow:
         """The zone is gone; or is a member no more."""
         self._apart.discard(zone)
         if zone in self._members:
-            self._add(zone)
+            self.count(zone)
             del self._members[zone]
 
-    def counters(self) -> Counters:
-        """What zones have counted while they were members."""
-        for zone in self._members:
-            self._add(zone)
-        return self._total.copy()
-
-    def _add(self, zone: Zone) -> None:
+    def count(self, zone: Zone) -> None:
+        """Add what a member has counted since it was looked at last."""
         seen = self._members[zone]
         if zone.counters != seen:
             self._total.add_growth(zone.counters, seen)
-            self._members[zone] = zone.counters.copy()
+            seen.catch_up(zone.counters)
+
+    def total(self) -> Counters:
+        """What zones have counted while they were members, up to when each was looked at last."""
+        return self._total.copy()
 
     def _is_apart(self, zone: Zone) -> bool:
         if zone.spec.name == zone.spec.tenant == OVERFLOW_NAME:

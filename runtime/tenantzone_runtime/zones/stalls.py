@@ -37,9 +37,9 @@ class Stalls:
         for zone in list(self._since):
             self.end(zone, now)
 
-    def count(self, now: float) -> None:
-        """Bring the stalled zones' counters up to date."""
-        for zone in self._since:
+    def count(self, zone: Zone, now: float) -> None:
+        """Bring a zone's counter up to date."""
+        if zone in self._since:
             self._count(zone, now)
             self._since[zone] = now
 

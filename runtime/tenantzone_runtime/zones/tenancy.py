@@ -3,19 +3,22 @@
 Blocks are taken and let go through the ledger, and room for them is made by ``eviction``; this is for everything else.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from typing import get_args
 
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, UnknownTenantTemplate
 from tenantzone_runtime.zones import configure, states
-from tenantzone_runtime.zones.audit import ConfigApplied, Event, LoanUsage, RefusalReason
+from tenantzone_runtime.zones.audit import ConfigApplied, Event, RefusalReason
 from tenantzone_runtime.zones.eviction import Evictions, evict_to_watermark, relieve
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.loans import LoanBook
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.stalls import Stalls
 from tenantzone_runtime.zones.timers import Timers
+from tenantzone_runtime.zones.usage import MAX_AT_ONCE, tell_usage
 from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
 
 
@@ -40,9 +43,10 @@ class Tenancy:
         self.ledger = Ledger(block_count, now, capacity)
         self.loans = LoanBook(self.ledger)
         self._capacity = capacity
-        self._started = now
         self._timers = Timers()
         self._config: RuntimeConfig | None = None
+        self._is_whole = True
+        """Whether no config has been left half enforced."""
         self._watermarks = Watermarks()
         self._overdue: list[Zone] = []
         self._stalls = Stalls()
@@ -55,17 +59,44 @@ class Tenancy:
         Raises:
             ConfigError: it can't be held on this engine; what was enforced before still is.
         """
+        return list(self.enforce(config, self.plan(config), now))
+
+    def plan(self, config: RuntimeConfig) -> list[ZoneSpec]:
+        """What the config means on this engine. It changes nothing, and steps may be made meanwhile.
+
+        Raises:
+            ConfigError: it can't be held on this engine.
+        """
         specs = configure.zone_specs(config, self._capacity)
+        return [self._as_known(spec) for spec in specs] if self._is_whole else specs
+
+    def _as_known(self, spec: ZoneSpec) -> ZoneSpec:
+        # The very object where nothing changes: to compare thousands takes its time, and steps need not wait for it.
+        zone = self.ledger.zones.get(spec.tenant)
+        return zone.spec if zone is not None and zone.spec == spec else spec
+
+    def enforce(self, config: RuntimeConfig, plan: list[ZoneSpec], now: float) -> Iterator[tuple[Zone, list[int]]]:
+        """Enforce what was planned, zone by zone. Once all have been asked for, the config is in force.
+
+        If something fails in between, what was yielded is done and the rest is not, until a config is enforced whole.
+
+        Yields:
+            Zones with their blocks that were evicted.
+        """
         self.ledger.now = now
-        self.ledger.trail.note(ConfigApplied(config.generation, config.hash, len(specs)))
-        self._config = config
+        self._is_whole = False
+        for zone, evicted in configure.apply(self.ledger, plan, _template(config), self._capacity):
+            if zone.quiet and not zone.leaving:
+                # Its window may have become longer, and it is quiet no more.
+                self._timers.set_at(zone, now)
+            elif not zone.leaving:
+                self._timers.set(zone)
+            yield zone, evicted
         marks = config.pool.watermarks
         self._watermarks = Watermarks(int(marks.low * self._capacity), int(marks.high * self._capacity))
-        evicted = configure.apply(self.ledger, specs, self._template, self._capacity)
-        for zone in self.ledger.zones.values():
-            # A window that the config made shorter may be over already.
-            self._timers.set_at(zone, now)
-        return evicted
+        self._config = config
+        self._is_whole = True
+        self.ledger.trail.note(ConfigApplied(config.generation, config.hash, len(plan)))
 
     @property
     def pool(self) -> PoolConfig | None:
@@ -75,7 +106,7 @@ class Tenancy:
     @property
     def is_open_to_anybody(self) -> bool:
         """Whether requests need no zone, because there never was a config: stock vLLM."""
-        return self._config is None
+        return self._config is None and not self.ledger.zones
 
     def zone_of_early_requests(self, count: int) -> Zone:
         """A zone for ``count`` requests that came before any zone was declared.
@@ -109,9 +140,7 @@ class Tenancy:
 
     @property
     def _template(self) -> UnknownTenantTemplate | None:
-        if self._config is None or self._config.pool.unknown_tenants.mode == "Reject":
-            return None
-        return self._config.pool.unknown_tenants.template
+        return None if self._config is None else _template(self._config)
 
     def request_arrived(self, zone: Zone, now: float) -> None:
         """A request was bound to the zone."""
@@ -125,7 +154,8 @@ class Tenancy:
         if zone.requests == 0:
             self._stalls.end(zone, now)
         configure.discard_if_gone(self.ledger, zone)
-        self._timers.set(zone)
+        if self.ledger.is_present(zone):
+            self._timers.set(zone)
 
     def refused(self, tenant: str | None, reason: RefusalReason) -> None:
         """A request was refused; the tenant is None if it shows none that could be believed."""
@@ -159,11 +189,10 @@ class Tenancy:
             f"and other zones keep the rest"
         )
 
-    def count(self) -> None:
-        """Bring all counters up to date, before somebody reads them."""
-        for zone in self.ledger.zones.values():
-            self.ledger.accrue(zone)
-        self._stalls.count(self.ledger.now)
+    def count(self, zone: Zone) -> None:
+        """Bring a zone's counters up to date, before somebody reads them."""
+        self.ledger.accrue(zone)
+        self._stalls.count(zone, self.ledger.now)
 
     def upkeep(self, now: float, free: int) -> Evictions:
         """What time does: zones become quiet, give up their blocks, are forgotten; loans are settled and fall due; free
@@ -212,19 +241,16 @@ class Tenancy:
         return [loan.borrower for loan in self.loans.due() if loan.grace_until is not None and loan.grace_until <= now]
 
     def usage(self) -> list[Event]:
-        """What each zone has used, and each borrower of each lender, up to now."""
-        events: list[Event] = [
-            self.ledger.usage(zone) for zone in self.ledger.zones.values() if zone.name_in_journal is not None
-        ]
-        for (lender, borrower), block_seconds in self.loans.block_seconds().items():
-            events.append(LoanUsage(lender, borrower, counting_since=self._started, block_seconds=block_seconds))
-        return events
+        """What each zone has used, and each borrower of each lender, where that is more than was told before."""
+        return list(chain.from_iterable(self.usage_in_slices()))
+
+    def usage_in_slices(self, at_once: int = MAX_AT_ONCE) -> Iterator[list[Event]]:
+        """The same, with pauses in which anything may happen to zones; ``at_once`` of them are looked at in between."""
+        return tell_usage(self.ledger, self.loans, at_once)
 
     def _let_time_pass(self) -> Evictions:
         evicted: Evictions = []
         for zone in list(self._timers.gone_off(self.ledger.now)):
-            if self.ledger.zones.get(zone.spec.tenant) is not zone:
-                continue
             evicted.append((zone, states.advance(self.ledger, zone)))
             if states.is_forgotten(self.ledger, zone):
                 zone.leaving = True
@@ -232,6 +258,12 @@ class Tenancy:
             else:
                 self._timers.set(zone, self.ledger.now)
         return evicted
+
+
+def _template(config: RuntimeConfig) -> UnknownTenantTemplate | None:
+    """Of zones for tenants that the config does not name; None: they are refused."""
+    unknown = config.pool.unknown_tenants
+    return None if unknown.mode == "Reject" else unknown.template
 
 
 def _count(evicted: Evictions) -> int:

@@ -96,6 +96,8 @@ class Zone:
     active_weight: int = 0
     accrued_until: float = 0.0
     """When ``block_seconds`` were added up last."""
+    usage_told: tuple[float, int, int, int] = (0.0, 0, 0, 0)
+    """Block-seconds, prompt tokens, cached ones among them and generated ones, as the journal has them."""
     timer: float | None = None
     """When the zone is looked at next because time has passed; None: not before something else happens to it."""
 

@@ -1,0 +1,214 @@
+"""For how long what goes on beside the steps holds the scheduler's lock, which each step needs.
+
+vLLM's real scheduler runs without a model. Half of the zones have lent their reservations, the other half have borrowed
+them and fill the pool with cached prefixes; some of their requests run, and every zone has counted all that a zone can
+count. Then steps and housekeeping take turns, and each hold of the lock is timed from when it was free to when it is
+free again: on the wall's clock, and as processor time of its thread, from which it shows what the machine made of it.
+Python's collector runs as in an engine, which leaves alone what was there when the scheduler was made. The zones come
+later here, so that the collector does walk them.
+"""
+
+import argparse
+import gc
+import random
+import statistics
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import get_args
+
+from vllm.utils.gc_utils import freeze_gc_heap
+
+from tenantzone_contract.config import Idle, ZoneConfig
+from tenantzone_contract.report import ConfigStatus, WaitReason
+from tenantzone_runtime.engine.reporting import make_figures, make_report
+from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters, Outcome
+from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
+
+CAPACITY = 65_536
+RUNNING = 128
+PROMPT_BLOCKS = 64
+OBSERVATIONS = 200
+"""That fill a zone's histograms."""
+RESERVED = 0.9
+"""Of the pool."""
+
+
+class TimedLock:
+    """In the place of the scheduler's lock. Only what it guards while ``operation`` is set is timed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+        self.operation = ""
+        self.holds: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        """By operation: seconds on the wall's clock, and of processor time."""
+        self.collections: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        """By operation: runs of the collector while the lock was held, by generation."""
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+        if self._depth == 1:
+            self._began = time.perf_counter(), time.thread_time()
+
+    def __exit__(self, *error: object) -> None:
+        self._depth -= 1
+        if self._depth == 0 and self.operation:
+            wall, processor = self._began
+            self.holds[self.operation].append((time.perf_counter() - wall, time.thread_time() - processor))
+        self._lock.release()
+
+    @contextmanager
+    def timing(self, operation: str) -> Iterator[None]:
+        self.operation = operation
+        yield
+        self.operation = ""
+
+    def collected(self, phase: str, info: dict[str, int]) -> None:
+        """For ``gc.callbacks``."""
+        if phase == "start" and self._depth and self.operation:
+            self.collections[self.operation][info["generation"]] += 1
+
+
+class Engine:
+    """A scheduler with many zones under load."""
+
+    def __init__(self, zones: int, folder: Path) -> None:
+        self._driver = Driver(make_scheduler(vllm_config(folder, sequences=256, max_batched_tokens=8192), CAPACITY))
+        self._scheduler = self._driver.scheduler
+        self._random = random.Random(zones)
+        self._names = [f"tenant-{number}" for number in range(zones)]
+        self.lenders, self._borrowers = self._names[: zones // 2], self._names[zones // 2 :]
+        self.lock = self._scheduler.zone_lock = TimedLock()
+        freeze_gc_heap()
+        gc.callbacks.append(self.lock.collected)
+        self._patched = 0
+        with self.lock.timing("apply_config, all zones new"):
+            self._declare()
+        self._fill()
+
+    def close(self) -> None:
+        gc.callbacks.remove(self.lock.collected)
+
+    @property
+    def loans(self) -> int:
+        return sum(1 for _ in self._scheduler.tenancy.loans)
+
+    def turn(self, number: int) -> None:
+        """One step, and all that goes on beside it."""
+        self._keep_running()
+        self._driver.step()
+        with self.lock.timing("let_time_pass"):
+            self._scheduler.let_time_pass()
+        with self.lock.timing("collect_audit"):
+            self._scheduler.collect_audit(with_usage=False)
+        with self.lock.timing("report"):
+            self.report = make_report(self._scheduler, ConfigStatus(), pod="bench", started_unix_time=0.0)
+        with self.lock.timing("figures"):
+            self.figures = make_figures(self._scheduler, ConfigStatus(), {}, pod="bench", started_unix_time=0.0)
+        if number % 10 == 0:
+            with self.lock.timing("collect_audit, with usage"):
+                self._scheduler.collect_audit(with_usage=True)
+            with self.lock.timing("apply_config, one zone changed"):
+                self._declare(patched=1)
+        if number % 20 == 0:
+            with self.lock.timing("apply_config, all zones changed"):
+                self._declare(patched=len(self._names))
+
+    def _declare(self, patched: int = 0) -> None:
+        self._patched += 1 if patched else 0
+        share = int(CAPACITY * RESERVED) // len(self.lenders)
+
+        def zone(number: int, name: str) -> ZoneConfig:
+            is_lender = number < len(self.lenders)
+            evict_after = 3600.0 + (self._patched if number < patched else 0)
+            idle = Idle(after_seconds=0.0 if is_lender else 3600.0, evict_after_seconds=evict_after)
+            return ZoneConfig(name=name, tenant=name, generation=1, reserved=share if is_lender else 0, idle=idle)
+
+        self._driver.declare(*(zone(number, name) for number, name in enumerate(self._names)))
+
+    def _fill(self) -> None:
+        for name in self.lenders:
+            self._driver.send(name, prompt(1))
+        self._finish()
+        # Now they are quiet, and lend.
+        self._scheduler.let_time_pass()
+        for number in range(CAPACITY // PROMPT_BLOCKS):
+            self._driver.send(self._borrowers[number % len(self._borrowers)], prompt(PROMPT_BLOCKS))
+        for name in self._borrowers:
+            self._driver.send(name, prompt(8))
+        self._finish()
+        for zone in self._scheduler.tenancy.ledger.zones.values():
+            self._count(zone.counters)
+        self._keep_running()
+        self._driver.step()
+        self._scheduler.let_time_pass()
+
+    def _finish(self) -> None:
+        while self._scheduler.has_unfinished_requests():
+            self._driver.step()
+        self._driver.finished.clear()
+
+    def _keep_running(self) -> None:
+        while len(self._scheduler.requests) < RUNNING:
+            answer = self._random.randrange(50, 200)
+            self._driver.send(self._random.choice(self._borrowers), prompt(4), max_tokens=answer)
+
+    def _count(self, counters: Counters) -> None:
+        """All that a zone counts, as after some days."""
+        draw = self._random
+        for reason, beneficiaries in EVICTIONS_FOR.items():
+            for beneficiary in beneficiaries:
+                counters.evictions[reason, beneficiary] = draw.randrange(1, 1_000_000)
+        for outcome in get_args(Outcome):
+            counters.requests[outcome] = draw.randrange(1, 1_000_000)
+        for reason in get_args(WaitReason):
+            counters.stalled_seconds[reason] = draw.random() * 10_000
+        for histogram in (counters.queue_time, counters.time_to_first_token):
+            for _ in range(OBSERVATIONS):
+                histogram.observe(draw.lognormvariate(-2.0, 1.5))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--zones", type=int, nargs="+", default=[1000, 5000], help="(default: 1000 5000)")
+    parser.add_argument("--turns", type=int, default=200, help="timed turns with each (default: %(default)s)")
+    options = parser.parse_args()
+    for zones in options.zones:
+        with tempfile.TemporaryDirectory() as folder:
+            engine = Engine(zones, Path(folder))
+            for number in range(options.turns):
+                engine.turn(number)
+            _print(zones, engine)
+            engine.close()
+
+
+def _print(zones: int, engine: Engine) -> None:
+    print(f"\n{zones:,} zones, {engine.loans:,} loans, {options_text(engine)}")
+    print(f"{'':<34}{'a call:':>9}{'wall, ms:':>19}{'':>9}{'processor, ms:':>18}{'':>9}{'collections':>17}")
+    print(f"{'':<34}{'holds':>9}{'median':>10}{'p99':>9}{'longest':>9}{'p99':>9}{'longest':>9}{'0 / 1 / 2':>17}")
+    for operation, holds in sorted(engine.lock.holds.items()):
+        wall, processor = (sorted(column) for column in zip(*holds, strict=True))
+        runs = engine.lock.collections[operation]
+        print(
+            f"{operation:<34}{len(holds):>9,}{statistics.median(wall) * 1000:>10.3f}{_p99(wall):>9.2f}"
+            f"{wall[-1] * 1000:>9.2f}{_p99(processor):>9.2f}{processor[-1] * 1000:>9.2f}"
+            f"{f'{runs[0]} / {runs[1]} / {runs[2]}':>17}"
+        )
+
+
+def options_text(engine: Engine) -> str:
+    return f"{len(engine.report.zones)} reported"
+
+
+def _p99(times: list[float]) -> float:
+    return times[min(len(times) - 1, int(len(times) * 0.99))] * 1000
+
+
+if __name__ == "__main__":
+    main()
