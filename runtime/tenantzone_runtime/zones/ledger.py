@@ -130,7 +130,7 @@ class Ledger:
         self.held_blocks -= count
         evictions, key = zone.counters.evictions, (reason, _class_of(zone, beneficiary))
         evictions[key] = evictions.get(key, 0) + count
-        tenant = None if beneficiary is None else beneficiary.spec.tenant
+        tenant = None if beneficiary is None else beneficiary.name_in_journal
         self.trail.evicted(zone.spec.tenant, count, reason, tenant)
         self.standings.reckon(zone)
 

@@ -58,12 +58,11 @@ def advance(ledger: Ledger, zone: Zone) -> list[int]:
     """Let time pass for the zone. Returns the blocks evicted because the zone's ``evict_after_seconds`` has passed."""
     if zone.requests > 0:
         return []
-    silent = ledger.now - zone.last_active
-    quiet = silent >= zone.spec.idle.after_seconds
+    quiet = ledger.now - zone.last_active >= zone.spec.idle.after_seconds
     if quiet != zone.quiet:
         zone.quiet = quiet
         ledger.standings.reckon(zone)
-    if not _has_passed(zone.spec.idle.evict_after_seconds, silent) and not is_forgotten(ledger, zone):
+    if not _has_passed(ledger, zone, zone.spec.idle.evict_after_seconds) and not is_forgotten(ledger, zone):
         return []
     blocks = ledger.evict(zone, len(zone.cached), "idle")
     blocks_evicted(ledger, zone)
@@ -74,7 +73,7 @@ def is_forgotten(ledger: Ledger, zone: Zone) -> bool:
     """Whether the zone was registered for a tenant that has been silent for so long that the zone goes."""
     if not zone.spec.auto_registered or zone.requests > 0:
         return False
-    return _has_passed(zone.spec.idle.forget_after_seconds, ledger.now - zone.last_active)
+    return _has_passed(ledger, zone, zone.spec.idle.forget_after_seconds)
 
 
 def deadline(zone: Zone, after: float) -> float | None:
@@ -83,13 +82,18 @@ def deadline(zone: Zone, after: float) -> float | None:
         return None
     idle = zone.spec.idle
     forget_after = idle.forget_after_seconds if zone.spec.auto_registered else None
-    times = [idle.after_seconds, idle.evict_after_seconds, forget_after]
-    moments = [zone.last_active + time for time in times if time is not None]
+    moments = [zone.last_active + idle.after_seconds]
+    moments += [_silent_since(zone) + time for time in (idle.evict_after_seconds, forget_after) if time is not None]
     return min((moment for moment in moments if moment > after), default=None)
 
 
-def _has_passed(time: float | None, silent: float) -> bool:
-    return time is not None and silent >= time
+def _silent_since(zone: Zone) -> float:
+    """When its last request ended; when it was born if it never had one, and is quiet without having fallen silent."""
+    return max(zone.last_active, zone.born)
+
+
+def _has_passed(ledger: Ledger, zone: Zone, seconds: float | None) -> bool:
+    return seconds is not None and ledger.now >= _silent_since(zone) + seconds
 
 
 def _enter(ledger: Ledger, zone: Zone, state: ZoneState) -> None:

@@ -86,7 +86,7 @@ class Tenancy:
         self.ledger.now = now
         self._is_whole = False
         for zone, evicted in configure.apply(self.ledger, plan, _template(config), self._capacity):
-            if zone.quiet:
+            if zone.quiet and not zone.leaving:
                 # Its window may have become longer, and it is quiet no more.
                 self._timers.set_at(zone, now)
             elif not zone.leaving:
