@@ -17,6 +17,7 @@ from tenantzone_contract.config import (
     Idle,
     Lending,
     PoolConfig,
+    Release,
     UnknownTenants,
     UnknownTenantTemplate,
     Watermarks,
@@ -205,7 +206,9 @@ def _lending(spec: Body) -> Lending:
 
 
 def _idle(spec: Body) -> Idle:
-    return _shared_idle(*(spec.get(field) for field in ("after", "evictAfter", "forgetAfter")))
+    release = spec.get("release", {})
+    times = (spec.get(field) for field in ("after", "evictAfter", "forgetAfter"))
+    return _shared_idle(*times, release.get("share"), release.get("every"))
 
 
 # Most of thousands of zones have the same terms, and need them in memory once.
@@ -224,14 +227,23 @@ def _shared_lending(
 
 
 @lru_cache(_SHARED)
-def _shared_idle(after: str | None, evict_after: str | None, forget_after: str | None) -> Idle:
+def _shared_idle(
+    after: str | None, evict_after: str | None, forget_after: str | None, share: str | None, every: str | None
+) -> Idle:
     return Idle(
         **_given(
             after_seconds=_seconds("idle.after", after),
             evict_after_seconds=_seconds("idle.evictAfter", evict_after),
             forget_after_seconds=_seconds("idle.forgetAfter", forget_after),
+            release=_release(share, every),
         )
     )
+
+
+def _release(share: str | None, every: str | None) -> Release | None:
+    if share is None and every is None:
+        return None
+    return Release(**_given(share=share, every_seconds=_seconds("idle.release.every", every)))
 
 
 def _seconds(path: str, text: str | None) -> float | None:

@@ -8,7 +8,15 @@ import hashlib
 import json
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from tenantzone_contract.share import BlockShare, percentage
@@ -30,6 +38,11 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
+def _without_unset(dumped: dict[str, Any], *fields: str) -> dict[str, Any]:
+    """Without those of the fields that say nothing. An engine of a release that does not know them refuses them."""
+    return {name: value for name, value in dumped.items() if value or name not in fields}
+
+
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Seconds = Annotated[float, Field(ge=0)]
 
@@ -47,12 +60,27 @@ class Lending(_Model):
     """How long a loan that is due may stay in use before the borrower's requests are preempted for it."""
 
 
+class Release(_Model):
+    """In which steps a quiet zone's cached blocks are freed."""
+
+    share: Annotated[str, Field(pattern=r"^(100|[1-9][0-9]?)%$")]
+    """Of what the zone kept cached when it became quiet."""
+    every_seconds: Annotated[float, Field(ge=1)]
+    """From one step to the next, and from the moment when the zone became quiet to the first one."""
+
+
 class Idle(_Model):
     """What happens to a zone without requests. None: never."""
 
     after_seconds: Seconds = 60.0
     evict_after_seconds: Seconds | None = None
     forget_after_seconds: Seconds | None = None
+    release: Release | None = None
+    """None: all at once, at ``evict_after_seconds``."""
+
+    @model_serializer(mode="wrap")
+    def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_unset(dump(self), "release")
 
 
 class ZoneConfig(_Model):

@@ -71,6 +71,20 @@ def pool(**spec: Any) -> str:
             "forgetAfter (1h) must not be below evictAfter (90m)",
             id="forgetting before evicting",
         ),
+        pytest.param(
+            zone(idle={"release": {"share": "25%", "every": "250ms"}}),
+            "release.every (250ms) must not be below 1s",
+            id="a release in steps too fast to count",
+        ),
+        pytest.param(
+            zone(idle={"release": {"share": "0%", "every": "1m"}}), "release.share", id="a release of nothing"
+        ),
+        pytest.param(zone(idle={"release": {"share": "25%"}}), "release.every", id="a release without a pace"),
+        pytest.param(
+            pool(unknownTenants={"template": {"idle": {"release": {"share": "25%", "every": "0s"}}}}),
+            "release.every (0s) must not be below 1s",
+            id="a release of a template all at once",
+        ),
         pytest.param(zone(tenant="-acme"), "spec.tenant", id="a tenant that could not be a file's name"),
         pytest.param(manifest("TenantZone", {}), "spec.pool", id="a zone without a pool"),
         pytest.param(zone(reserve="40%"), 'unknown field "spec.reserve"', id="a field with a typing error"),
@@ -174,7 +188,7 @@ def test_what_is_filled_in_means_the_same_as_what_the_contract_assumes(control_p
             zone(
                 weight=3,
                 lending={"lendable": "50%", "borrowers": "AnyPriority", "maxLoan": "10m", "grace": "0s"},
-                idle={"after": "10m", "evictAfter": "30s"},
+                idle={"after": "10m", "evictAfter": "30s", "release": {"share": "100%", "every": "1s"}},
                 evictionPolicy="Clock",
             ),
             id="a zone that says all of it",

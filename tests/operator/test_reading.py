@@ -2,6 +2,7 @@
 
 import pytest
 
+from tenantzone_contract.config import Idle, Release
 from tenantzone_operator.durations import parse_duration
 from tenantzone_operator.selectors import matches
 from tests.operator.objects import entry, pool, zone
@@ -84,6 +85,13 @@ def test_a_zones_spec_becomes_an_entry():
     }
 
 
+def test_the_steps_of_a_release_become_the_contracts():
+    found = zone("acme", idle={"after": "5m", "release": {"share": "25%", "every": "1h30m"}}).config
+
+    assert found is not None
+    assert found.idle == Idle(after_seconds=300.0, release=Release(share="25%", every_seconds=5400.0))
+
+
 def test_what_a_spec_does_not_say_is_left_to_the_contract():
     assert zone("acme").config == entry("acme")
 
@@ -93,6 +101,12 @@ def test_what_a_spec_does_not_say_is_left_to_the_contract():
     [
         pytest.param({"reserved": "a lot"}, "reserved", id="an amount"),
         pytest.param({"idle": {"after": "soon"}}, "idle.after: expected a duration", id="a duration"),
+        pytest.param(
+            {"idle": {"release": {"share": "25%", "every": "often"}}},
+            "idle.release.every: expected a duration",
+            id="a duration of a release",
+        ),
+        pytest.param({"idle": {"release": {"share": "25%"}}}, "everySeconds: Field required", id="half a release"),
         pytest.param({"lending": {"grace": "long"}}, "lending.grace: expected a duration", id="a duration of a loan"),
         pytest.param({"reserved": 20, "limit": 10}, "reserved (20) must not exceed limit (10)", id="a contradiction"),
     ],
@@ -108,7 +122,11 @@ def test_a_pools_spec_becomes_the_pools_part_of_the_config():
     found = pool(
         unknownTenants={
             "mode": "AutoRegister",
-            "template": {"limit": "20%", "priority": -1, "idle": {"after": "1m", "forgetAfter": "24h"}},
+            "template": {
+                "limit": "20%",
+                "priority": -1,
+                "idle": {"after": "1m", "forgetAfter": "24h", "release": {"share": "10%", "every": "10m"}},
+            },
         },
         watermarks={"low": 0.1, "high": 0.2},
     ).config
@@ -118,4 +136,5 @@ def test_a_pools_spec_becomes_the_pools_part_of_the_config():
     template = found.unknown_tenants.template
     assert (template.limit, template.priority) == ("20%", -1)
     assert (template.idle.after_seconds, template.idle.forget_after_seconds) == (60.0, 86400.0)
+    assert template.idle.release == Release(share="10%", every_seconds=600.0)
     assert (found.watermarks.low, found.watermarks.high) == (0.1, 0.2)

@@ -3,12 +3,14 @@
 from hypothesis import strategies as st
 
 from tenantzone_contract.config import PoolConfig, UnknownTenants, UnknownTenantTemplate, Watermarks, make_config
-from tests.zones.zoo import declare
+from tests.zones.zoo import declare, releasing
 
 CAPACITY = 20
 TENANTS = ("acme", "burst", "calm", "dusk")
 SECONDS = st.sampled_from([0.0, 5.0, 10.0, 20.0])
 MAYBE_SECONDS = st.one_of(st.none(), SECONDS)
+RELEASES = st.sampled_from([None, None, (30, 5.0), (50, 1.0), (100, 10.0)])
+"""Percent, and seconds from one step to the next."""
 
 
 @st.composite
@@ -39,6 +41,7 @@ def zone_configs(draw, tenant, most):
         grace=draw(SECONDS),
         after=draw(SECONDS),
         evict_after=draw(st.sampled_from([None, None, 5.0, 20.0])),
+        release=draw(RELEASES),
         eviction_policy=draw(st.sampled_from(["LRU", "Clock"])),
     )
 
@@ -49,7 +52,11 @@ def pools(draw):
     template = UnknownTenantTemplate(
         limit=draw(st.one_of(st.none(), shares(CAPACITY))),
         priority=draw(st.integers(-1, 1)),
-        idle={"after_seconds": draw(SECONDS), "forget_after_seconds": draw(MAYBE_SECONDS)},
+        idle={
+            "after_seconds": draw(SECONDS),
+            "forget_after_seconds": draw(MAYBE_SECONDS),
+            "release": releasing(draw(RELEASES)),
+        },
     )
     low, high = sorted((draw(st.integers(0, 10)), draw(st.integers(0, 10))))
     marks = Watermarks(low=low / 10, high=high / 10) if draw(st.booleans()) else Watermarks()
@@ -78,6 +85,10 @@ def blocks_of(share, base=CAPACITY, *, up=False):
     return whole + (1 if up and rest else 0)
 
 
+def release_of(idle):
+    return None if idle.release is None else (int(idle.release.share[:-1]), idle.release.every_seconds)
+
+
 def terms_of(zone):
     reserved = blocks_of(zone.reserved)
     return {
@@ -90,6 +101,7 @@ def terms_of(zone):
         "policy": zone.eviction_policy,
         "after": zone.idle.after_seconds,
         "evict_after": zone.idle.evict_after_seconds,
+        "release": release_of(zone.idle),
         "forget_after": zone.idle.forget_after_seconds,
         "auto": False,
     }
@@ -106,6 +118,7 @@ def template_terms(template):
         "policy": "LRU",
         "after": template.idle.after_seconds,
         "evict_after": template.idle.evict_after_seconds,
+        "release": release_of(template.idle),
         "forget_after": template.idle.forget_after_seconds,
         "auto": True,
     }

@@ -169,6 +169,8 @@ class ZoneLives(LivesCounted, RuleBasedStateMachine):
             self._end(request, CAPACITY)
         if claim.evict_after is None:
             self.pass_time(claim.after)
+        for _ in range(data.draw(st.integers(0, 3)) if claim.release is not None else 0):
+            self.pass_time(claim.release[1])
 
     @rule()
     def end_a_step(self):

@@ -5,13 +5,13 @@ Nothing that runs is killed. A zone that left keeps its requests until they fini
 
 from dataclasses import replace
 
-from tenantzone_contract.config import ConfigError, RuntimeConfig, UnknownTenantTemplate, ZoneConfig
-from tenantzone_contract.share import ceil_blocks, floor_blocks
+from tenantzone_contract.config import ConfigError, Idle, RuntimeConfig, UnknownTenantTemplate, ZoneConfig
+from tenantzone_contract.share import ceil_blocks, floor_blocks, percentage
 from tenantzone_runtime.zones.audit import Change, Lifecycle
 from tenantzone_runtime.zones.eviction import Evictions, trim_to_limit
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.quota import Quota
-from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, Zone, ZoneSpec, new_zone
+from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Zone, ZoneSpec, new_zone
 
 
 def zone_specs(config: RuntimeConfig, capacity: int) -> list[ZoneSpec]:
@@ -44,7 +44,11 @@ def _spec(zone: ZoneConfig, capacity: int) -> ZoneSpec:
         generation=zone.generation,
         priority=zone.priority,
         quota=Quota(reserved=reserved, limit=limit, lendable=lendable),
-        idle=IdleTimes(after=zone.idle.after_seconds, evict_after=zone.idle.evict_after_seconds),
+        idle=IdleTimes(
+            after=zone.idle.after_seconds,
+            evict_after=zone.idle.evict_after_seconds,
+            release=_release_steps(zone.idle),
+        ),
         weight=zone.weight,
         loans=LoanTerms(
             to_any_priority=zone.lending.borrowers == "AnyPriority",
@@ -54,6 +58,11 @@ def _spec(zone: ZoneConfig, capacity: int) -> ZoneSpec:
         eviction_policy=zone.eviction_policy,
         scrub=zone.scrub == "OnTransfer",
     )
+
+
+def _release_steps(idle: Idle) -> ReleaseSteps | None:
+    release = idle.release
+    return None if release is None else ReleaseSteps(percentage(release.share), release.every_seconds)
 
 
 def unknown_tenant_spec(template: UnknownTenantTemplate, tenant: str, capacity: int) -> ZoneSpec:
@@ -66,7 +75,7 @@ def unknown_tenant_spec(template: UnknownTenantTemplate, tenant: str, capacity: 
         generation=0,
         priority=template.priority,
         quota=Quota(reserved=0, limit=limit, lendable=0),
-        idle=IdleTimes(idle.after_seconds, idle.evict_after_seconds, idle.forget_after_seconds),
+        idle=IdleTimes(idle.after_seconds, idle.evict_after_seconds, idle.forget_after_seconds, _release_steps(idle)),
         auto_registered=True,
     )
 

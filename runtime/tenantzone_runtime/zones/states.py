@@ -1,9 +1,12 @@
 """Active, Idle, Evicted: what requests and time do to a zone.
 
-Active: a request waits or runs. Idle: none does; after its idle window the zone is *quiet* and lends. Evicted: the
-blocks of an idle zone are all gone; its id and its tenant's binding stay, and its next request wakes it at once. A zone
-that was registered for a tenant without a TenantZone is forgotten in the end; all others stay.
+Active: a request waits or runs. Idle: none does; after its idle window the zone is *quiet* and lends. From then on its
+cached blocks may go in steps, and at ``evict_after`` what is left of them. Evicted: the blocks of an idle zone are all
+gone; its id and its tenant's binding stay, and its next request wakes it at once. A zone that was registered for a
+tenant without a TenantZone is forgotten in the end; all others stay.
 """
+
+from itertools import islice
 
 from tenantzone_contract.report import ZoneState
 from tenantzone_runtime.zones.audit import Change
@@ -39,26 +42,39 @@ def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
 
 
 def advance(ledger: Ledger, zone: Zone) -> list[int]:
-    """Let time pass for the zone. Returns the blocks evicted because the zone's ``evict_after`` has passed."""
+    """Let time pass for the zone. Returns the blocks evicted because it was silent for so long."""
     if zone.requests > 0:
         return []
-    silent = ledger.now - zone.last_active
-    quiet = silent >= zone.spec.idle.after
+    quiet = _has_passed(ledger, zone, zone.spec.idle.after)
     if quiet != zone.quiet:
         zone.quiet = quiet
+        zone.cached_when_quiet = len(zone.cached)
         ledger.standings.reckon(zone)
-    if not _has_passed(zone.spec.idle.evict_after, silent) and not is_forgotten(ledger, zone):
+    kept = _kept(ledger, zone)
+    if kept is None:
         return []
-    blocks = ledger.evict(zone, len(zone.cached), "idle")
+    blocks = ledger.evict(zone, max(0, len(zone.cached) - kept), "idle")
     blocks_evicted(ledger, zone)
     return blocks
+
+
+def _kept(ledger: Ledger, zone: Zone) -> int | None:
+    """Cached blocks that a zone without requests may keep after so long a time; None: all."""
+    idle = zone.spec.idle
+    if _has_passed(ledger, zone, idle.evict_after) or is_forgotten(ledger, zone):
+        return 0
+    steps = sum(_has_passed(ledger, zone, time) for time in idle.releases)
+    if idle.release is None or steps == 0:
+        return None
+    # A level and not an amount: what others have taken meanwhile counts, and a step that comes late is made up for.
+    return zone.cached_when_quiet * max(0, 100 - steps * idle.release.percent) // 100
 
 
 def is_forgotten(ledger: Ledger, zone: Zone) -> bool:
     """Whether the zone was registered for a tenant that has been silent for so long that the zone goes."""
     if not zone.spec.auto_registered or zone.requests > 0:
         return False
-    return _has_passed(zone.spec.idle.forget_after, ledger.now - zone.last_active)
+    return _has_passed(ledger, zone, zone.spec.idle.forget_after)
 
 
 def deadline(zone: Zone, after: float) -> float | None:
@@ -68,11 +84,15 @@ def deadline(zone: Zone, after: float) -> float | None:
     idle = zone.spec.idle
     times = [idle.after, idle.evict_after, idle.forget_after if zone.spec.auto_registered else None]
     moments = [zone.last_active + time for time in times if time is not None]
-    return min((moment for moment in moments if moment > after), default=None)
+    coming = [moment for moment in moments if moment > after]
+    # They are in order, and of a hundred the first one to come is enough.
+    coming += islice((moment for time in idle.releases if (moment := zone.last_active + time) > after), 1)
+    return min(coming, default=None)
 
 
-def _has_passed(time: float | None, silent: float) -> bool:
-    return time is not None and silent >= time
+def _has_passed(ledger: Ledger, zone: Zone, time: float | None) -> bool:
+    # Compared as moments, as timers are: the difference of two floats may fall short of what was added.
+    return time is not None and zone.last_active + time <= ledger.now
 
 
 def _enter(ledger: Ledger, zone: Zone, state: ZoneState) -> None:

@@ -1,6 +1,6 @@
 """One tenant's zone on one engine: its promise, its blocks, its clock, its counters."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,12 +14,30 @@ EvictionPolicy = Literal["LRU", "Clock"]
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseSteps:
+    """A quiet zone's cached blocks go in steps."""
+
+    percent: int
+    """Of what it kept cached when it became quiet: the share that goes with each step."""
+    every: float
+    """Seconds from one step to the next."""
+
+
+@dataclass(frozen=True, slots=True)
 class IdleTimes:
     """Seconds without a request until the zone lends (``after``), until its blocks go, and until it is forgotten."""
 
     after: float
     evict_after: float | None = None
     forget_after: float | None = None
+    release: ReleaseSteps | None = None
+
+    @property
+    def releases(self) -> Iterator[float]:
+        """Seconds without a request until each share of the blocks goes; with the last one nothing is left."""
+        if self.release is not None:
+            for step in range(1, -(-100 // self.release.percent) + 1):
+                yield self.after + step * self.release.every
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +88,8 @@ class Zone:
     """Waiting or running."""
     state: ZoneState = "Idle"
     quiet: bool = False
+    cached_when_quiet: int = 0
+    """Blocks that it kept cached when it became quiet last."""
     grace: int = 0
     """Blocks that a request from before the limit was lowered may still need, if that is more than the limit."""
     overdue: int = 0
