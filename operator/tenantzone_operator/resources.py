@@ -18,6 +18,7 @@ from tenantzone_contract.config import (
     Lending,
     PoolConfig,
     Release,
+    TenantLevel,
     UnknownTenants,
     UnknownTenantTemplate,
     Watermarks,
@@ -37,6 +38,10 @@ _SHARED = 1024
 
 _COPIED = ("priority", "reserved", "limit", "weight", "scrub")
 """Fields of a zone's spec whose names and values the contract has too."""
+
+
+_LEVEL = ("name", "tenants", "reserved", "limit", "weight", "priority")
+"""The same of a level of unknown tenants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +200,15 @@ def _pool_config(meta: Meta, spec: Body) -> PoolConfig:
                 idle=_idle(template.get("idle", {})),
                 **_given(limit=template.get("limit"), priority=template.get("priority")),
             ),
+            levels=tuple(_level(level) for level in unknown.get("levels", ())),
             **_given(mode=unknown.get("mode")),
         ),
         watermarks=Watermarks(**spec.get("watermarks", {})),
     )
+
+
+def _level(spec: Body) -> TenantLevel:
+    return TenantLevel(**_given(**{field: spec.get(field) for field in _LEVEL}))
 
 
 def _lending(spec: Body) -> Lending:

@@ -6,6 +6,7 @@ engine and its front door read it with :func:`parse_config`. A snapshot is appli
 
 import hashlib
 import json
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
@@ -45,6 +46,8 @@ def _without_unset(dumped: dict[str, Any], *fields: str) -> dict[str, Any]:
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Seconds = Annotated[float, Field(ge=0)]
+TenantPattern = Annotated[str, Field(max_length=253, pattern=r"^([A-Za-z0-9][-_.A-Za-z0-9]*\*?|\*)$")]
+"""A tenant's name; or how the names of several begin, and ``*``."""
 
 
 class Lending(_Model):
@@ -120,11 +123,42 @@ def _exceeds(amount: int | str, bound: int | str | None) -> bool:
 
 
 class UnknownTenantTemplate(_Model):
-    """What an auto-registered zone is given; its reservation is 0."""
+    """What an auto-registered zone is given if its tenant is of no level; its reservation is 0 and its weight 1."""
 
     limit: BlockShare | None = None
     priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
     idle: Idle = Idle()
+
+
+class TenantLevel(_Model):
+    """What the auto-registered zones of some tenants are given; their idle times are the template's."""
+
+    name: Name
+    tenants: Annotated[tuple[TenantPattern, ...], Field(min_length=1)]
+    """Whose tenant's name is one of these, or begins with what stands before a ``*``."""
+    reserved: BlockShare = 0
+    """Taken only while it fits beside all that is declared and all that was taken before."""
+    limit: BlockShare | None = None
+    weight: Annotated[int, Field(ge=1)] = 1
+    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
+
+    @model_validator(mode="after")
+    def _amounts_agree(self) -> Self:
+        if _exceeds(self.reserved, self.limit):
+            raise ValueError(f"reserved ({self.reserved}) must not exceed limit ({self.limit})")
+        return self
+
+    def has(self, tenant: str) -> bool:
+        """Whether the tenant is of this level, if it is of none before."""
+        return tenant in self._names or tenant.startswith(self._prefixes)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.tenants)
+
+    @cached_property
+    def _prefixes(self) -> tuple[str, ...]:
+        return tuple(pattern.removesuffix("*") for pattern in self.tenants if pattern.endswith("*"))
 
 
 class UnknownTenants(_Model):
@@ -132,6 +166,24 @@ class UnknownTenants(_Model):
 
     mode: Literal["Reject", "AutoRegister"] = "Reject"
     template: UnknownTenantTemplate = UnknownTenantTemplate()
+    levels: tuple[TenantLevel, ...] = ()
+    """In the order in which they are tried."""
+
+    @model_validator(mode="after")
+    def _levels_are_distinct(self) -> Self:
+        names = [level.name for level in self.levels]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"levels: two levels have the name {name!r}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_unset(dump(self), "levels")
+
+    def level_of(self, tenant: str) -> TenantLevel | None:
+        """The first level that the tenant is of; None: the template is for it."""
+        return next((level for level in self.levels if level.has(tenant)), None)
 
 
 class Watermarks(_Model):

@@ -67,7 +67,11 @@ class ZoneReport(_Model):
     wait_reason: WaitReason | None = None
     """Why its next request could not be admitted in the last step; None: it could, or none waits."""
     auto_registered: bool = False
-    """Made from the pool's template for a tenant without a TenantZone; ``generation`` is 0 then."""
+    """Made for a tenant without a TenantZone, as the pool says of unknown tenants; ``generation`` is 0 then."""
+    level: str = ""
+    """Of ``unknownTenants.levels``, the one that the tenant is of; empty: none."""
+    awaited_reservation: Count = 0
+    """Blocks that its level reserves and that do not fit now; ``reserved`` is 0 then."""
     lent: Count = 0
     """Blocks of its reservation that others stand on now."""
     borrowed: Count = 0

@@ -14,6 +14,7 @@ from tenantzone_contract.config import (
     Lending,
     PoolConfig,
     Release,
+    TenantLevel,
     UnknownTenants,
     UnknownTenantTemplate,
     Watermarks,
@@ -69,6 +70,17 @@ def zones(draw: st.DrawFn) -> tuple[ZoneConfig, ...]:
 
 
 @st.composite
+def levels(draw: st.DrawFn) -> tuple[TenantLevel, ...]:
+    patterns = st.lists(st.sampled_from(["acme", "gold-*", "*", "A.b_c-"]), min_size=1, max_size=3)
+    return tuple(
+        TenantLevel(
+            name=name, tenants=draw(patterns), weight=draw(st.integers(1)), priority=draw(int32), **draw(shares())
+        )
+        for name in draw(st.lists(names, unique=True, max_size=3))
+    )
+
+
+@st.composite
 def pools(draw: st.DrawFn) -> PoolConfig:
     low, high = sorted(draw(st.tuples(st.floats(0, 1), st.floats(0, 1))))
     template = UnknownTenantTemplate(limit=draw(st.sampled_from([None, 5, "10%"])), priority=draw(int32))
@@ -76,7 +88,9 @@ def pools(draw: st.DrawFn) -> PoolConfig:
         namespace=draw(names),
         name=draw(names),
         watermarks=Watermarks(low=low, high=high),
-        unknown_tenants=UnknownTenants(mode=draw(st.sampled_from(["Reject", "AutoRegister"])), template=template),
+        unknown_tenants=UnknownTenants(
+            mode=draw(st.sampled_from(["Reject", "AutoRegister"])), template=template, levels=draw(levels())
+        ),
     )
 
 
@@ -134,6 +148,20 @@ def changed(path: str, value: object) -> str:
         ("pool.watermarks.high", 1.5, "pool.watermarks.high: "),
         ("pool.unknownTenants.mode", "Ignore", "pool.unknownTenants.mode: "),
         ("pool.unknownTenants.template.limit", "150%", "pool.unknownTenants.template.limit: "),
+        ("pool.unknownTenants.levels", [{"name": "gold", "tenants": []}], "pool.unknownTenants.levels[0].tenants: "),
+        ("pool.unknownTenants.levels", [{"name": "gold", "tenants": ["g*d"]}], "pool.unknownTenants.levels[0].tenants"),
+        ("pool.unknownTenants.levels", [{"name": "gold", "tenants": ["g\n"]}], "pool.unknownTenants.levels[0].tenants"),
+        ("pool.unknownTenants.levels", [{"name": "gold", "tenants": ["**"]}], "pool.unknownTenants.levels[0].tenants"),
+        (
+            "pool.unknownTenants.levels",
+            [{"name": "gold", "tenants": ["*"], "reserved": "20%", "limit": "10%"}],
+            "pool.unknownTenants.levels[0]: reserved (20%) must not exceed limit (10%)",
+        ),
+        (
+            "pool.unknownTenants.levels",
+            2 * [{"name": "gold", "tenants": ["*"]}],
+            "pool.unknownTenants: levels: two levels have the name 'gold'",
+        ),
         ("zones", {}, "zones: "),
         ("zones.1.name", "acme", "zones: two zones have the name 'acme'"),
         ("zones.1.tenant", "acme", "zones: two zones have the tenant 'acme'"),
@@ -209,6 +237,7 @@ def test_two_zones_of_one_tenant_can_not_be_made_into_a_config():
 def test_what_nobody_has_set_of_the_newest_fields_is_not_written_so_that_engines_that_do_not_know_them_read_it():
     written = raw()
     assert "release" not in written["zones"][0]["idle"]
+    assert set(written["pool"]["unknownTenants"]) == {"mode", "template"}
     assert "release" not in written["pool"]["unknownTenants"]["template"]["idle"]
     release = Release(share="25%", every_seconds=60)
     zone = ZoneConfig(name="acme", tenant="acme", generation=1, idle=Idle(release=release))

@@ -11,6 +11,7 @@ from tenantzone_contract.config import (
     PoolConfig,
     Release,
     RuntimeConfig,
+    TenantLevel,
     UnknownTenants,
     UnknownTenantTemplate,
     Watermarks,
@@ -91,6 +92,11 @@ def test_what_it_knows_it_reads(previous: str):
             ),
             "zones[0].idle.release",
             id="a release in steps",
+        ),
+        pytest.param(
+            config_of(levels=(TenantLevel(name="gold", tenants=("gold-*",)),)),
+            "pool.unknownTenants.levels",
+            id="levels of unknown tenants",
         ),
     ],
 )

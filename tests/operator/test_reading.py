@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_contract.config import Idle, Release
+from tenantzone_contract.config import Idle, Release, TenantLevel
 from tenantzone_operator.durations import parse_duration
 from tenantzone_operator.selectors import matches
 from tests.operator.objects import entry, pool, zone
@@ -138,3 +138,28 @@ def test_a_pools_spec_becomes_the_pools_part_of_the_config():
     assert (template.idle.after_seconds, template.idle.forget_after_seconds) == (60.0, 86400.0)
     assert template.idle.release == Release(share="10%", every_seconds=600.0)
     assert (found.watermarks.low, found.watermarks.high) == (0.1, 0.2)
+    assert found.unknown_tenants.levels == ()
+
+
+def test_the_levels_of_unknown_tenants_become_the_contracts_in_their_order():
+    found = pool(
+        unknownTenants={
+            "levels": [
+                {"name": "gold", "tenants": ["gold-*"], "reserved": "5%", "limit": 900, "weight": 3, "priority": 7},
+                {"name": "rest", "tenants": ["*"]},
+            ]
+        }
+    ).config
+
+    assert found is not None
+    assert found.unknown_tenants.levels == (
+        TenantLevel(name="gold", tenants=("gold-*",), reserved="5%", limit=900, weight=3, priority=7),
+        TenantLevel(name="rest", tenants=("*",)),
+    )
+
+
+def test_a_level_that_contradicts_itself_makes_the_pool_invalid():
+    found = pool(unknownTenants={"levels": [{"name": "gold", "tenants": ["*"], "reserved": 20, "limit": 10}]})
+
+    assert found.config is None
+    assert "reserved (20) must not exceed limit (10)" in found.invalid

@@ -2,7 +2,14 @@
 
 from hypothesis import strategies as st
 
-from tenantzone_contract.config import PoolConfig, UnknownTenants, UnknownTenantTemplate, Watermarks, make_config
+from tenantzone_contract.config import (
+    PoolConfig,
+    TenantLevel,
+    UnknownTenants,
+    UnknownTenantTemplate,
+    Watermarks,
+    make_config,
+)
 from tests.zones.zoo import declare, releasing
 
 CAPACITY = 20
@@ -58,11 +65,21 @@ def pools(draw):
             "release": releasing(draw(RELEASES)),
         },
     )
+    levels = [
+        TenantLevel(
+            name=f"level-{number}",
+            tenants=draw(st.sampled_from([("acme", "b*"), ("calm", "dusk"), ("*",)])),
+            reserved=draw(shares(CAPACITY)),
+            limit=draw(st.sampled_from([None, "100%"])),
+            weight=draw(st.integers(1, 3)),
+            priority=draw(st.integers(-2, 2)),
+        )
+        for number in range(draw(st.integers(0, 2)))
+    ]
+    unknown = UnknownTenants(mode=mode, template=template, levels=levels)
     low, high = sorted((draw(st.integers(0, 10)), draw(st.integers(0, 10))))
     marks = Watermarks(low=low / 10, high=high / 10) if draw(st.booleans()) else Watermarks()
-    return PoolConfig(
-        namespace="n", name="p", unknown_tenants=UnknownTenants(mode=mode, template=template), watermarks=marks
-    )
+    return PoolConfig(namespace="n", name="p", unknown_tenants=unknown, watermarks=marks)
 
 
 @st.composite
@@ -104,16 +121,22 @@ def terms_of(zone):
         "release": release_of(zone.idle),
         "forget_after": zone.idle.forget_after_seconds,
         "auto": False,
+        "wanted": 0,
     }
 
 
-def template_terms(template):
+def registered_terms(unknown, tenant):
+    """All but what is reserved, which depends on who else is there."""
+    template = terms = unknown.template
+    wanted, weight = 0, 1
+    for level in reversed(unknown.levels):
+        if {tenant, f"{tenant[0]}*", "*"} & set(level.tenants):
+            terms, wanted, weight = level, blocks_of(level.reserved), level.weight
     return {
-        "reserved": 0,
-        "limit": CAPACITY if template.limit is None else min(CAPACITY, blocks_of(template.limit, up=True)),
-        "lendable": 0,
-        "priority": template.priority,
-        "weight": 1,
+        "wanted": wanted,
+        "limit": CAPACITY if terms.limit is None else min(CAPACITY, blocks_of(terms.limit, up=True)),
+        "priority": terms.priority,
+        "weight": weight,
         "any_priority": False,
         "policy": "LRU",
         "after": template.idle.after_seconds,

@@ -31,6 +31,8 @@ class Claim:
     """Percent, and seconds from one step to the next."""
     forget_after: float | None = None
     auto: bool = False
+    wanted: int = 0
+    """Of a zone that was registered: what its level reserves, if it fits."""
 
     in_use: set = field(default_factory=set)
     cached: list = field(default_factory=list)
@@ -247,6 +249,15 @@ class World:
         if claim.leaving and not claim.held and not claim.requests and self.claims.get(claim.tenant) is claim:
             del self.claims[claim.tenant]
 
+    def give_reservations(self):
+        """Registered zones have what they want while it fits, first those that have it, and then by age."""
+        claims = list(self.claims.values())
+        room = self.capacity - sum(claim.reserved for claim in claims if not claim.auto)
+        registered = [claim for claim in claims if claim.auto and not claim.leaving]
+        for claim in sorted(registered, key=lambda claim: (not claim.reserved, claim.entered)):
+            claim.reserved = claim.lendable = claim.wanted if claim.wanted <= room else 0
+            room -= claim.reserved
+
     def respec(self, claim, **terms):
         if terms["policy"] != claim.policy:
             claim.hit = set()
@@ -286,6 +297,7 @@ class World:
             if forgotten:
                 claim.leaving = True
                 self.drop_if_gone(claim)
+        self.give_reservations()
         return paid
 
     def lent_in_all(self):

@@ -120,6 +120,8 @@ def _zone_report(zone: Zone, tallies: _Tallies) -> ZoneReport:
         violations=counters.violations,
         wait_reason=zone.wait_reason,
         auto_registered=spec.auto_registered,
+        level=spec.level,
+        awaited_reservation=spec.awaited,
         lent=tallies.lent[zone],
         borrowed=tallies.borrowed[zone],
         block_seconds=counters.block_seconds,
@@ -150,7 +152,7 @@ def _zone_figures(zone: Zone, tallies: _Tallies, counters: Counters) -> ZoneFigu
 
 
 def _added_up(members: list[ZoneFigures], counters: Counters) -> ZoneFigures:
-    """The overflow zone. Its priority is that of the pool's template, which its members share."""
+    """The overflow zone. Its priority is the highest of its members, which may be of several levels."""
 
     def total(value: Callable[[ZoneFigures], int]) -> int:
         return sum(map(value, members))

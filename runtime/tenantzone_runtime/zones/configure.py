@@ -5,7 +5,7 @@ Nothing that runs is killed. A zone that left keeps its requests until they fini
 
 from dataclasses import replace
 
-from tenantzone_contract.config import ConfigError, Idle, RuntimeConfig, UnknownTenantTemplate, ZoneConfig
+from tenantzone_contract.config import ConfigError, Idle, RuntimeConfig, ZoneConfig
 from tenantzone_contract.share import ceil_blocks, floor_blocks, percentage
 from tenantzone_runtime.zones.audit import Change, Lifecycle
 from tenantzone_runtime.zones.eviction import Evictions, trim_to_limit
@@ -31,7 +31,7 @@ def zone_specs(config: RuntimeConfig, capacity: int) -> list[ZoneSpec]:
 
 def _spec(zone: ZoneConfig, capacity: int) -> ZoneSpec:
     reserved = floor_blocks(zone.reserved, capacity)
-    limit = capacity if zone.limit is None else min(capacity, ceil_blocks(zone.limit, capacity))
+    limit = limit_blocks(zone.limit, capacity)
     if reserved > limit:
         raise ConfigError(
             f"zone {zone.name}: reserved {zone.reserved} is {reserved} of this engine's {capacity} blocks and exceeds "
@@ -47,7 +47,7 @@ def _spec(zone: ZoneConfig, capacity: int) -> ZoneSpec:
         idle=IdleTimes(
             after=zone.idle.after_seconds,
             evict_after=zone.idle.evict_after_seconds,
-            release=_release_steps(zone.idle),
+            release=release_steps(zone.idle),
         ),
         weight=zone.weight,
         loans=LoanTerms(
@@ -60,24 +60,15 @@ def _spec(zone: ZoneConfig, capacity: int) -> ZoneSpec:
     )
 
 
-def _release_steps(idle: Idle) -> ReleaseSteps | None:
+def limit_blocks(limit: int | str | None, capacity: int) -> int:
+    """The limit on an engine of ``capacity`` blocks; None is all of them."""
+    return capacity if limit is None else min(capacity, ceil_blocks(limit, capacity))
+
+
+def release_steps(idle: Idle) -> ReleaseSteps | None:
+    """In which steps a quiet zone's cached blocks go; None: all at once."""
     release = idle.release
     return None if release is None else ReleaseSteps(percentage(release.share), release.every_seconds)
-
-
-def unknown_tenant_spec(template: UnknownTenantTemplate, tenant: str, capacity: int) -> ZoneSpec:
-    """A zone for a tenant that the config does not name: it is promised nothing."""
-    limit = capacity if template.limit is None else min(capacity, ceil_blocks(template.limit, capacity))
-    idle = template.idle
-    return ZoneSpec(
-        tenant=tenant,
-        name=tenant,
-        generation=0,
-        priority=template.priority,
-        quota=Quota(reserved=0, limit=limit, lendable=0),
-        idle=IdleTimes(idle.after_seconds, idle.evict_after_seconds, idle.forget_after_seconds, _release_steps(idle)),
-        auto_registered=True,
-    )
 
 
 def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:
@@ -88,14 +79,13 @@ def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:
     return zone
 
 
-def apply(ledger: Ledger, specs: list[ZoneSpec], template: UnknownTenantTemplate | None, capacity: int) -> Evictions:
-    """Make the ledger's zones those of the config, between two steps.
+def apply(ledger: Ledger, specs: list[ZoneSpec], *, keep_registered: bool) -> Evictions:
+    """Make the ledger's zones those that the config declares, between two steps.
 
     Args:
         ledger: whose zones.
         specs: what the config declares.
-        template: of zones for other tenants; None: there are none.
-        capacity: blocks of the engine.
+        keep_registered: whether zones for other tenants stay as they are, if they were registered; else they leave.
 
     Returns:
         Blocks that were evicted: limits that fell below what is held, zones that left.
@@ -104,9 +94,7 @@ def apply(ledger: Ledger, specs: list[ZoneSpec], template: UnknownTenantTemplate
     declared = {spec.tenant for spec in specs}
     # First those that leave, so that nothing is promised twice.
     for zone in [zone for tenant, zone in ledger.zones.items() if tenant not in declared]:
-        if zone.spec.auto_registered and template is not None:
-            evicted.append((zone, respec(ledger, zone, unknown_tenant_spec(template, zone.spec.tenant, capacity))))
-        else:
+        if not (keep_registered and zone.spec.auto_registered):
             evicted.append((zone, _dismiss(ledger, zone)))
     for spec in specs:
         known = ledger.zones.get(spec.tenant)

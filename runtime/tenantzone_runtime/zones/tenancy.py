@@ -6,8 +6,8 @@ Blocks are taken and let go through the ledger, and room for them is made by ``e
 from dataclasses import dataclass
 from typing import get_args
 
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, UnknownTenantTemplate
-from tenantzone_runtime.zones import configure, states
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, UnknownTenants
+from tenantzone_runtime.zones import configure, registration, states
 from tenantzone_runtime.zones.audit import ConfigApplied, Event, LoanUsage, RefusalReason
 from tenantzone_runtime.zones.eviction import Evictions, reclaim, relieve
 from tenantzone_runtime.zones.ledger import Ledger
@@ -59,7 +59,10 @@ class Tenancy:
         self._config = config
         marks = config.pool.watermarks
         self._watermarks = Watermarks(int(marks.low * self._capacity), int(marks.high * self._capacity))
-        evicted = configure.apply(self.ledger, specs, self._template, self._capacity)
+        unknown = self._registered_tenants
+        evicted = configure.apply(self.ledger, specs, keep_registered=unknown is not None)
+        if unknown is not None:
+            evicted += registration.follow(self.ledger, unknown, self._capacity)
         for zone in self.ledger.zones.values():
             # A window that the config made shorter may be over already.
             self._timers.set_at(zone, now)
@@ -73,17 +76,18 @@ class Tenancy:
     @property
     def is_open_to_anybody(self) -> bool:
         """Whether requests need no zone, because none is declared and none would be made."""
-        return self._template is None and all(zone.leaving for zone in self.ledger.zones.values())
+        return self._registered_tenants is None and all(zone.leaving for zone in self.ledger.zones.values())
 
     def zone_for(self, tenant: str, now: float) -> Zone | None:
         """The zone that a tenant's new requests go to; None if they are refused."""
         zone = self.ledger.zones.get(tenant)
         if zone is not None and not zone.leaving:
             return zone
-        if self._template is None:
+        unknown = self._registered_tenants
+        if unknown is None:
             return None
         self.ledger.now = now
-        spec = configure.unknown_tenant_spec(self._template, tenant, self._capacity)
+        spec = registration.spec_for(unknown, tenant, self._capacity, self._unpromised)
         if zone is None:
             zone = configure.add_zone(self.ledger, spec)
             self._timers.set(zone)
@@ -92,10 +96,16 @@ class Tenancy:
         return zone
 
     @property
-    def _template(self) -> UnknownTenantTemplate | None:
+    def _registered_tenants(self) -> UnknownTenants | None:
+        """What the config says of tenants that it does not declare; None: they are refused."""
         if self._config is None or self._config.pool.unknown_tenants.mode == "Reject":
             return None
-        return self._config.pool.unknown_tenants.template
+        return self._config.pool.unknown_tenants
+
+    @property
+    def _unpromised(self) -> int:
+        """Blocks that nobody has reserved."""
+        return self._capacity - self.ledger.standings.promised
 
     def request_arrived(self, zone: Zone, now: float) -> None:
         """A request was bound to the zone."""
@@ -198,6 +208,7 @@ class Tenancy:
 
     def _let_time_pass(self) -> Evictions:
         evicted: Evictions = []
+        promised = self.ledger.standings.promised
         for zone in list(self._timers.gone_off(self.ledger.now)):
             if self.ledger.zones.get(zone.spec.tenant) is not zone:
                 continue
@@ -207,6 +218,8 @@ class Tenancy:
                 configure.discard_if_gone(self.ledger, zone)
             else:
                 self._timers.set(zone, self.ledger.now)
+        if self.ledger.standings.promised < promised and self._registered_tenants is not None:
+            registration.give_awaited(self.ledger, self._registered_tenants, self._capacity)
         return evicted
 
 

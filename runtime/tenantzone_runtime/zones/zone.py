@@ -68,7 +68,11 @@ class ZoneSpec:
     scrub: bool = False
     """Whether a block's memory is zeroed before another zone gets it."""
     auto_registered: bool = False
-    """Made from the pool's template, for a tenant that no config names."""
+    """For a tenant that no config declares; see ``registration``."""
+    level: str = ""
+    """Of unknown tenants, the one that its tenant is of; empty: none."""
+    awaited: int = 0
+    """Blocks that its level reserves and that do not fit now: its quota has no reservation then."""
 
 
 @dataclass(slots=True, eq=False)
