@@ -2,9 +2,9 @@
 
 from tenantzone_contract.config import ConfigError
 from tenantzone_runtime.zones.audit import (
+    Balance,
     ConfigApplied,
     Evicted,
-    Granted,
     Lent,
     Lifecycle,
     LoanUsage,
@@ -17,19 +17,25 @@ from tenantzone_runtime.zones.audit import (
 from tests.zones.zoo import Zoo, declare
 
 
+def held_by_nobody(tenant):
+    return 0
+
+
 def test_what_happens_often_is_added_up_and_told_once():
-    trail = Trail()
+    trail = Trail({"acme": 7, "burst": 4}.get)
     for _ in range(3):
-        trail.granted("acme", 2)
+        trail.granted("acme", 5, above_reservation=2)
+        trail.released("burst", 4)
         trail.evicted("acme", 5, "quiet", "burst")
         trail.preempted("acme", "recall", "burst")
         trail.refused(None, "unbound")
         trail.refused("acme", "too_long")
     trail.evicted("acme", 1, "quiet", None)
     assert trail.collect() == [
-        Granted("acme", 6),
         Evicted("acme", 15, "quiet", "burst"),
         Evicted("acme", 1, "quiet", None),
+        Balance("acme", granted=15, above_reservation=6, released=0, held=7),
+        Balance("burst", granted=0, above_reservation=0, released=12, held=4),
         Preempted("acme", 3, "recall", "burst"),
         Refused(None, 3, "unbound"),
         Refused("acme", 3, "too_long"),
@@ -38,17 +44,17 @@ def test_what_happens_often_is_added_up_and_told_once():
 
 
 def test_events_come_in_their_order_before_what_was_added_up():
-    trail = Trail()
-    trail.granted("acme", 1)
+    trail = Trail(held_by_nobody)
+    trail.granted("acme", 1, above_reservation=0)
     trail.note(Lent("acme", "burst", 5, 60.0))
     trail.note(Repaid("acme", "burst", 5, 60.0, overdue=True))
-    assert [event.kind for event in trail.collect()] == ["lent", "repaid", "granted"]
+    assert [event.kind for event in trail.collect()] == ["lent", "repaid", "balance"]
     trail.note(Lifecycle("acme", "removed"))
     assert trail.collect() == [Lifecycle("acme", "removed")]
 
 
 def test_of_many_changes_of_state_the_last_is_told_and_only_if_it_is_new():
-    trail = Trail()
+    trail = Trail(held_by_nobody)
     trail.state("acme", "active")
     trail.state("acme", "idle")
     assert trail.collect() == [Lifecycle("acme", "idle")]
@@ -60,7 +66,7 @@ def test_of_many_changes_of_state_the_last_is_told_and_only_if_it_is_new():
 
 
 def test_a_zone_that_left_has_no_state_and_a_new_one_of_that_name_tells_its_own():
-    trail = Trail()
+    trail = Trail(held_by_nobody)
     trail.state("acme", "idle")
     trail.collect()
     trail.state("acme", "active")
@@ -107,6 +113,37 @@ def test_evictions_are_told_with_who_needed_the_blocks():
     zoo.ledger.evict_block(acme, next(iter(acme.cached)), "reset")
     zoo.ledger.evict(acme, 0, "own", acme)
     assert zoo.events("evicted") == [Evicted("acme", 3, "recall", "burst"), Evicted("acme", 1, "reset", None)]
+
+
+def test_the_balance_of_a_zone_says_what_it_was_granted_and_let_go_and_holds():
+    zoo = Zoo()
+    acme = zoo.zone("acme", reserved=10)
+    zoo.take(acme, 8)
+    zoo.take(acme, 7)
+    zoo.release(acme, kept=4, dropped=6)
+    assert zoo.events("balance") == [Balance("acme", granted=15, above_reservation=5, released=6, held=9)]
+    zoo.take(acme, 3)
+    zoo.ledger.evict(acme, 2, "own", acme)
+    assert zoo.events("balance") == [Balance("acme", granted=3, above_reservation=2, released=0, held=10)]
+
+
+def test_a_zone_that_only_lost_blocks_has_a_balance_and_one_whose_blocks_did_not_move_has_none():
+    zoo = Zoo()
+    acme, calm = zoo.zone("acme", cached=10), zoo.zone("calm", cached=10)
+    zoo.events("balance")
+    zoo.ledger.evict(acme, 4, "quiet", calm)
+    zoo.ledger.reuse(calm, list(calm.cached)[:3])
+    zoo.release(calm, kept=3)
+    zoo.take(calm, 0)
+    assert zoo.events("balance") == [Balance("acme", granted=0, above_reservation=0, released=0, held=6)]
+
+
+def test_a_zone_that_is_gone_holds_nothing():
+    zoo = Zoo()
+    zoo.apply(declare("acme"))
+    zoo.hold(zoo.ledger.zones["acme"], cached=10)
+    zoo.apply()
+    assert zoo.events("balance") == [Balance("acme", granted=10, above_reservation=10, released=0, held=0)]
 
 
 def test_the_bill_counts_what_is_held_times_seconds():

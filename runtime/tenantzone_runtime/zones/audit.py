@@ -6,8 +6,9 @@ of their hashes.
 """
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from tenantzone_contract.report import EvictionReason
 
@@ -37,12 +38,23 @@ class Lifecycle:
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
-    """Blocks that a zone took above its reservation since the last collection."""
+class Balance:
+    """What a zone holds, and what it was granted and let go since the last collection.
 
-    kind: ClassVar = "granted"
+    It holds what it held in its last balance (a zone that is new: nothing), and what was ``granted``, less what it
+    ``released``, less what was evicted from it in the same collection. If none of its blocks has moved there is none.
+    """
+
+    kind: ClassVar = "balance"
     zone: str
-    blocks: int
+    granted: int
+    """Free blocks that it took."""
+    above_reservation: int
+    """Of these, the ones that it holds above its reservation."""
+    released: int
+    """Blocks that its requests let go and that it did not keep cached."""
+    held: int
+    """Now, in use and cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +175,7 @@ class LoanUsage:
 
 Event = (
     Lifecycle
-    | Granted
+    | Balance
     | Evicted
     | Preempted
     | Refused
@@ -178,13 +190,20 @@ Event = (
 
 
 class Trail:
-    """Notes what happens, and hands it over when it is collected."""
+    """Notes what happens, and hands it over when it is collected.
 
-    def __init__(self) -> None:
+    Args:
+        held: blocks that a tenant's zone holds now; 0 if it has none.
+    """
+
+    def __init__(self, held: Callable[[str], int]) -> None:
+        self._held = held
         self._events: list[Event] = []
         self._states: dict[str, Change] = {}
         self._told: dict[str, Change] = {}
         self._granted: Counter[str] = Counter()
+        self._above_reservation: Counter[str] = Counter()
+        self._released: Counter[str] = Counter()
         self._evicted: Counter[tuple[str, EvictionReason, str | None]] = Counter()
         self._preempted: Counter[tuple[str | None, PreemptionReason, str | None]] = Counter()
         self._refused: Counter[tuple[str | None, RefusalReason]] = Counter()
@@ -203,8 +222,13 @@ class Trail:
         self._told.pop(zone, None)
         self.note(Lifecycle(zone, change))
 
-    def granted(self, zone: str, blocks: int) -> None:
+    def granted(self, zone: str, blocks: int, above_reservation: int) -> None:
         self._granted[zone] += blocks
+        if above_reservation:
+            self._above_reservation[zone] += above_reservation
+
+    def released(self, zone: str, blocks: int) -> None:
+        self._released[zone] += blocks
 
     def evicted(self, zone: str, blocks: int, reason: EvictionReason, beneficiary: str | None) -> None:
         self._evicted[zone, reason, beneficiary] += blocks
@@ -222,12 +246,27 @@ class Trail:
             if self._told.get(zone) != state:
                 self._told[zone] = state
                 events.append(Lifecycle(zone, state))
-        events += [Granted(zone, blocks) for zone, blocks in self._granted.items()]
         events += [Evicted(zone, blocks, reason, by) for (zone, reason, by), blocks in self._evicted.items()]
+        events += self._balances()
         events += [Preempted(zone, number, reason, by) for (zone, reason, by), number in self._preempted.items()]
         events += [Refused(zone, number, reason) for (zone, reason), number in self._refused.items()]
         self._events = []
         self._states = {}
-        for counter in (self._granted, self._evicted, self._preempted, self._refused):
+        sums: tuple[Counter[Any], ...] = (
+            self._granted,
+            self._above_reservation,
+            self._released,
+            self._evicted,
+            self._preempted,
+            self._refused,
+        )
+        for counter in sums:
             counter.clear()
         return events
+
+    def _balances(self) -> Iterator[Balance]:
+        """Of the zones whose blocks have moved."""
+        for zone in dict.fromkeys([*self._granted, *self._released, *(zone for zone, _, _ in self._evicted)]):
+            yield Balance(
+                zone, self._granted[zone], self._above_reservation[zone], self._released[zone], held=self._held(zone)
+            )

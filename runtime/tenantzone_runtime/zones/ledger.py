@@ -35,7 +35,7 @@ class Ledger:
         self.zones: dict[str, Zone] = {}
         """By tenant. Zones that left the config stay here until their last request ends."""
         self.standings = Standings(block_count if capacity is None else capacity)
-        self.trail = Trail()
+        self.trail = Trail(self._held_by)
         self.overflow = Overflow()
         self.now = now
         """Kept up to date by whoever uses the ledger: block-seconds are counted by it."""
@@ -78,8 +78,8 @@ class Ledger:
         self.held_blocks += count
         surplus_before = zone.surplus
         self.standings.reckon(zone)
-        if zone.surplus > surplus_before:
-            self.trail.granted(zone.spec.tenant, zone.surplus - surplus_before)
+        if count:
+            self.trail.granted(zone.spec.tenant, count, above_reservation=zone.surplus - surplus_before)
 
     def reuse(self, zone: Zone, block_ids: Iterable[int]) -> None:
         """Cached blocks of the zone are in use again (a prefix hit)."""
@@ -98,6 +98,8 @@ class Ledger:
         assert zone.in_use >= 0, f"zone {zone.spec.tenant} releases more than it uses"
         self.cached_blocks += kept_count
         self.held_blocks -= len(dropped)
+        if dropped:
+            self.trail.released(zone.spec.tenant, len(dropped))
         self.standings.reckon(zone)
 
     def evict(self, zone: Zone, count: int, reason: EvictionReason, beneficiary: Zone | None = None) -> list[int]:
@@ -161,6 +163,10 @@ class Ledger:
         return quota.wait_reason(
             zone.spec.quota, zone.in_use, count, grace=zone.grace, free=free, cached=self.cached_blocks
         )
+
+    def _held_by(self, tenant: str) -> int:
+        zone = self.zones.get(tenant)
+        return 0 if zone is None else zone.held
 
     def usage(self, zone: Zone) -> Usage:
         """What the zone has used up to now."""
