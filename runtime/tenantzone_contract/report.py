@@ -21,7 +21,7 @@ EvictionReason = Literal["quiet", "recall", "own", "limit", "reclaim", "due", "i
 
 quiet: S1, from a zone past its idle window, for another zone. recall: S1b, surplus taken back for a zone that is within
 its reservation. own: S2, the zone's least recently used. limit: held would pass the zone's limit. reclaim: the engine
-ran low on free blocks. due: they stood on a loan whose time was over. idle: the zone's ``evictAfter`` has passed.
+ran low on free blocks. due: they stood on a loan whose time was over. idle: the zone has had no request for long.
 removed: the zone is gone from the config. reset: the prefix cache was reset.
 """
 
