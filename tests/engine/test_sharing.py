@@ -5,6 +5,7 @@ import pytest
 from tenantzone_contract.config import (
     Idle,
     Lending,
+    Release,
     TenantLevel,
     UnknownTenants,
     UnknownTenantTemplate,
@@ -150,6 +151,22 @@ def test_an_unknown_tenant_is_registered_and_forgotten(driver):
     assert list(driver.scheduler.tenancy.ledger.zones) == ["acme"]
     assert driver.scheduler.block_pool.free_block_queue.num_free_blocks == CAPACITY
     assert driver.cached_tokens(driver.ask("stranger", prompt(10, seed=1))) == 0
+
+
+def test_a_release_in_steps_leaves_the_beginnings_of_prompts_longest(driver):
+    releasing = zone("acme", idle=Idle(after_seconds=0, release=Release(share="50%", every_seconds=1000.0)))
+    driver.declare(releasing)
+    driver.ask("acme", prompt(20, seed=1))
+    driver.scheduler.let_time_pass()
+    acme = driver.zone("acme")
+    assert (acme.quiet, acme.held) == (True, 20)
+    # As if it had been silent for so long. With a config all zones are looked at.
+    acme.last_active -= 1000.0
+    driver.declare(releasing)
+    driver.scheduler.let_time_pass()
+    assert (acme.held, acme.counters.evicted) == (10, {"idle": 10})
+    assert driver.scheduler.block_pool.free_block_queue.num_free_blocks == CAPACITY - 10
+    assert driver.cached_tokens(driver.ask("acme", prompt(20, seed=1))) == 10 * BLOCK_TOKENS
 
 
 def test_an_unknown_tenant_has_what_its_level_reserves_or_the_report_says_what_it_awaits(driver):
