@@ -93,7 +93,7 @@ class Invariants:
     @contextmanager
     def around_a_reset(self) -> Iterator[None]:
         yield
-        self._scheduler.collect_audit(with_usage=False)
+        self._scheduler.tenancy.ledger.trail.collect()
 
     # Steps
 
@@ -101,7 +101,7 @@ class Invariants:
     def around_a_schedule(self) -> Iterator[SimpleNamespace]:
         told = SimpleNamespace(output=None)
         before = take_snapshot(self._driver)
-        self._scheduler.collect_audit(with_usage=False)
+        self._scheduler.tenancy.ledger.trail.collect()
         yield told
         self._check_step(before, take_snapshot(self._driver), told.output)
 
@@ -140,7 +140,7 @@ class Invariants:
         seats_taken = len(before.running) >= self._scheduler.max_num_running_reqs
         paused = self._scheduler.pause_state == PauseState.PAUSED_NEW
         zones = self._scheduler.block_pool.ledger.zones
-        for event in self._scheduler.collect_audit(with_usage=False):
+        for event in self._scheduler.tenancy.ledger.trail.collect():
             if not isinstance(event, Preempted | Evicted):
                 continue
             loser = None if event.zone is None else zones.get(event.zone)
