@@ -9,7 +9,7 @@ from tenantzone_runtime.zones import configure, preemption, states
 from tenantzone_runtime.zones.eviction import make_room, trim_to_limit
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
-from tests.zones.configs import CAPACITY, template_terms
+from tests.zones.configs import CAPACITY, registered_terms
 from tests.zones.lent import LentInAll
 from tests.zones.reference import Claim, World
 
@@ -57,9 +57,10 @@ class Lives:
         return len(self.world.free)
 
     @property
-    def template(self):
+    def unknown(self):
+        """What the config says of tenants that it does not declare; None: they are refused."""
         unknown = None if self.config is None else self.config.pool.unknown_tenants
-        return None if unknown is None or unknown.mode == "Reject" else unknown.template
+        return None if unknown is None or unknown.mode == "Reject" else unknown
 
     def _evicted(self, evictions):
         """What the adapter does with blocks that the core evicted. Returns them by tenant."""
@@ -88,10 +89,10 @@ class Lives:
 
     def _reload_reference(self, terms):
         paid = []
-        world, template = self.world, self.template
+        world, unknown = self.world, self.unknown
         for claim in [claim for claim in world.claims.values() if claim.tenant not in terms]:
-            if claim.auto and template is not None:
-                paid += world.respec(claim, **template_terms(template))
+            if claim.auto and unknown is not None:
+                paid += world.respec(claim, **registered_terms(unknown, claim.tenant))
             else:
                 paid += world.dismiss(claim)
         for tenant, term in terms.items():
@@ -101,6 +102,7 @@ class Lives:
             else:
                 self._saw("a zone that was leaving is declared again" if known.leaving else "a zone changes")
                 paid += world.respec(known, **term)
+        world.give_reservations()
         return paid
 
     def _give_grace(self, zone):

@@ -14,6 +14,8 @@ class LivesInTime(Lives):
         before = {zone: zone.counters.evicted.get("due", 0) for zone in self.ledger.zones.values()}
         evictions = self.tenancy.upkeep(self.now, self.free)
         idle = by_tenant(self.world.let_time_pass(self.now))
+        if any(self.world.claims[tenant].cached for tenant in idle.keys() & self.world.claims.keys()):
+            self._saw("released in steps")
         due = {zone.spec.tenant: zone.counters.evicted.get("due", 0) - count for zone, count in before.items()}
         remaining = list(self._evicted(evictions))
         remaining = self._take_off(remaining, {tenant: len(blocks) for tenant, blocks in idle.items()}, idle)
