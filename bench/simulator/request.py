@@ -24,8 +24,10 @@ class Request:
     prefix: tuple[int, ...]
     """Ids of the blocks that the prompt fills; equal ids mean an equal prompt up to there."""
 
-    zone: Zone | None = None
-    running: bool = False
+    zone: Zone = field(init=False)
+    """Since an engine took it on."""
+    peak: int = 0
+    """Blocks that it uses at its longest; known since an engine took it on."""
     blocks: list[int] = field(default_factory=list)
     hashed: int = 0
     """How many of the blocks are in the prefix index, from the first on."""
@@ -60,6 +62,6 @@ class Request:
 
     def forget_progress(self) -> None:
         """The engine that worked on it is gone."""
-        self.zone, self.running, self.blocks = None, False, []
+        self.blocks = []
         self.hashed = self.computed = self.generated = self.hit_tokens = 0
         self.admitted = None

@@ -3,6 +3,7 @@
 import itertools
 import json
 from concurrent.futures import Future
+from copy import copy
 from pathlib import Path
 
 from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, VllmConfig
@@ -51,6 +52,19 @@ def vllm_config(folder: Path, *, sequences: int = 64, max_batched_tokens: int = 
             is_encoder_decoder=False,
         ),
     )
+
+
+def with_flags(config: VllmConfig, **scheduling) -> VllmConfig:
+    """The same config with other arguments of the scheduler.
+
+    A shallow copy: to make and check a whole config takes a thousand times as long as to make a scheduler.
+    """
+    config = copy(config)
+    config.scheduler_config = copy(config.scheduler_config)
+    for name, value in scheduling.items():
+        assert hasattr(config.scheduler_config, name), name
+        setattr(config.scheduler_config, name, value)
+    return config
 
 
 def caches(blocks: int, window: int | None = None) -> KVCacheConfig:

@@ -3,8 +3,9 @@
 import pytest
 from vllm.v1.core.sched.interface import PauseState
 
+from tests.engine.clock import Clock
 from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
-from tests.engine.measured import Clock, abort, counters, figures_of, zone
+from tests.engine.measured import abort, counters, figures_of, zone
 
 CAPACITY = 100
 
@@ -20,8 +21,11 @@ def driver(config):
 
 
 @pytest.fixture
-def clock(monkeypatch, driver):
-    return Clock(monkeypatch, driver)
+def clock(driver):
+    # The scheduler was made at a time of the machine's own clock.
+    clock = Clock(driver.scheduler.tenancy.ledger.now + 1.0)
+    with clock.in_force():
+        yield clock
 
 
 def stalled(driver):

@@ -39,10 +39,10 @@ def test_an_eviction_for_nobody_in_particular_has_no_beneficiary(zoo):
     assert acme.counters.evictions == {("watermark", "none"): 10}
 
 
-def test_an_eviction_for_a_request_without_zone_has_no_beneficiary(zoo):
-    acme = zoo.zone("acme", cached=100, quiet=True)
-    make_room(zoo.ledger, None, 10, zoo.free)
-    assert acme.counters.evictions == {("quiet", "none"): 10}
+def test_an_eviction_for_a_request_from_before_zones_counts_as_for_priority_0(zoo):
+    acme = zoo.zone("acme", cached=90, quiet=True, priority=-1)
+    make_room(zoo.ledger, zoo.early(in_use=10), 10, zoo.free)
+    assert acme.counters.evictions == {("quiet", "higher_priority"): 10}
 
 
 def test_blocks_lost_for_one_reason_are_added_up_over_whom_they_were_for():

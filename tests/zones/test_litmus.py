@@ -7,7 +7,7 @@ import pytest
 
 from tenantzone_runtime.zones import preemption
 from tenantzone_runtime.zones.eviction import make_room
-from tests.zones.zoo import Zoo, declare
+from tests.zones.zoo import Request, Zoo, declare
 
 
 @pytest.fixture
@@ -53,7 +53,8 @@ def test_a_quiet_claim_is_lent_and_reclaimed_within_one_step(zoo):
     assert prefill(zoo, burst, 70) == [("claim", 50)]
 
     zoo.tenancy.request_arrived(claim, 61.0)
-    assert preemption.choose_victim([burst], claim, 50) == 0
+    prompt = Request(burst)
+    assert preemption.choose_victim([prompt], claim, 50) is prompt
     zoo.release(burst, kept=70)
     assert prefill(zoo, claim, 50) == [("burst", 50)]
     assert (claim.held, burst.held) == (60, 20)

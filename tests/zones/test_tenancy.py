@@ -15,7 +15,6 @@ def test_without_a_config_there_is_no_zone_and_nothing_to_evict(zoo):
     assert zoo.tenancy.is_open_to_anybody
     assert zoo.tenancy.zone_for("acme", 0.0) is None
     assert zoo.upkeep(1e6) == []
-    assert zoo.takeable(None) == 100
 
 
 def test_a_config_with_zones_is_open_to_those_only(zoo):
@@ -30,18 +29,19 @@ def test_a_pool_that_registers_anybody_is_not_open_without_a_zone(zoo):
     assert not zoo.tenancy.is_open_to_anybody
 
 
-def test_when_the_last_zone_is_leaving_the_engine_is_open_again(zoo):
+def test_when_the_last_zone_is_leaving_the_engine_is_not_open_to_requests_without_a_zone(zoo):
     zoo.apply(declare("acme"))
     acme = zoo.ledger.zones["acme"]
     zoo.tenancy.request_arrived(acme, 0.0)
     zoo.apply()
     assert zoo.tenancy.zone_for("acme", 1.0) is None
-    assert zoo.tenancy.is_open_to_anybody
+    assert not zoo.tenancy.is_open_to_anybody
 
 
 def test_a_config_that_does_not_fit_leaves_everything_as_it_was(zoo):
     zoo.apply(declare("acme", reserved=60), watermarks=Watermarks(low=0.5, high=0.5))
     acme = zoo.ledger.zones["acme"]
+    zoo.tenancy.request_arrived(acme, 0.0)
     zoo.hold(acme, cached=70)
     with pytest.raises(ConfigError, match="reservations add up to 110 blocks, this engine has 100"):
         zoo.apply(declare("burst", reserved=60), declare("calm", reserved=50))

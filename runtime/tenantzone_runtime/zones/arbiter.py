@@ -45,19 +45,29 @@ class Arbiter(Generic[W]):
         self._front: W | None = None
         self._hopeless: dict[Zone, tuple[W, float]] = {}
         """Next requests that can't be served by the config in force, and since when that is known."""
+        self._claims: dict[W, int] = {}
+        """Blocks kept in this step for requests within their zones' reservations: each block is there for one only."""
+        self._claimed = 0
+        """All of them."""
 
     # Queues
 
     def waits(self, zone: Zone) -> None:
         """The zone has a waiting request, or its next one is another than before."""
-        self._front = None
+        self._forget_front()
         self._admission.enter(zone)
 
     def waits_no_more(self, zone: Zone) -> None:
         """The last waiting request of the zone has left its queue."""
-        self._front = None
+        self._forget_front()
         self._admission.leave(zone)
         self._tenancy.may_go_on(zone)
+
+    def _forget_front(self) -> None:
+        """It was admitted, most likely."""
+        if self._front is not None:
+            self._drop_claim(self._front)
+            self._front = None
 
     # Steps
 
@@ -83,6 +93,7 @@ class Arbiter(Generic[W]):
     def may_continue(self, work: W, count: int) -> bool:
         """Whether a running request may take blocks now. Else it loses its turn, and is helped before the next step."""
         if count <= self._available(work, growing=True):
+            self._drop_claim(work)
             return True
         self._withheld.append(work)
         return False
@@ -109,6 +120,8 @@ class Arbiter(Generic[W]):
     def end_step(self) -> None:
         """The step is made: what stood aside in it may be asked for again."""
         self._front = None
+        self._claims.clear()
+        self._claimed = 0
         self._admission.end_step()
 
     def pause(self) -> None:
@@ -122,6 +135,7 @@ class Arbiter(Generic[W]):
         """Send a running request back to wait; it does not come back in this step."""
         self._engine.preempt(work)
         self.note_preemption(work, reason, beneficiary)
+        self._drop_claim(work)
         self._front = None
         self._admission.set_aside(work.zone)
 
@@ -134,7 +148,13 @@ class Arbiter(Generic[W]):
     # Running requests
 
     def _available(self, work: W, *, growing: bool = False) -> int:
-        return self._standings.takeable(work.zone, self._engine.free_blocks, growing=growing, peak=work.peak)
+        return self._standings.takeable(
+            work.zone,
+            self._engine.free_blocks,
+            growing=growing,
+            peak=work.peak,
+            claimed=self._claimed - self._claims.get(work, 0),
+        )
 
     def _take_back(self, borrower: Zone) -> None:
         """Preempt requests of a zone until it stands on no loan that is past its grace."""
@@ -170,6 +190,13 @@ class Arbiter(Generic[W]):
             self.preempt(victim, "own" if victim.zone is work.zone else "reclaim", work.zone)
             if victim is work:
                 return
+        if work.zone.is_entitled_to(count):
+            self._drop_claim(work)
+            self._claims[work] = count
+            self._claimed += count
+
+    def _drop_claim(self, work: W) -> None:
+        self._claimed -= self._claims.pop(work, 0)
 
     # Waiting requests
 
@@ -180,15 +207,26 @@ class Arbiter(Generic[W]):
         """Make room for a zone's next request if the zone is entitled to it, and note if it must wait."""
         work = self._engine.front(zone)
         denied = self._denied(work)
-        if denied is not None and not denied.headroom and zone.is_entitled_to(denied.blocks):
-            states.is_served(self._ledger, zone)
-            self._reclaim(work, denied.blocks)
+        count = self._blocks_to_claim(work) if denied is None else denied.blocks
+        if count and zone.is_entitled_to(count):
+            if denied is not None:
+                states.is_served(self._ledger, zone)
+            self._reclaim(work, count)
             denied = self._denied(work)
         if denied is None:
             self._tenancy.may_go_on(zone)
         elif zone.in_use < zone.spec.quota.reserved:
             # The step itself may not get to the zone; that its reservation is not there must show all the same.
             self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
+
+    def _blocks_to_claim(self, work: W) -> int:
+        """Blocks that are there for a waiting request of a zone within its reservation; 0 for any other."""
+        at_most = self._engine.blocks_at_most(work)
+        if not at_most or not work.zone.is_entitled_to(1):
+            return 0
+        # Where blocks abound it does not matter how many of them it finds in its cache.
+        abound = self._engine.free_blocks >= self._claimed + at_most
+        return at_most if abound else self._engine.blocks_to_admit(work)
 
     def _is_admissible(self, zone: Zone) -> bool:
         """Whether a zone's next request gets its blocks now, if need be of what others merely cache; else it waits."""
@@ -220,11 +258,10 @@ class Arbiter(Generic[W]):
         if engine.blocks_at_most(work) <= min(available, reachable):
             return None
         count = engine.blocks_to_admit(work)
-        if count > available:
-            return _Denied(count, 0)
+        # First what no eviction changes: nobody's cache goes for a request that must wait nevertheless.
         if headroom and count > reachable and not zone.is_entitled_to(count):
             return _Denied(count, headroom)
-        return None
+        return _Denied(count, 0) if count > available else None
 
     def _relieve(self, work: W, count: int) -> None:
         """Evict what other active zones merely cache, if the zone may have it."""

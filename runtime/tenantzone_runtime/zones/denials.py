@@ -73,7 +73,9 @@ class Denials:
         if zone.in_use + count > max(zone.spec.quota.limit, peak):
             return
         if headroom:
+            # Whatever else is missing: before that is there, the request is denied.
             self._headroom.push(count + headroom, zone)
+            return
         if zone.is_entitled_to(count):
             self._push("reservation", 0, count - own + zone.reclaimable, zone)
         if zone.overdue:

@@ -166,7 +166,7 @@ class Standings:
             withheld_elsewhere=self._withheld.above(zone.spec.priority),
         )
 
-    def takeable(self, zone: Zone, free: int, *, growing: bool = False, peak: int = 0) -> int:
+    def takeable(self, zone: Zone, free: int, *, growing: bool = False, peak: int = 0, claimed: int = 0) -> int:
         """The most blocks that the zone may put to use in one go.
 
         Args:
@@ -175,6 +175,8 @@ class Standings:
             growing: for a request that runs. It counts more than what others merely cache above their reservations, and
                 goes on until the grace of a loan is over.
             peak: of the request, at its longest.
+            claimed: blocks that are kept for others which are within their reservations, too. What is spare for the
+                zone is none of theirs.
         """
         spare = self.spare(zone, free)
         if growing:
@@ -185,7 +187,7 @@ class Standings:
             len(zone.cached),
             peak=peak,
             free=free,
-            reclaimable_elsewhere=self._reclaimable - zone.reclaimable,
+            reclaimable_elsewhere=self._reclaimable - zone.reclaimable - claimed,
             spare=spare,
         )
         # Who owes blocks that are due gets no more than what is its own.

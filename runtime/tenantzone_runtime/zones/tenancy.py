@@ -262,6 +262,8 @@ class Tenancy:
         evicted: Evictions = []
         promised = self.ledger.standings.promised
         for zone in list(self._timers.gone_off(self.ledger.now)):
+            if not self.ledger.is_present(zone):
+                continue
             evicted.append((zone, states.advance(self.ledger, zone)))
             if states.is_forgotten(self.ledger, zone):
                 zone.leaving = True

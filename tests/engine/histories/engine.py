@@ -11,8 +11,8 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_contract.config import ConfigError, make_config
-from tests.engine.harness import BLOCK_TOKENS, AnyToken, Driver, make_scheduler, prompt
-from tests.engine.histories.clock import Clock
+from tests.engine.clock import Clock
+from tests.engine.harness import BLOCK_TOKENS, AnyToken, Driver, make_scheduler, prompt, with_flags
 from tests.engine.histories.events import Abort, Declare, Flags, Pause, ResetCache, Send, Turns, Wait
 from tests.engine.histories.invariants import Invariants
 
@@ -169,19 +169,18 @@ class Engine:
 
 
 def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
-    """A shallow copy: to make and check a whole config takes a thousand times as long as to make a scheduler."""
-    config = copy(config)
+    config = with_flags(
+        config,
+        max_num_seqs=flags.seats,
+        max_num_batched_tokens=flags.batched_tokens,
+        watermark=flags.watermark,
+        scheduler_reserve_full_isl=flags.whole_prompts,
+        policy=flags.policy,
+        async_scheduling=flags.steps_in_flight > 1,
+    )
     config.model_config = copy(config.model_config)
     # As vLLM has it: a pool holds one request of the greatest length at least.
     config.model_config.max_model_len = flags.capacity * BLOCK_TOKENS
     config.cache_config = copy(config.cache_config)
     config.cache_config.enable_prefix_caching = flags.prefix_caching
-    scheduling = config.scheduler_config = copy(config.scheduler_config)
-    scheduling.max_model_len = config.model_config.max_model_len
-    scheduling.max_num_seqs = flags.seats
-    scheduling.max_num_batched_tokens = flags.batched_tokens
-    scheduling.watermark = flags.watermark
-    scheduling.scheduler_reserve_full_isl = flags.whole_prompts
-    scheduling.policy = flags.policy
-    scheduling.async_scheduling = flags.steps_in_flight > 1
     return config

@@ -1,7 +1,7 @@
 """What a life consists of: the engine's flags, and what happens to the engine, in order."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from vllm.v1.core.sched.interface import PauseState
 
@@ -119,3 +119,7 @@ class Life:
     def __repr__(self) -> str:
         """One event a line, so that a shrunk life can be read."""
         return f"Life({self.flags},\n    " + ",\n    ".join(map(repr, self.events)) + ")"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What Hypothesis prints."""
+        printer.text(repr(self))

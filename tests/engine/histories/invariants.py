@@ -36,6 +36,7 @@ class Invariants:
         """Requests that were there when the limit of their zone was lowered: they may pass it."""
         self._hopeless: set[str] = set()
         """Ids of requests that some config has made impossible: they may be failed after a while."""
+        self._had_requests: set[Zone] = set()
         self._passed_over: Counter[Zone] = Counter()
         self._ended: set[str] = set()
 
@@ -60,12 +61,21 @@ class Invariants:
             self._refused_requests_wait_for_their_end()
         if told.may_fail:
             self._may_fail.add(told.request)
+        if (zone := zone_of(told.request)) is not None:
+            self._had_requests.add(zone)
         self._notice_limits()
 
     @contextmanager
     def around_a_config(self) -> Iterator[None]:
         yield
         self._notice_limits()
+        self._who_never_had_a_request_lends()
+
+    def _who_never_had_a_request_lends(self) -> None:
+        for zone in self._scheduler.block_pool.ledger.zones.values():
+            if zone not in self._had_requests:
+                quota = zone.spec.quota
+                assert zone.locked <= quota.reserved - quota.lendable, "a zone without traffic keeps what it lends"
 
     def _notice_limits(self) -> None:
         limits = {zone: zone.spec.quota.limit for zone in self._scheduler.block_pool.ledger.zones.values()}
@@ -83,7 +93,7 @@ class Invariants:
     @contextmanager
     def around_a_reset(self) -> Iterator[None]:
         yield
-        self._scheduler.collect_audit(with_usage=False)
+        self._scheduler.tenancy.ledger.trail.collect()
 
     # Steps
 
@@ -91,7 +101,7 @@ class Invariants:
     def around_a_schedule(self) -> Iterator[SimpleNamespace]:
         told = SimpleNamespace(output=None)
         before = take_snapshot(self._driver)
-        self._scheduler.collect_audit(with_usage=False)
+        self._scheduler.tenancy.ledger.trail.collect()
         yield told
         self._check_step(before, take_snapshot(self._driver), told.output)
 
@@ -130,10 +140,13 @@ class Invariants:
         seats_taken = len(before.running) >= self._scheduler.max_num_running_reqs
         paused = self._scheduler.pause_state == PauseState.PAUSED_NEW
         zones = self._scheduler.block_pool.ledger.zones
-        for event in self._scheduler.collect_audit(with_usage=False):
+        for event in self._scheduler.tenancy.ledger.trail.collect():
             if not isinstance(event, Preempted | Evicted):
                 continue
             loser = None if event.zone is None else zones.get(event.zone)
+            if isinstance(event, Preempted) and event.reason == "own" and loser in before.in_use:
+                assert not before.has_room_for(loser), "a request yields to its own zone, which has what it asks for"
+                assert not before.has_but_a_grace(loser), "a request yields to a loan before its grace is over"
             gainer = None if event.beneficiary is None else zones.get(event.beneficiary)
             if loser is gainer:
                 continue

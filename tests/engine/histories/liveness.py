@@ -14,6 +14,9 @@ The bound, in time during which nothing is computed: the only things to wait for
 graces end, and both run since the last step at the latest.
 """
 
+import gc
+from typing import Any
+
 from vllm.v1.request import Request
 
 from tenantzone_runtime.zones.zone import Zone
@@ -129,3 +132,21 @@ def _nothing_is_left(engine: Engine) -> None:
     for caches in scheduler.kv_cache_manager.coordinator.single_type_managers:
         assert not caches.req_to_blocks
         assert not caches.num_cached_block
+    assert not _remembered_by(scheduler), "something of ours refers to requests that have ended"
+
+
+def _remembered_by(scheduler: Any) -> list[Request]:
+    """Requests that can be reached from the scheduler through objects of ours and Python's own containers."""
+    known: set[int] = set()
+    requests: list[Request] = []
+    to_follow = list(vars(scheduler).values())
+    while to_follow:
+        each = to_follow.pop()
+        if id(each) in known:
+            continue
+        known.add(id(each))
+        if isinstance(each, Request):
+            requests.append(each)
+        elif isinstance(each, dict | list | tuple | set) or type(each).__module__.startswith("tenantzone_runtime"):
+            to_follow += gc.get_referents(each)
+    return requests

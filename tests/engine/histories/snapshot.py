@@ -30,11 +30,25 @@ class Snapshot:
     has_tokens_to_compute: dict[Request, bool]
     in_use: dict[Zone, int]
     reserved: dict[Zone, int]
+    limits: dict[Zone, int]
     available: dict[Zone, int]
     """Blocks that each zone may take."""
+    in_grace: set[Zone]
+    """Zones that owe blocks which they may still use, while no other zone keeps any for itself."""
+    free: int
+    """Blocks that nobody holds."""
 
     def growth_of(self, zone: Zone) -> int:
         return sum(self.growth[request] for request in self.running if zone_of(request) is zone)
+
+    def has_room_for(self, zone: Zone) -> bool:
+        """Whether everything that runs in the zone can have what it asks for, whatever the others do."""
+        return sum(self.growth.values()) <= self.free and self.growth_of(zone) <= self.available[zone]
+
+    def has_but_a_grace(self, zone: Zone) -> bool:
+        """Whether nothing but a loan in its grace could keep what runs in the zone from what it asks for."""
+        within_limit = self.in_use[zone] + self.growth_of(zone) <= self.limits[zone]
+        return zone in self.in_grace and within_limit and sum(self.growth.values()) <= self.free
 
 
 def take_snapshot(driver: Driver) -> Snapshot:
@@ -51,7 +65,16 @@ def take_snapshot(driver: Driver) -> Snapshot:
         has_tokens_to_compute={request: _tokens_to_compute(driver, request) > 0 for request in running},
         in_use={zone: zone.in_use for zone in zones},
         reserved={zone: zone.spec.quota.reserved for zone in zones},
+        limits={zone: zone.spec.quota.limit for zone in zones},
         available={zone: pool.available_to(zone) for zone in zones},
+        in_grace={
+            zone
+            for zone in zones
+            if zone.overdue
+            and zone not in scheduler.tenancy.past_grace()
+            and not any(other.locked for other in zones if other is not zone)
+        },
+        free=pool.free_block_queue.num_free_blocks,
     )
 
 

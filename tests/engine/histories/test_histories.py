@@ -11,8 +11,8 @@ import sys
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from tests.engine.clock import Clock
 from tests.engine.harness import vllm_config
-from tests.engine.histories.clock import Clock
 from tests.engine.histories.engine import Engine
 from tests.engine.histories.events import Life
 from tests.engine.histories.generator import lives
@@ -23,8 +23,10 @@ lived = 0
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return vllm_config(tmp_path_factory.mktemp("model"))
+def run_life(tmp_path_factory):
+    """Runs one life. Not the config itself: Hypothesis prints the arguments of a test, and can't print that."""
+    config = vllm_config(tmp_path_factory.mktemp("model"))
+    return lambda life: run(config, life)
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +45,9 @@ def _quiet_logs():
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
-def test_every_life_keeps_its_promises_and_ends(config, life):
+def test_every_life_keeps_its_promises_and_ends(run_life, life):
     lived_one()
-    run(config, life)
+    run_life(life)
 
 
 def run(config, life: Life) -> None:
