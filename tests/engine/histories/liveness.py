@@ -40,8 +40,8 @@ def drain(engine: Engine) -> None:
     while not engine.is_empty:
         if engine.turn():
             steps += 1
-            computed = engine.clock.seconds
             engine.pass_time(engine.flags.step_seconds)
+            computed = engine.clock.seconds
         else:
             waited = engine.clock.seconds - computed
             assert waited <= max_wait, f"stuck: {_describe(engine)}"
