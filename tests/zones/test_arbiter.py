@@ -143,12 +143,10 @@ def test_a_borrower_that_asks_for_one_block_more_than_its_reservation_waits(zoo,
 
 def test_two_claims_on_one_borrower_are_both_kept(zoo, engine):
     one, other, burst = zoo.zone("one", reserved=50), zoo.zone("other", reserved=50), zoo.zone("burst")
-    engine.run(burst, 60)
-    engine.run(burst, 40)
+    borrowing = [engine.run(burst, 50), engine.run(burst, 50)]
     wanted = [engine.wait(one, 50), engine.wait(other, 50)]
     assert engine.step() == ([], wanted)
-    assert engine.step() == ([], [])
-    assert len(engine.preempted) == 2
+    assert engine.preempted == borrowing[::-1]
 
 
 # Running requests
@@ -203,8 +201,8 @@ def test_what_is_foreseen_is_helped_before_the_step_and_loses_no_turn(zoo, engin
 
 def test_a_withheld_request_that_has_ended_is_helped_no_more(zoo, engine):
     capped = zoo.zone("capped", limit=10)
-    ends = engine.run(capped, 5, asks=1)
-    stays = engine.run(capped, 5)
+    ends = engine.run(capped, 2, asks=5)
+    stays = engine.run(capped, 8)
     engine.step()
     engine.end(ends)
     engine.step()
@@ -267,6 +265,19 @@ def test_while_the_engine_is_paused_nobody_yields_and_nobody_is_next(zoo, engine
     assert len(engine.step()[1]) == 1
 
 
+def test_while_the_engine_is_paused_it_is_not_for_blocks_that_zones_wait_and_then_it_is_again(zoo, engine):
+    burst = zoo.zone("burst")
+    engine.run(zoo.zone("busy"), 100)
+    engine.wait(burst, 10)
+    reasons = []
+    for is_open in (True, False, True):
+        engine.is_open = is_open
+        engine.arbiter.pause()
+        engine.step()
+        reasons.append(burst.wait_reason)
+    assert reasons == ["in_use", None, "in_use"]
+
+
 def test_while_the_engine_is_paused_what_runs_may_use_what_waiting_zones_reserve(zoo, engine):
     acme, burst = zoo.zone("acme", reserved=40), zoo.zone("burst")
     work = engine.run(burst, 60, asks=10)
@@ -313,6 +324,8 @@ def test_what_can_not_be_served_is_said_at_once_and_failed_with_the_numbers_when
     burst = zoo.zone("burst", limit=80)
     work, fits = engine.wait(burst, 51), engine.wait(burst, 50)
     engine.step()
+    zoo.now = HOPELESS_SECONDS - 0.1
+    assert engine.step() == ([], [])
     assert (engine.warned, engine.failed) == ([work], [])
     zoo.now = HOPELESS_SECONDS
     assert engine.step() == ([], [fits])
@@ -322,6 +335,19 @@ def test_what_can_not_be_served_is_said_at_once_and_failed_with_the_numbers_when
         "it needs 51 blocks; zone burst can have 50 of this engine's 100 at the most: its limit is 80, "
         "and other zones keep the rest"
     )
+
+
+def test_as_long_as_others_of_its_zone_run_no_request_is_hopeless(zoo, engine):
+    capped = zoo.zone("capped", limit=40)
+    runs = engine.run(capped, 30)
+    waits = engine.wait(capped, 41)
+    engine.step()
+    zoo.now = HOPELESS_SECONDS
+    engine.step()
+    assert (engine.warned, engine.failed) == ([], [])
+    engine.end(runs)
+    engine.step()
+    assert engine.warned == [waits]
 
 
 def test_what_a_config_makes_possible_in_time_is_served(zoo, engine):

@@ -41,6 +41,18 @@ def test_it_is_looked_at_when_enough_blocks_are_free_and_not_before(zoo, engine)
     assert looks(engine) == ({"burst"}, ["burst"])
 
 
+def test_who_has_its_share_is_looked_at_when_enough_is_nobodys_promise_and_not_before(zoo, engine):
+    busy, burst = zoo.zone("busy", weight=99), zoo.zone("burst")
+    works = [engine.run(busy, 10) for _ in range(8)]
+    engine.run(burst, 10)
+    engine.wait(burst, 30)
+    assert looks(engine) == ({"burst"}, [])
+    engine.end(works.pop())
+    assert looks(engine) == (set(), [])
+    engine.end(works.pop())
+    assert looks(engine) == ({"burst"}, ["burst"])
+
+
 def test_many_that_wait_are_woken_by_what_each_asks_for(zoo, engine):
     busy = zoo.zone("busy")
     works = [engine.run(busy, 10) for _ in range(10)]
@@ -116,7 +128,7 @@ def test_who_misses_its_headroom_is_looked_at_when_that_is_there(zoo):
     engine = SmallEngine(zoo, headroom=10)
     busy = zoo.zone("busy")
     works = [engine.run(busy, 10) for _ in range(8)]
-    engine.wait(zoo.zone("burst"), 15)
+    engine.wait(zoo.zone("burst"), 20)
     assert looks(engine) == ({"burst"}, [])
     assert looks(engine) == (set(), [])
     engine.end(works.pop(), kept=True)
@@ -134,9 +146,9 @@ def test_who_misses_its_headroom_is_looked_at_when_nothing_runs_any_more(zoo):
 
 def test_who_is_entitled_and_denied_in_a_step_is_looked_at_before_the_next(zoo, engine):
     acme, busy = zoo.zone("acme", reserved=40), zoo.zone("busy")
+    engine.wait(acme, 40)
     engine.arbiter.begin_step()
     engine.run(busy, 100)
-    engine.wait(acme, 40)
     assert engine.arbiter.next_front() is None
     engine.arbiter.end_step()
     assert looks(engine) == ({"acme"}, ["acme"])

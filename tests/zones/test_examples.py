@@ -8,6 +8,7 @@ from tenantzone_contract.config import Idle, TenantLevel, UnknownTenants, Unknow
 from tenantzone_runtime.zones import preemption
 from tenantzone_runtime.zones.eviction import make_room
 from tenantzone_runtime.zones.fair_queue import Account, FairQueue
+from tenantzone_runtime.zones.zone import EARLY_TENANT
 from tests.zones.test_configure import spec_of
 from tests.zones.zoo import Request, Zoo, declare
 
@@ -42,7 +43,8 @@ def build(zones):
             key, _, value = term.partition(" ")
             fields[key] = True if not value else int(value) if value.lstrip("-").isdigit() else value
         overdue = fields.pop("overdue", 0)
-        zoo.zone(name, **fields).overdue = overdue
+        zone = zoo.early(**fields) if name == "(before)" else zoo.zone(name, **fields)
+        zone.overdue = overdue
     return zoo
 
 
@@ -66,7 +68,7 @@ def outcome(zoo, zone, count):
 def test_examples(zones, asks, may_take, who_pays):
     zoo = build(zones)
     tenant, count = asks.split()
-    zone = zoo.ledger.zones[tenant]
+    zone = zoo.ledger.zones[EARLY_TENANT if tenant == "(before)" else tenant]
     assert zoo.takeable(zone) == int(may_take)
     assert outcome(zoo, zone, int(count)) == who_pays
 
@@ -101,7 +103,7 @@ def test_the_timeline_of_a_loan():
     zoo.zone("acme", reserved=50, quiet=True, max_loan=60.0, grace=30.0)
     burst = zoo.zone("burst", in_use=70, cached=10)
     zoo.tenancy.request_arrived(burst, 0.0)
-    for second, _, lent, uses, caches, overdue, may_take in table("Second"):
+    for second, _, lent, uses, caches, overdue, may_take, may_grow in table("Second"):
         zoo.upkeep(float(second))
         while zoo.tenancy.past_grace():
             zoo.release(burst, kept=25)
@@ -110,6 +112,7 @@ def test_the_timeline_of_a_loan():
         assert sum(loan.blocks for loan in zoo.tenancy.loans) == int(lent), second
         assert (burst.in_use, len(burst.cached), burst.overdue) == (int(uses), int(caches), int(overdue)), second
         assert zoo.takeable(burst) == int(may_take), second
+        assert zoo.takeable(burst, growing=True) == int(may_grow), second
 
 
 def test_the_steps_of_a_release():
