@@ -87,7 +87,7 @@ class Engine:
         self.lock = self._scheduler.zone_lock = TimedLock()
         freeze_gc_heap()
         gc.callbacks.append(self.lock.collected)
-        self._patched = 0
+        self._times_changed = [0] * zones
         with self.lock.timing("apply_config, all zones new"):
             self._declare()
         self._fill()
@@ -115,18 +115,20 @@ class Engine:
             with self.lock.timing("collect_audit, with usage"):
                 self._scheduler.collect_audit(with_usage=True)
             with self.lock.timing("apply_config, one zone changed"):
-                self._declare(patched=1)
+                self._declare(change=1)
         if number % 20 == 0:
             with self.lock.timing("apply_config, all zones changed"):
-                self._declare(patched=len(self._names))
+                self._declare(change=len(self._names))
 
-    def _declare(self, patched: int = 0) -> None:
-        self._patched += 1 if patched else 0
+    def _declare(self, change: int = 0) -> None:
+        """Give the engine a config in which so many zones are other than in the one before."""
+        for number in range(change):
+            self._times_changed[number] += 1
         share = int(CAPACITY * RESERVED) // len(self.lenders)
 
         def zone(number: int, name: str) -> ZoneConfig:
             is_lender = number < len(self.lenders)
-            evict_after = 3600.0 + (self._patched if number < patched else 0)
+            evict_after = 3600.0 + self._times_changed[number]
             idle = Idle(after_seconds=0.0 if is_lender else 3600.0, evict_after_seconds=evict_after)
             return ZoneConfig(name=name, tenant=name, generation=1, reserved=share if is_lender else 0, idle=idle)
 

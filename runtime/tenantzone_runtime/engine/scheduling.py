@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from threading import RLock
 from typing import Any
 
+from vllm.distributed.kv_events import KVEventBatch
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
@@ -71,6 +72,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._guard = Guard(self, self._room)
         self._scrub_blocks = scrub_blocks
         self._scheduling = False
+        self._steps_in_flight = 0
         self._counted = time.monotonic()
 
     def apply_config(self, config: RuntimeConfig) -> None:
@@ -100,6 +102,15 @@ class ZoneAwareScheduler(AsyncScheduler):
         with self.zone_lock:
             free = self.block_pool.free_block_queue.num_free_blocks
             self.block_pool.return_all_evicted(self.tenancy.upkeep(time.monotonic(), free))
+            self._publish_events()
+
+    def _publish_events(self) -> None:
+        """Publish the KV events of what goes on beside the steps: while the engine is idle, no step comes to do it.
+
+        One that is in flight does it in the end. It has noted blocks as stored that are not computed yet.
+        """
+        if not self._steps_in_flight and (events := self.kv_cache_manager.take_events()):
+            self.kv_event_publisher.publish(KVEventBatch(ts=time.time(), events=events))
 
     def collect_audit(self, *, with_usage: bool) -> list[Event]:
         """What has happened to zones since the last call, and if asked for, what each has used up to now."""
@@ -165,6 +176,7 @@ class ZoneAwareScheduler(AsyncScheduler):
                 self._guard.check_a_table()
                 self._room.make()
             self._scheduling = True
+            self._steps_in_flight += 1
             try:
                 return super().schedule(throttle_prefills)
             finally:
@@ -187,6 +199,7 @@ class ZoneAwareScheduler(AsyncScheduler):
     ) -> dict[int, EngineCoreOutputs]:
         with self.zone_lock:
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
+            self._steps_in_flight -= 1
             self.kv_cache_manager.latencies.after_output()
             return outputs
 
