@@ -27,6 +27,7 @@ from vllm.utils.gc_utils import freeze_gc_heap
 from tenantzone_contract.config import Idle, ZoneConfig
 from tenantzone_contract.report import ConfigStatus, WaitReason
 from tenantzone_runtime.engine.reporting import make_figures, make_report
+from tenantzone_runtime.zones.audit import Event
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters, Outcome
 from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 
@@ -106,20 +107,27 @@ class Engine:
         self._driver.step()
         with self.lock.timing("let_time_pass"):
             self._scheduler.let_time_pass()
-        with self.lock.timing("collect_audit"):
-            self._scheduler.collect_audit(with_usage=False)
+        with self.lock.timing("notes for the journal"), self.lock:
+            self._scheduler.tenancy.ledger.trail.take()
         with self.lock.timing("report"):
             make_report(self._scheduler, ConfigStatus(), pod="bench", started_unix_time=0.0)
         with self.lock.timing("figures"):
             make_figures(self._scheduler, ConfigStatus(), {}, pod="bench", started_unix_time=0.0)
         if number % 10 == 0:
-            with self.lock.timing("collect_audit, with usage"):
-                self._scheduler.collect_audit(with_usage=True)
+            with self.lock.timing("usage for the journal"):
+                self._tell_usage()
             with self.lock.timing("apply_config, one zone changed"):
                 self._declare(change=1)
         if number % 20 == 0:
             with self.lock.timing("apply_config, all zones changed"):
                 self._declare(change=len(self._names))
+
+    def _tell_usage(self) -> None:
+        usage = self._scheduler.tenancy.usage_in_slices()
+        events: list[Event] | None = []
+        while events is not None:
+            with self.lock:
+                events = next(usage, None)
 
     def _declare(self, change: int = 0) -> None:
         """Give the engine a config in which so many zones are other than in the one before."""

@@ -9,7 +9,7 @@ from string import Template
 from typing import Any, get_args
 
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
-from tenantzone_contract.settings import DEFAULT_MOST_AUTO_REGISTERED_SERIES
+from tenantzone_contract.settings import DEFAULT_MAX_AUTO_REGISTERED_SERIES
 from tenantzone_operator import exposition as operator
 from tenantzone_runtime import metrics as engine
 from tenantzone_runtime.door import refusals as door
@@ -41,7 +41,7 @@ that hangs still answers, with numbers that grow old: `tenantzone_report_time_se
 $engine
 
 **Labels.** `pool`, `zone` and `tenant` bound the series by the config. Tenants that a pool registers by itself could be
-any number: the first $cap of them have series of their own (`--most-auto-registered-series`), and all others are added
+any number: the first $cap of them have series of their own (`--max-auto-registered-series`), and all others are added
 up in one zone, `zone="overflow", tenant="overflow"`. Which zone is in it is decided when the zone is registered, and
 stays so until it is forgotten or declared by a TenantZone. The overflow's counters never decrease. The series of a zone
 that is removed disappear.
@@ -82,7 +82,7 @@ def page() -> str:
     """The page's content."""
     return _PAGE.substitute(
         port=DEFAULT_ADMIN_PORT,
-        cap=DEFAULT_MOST_AUTO_REGISTERED_SERIES,
+        cap=DEFAULT_MAX_AUTO_REGISTERED_SERIES,
         engine=_table(engine.families()),
         evictions="\n".join(
             ["| reason | beneficiary |", "|---|---|"]

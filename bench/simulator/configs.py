@@ -46,7 +46,8 @@ class ConfigDraw:
         seed: the same seed gives the same configs, in their order.
         population: whose zones.
         capacity: blocks of the engine.
-        largest_request: blocks; so many stay without reservation, so that each request can be served some day.
+        largest_request: blocks; so many stay without reservation in most configs, so that each request can be served
+            some day. In some, nothing does: then what is never lent is out of reach.
         lending: whether zones lend what they do not use.
     """
 
@@ -96,7 +97,8 @@ class ConfigDraw:
         for tenant in sleepers:
             # Together as much as all others.
             weights[tenant] = sum(weights[other] for other in declared if other not in sleepers) / len(sleepers)
-        total = rng.uniform(0.7, 1.0) * (self._capacity - self._largest_request)
+        spared = rng.choice([0, self._largest_request, self._largest_request, self._largest_request])
+        total = rng.uniform(0.7, 1.0) * (self._capacity - spared)
         whole = sum(weights.values()) or 1.0
         return {tenant: int(total * weight / whole) for tenant, weight in weights.items()}
 

@@ -33,14 +33,19 @@ class _Model(BaseModel):
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Seconds = Annotated[float, Field(ge=0)]
 
+Borrowers = Literal["SameOrHigherPriority", "AnyPriority"]
+"""Which zones may borrow from a zone, by their priority against the lender's."""
+
+EvictionPolicy = Literal["LRU", "Clock"]
+"""In which order a zone's own cached blocks go: least recently used, or with a second chance for those hit."""
+
 
 class Lending(_Model):
     """What others may borrow of a reservation that its owner does not use."""
 
     lendable: BlockShare = "100%"
     """Blocks, or a percentage of the reservation."""
-    borrowers: Literal["SameOrHigherPriority", "AnyPriority"] = "SameOrHigherPriority"
-    """Which zones may borrow, by their priority against the lender's."""
+    borrowers: Borrowers = "SameOrHigherPriority"
     max_loan_seconds: Seconds | None = None
     """After this time a loan is due; None: when the lender asks for it."""
     grace_seconds: Seconds = 30.0
@@ -69,8 +74,7 @@ class ZoneConfig(_Model):
     weight: Annotated[int, Field(ge=1)] = 1
     lending: Lending = Lending()
     idle: Idle = Idle()
-    eviction_policy: Literal["LRU", "Clock"] = "LRU"
-    """In which order the zone's own cached blocks go: least recently used, or with a second chance for those hit."""
+    eviction_policy: EvictionPolicy = "LRU"
     scrub: Literal["OnTransfer", "Never"] = "Never"
 
     @model_validator(mode="after")
@@ -83,7 +87,7 @@ class ZoneConfig(_Model):
 
 
 def _exceeds(amount: int | str, bound: int | str | None) -> bool:
-    """Whether it certainly does: a count and a percentage can only be compared on an engine."""
+    """Whether an amount certainly exceeds a bound: a count and a percentage can only be compared on an engine."""
     if isinstance(amount, int) and isinstance(bound, int):
         return amount > bound
     if isinstance(amount, str) and isinstance(bound, str):
@@ -107,7 +111,7 @@ class UnknownTenants(_Model):
 
 
 class Watermarks(_Model):
-    """Fractions of free blocks: background reclaim starts under ``low`` and stops at ``high``."""
+    """Fractions of free blocks: background eviction starts under ``low`` and stops at ``high``."""
 
     low: Annotated[float, Field(ge=0, le=1)] = 0.0
     high: Annotated[float, Field(ge=0, le=1)] = 0.0

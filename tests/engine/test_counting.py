@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from vllm.v1.request import RequestStatus
 
 from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate, Watermarks, ZoneConfig
-from tenantzone_contract.report import ConfigStatus
+from tenantzone_contract.report import ConfigStatus, in_older_words
 from tenantzone_runtime.engine.reporting import make_figures, make_report
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones.overflow import OVERFLOW_NAME
@@ -56,7 +56,7 @@ class Watched:
         self.driver = driver
         self.sent = {}
         self.told = {}
-        driver.scheduler.tenancy.ledger.overflow.most_apart = 1
+        driver.scheduler.tenancy.ledger.overflow.max_apart = 1
 
     def do(self, action, *arguments):
         scheduler = self.driver.scheduler
@@ -88,7 +88,8 @@ class Watched:
         reported = {each.tenant: each for each in report.zones}
         for each in figures.zones:
             if each.tenant in reported:
-                assert reported[each.tenant].evicted_blocks == each.counters.evicted
+                assert reported[each.tenant].evicted == each.counters.evicted
+                assert reported[each.tenant].evicted_blocks == in_older_words(each.counters.evicted)
         for each, requests in self.sent.items():
             if scheduler.tenancy.ledger.zones.get(each.spec.tenant) is each:
                 ended = sum(count for outcome, count in each.counters.requests.items() if outcome != "refused")

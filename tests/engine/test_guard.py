@@ -18,7 +18,7 @@ def driver(config):
     driver = Driver(make_scheduler(config, 100))
     driver.declare(*(ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in ("acme", "burst")))
     driver.ask("acme", prompt(6, seed=1))
-    driver.scheduler.collect_audit(with_usage=False)
+    driver.scheduler.tenancy.ledger.trail.collect()
     return driver
 
 
@@ -33,7 +33,7 @@ def caught(driver):
     """Who was caught with which block of whom."""
     return [
         (event.zone, event.block_id, event.owner)
-        for event in driver.scheduler.collect_audit(with_usage=False)
+        for event in driver.scheduler.tenancy.ledger.trail.collect()
         if isinstance(event, Violation)
     ]
 

@@ -3,6 +3,8 @@
 import weakref
 
 import pytest
+from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
+from vllm.v1.request import RequestStatus
 
 from tenantzone_contract.config import ZoneConfig
 from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
@@ -45,3 +47,42 @@ def test_a_zone_that_lost_its_cache_still_finds_prefixes_that_are_in_use(driver)
     late = driver.send("acme", prompt(20, seed=2))
     driver.run()
     assert driver.cached_tokens(late) == 20 * BLOCK_TOKENS
+
+
+def test_a_look_up_makes_no_prefix_index(driver):
+    driver.declare(zone("acme"), zone("burst"))
+    driver.send("burst", prompt(90), max_tokens=100)
+    driver.step()
+    driver.send("acme", prompt(30))
+    driver.step()
+    assert [zone.spec.tenant for zone in driver.scheduler.block_pool._index] == ["burst"]
+
+
+def test_zones_that_leave_while_a_request_waits_leave_no_prefix_index_behind(driver):
+    driver.declare(zone("burst"))
+    driver.send("burst", prompt(90), max_tokens=100)
+    driver.step()
+    for number in range(3):
+        driver.declare(zone("burst"), zone(f"tenant-{number}"))
+        request = driver.send(f"tenant-{number}", prompt(30))
+        driver.step()
+        driver.declare(zone("burst"))
+        driver.scheduler.finish_requests(request.request_id, RequestStatus.FINISHED_ABORTED)
+    assert [zone.spec.tenant for zone in driver.scheduler.block_pool._index] == ["burst"]
+
+
+def test_what_zones_write_before_they_have_an_index_is_found_by_them_alone(driver):
+    """With the same hashes: were it shared what they write, only salts would keep them apart."""
+    driver.declare(zone("acme"), zone("burst"))
+    pool = driver.scheduler.block_pool
+    one, other = pool.blocks[1], pool.blocks[2]
+    key = make_block_hash_with_group_id(b"hash", 0)
+    for tenant, block in (("acme", one), ("burst", other)):
+        with pool.acting_for(driver.zone(tenant)):
+            assert pool.cached_block_hash_to_block.get_one_block(key) is None
+            pool.cached_block_hash_to_block.insert(key, block)
+    for tenant, block in (("acme", one), ("burst", other)):
+        with pool.acting_for(driver.zone(tenant)):
+            assert pool.cached_block_hash_to_block.get_one_block(key) is block
+    with pool.acting_for(None):
+        assert pool.cached_block_hash_to_block.get_one_block(key) is None

@@ -213,10 +213,10 @@ def test_to_take_it_back_makes_the_config_before_whole(driver, loading, tmp_path
 def test_nothing_is_changed_by_what_can_not_be_held(driver, loading, tmp_path):
     write(tmp_path, 1, zone("acme", reserved=60))
     loading.turn()
-    audit = driver.scheduler.collect_audit(with_usage=False)
+    audit = driver.scheduler.tenancy.ledger.trail.collect()
     assert [event.kind for event in audit][-1] == "config_applied"
     write(tmp_path, 2, zone("burst", reserved=10), zone("acme", reserved=CAPACITY))
     loading.turn()
     assert declared(driver) == {"acme": 60}
-    assert driver.scheduler.collect_audit(with_usage=False) == []
+    assert driver.scheduler.tenancy.ledger.trail.collect() == []
     assert (loading.status.applied_generation, loading.status.rejected.generation) == (1, 2)

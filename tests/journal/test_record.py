@@ -13,7 +13,6 @@ from tenantzone_runtime.journal.record import (
     FIRST_PREVIOUS,
     CutOff,
     EngineRun,
-    Lost,
     Started,
     digest,
     encode,
@@ -25,11 +24,10 @@ from tests.journal.journals import chain
 
 EVENTS = [
     Started("0.32.0", 1000, 16),
-    Lost(3),
     CutOff(12, "0" * 64),
     audit.Lifecycle("acme", "declared"),
     audit.Granted("acme", 3),
-    audit.Evicted("acme", 3, "recall", "burst"),
+    audit.Evicted("acme", 3, "reclaim", "burst"),
     audit.Preempted(None, 1, "due", None),
     audit.Refused("acme", 1, "too_long"),
     audit.Violation("burst", 7, "acme"),
@@ -39,6 +37,7 @@ EVENTS = [
     audit.ConfigRefused(None, "not valid JSON"),
     audit.Usage("acme", 10.0, 2.5, 30, 20, 10),
     audit.LoanUsage("acme", "burst", 10.0, 2.5),
+    audit.Lost(3),
 ]
 
 
@@ -46,7 +45,7 @@ def test_no_record_can_carry_a_prompt_because_these_are_all_the_kinds_and_fields
     envelope = ["seq", "time", "engine", "kind"]
     written = {line["kind"]: list(line) for line in map(json.loads, chain(EVENTS))}
     assert {kind: fields[4:-2] for kind, fields in written.items()} == {
-        "started": ["engineVersion", "capacityBlocks", "blockSizeTokens"],
+        "started": ["engineVersion", "capacityBlocks", "blockSizeTokens", "format"],
         "lost": ["records"],
         "cut_off": ["bytes", "digest"],
         "lifecycle": ["zone", "change"],

@@ -198,6 +198,43 @@ def test_a_blocked_disk_blocks_nobody_and_what_is_lost_is_counted_in_its_place(t
     assert lost >= 989
 
 
+def test_who_is_patient_writes_more_than_may_wait(tmp_path):
+    writer = JournalWriter(tmp_path, engine=ENGINE, queue_records=10)
+    writer.write(granted(*range(1000)), at=0.0, patience_seconds=60.0)
+    writer.close()
+    assert blocks(tmp_path) == [*range(1000)]
+
+
+def test_patience_ends_where_a_disk_is_stuck(tmp_path):
+    os.mkfifo(tmp_path / FIRST)
+    writer = JournalWriter(tmp_path, engine=ENGINE, queue_records=10)
+    writer.write(granted(*range(1000)), at=0.0, patience_seconds=0.05)
+    arrived: list[bytes] = []
+    reader = threading.Thread(target=lambda: arrived.append((tmp_path / FIRST).read_bytes()))
+    reader.start()
+    writer.close()
+    reader.join()
+    put(tmp_path, arrived)
+    assert kinds(tmp_path)[-1] == "lost"
+    assert len(blocks(tmp_path)) + records(tmp_path)[-1]["records"] == 1000
+
+
+def test_there_is_room_for_what_may_wait_and_is_not_written_yet(tmp_path):
+    os.mkfifo(tmp_path / FIRST)
+    writer = JournalWriter(tmp_path, engine=ENGINE, queue_records=10)
+    # The writer holds the first record, and waits for somebody who opens the other end.
+    eventually(lambda: writer.room == 10)
+    writer.write(granted(1, 2, 3), at=0.0)
+    assert writer.room == 7
+    writer.write(granted(*range(20)), at=0.0)
+    assert writer.room == 0
+    reader = threading.Thread(target=(tmp_path / FIRST).read_bytes)
+    reader.start()
+    eventually(lambda: writer.room == 10)
+    writer.close()
+    reader.join()
+
+
 def test_a_full_disk_is_said_once_and_the_records_wait(tmp_path, caplog):
     (tmp_path / FIRST).symlink_to("/dev/full")
     with caplog.at_level(logging.WARNING):

@@ -12,15 +12,15 @@ MAYBE_SECONDS = st.one_of(st.none(), SECONDS)
 
 
 @st.composite
-def shares(draw, most, *, base=CAPACITY):
+def shares(draw, max_blocks, *, base=CAPACITY):
     """Blocks, or the percentage that comes to no more."""
-    blocks = draw(st.integers(0, most))
+    blocks = draw(st.integers(0, max_blocks))
     return f"{100 * blocks // base}%" if base and draw(st.booleans()) else blocks
 
 
 @st.composite
-def zone_configs(draw, tenant, most):
-    reserved = draw(shares(most))
+def zone_configs(draw, tenant, max_blocks):
+    reserved = draw(shares(max_blocks))
     limit = None if draw(st.booleans()) else draw(st.integers(0, CAPACITY))
     if limit is not None and (isinstance(reserved, int) or draw(st.integers(0, 9))):
         limit = max(limit, blocks_of(reserved))
@@ -87,6 +87,7 @@ def terms_of(zone):
         "priority": zone.priority,
         "weight": zone.weight,
         "any_priority": zone.lending.borrowers == "AnyPriority",
+        "has_loan_time": zone.lending.max_loan_seconds is not None,
         "policy": zone.eviction_policy,
         "after": zone.idle.after_seconds,
         "evict_after": zone.idle.evict_after_seconds,
@@ -103,6 +104,7 @@ def template_terms(template):
         "priority": template.priority,
         "weight": 1,
         "any_priority": False,
+        "has_loan_time": False,
         "policy": "LRU",
         "after": template.idle.after_seconds,
         "evict_after": template.idle.evict_after_seconds,

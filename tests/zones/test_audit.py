@@ -5,15 +5,13 @@ from tenantzone_runtime.zones.audit import (
     ConfigApplied,
     Evicted,
     Granted,
-    Lent,
     Lifecycle,
     LoanUsage,
     Preempted,
     Refused,
-    Repaid,
-    Trail,
     Usage,
 )
+from tenantzone_runtime.zones.trail import Trail
 from tests.zones.zoo import Zoo, declare
 
 
@@ -22,7 +20,7 @@ def test_what_happens_often_is_added_up_and_told_once():
     for _ in range(3):
         trail.granted("acme", 2)
         trail.evicted("acme", 5, "quiet", "burst")
-        trail.preempted("acme", "recall", "burst")
+        trail.preempted("acme", "reclaim", "burst")
         trail.refused(None, "unbound")
         trail.refused("acme", "too_long")
     trail.evicted("acme", 1, "quiet", None)
@@ -30,7 +28,7 @@ def test_what_happens_often_is_added_up_and_told_once():
         Granted("acme", 6),
         Evicted("acme", 15, "quiet", "burst"),
         Evicted("acme", 1, "quiet", None),
-        Preempted("acme", 3, "recall", "burst"),
+        Preempted("acme", 3, "reclaim", "burst"),
         Refused(None, 3, "unbound"),
         Refused("acme", 3, "too_long"),
     ]
@@ -40,9 +38,9 @@ def test_what_happens_often_is_added_up_and_told_once():
 def test_events_come_in_their_order_before_what_was_added_up():
     trail = Trail()
     trail.granted("acme", 1)
-    trail.note(Lent("acme", "burst", 5, 60.0))
-    trail.note(Repaid("acme", "burst", 5, 60.0, overdue=True))
-    assert [event.kind for event in trail.collect()] == ["lent", "repaid", "granted"]
+    trail.note(Lifecycle("acme", "declared"))
+    trail.note(ConfigApplied(1, "hash", 1))
+    assert [event.kind for event in trail.collect()] == ["lifecycle", "config_applied", "granted"]
     trail.note(Lifecycle("acme", "removed"))
     assert trail.collect() == [Lifecycle("acme", "removed")]
 
@@ -103,10 +101,10 @@ def test_a_config_that_does_not_fit_is_not_told_as_applied():
 def test_evictions_are_told_with_who_needed_the_blocks():
     zoo = Zoo()
     acme = zoo.zone("acme", cached=10)
-    zoo.ledger.evict(acme, 3, "recall", zoo.zone("burst"))
+    zoo.ledger.evict(acme, 3, "reclaim", zoo.zone("burst"))
     zoo.ledger.evict_block(acme, next(iter(acme.cached)), "reset")
     zoo.ledger.evict(acme, 0, "own", acme)
-    assert zoo.events("evicted") == [Evicted("acme", 3, "recall", "burst"), Evicted("acme", 1, "reset", None)]
+    assert zoo.events("evicted") == [Evicted("acme", 3, "reclaim", "burst"), Evicted("acme", 1, "reset", None)]
 
 
 def test_the_bill_counts_what_is_held_times_seconds():
@@ -132,7 +130,7 @@ def test_a_hit_changes_nothing_on_the_bill():
     zoo.now = 5.0
     zoo.ledger.reuse(acme, list(acme.cached)[:4])
     zoo.now = 10.0
-    assert zoo.ledger.usage(acme).block_seconds == 100
+    assert zoo.ledger.tell_usage(acme).block_seconds == 100
 
 
 def test_loans_are_billed_to_the_pair():

@@ -29,6 +29,13 @@ def zoo():
     return Zoo()
 
 
+def wake(zoo):
+    """Each zone has a request, so that none lends."""
+    for zone in zoo.ledger.zones.values():
+        zoo.tenancy.request_arrived(zone, zoo.now)
+    return list(zoo.ledger.zones.values())
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -79,8 +86,8 @@ def test_everything_that_a_config_says_of_a_zone_arrives():
     )
     assert (spec.tenant, spec.name, spec.generation) == ("acme-id", "acme", 7)
     assert (spec.priority, spec.weight, spec.eviction_policy, spec.auto_registered) == (3, 5, "Clock", False)
-    assert spec.loans == LoanTerms(to_any_priority=True, most_seconds=60.0, grace_seconds=5.0)
-    assert spec.idle == IdleTimes(after=1.0, evict_after=2.0)
+    assert spec.lending == LoanTerms(borrowers="AnyPriority", max_loan_seconds=60.0, grace_seconds=5.0)
+    assert spec.idle == IdleTimes(after_seconds=1.0, evict_after_seconds=2.0)
     assert (spec.scrub, spec_of().scrub) == (True, False)
 
 
@@ -113,19 +120,18 @@ def test_reservations_that_fill_an_engine_to_the_last_block_fit(zoo):
 
 def test_a_reservation_that_is_raised_counts_at_once(zoo):
     zoo.apply(declare("acme", reserved=10), declare("burst"))
-    burst = zoo.ledger.zones["burst"]
+    acme, burst = wake(zoo)
     zoo.hold(burst, cached=80)
     zoo.apply(declare("acme", reserved=70), declare("burst"))
-    assert zoo.takeable(zoo.ledger.zones["acme"]) == 70
+    assert zoo.takeable(acme) == 70
     assert zoo.takeable(burst) == 30
     zoo.check()
 
 
 def test_a_reservation_that_is_lowered_makes_surplus_of_what_was_safe(zoo):
     zoo.apply(declare("acme", reserved=70), declare("burst", reserved=30))
-    acme = zoo.ledger.zones["acme"]
+    acme, burst = wake(zoo)
     zoo.hold(acme, cached=70)
-    burst = zoo.ledger.zones["burst"]
     zoo.take(burst, 30)
     zoo.apply(declare("acme", reserved=20), declare("burst", reserved=60))
     assert (acme.held, acme.surplus) == (70, 50)
@@ -135,6 +141,7 @@ def test_a_reservation_that_is_lowered_makes_surplus_of_what_was_safe(zoo):
 
 def test_two_zones_swap_their_reservations_in_one_reload(zoo):
     zoo.apply(declare("acme", reserved=90), declare("burst", reserved=10))
+    wake(zoo)
     zoo.apply(declare("acme", reserved=10), declare("burst", reserved=90))
     assert zoo.takeable(zoo.ledger.zones["burst"]) == 90
     zoo.check()
@@ -164,7 +171,7 @@ def test_a_quiet_zone_that_is_removed_leaves_what_another_lends_as_it_was(zoo):
     zoo.hold(zoo.ledger.zones["calm"], cached=30)
     zoo.upkeep(1.0)
     zoo.apply(declare("calm", reserved=40, after=0.0))
-    assert zoo.takeable(None) == 100
+    assert zoo.takeable(zoo.early()) == 100
     zoo.check()
 
 

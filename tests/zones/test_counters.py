@@ -5,8 +5,9 @@ from typing import get_args
 import pytest
 
 from tenantzone_contract.report import EvictionReason
+from tenantzone_runtime.zones.audit import LoanUsage
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters
-from tenantzone_runtime.zones.eviction import make_room, reclaim
+from tenantzone_runtime.zones.eviction import evict_to_watermark, make_room
 from tests.zones.zoo import Zoo, declare
 
 
@@ -34,14 +35,14 @@ def test_an_eviction_for_the_zone_itself_counts_as_its_own(zoo):
 
 def test_an_eviction_for_nobody_in_particular_has_no_beneficiary(zoo):
     acme = zoo.zone("acme", cached=100)
-    reclaim(zoo.ledger, 10)
-    assert acme.counters.evictions == {("reclaim", "none"): 10}
+    evict_to_watermark(zoo.ledger, 10)
+    assert acme.counters.evictions == {("watermark", "none"): 10}
 
 
-def test_an_eviction_for_a_request_without_zone_has_no_beneficiary(zoo):
-    acme = zoo.zone("acme", cached=100, quiet=True)
-    make_room(zoo.ledger, None, 10, zoo.free)
-    assert acme.counters.evictions == {("quiet", "none"): 10}
+def test_an_eviction_for_a_request_from_before_zones_counts_as_for_priority_0(zoo):
+    acme = zoo.zone("acme", cached=90, quiet=True, priority=-1)
+    make_room(zoo.ledger, zoo.early(in_use=10), 10, zoo.free)
+    assert acme.counters.evictions == {("quiet", "higher_priority"): 10}
 
 
 def test_blocks_lost_for_one_reason_are_added_up_over_whom_they_were_for():
@@ -106,4 +107,5 @@ def test_block_seconds_of_a_loan_are_counted_with_both_zones(zoo):
     zoo.upkeep(5.0)
     assert (lender.counters.lent_block_seconds, lender.counters.borrowed_block_seconds) == (180.0, 0.0)
     assert (borrower.counters.lent_block_seconds, borrower.counters.borrowed_block_seconds) == (0.0, 180.0)
-    assert zoo.tenancy.loans.block_seconds() == {("lender", "borrower"): 180.0}
+    (loan,) = zoo.tenancy.loans
+    assert loan.usage() == LoanUsage("lender", "borrower", 2.0, 180.0)

@@ -8,7 +8,7 @@ from tenantzone_runtime.zones import preemption
 from tenantzone_runtime.zones.eviction import make_room
 from tenantzone_runtime.zones.fair_queue import Account, FairQueue
 from tests.zones.test_configure import spec_of
-from tests.zones.zoo import Zoo
+from tests.zones.zoo import Request, Zoo
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "algebra.md"
 
@@ -48,10 +48,10 @@ def build(zones):
 def outcome(zoo, zone, count):
     """What the column *who pays* says."""
     if count > zoo.takeable(zone):
-        owners = [other for other in zoo.ledger.zones.values() if other.in_use]
-        victim = preemption.choose_victim(owners, zone, count) if preemption.is_entitled(zone, count) else None
+        running = [Request(other) for other in zoo.ledger.zones.values() if other.in_use]
+        victim = preemption.choose_victim(running, zone, count) if zone.is_entitled_to(count) else None
         if victim is not None:
-            return f"preempts {owners[victim].spec.tenant}"
+            return f"preempts {victim.zone.spec.tenant}"
         return f"waits: {zoo.wait_reason(zone, count)}"
     make_room(zoo.ledger, zone, count, zoo.free)
     paid = [f"{note.zone} {note.blocks} {note.reason}" for note in zoo.events("evicted")]

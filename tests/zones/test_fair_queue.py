@@ -1,6 +1,7 @@
 """Whose turn it is, by weighted virtual token time."""
 
 import itertools
+import random
 
 import pytest
 from hypothesis import given
@@ -137,6 +138,42 @@ def test_entering_and_leaving_twice_is_entering_and_leaving_once(queue):
     queue.leave(one)
     queue.leave(one)
     assert serve(queue, 2) == [other, other]
+
+
+def test_who_comes_and_leaves_again_and_again_without_a_turn_leaves_nothing_behind(queue):
+    first, second = waiting(queue, Account(), Account(service=1000.0))
+    for _ in range(1000):
+        queue.leave(second)
+        queue.enter(second)
+        assert queue.next(everybody) is first
+        queue.end_round()
+    assert len(queue._heap) <= 65
+
+
+def test_tidying_up_changes_nobodys_turn():
+    tidy, untidy = FairQueue(), FairQueue()
+    untidy._max_places = 1e9
+    queues = [(queue, [Account() for _ in range(20)]) for queue in (tidy, untidy)]
+    rng = random.Random(1)
+    most = 0
+    for _ in range(5000):
+        number, cost, blocked = rng.randrange(20), rng.randrange(100), rng.sample(range(20), 5)
+        act = "serve" if rng.random() < 0.02 else rng.choice(["enter", "leave"])
+        served = []
+        for queue, accounts in queues:
+            if act == "serve":
+                others = {account for index, account in enumerate(accounts) if index not in blocked}
+                account = queue.next(others.__contains__)
+                if account is not None:
+                    account.charge(cost)
+                served.append(None if account is None else accounts.index(account))
+                queue.end_round()
+            else:
+                getattr(queue, act)(accounts[number])
+        assert len(set(served)) <= 1
+        assert len(tidy._heap) <= 65
+        most = max(most, len(untidy._heap))
+    assert most > 65, "there was something to tidy up"
 
 
 def test_who_waits_for_blocks_stands_at_the_front_and_saves_up_no_claim(queue):

@@ -18,7 +18,7 @@ def zoo():
 @pytest.fixture
 def overflow(zoo):
     apply(zoo)
-    zoo.ledger.overflow.most_apart = 1
+    zoo.ledger.overflow.max_apart = 1
     return zoo.ledger.overflow
 
 

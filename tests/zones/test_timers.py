@@ -35,12 +35,15 @@ def test_a_zone_is_quiet_when_its_window_is_over_and_not_before(zoo):
     assert acme.quiet
 
 
-def test_a_zone_that_never_had_a_request_is_quiet_in_the_end_too(zoo):
+def test_a_zone_is_quiet_from_birth_until_its_first_request(zoo):
     zoo.apply(declare("acme", reserved=40, after=60.0), now=5.0)
-    zoo.upkeep(64.9)
-    assert not zoo.ledger.zones["acme"].quiet
-    zoo.upkeep(65.0)
-    assert zoo.ledger.zones["acme"].quiet
+    acme = zoo.ledger.zones["acme"]
+    assert acme.quiet
+    zoo.apply(declare("acme", reserved=40, after=600.0), now=6.0)
+    zoo.upkeep(6.0)
+    assert acme.quiet, "of no window was anything used"
+    zoo.tenancy.request_arrived(acme, 7.0)
+    assert not acme.quiet
 
 
 def test_while_a_request_is_there_no_time_makes_a_zone_quiet(zoo):
@@ -78,6 +81,8 @@ def test_after_evict_after_all_blocks_go_and_the_zone_stays(zoo):
 
 def test_an_empty_zone_is_evicted_by_time_as_well(zoo):
     zoo.apply(declare("acme", evict_after=120.0))
+    zoo.upkeep(119.9)
+    assert zoo.ledger.zones["acme"].state == "Idle"
     assert zoo.upkeep(120.0) == []
     assert zoo.ledger.zones["acme"].state == "Evicted"
 
@@ -92,6 +97,8 @@ def test_without_evict_after_a_zone_keeps_its_cache_for_ever(zoo):
 
 def test_zones_go_quiet_each_in_its_own_time(zoo):
     zoo.apply(declare("late", after=90.0), declare("early", after=30.0), declare("middle", after=60.0))
+    for zone in zoo.ledger.zones.values():
+        serve(zoo, zone, begin=0.0, end=0.0)
     quiet = []
     for now in (29.0, 30.0, 60.0, 90.0):
         zoo.upkeep(now)
@@ -102,6 +109,7 @@ def test_zones_go_quiet_each_in_its_own_time(zoo):
 def test_a_config_that_shortens_a_window_counts_from_the_last_activity(zoo):
     zoo.apply(declare("acme", after=3600.0))
     acme = zoo.ledger.zones["acme"]
+    serve(zoo, acme, begin=0.0, end=0.0)
     zoo.upkeep(100.0)
     assert not acme.quiet
     zoo.apply(declare("acme", after=60.0), now=100.0)
@@ -112,6 +120,7 @@ def test_a_config_that_shortens_a_window_counts_from_the_last_activity(zoo):
 def test_a_config_that_lengthens_a_window_ends_the_quiet(zoo):
     zoo.apply(declare("acme", after=60.0))
     acme = zoo.ledger.zones["acme"]
+    serve(zoo, acme, begin=0.0, end=0.0)
     zoo.upkeep(60.0)
     assert acme.quiet
     zoo.apply(declare("acme", after=120.0), now=61.0)
@@ -130,6 +139,17 @@ def test_an_unknown_tenant_gets_a_zone_of_the_template_and_is_forgotten_after_it
     assert zoo.upkeep(310.0) == [("guest", 20)]
     assert zoo.ledger.zones == {}
     zoo.check()
+
+
+def test_a_tenant_whose_only_request_was_refused_is_forgotten_as_well(zoo):
+    zoo.now = 5.0
+    zoo.apply(**open_to_anybody(after=60.0, forget_after=300.0))
+    guest = zoo.tenancy.zone_for("guest", 10.0)
+    zoo.apply(**open_to_anybody(after=60.0, forget_after=300.0), now=20.0)
+    zoo.upkeep(309.9)
+    assert zoo.ledger.zones == {"guest": guest}
+    zoo.upkeep(310.0)
+    assert zoo.ledger.zones == {}
 
 
 def test_who_comes_back_after_it_was_forgotten_is_a_new_zone(zoo):
@@ -157,11 +177,11 @@ def test_a_declared_zone_is_never_forgotten(zoo):
 
 
 def test_only_zones_that_were_registered_for_a_tenant_are_forgotten(zoo):
+    guest = zoo.zone("guest", auto=True, forget_after=300.0)
+    young = zoo.zone("young", auto=True, forget_after=300.0, active=900.0)
+    declared, kept = zoo.zone("acme", forget_after=300.0), zoo.zone("kept", auto=True)
     zoo.now = 1000.0
-    assert states.is_forgotten(zoo.ledger, zoo.zone("guest", auto=True, forget_after=300.0))
-    assert not states.is_forgotten(zoo.ledger, zoo.zone("young", auto=True, forget_after=300.0, active=900.0))
-    assert not states.is_forgotten(zoo.ledger, zoo.zone("acme", forget_after=300.0))
-    assert not states.is_forgotten(zoo.ledger, zoo.zone("kept", auto=True))
+    assert [states.is_forgotten(zoo.ledger, zone) for zone in (guest, young, declared, kept)] == [True] + 3 * [False]
 
 
 def test_the_next_deadline_is_the_first_moment_later_than_what_was_looked_at(zoo):
@@ -183,6 +203,54 @@ def test_a_zone_is_looked_at_once_however_often_its_timer_was_set(zoo):
     assert list(timers.gone_off(50.0)) == []
 
 
+def moments(zones, timers, step):
+    """When each zone goes off, if somebody looks from time to time."""
+    left, now, gone_off = set(zones), 0.0, {}
+    while left:
+        now += step
+        for zone in timers.gone_off(now):
+            gone_off[zone] = now
+            left.discard(zone)
+    return gone_off
+
+
+def test_timers_that_are_set_again_and_again_do_not_pile_up_and_go_off_as_they_would(zoo):
+    timers = Timers()
+    zones = [zoo.zone(f"tenant-{number}") for number in range(100)]
+    for turn in range(300):
+        for number, zone in enumerate(zones):
+            timers.set_at(zone, float(turn))
+            assert set(timers.gone_off(turn)) == {zone}
+            timers.set_at(zone, 1000.0 + number)
+            assert len(timers) <= 2 * len(zones) + 1
+    assert moments(zones, timers, 1.0) == {zone: 1000.0 + number for number, zone in enumerate(zones)}
+
+
+def test_timers_of_zones_that_are_gone_do_not_pile_up(zoo):
+    for turn in range(500):
+        now = float(turn)
+        zoo.apply(declare("removed", evict_after=1e6), declare("ends-later", after=1e6), now=now)
+        zoo.upkeep(now)
+        ends_later = zoo.ledger.zones["ends-later"]
+        zoo.tenancy.request_arrived(ends_later, now)
+        zoo.apply(now=now)
+        zoo.tenancy.request_finished(ends_later, now)
+        assert zoo.ledger.zones == {}
+        assert len(zoo.tenancy._timers) <= 65
+
+
+def test_reloads_do_not_pile_up_timers(zoo):
+    """Each sets the timer of each zone anew, and what time does to them stays as it is."""
+    for turn in range(200):
+        zoo.apply(declare("acme", weight=1 + turn % 2, after=0.0, evict_after=1e6), now=float(turn))
+        zoo.upkeep(float(turn))
+    assert len(zoo.tenancy._timers) <= 65
+    zoo.upkeep(1e6 - 1.0)
+    assert zoo.ledger.zones["acme"].state == "Idle"
+    zoo.upkeep(1e6)
+    assert zoo.ledger.zones["acme"].state == "Evicted"
+
+
 def test_a_zone_that_nothing_more_awaits_is_not_looked_at_again(zoo):
     zoo.apply(declare("acme", after=60.0, evict_after=120.0))
     zoo.upkeep(60.0)
@@ -193,6 +261,7 @@ def test_a_zone_that_nothing_more_awaits_is_not_looked_at_again(zoo):
 
 def test_a_quiet_zone_gives_up_blocks_in_the_step_in_which_it_became_quiet(zoo):
     zoo.apply(declare("acme", reserved=40, after=60.0), declare("burst"))
+    serve(zoo, zoo.ledger.zones["acme"], begin=0.0, end=0.0)
     zoo.upkeep(59.0)
     assert zoo.takeable(zoo.ledger.zones["burst"]) == 60
     zoo.upkeep(60.0)

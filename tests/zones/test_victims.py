@@ -1,5 +1,6 @@
 """The orders and sums over zones, against looking at all of them."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,9 +97,31 @@ def test_sums_above_a_priority_are_those_of_adding_up_anew(amounts):
     sums = SumsByPriority()
     current: dict[int, int] = {}
     for priority, amount in amounts:
-        sums.learn(priority)
         sums.add(priority, amount - current.get(priority, 0))
         current[priority] = amount
         assert sums.total == sum(current.values())
         for bound in range(-4, 5):
             assert sums.above(bound) == sum(amount for priority, amount in current.items() if priority > bound)
+
+
+@pytest.mark.parametrize("priority", [-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 2, 2**31 - 1])
+def test_sums_are_right_at_the_ends_of_what_a_priority_can_be(priority):
+    sums = SumsByPriority()
+    sums.add(priority, 5)
+    assert sums.above(priority) == 0
+    if priority > -(2**31):
+        assert sums.above(priority - 1) == sums.above(-(2**31)) == 5
+    if priority < 2**31 - 1:
+        assert sums.above(priority + 1) == sums.above(2**31 - 1) == 0
+
+
+def test_of_a_priority_without_an_amount_nothing_is_left():
+    sums = SumsByPriority()
+    sums.add(-5, 3)
+    alone = len(sums)
+    for priority in range(1000):
+        sums.add(priority, 7)
+        sums.add(priority, -7)
+        assert len(sums) == alone
+    sums.add(-5, -3)
+    assert len(sums) == 0

@@ -1,6 +1,8 @@
 """Hands what the zones did to the journal, from time to time."""
 
 import time
+from collections.abc import Iterator
+from itertools import chain, islice
 
 import vllm
 
@@ -8,10 +10,13 @@ from tenantzone_contract.settings import Settings
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.journal.record import EngineRun
 from tenantzone_runtime.journal.writer import JournalWriter
-from tenantzone_runtime.zones.audit import ConfigRefused
+from tenantzone_runtime.zones.audit import ConfigRefused, Event
+from tenantzone_runtime.zones.trail import Notes
 
 COLLECT_SECONDS = 1.0
 USAGE_SECONDS = 60.0
+CLOSE_SECONDS = 5.0
+"""How long an engine that stops waits for the disk, beside what the writer does."""
 
 
 def open_journal(scheduler: ZoneAwareScheduler, settings: Settings, started_unix_time: float) -> JournalWriter | None:
@@ -33,6 +38,10 @@ def open_journal(scheduler: ZoneAwareScheduler, settings: Settings, started_unix
 class Auditing:
     """Collects what happened once a second, and what each zone has used once a minute.
 
+    Each turn takes one helping at most, which is bounded however many zones there are, so that no step waits long for
+    the scheduler's lock. It goes to the journal as far as that has room, and nothing more is taken before all of it is
+    handed over: while a disk is slow, what happens is added up in the core, and nothing is lost.
+
     Args:
         scheduler: whose zones.
         journal: where it goes; None: nowhere, but it must be collected all the same, or it would pile up.
@@ -40,31 +49,61 @@ class Auditing:
 
     def __init__(self, scheduler: ZoneAwareScheduler, journal: JournalWriter | None) -> None:
         self._scheduler = scheduler
+        self._tenancy = scheduler.tenancy
         self._journal = journal
-        self._collected = self._told_usage = time.monotonic()
+        self._collected = self._told_usage = self._taken = time.monotonic()
+        self._helping: Iterator[Event] = iter(())
+        """What was taken, and is not handed over yet."""
+        self._usage: Iterator[list[Event]] = iter(())
+        """What is left of the minute's usage."""
 
     def turn(self) -> None:
-        """Collect what is due."""
-        now = time.monotonic()
-        if now - self._collected >= COLLECT_SECONDS:
-            with_usage = now - self._told_usage >= USAGE_SECONDS
-            self._collect(now, with_usage=with_usage)
+        """Hand over what was taken, and take what is due."""
+        if self._journal is None:
+            self._forget()
+        elif self._hand_over(self._journal) and self._take():
+            self._hand_over(self._journal)
 
     def config_refused(self, generation: int | None, error: str) -> None:
         """A config was refused; the one before stays in force."""
-        if self._journal is not None:
-            self._journal.write([ConfigRefused(generation, error)], time.monotonic())
+        with self._scheduler.zone_lock:
+            self._tenancy.ledger.trail.note(ConfigRefused(generation, error))
 
     def close(self) -> None:
-        """The engine stops: collect what is left, with the last usage."""
-        self._collect(time.monotonic(), with_usage=True)
-        if self._journal is not None:
-            self._journal.close()
+        """The engine stops: hand over what is left, with the last usage, as far as the disk takes it in time."""
+        if self._journal is None:
+            return
+        with self._scheduler.zone_lock:
+            last = chain(self._tenancy.ledger.trail.take().events(), self._tenancy.usage())
+        self._journal.write(chain(self._helping, last), time.monotonic(), patience_seconds=CLOSE_SECONDS)
+        self._journal.close()
 
-    def _collect(self, now: float, *, with_usage: bool) -> None:
-        self._collected = now
-        if with_usage:
-            self._told_usage = now
-        events = self._scheduler.collect_audit(with_usage=with_usage)
-        if self._journal is not None:
-            self._journal.write(events, now)
+    def _forget(self) -> None:
+        if time.monotonic() - self._collected >= COLLECT_SECONDS:
+            self._take_notes()
+
+    def _hand_over(self, journal: JournalWriter) -> bool:
+        """Whether all that was taken is with the journal now."""
+        room = journal.room
+        events = list(islice(self._helping, room))
+        journal.write(events, self._taken)
+        return len(events) < room
+
+    def _take(self) -> bool:
+        """Take what is due. Returns whether anything was."""
+        self._taken = time.monotonic()
+        if self._taken - self._collected >= COLLECT_SECONDS:
+            self._helping = self._take_notes().events()
+            return True
+        with self._scheduler.zone_lock:
+            events = next(self._usage, None)
+        if events is None and self._taken - self._told_usage >= USAGE_SECONDS:
+            self._told_usage = self._taken
+            self._usage = self._tenancy.usage_in_slices()
+        self._helping = iter(events or ())
+        return events is not None
+
+    def _take_notes(self) -> Notes:
+        self._collected = time.monotonic()
+        with self._scheduler.zone_lock:
+            return self._tenancy.ledger.trail.take()

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import vllm
 
-from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport
+from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport, in_older_words
 from tenantzone_runtime.engine.copying import LoanCopy, ZoneCopy, copy_loans, copy_pool, copy_zones
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.metrics.figures import EngineFigures, ReloadResult, ZoneFigures
@@ -144,7 +144,8 @@ def _put_reported(zone: Zone, values: list[Any]) -> None:
 def _take_reported(values: Iterator[Any]) -> dict[str, Any]:
     """Fields of a zone's report."""
     numbers = dict(zip(_REPORTED, take(values, len(_REPORTED)), strict=True))
-    return numbers | {"evicted_blocks": evicted_by_reason(take_mapping(values))}
+    evicted = evicted_by_reason(take_mapping(values))
+    return numbers | {"evictions": evicted, "evicted_blocks": in_older_words(evicted)}
 
 
 def _zone_report(zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending) -> ZoneReport:

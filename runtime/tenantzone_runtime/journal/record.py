@@ -17,6 +17,12 @@ from tenantzone_runtime.zones import audit
 FIRST_PREVIOUS: Final = "0" * 64
 """What stands for the hash before record 0."""
 
+FORMAT: Final = 2
+"""Of the records that are written. 1, which the records do not say, had older words for some reasons:
+
+``recall`` for reclaim, and ``reclaim`` for watermark and relief.
+"""
+
 _LONGEST_TEXT: Final = 1_000
 _RENAMED: Final = {"hash": "configHash"}
 _TIMES: Final = {"counting_since"}
@@ -48,14 +54,8 @@ class Started:
     engine_version: str
     capacity_blocks: int
     block_size_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Records that are missing here: they came faster than they could be written, or the disk refused them."""
-
-    kind: ClassVar = "lost"
-    records: int
+    format: int = FORMAT
+    """Of the records of this run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class CutOff:
     """SHA-256 of them, so that they can't be changed later."""
 
 
-JournalEvent = audit.Event | Started | Lost | CutOff
+JournalEvent = audit.Event | Started | CutOff
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from tenantzone_runtime.journal.progress import Progress
 from tenantzone_runtime.journal.reading import NoJournalError, read_journal
-from tenantzone_runtime.journal.record import CutOff, Link, Lost
+from tenantzone_runtime.journal.record import CutOff, Link
+from tenantzone_runtime.zones.audit import Lost
 
 
 class HeadNotFoundError(ValueError):

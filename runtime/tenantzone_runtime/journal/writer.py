@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from tenantzone_runtime.journal.files import JournalFiles
-from tenantzone_runtime.journal.record import BEFORE_FIRST, EngineRun, JournalEvent, Link, Lost, Started, encode
-from tenantzone_runtime.zones.audit import Event
+from tenantzone_runtime.journal.record import BEFORE_FIRST, EngineRun, JournalEvent, Link, Started, encode
+from tenantzone_runtime.zones.audit import Event, Lost
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class JournalWriter:
     seconds.
 
     While the folder can't be written, records wait. When as many as ``queue_records`` wait, further ones are counted,
-    and a ``lost`` record stands in their place.
+    and a ``lost`` record stands in their place. Who has more than there is :attr:`room` for can keep it until there is.
 
     Args:
         folder: made if there is none; of this engine alone.
@@ -75,26 +75,40 @@ class JournalWriter:
         head = self._head
         return None if head == BEFORE_FIRST else head
 
-    def write(self, events: Iterable[Event], at: float) -> None:
-        """Have events written. Never waits for the disk and never raises.
+    @property
+    def room(self) -> int:
+        """How many more records may wait to be written."""
+        return max(0, self._limit - len(self._queue))
+
+    def write(self, events: Iterable[Event], at: float, *, patience_seconds: float = 0.0) -> None:
+        """Have events written. Never raises.
 
         Args:
             events: what happened, in order.
             at: when, on the writer's ``clock``.
+            patience_seconds: for how long in all it may wait for room; unless given, it never waits for the disk.
         """
         with self._changed:
+            give_up = time.monotonic() + patience_seconds
             for event in events:
-                if len(self._queue) < self._limit:
+                if self._waits_for_room(give_up):
                     self._queue.append((at, event))
                 else:
                     self._count_lost(at)
-            self._changed.notify()
+            self._changed.notify_all()
+
+    def _waits_for_room(self, give_up: float) -> bool:
+        """Whether there is room; before it says no, it waits until half of the queue is written, or until that time."""
+        if len(self._queue) >= self._limit and (patience := give_up - time.monotonic()) > 0:
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: len(self._queue) <= self._limit // 2, patience)
+        return len(self._queue) < self._limit
 
     def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
         """Write what waits, and end; after the timeout, or where the disk refuses, without it."""
         with self._changed:
             self._closing = True
-            self._changed.notify()
+            self._changed.notify_all()
         self._thread.join(timeout_seconds)
         with self._changed:
             waiting = len(self._queue)
@@ -122,7 +136,10 @@ class JournalWriter:
     def _next(self) -> tuple[float, JournalEvent] | None:
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closing)
-            return self._queue.popleft() if self._queue else None
+            item = self._queue.popleft() if self._queue else None
+            if len(self._queue) == self._limit // 2:
+                self._changed.notify_all()
+            return item
 
     def _try_to_write(self, at: float, event: JournalEvent) -> bool:
         """Whether there is nothing left to do for this event."""

@@ -1,11 +1,9 @@
-"""What the zones did, for an auditor: who was granted, lent, evicted, preempted and refused what, and why.
+"""Words for what the zones did, for an auditor: who was granted, lent, evicted, preempted and refused what, and why.
 
-The core notes it as it happens, in memory and added up, so that a step pays a dictionary entry and no more. Whoever
-keeps the journal collects it from time to time. Zones go by their tenant. Nothing here knows of prompts, of tokens or
-of their hashes.
+The core notes it in the :mod:`~tenantzone_runtime.zones.trail` as it happens. Zones go by their tenant. Nothing here
+knows of prompts, of tokens or of their hashes.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -16,8 +14,8 @@ Change = Literal["declared", "registered", "changed", "active", "idle", "evicted
 registered, forgotten: for a tenant without a TenantZone. active, idle, evicted: the state that it is in now.
 """
 
-PreemptionReason = Literal["recall", "due", "own", "reset", "violation"]
-"""recall: for a zone that is entitled to the blocks. due: a loan and its grace are over. own: for the zone itself.
+PreemptionReason = Literal["reclaim", "due", "own", "reset", "violation"]
+"""reclaim: for a zone that is entitled to the blocks. due: a loan and its grace are over. own: for the zone itself.
 reset: the prefix cache was reset. violation: it was caught with a block that is not its zone's.
 """
 
@@ -93,25 +91,26 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Lent:
-    """A loan began."""
+    """Blocks that a borrower was lent since the last collection."""
 
     kind: ClassVar = "lent"
     lender: str
     borrower: str
     blocks: int
     due_in_seconds: float | None
-    """None: when the lender asks for it."""
+    """From when the last of them were lent. None: when the lender asks for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repaid:
-    """A loan, or a part of it, is over."""
+    """Blocks that a borrower gave back since the last collection: loans, or parts of them, that are over."""
 
     kind: ClassVar = "repaid"
     lender: str
     borrower: str
     blocks: int
     after_seconds: float
+    """How long the loan had stood when the last of them came back."""
     overdue: bool
 
 
@@ -152,13 +151,22 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class LoanUsage:
-    """Block-seconds that a borrower has had of a lender since the engine started."""
+    """Block-seconds that a borrower has had of a lender; they only grow while ``counting_since`` stays the same."""
 
     kind: ClassVar = "loan_usage"
     lender: str
     borrower: str
     counting_since: float
+    """When the loan began; or an earlier one of the same two, if it was not told yet what that came to."""
     block_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Records that are missing here: they came faster than they could be collected or written."""
+
+    kind: ClassVar = "lost"
+    records: int
 
 
 Event = (
@@ -174,60 +182,5 @@ Event = (
     | ConfigRefused
     | Usage
     | LoanUsage
+    | Lost
 )
-
-
-class Trail:
-    """Notes what happens, and hands it over when it is collected."""
-
-    def __init__(self) -> None:
-        self._events: list[Event] = []
-        self._states: dict[str, Change] = {}
-        self._told: dict[str, Change] = {}
-        self._granted: Counter[str] = Counter()
-        self._evicted: Counter[tuple[str, EvictionReason, str | None]] = Counter()
-        self._preempted: Counter[tuple[str | None, PreemptionReason, str | None]] = Counter()
-        self._refused: Counter[tuple[str | None, RefusalReason]] = Counter()
-
-    def note(self, event: Event) -> None:
-        """An event that is kept as it is, in order."""
-        self._events.append(event)
-
-    def state(self, zone: str, state: Change) -> None:
-        """The state that a zone is in now. Of several between two collections the last one is told, if it is new."""
-        self._states[zone] = state
-
-    def left(self, zone: str, change: Change) -> None:
-        """A zone is gone."""
-        self._states.pop(zone, None)
-        self._told.pop(zone, None)
-        self.note(Lifecycle(zone, change))
-
-    def granted(self, zone: str, blocks: int) -> None:
-        self._granted[zone] += blocks
-
-    def evicted(self, zone: str, blocks: int, reason: EvictionReason, beneficiary: str | None) -> None:
-        self._evicted[zone, reason, beneficiary] += blocks
-
-    def preempted(self, zone: str | None, reason: PreemptionReason, beneficiary: str | None) -> None:
-        self._preempted[zone, reason, beneficiary] += 1
-
-    def refused(self, zone: str | None, reason: RefusalReason) -> None:
-        self._refused[zone, reason] += 1
-
-    def collect(self) -> list[Event]:
-        """Everything since the last call: events in their order, then states, then what was added up."""
-        events = self._events
-        for zone, state in self._states.items():
-            if self._told.get(zone) != state:
-                self._told[zone] = state
-                events.append(Lifecycle(zone, state))
-        events += [Granted(zone, blocks) for zone, blocks in self._granted.items()]
-        events += [Evicted(zone, blocks, reason, by) for (zone, reason, by), blocks in self._evicted.items()]
-        events += [Preempted(zone, number, reason, by) for (zone, reason, by), number in self._preempted.items()]
-        events += [Refused(zone, number, reason) for (zone, reason), number in self._refused.items()]
-        self._events = []
-        self._states = {}
-        for counter in (self._granted, self._evicted, self._preempted, self._refused):
-            counter.clear()
-        return events

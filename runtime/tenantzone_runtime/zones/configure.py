@@ -45,11 +45,11 @@ def _spec(zone: ZoneConfig, capacity: int) -> ZoneSpec:
         generation=zone.generation,
         priority=zone.priority,
         quota=Quota(reserved=reserved, limit=limit, lendable=lendable),
-        idle=IdleTimes(after=zone.idle.after_seconds, evict_after=zone.idle.evict_after_seconds),
+        idle=IdleTimes(zone.idle.after_seconds, zone.idle.evict_after_seconds),
         weight=zone.weight,
-        loans=LoanTerms(
-            to_any_priority=zone.lending.borrowers == "AnyPriority",
-            most_seconds=zone.lending.max_loan_seconds,
+        lending=LoanTerms(
+            borrowers=zone.lending.borrowers,
+            max_loan_seconds=zone.lending.max_loan_seconds,
             grace_seconds=zone.lending.grace_seconds,
         ),
         eviction_policy=zone.eviction_policy,
@@ -133,12 +133,13 @@ def _dismiss(ledger: Ledger, zone: Zone) -> list[int]:
 
 def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
     """A zone that left the config is forgotten with its last request and block. Harmless when it is already."""
-    is_known = ledger.zones.get(zone.spec.tenant) is zone
-    if is_known and zone.leaving and zone.held == 0 and zone.requests == 0:
+    if ledger.is_present(zone) and zone.leaving and zone.held == 0 and zone.requests == 0:
         # Its bill ends here.
-        ledger.trail.note(ledger.usage(zone))
+        if (usage := ledger.tell_usage(zone)) is not None:
+            ledger.trail.note(usage)
         ledger.discard(zone)
-        ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")
+        if zone.name_in_journal is not None:
+            ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")
 
 
 def _note(ledger: Ledger, zone: Zone, change: Change) -> None:

@@ -1,4 +1,7 @@
-"""What has happened in a zone since it came. Whoever makes it happen counts it: nothing is looked for afterwards."""
+"""A zone's counters: what has happened in it since it came.
+
+Whoever makes it happen counts it: nothing is looked for afterwards.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,10 +23,11 @@ _OTHERS: Final[tuple[Beneficiary, ...]] = ("higher_priority", "same_priority", "
 
 EVICTIONS_FOR: Final[dict[EvictionReason, tuple[Beneficiary, ...]]] = {
     "quiet": (*_OTHERS, "none"),
-    "recall": _OTHERS,
+    "reclaim": _OTHERS,
     "own": ("self",),
     "limit": ("self", "none"),
-    "reclaim": (*_OTHERS, "none"),
+    "relief": (*_OTHERS, "none"),
+    "watermark": ("none",),
     "due": _OTHERS,
     "idle": ("none",),
     "removed": ("none",),
@@ -36,7 +40,7 @@ _ZERO_EVICTIONS: Final = {(reason, by): 0 for reason, beneficiaries in EVICTIONS
 
 @dataclass(slots=True)
 class Counters:
-    """Never decrease. Tokens, blocks, requests, and seconds where the name says so."""
+    """Totals of one zone; they never decrease. Tokens, blocks, requests, and seconds where the name says so."""
 
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0

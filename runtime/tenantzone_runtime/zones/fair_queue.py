@@ -22,6 +22,9 @@ INPUT: Final = 1.0
 OUTPUT: Final = 2.0
 """What a generated token costs: it takes a step of its own. The weights are those of the VTC paper."""
 
+_FEW: Final = 64
+"""Places in the heap that are not worth tidying up."""
+
 
 @dataclass(slots=True, eq=False)
 class Account:
@@ -42,11 +45,13 @@ class FairQueue:
     """The accounts of zones with waiting requests, least service first.
 
     Finding the next one costs the logarithm of their number, averaged: places in the heap are brought up to date only
-    when they come to its top, and each charge makes at most one of them stale.
+    when they come to its top, and each charge makes at most one of them stale. Those of zones that have left meanwhile
+    go when the heap has twice as many as were in use when it was tidied up last.
     """
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Account]] = []
+        self._max_places = _FEW
         self._aside: list[Account] = []
         self._tickets = itertools.count(1)
         self._reached = 0.0
@@ -54,11 +59,8 @@ class FairQueue:
 
     def enter(self, account: Account) -> None:
         """A zone without waiting requests has one now. It starts level with those that wait."""
-        if account.ticket:
-            return
-        account.service = max(account.service, self._reached)
-        account.ticket = next(self._tickets)
-        heapq.heappush(self._heap, (account.service, account.ticket, account))
+        if not account.ticket:
+            self._line_up(account)
 
     def leave(self, account: Account) -> None:
         """The zone has no waiting request any more."""
@@ -67,14 +69,15 @@ class FairQueue:
     def next(self, admissible: Callable[[Account], bool]) -> Account | None:
         """The account to serve: of those whose next request can be admitted, the one with the least service.
 
-        Those that can't stand aside until :meth:`end_round`.
+        Those that can't stand aside until :meth:`end_round`, unless whoever finds that out holds them for longer.
         """
         while self._settle():
             account = self._heap[0][2]
             if admissible(account):
                 self._reached = max(self._reached, account.service)
                 return account
-            self.set_aside(account)
+            if account.ticket > 0:
+                self.set_aside(account)
         return None
 
     def set_aside(self, account: Account) -> None:
@@ -83,14 +86,29 @@ class FairQueue:
             account.ticket = -abs(account.ticket)
             self._aside.append(account)
 
+    def hold(self, account: Account) -> None:
+        """Do not serve this account until it is released."""
+        account.ticket = -abs(account.ticket)
+
+    def release(self, account: Account) -> None:
+        """An account that was held may be served again."""
+        if account.ticket < 0:
+            self._line_up(account)
+
     def end_round(self) -> None:
         """Those that stood aside are in the queue again."""
         aside, self._aside = self._aside, []
         for account in aside:
-            if account.ticket < 0:
-                account.service = max(account.service, self._reached)
-                account.ticket = next(self._tickets)
-                heapq.heappush(self._heap, (account.service, account.ticket, account))
+            self.release(account)
+
+    def _line_up(self, account: Account) -> None:
+        account.service = max(account.service, self._reached)
+        account.ticket = next(self._tickets)
+        heapq.heappush(self._heap, (account.service, account.ticket, account))
+        if len(self._heap) > self._max_places:
+            self._heap = [place for place in self._heap if place[1] == place[2].ticket]
+            heapq.heapify(self._heap)
+            self._max_places = max(_FEW, 2 * len(self._heap))
 
     def _settle(self) -> bool:
         """Bring the top of the heap up to date. Returns whether there is one."""

@@ -1,4 +1,4 @@
-"""How long things took, by size: one count of each value, told in two ways.
+"""Histograms of how long things took: one count of each value, told in two ways.
 
 As classic buckets, with upper bounds that people can name, and as what Prometheus calls a native histogram: buckets
 that grow by a constant factor, so that a quantile is as exact at a millisecond as at a minute, and only those that

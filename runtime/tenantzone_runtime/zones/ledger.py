@@ -1,21 +1,22 @@
-"""Who owns which block.
+"""The ledger: who owns which block.
 
 A block is free, or owned by one zone: in use (some request refers to it) or cached (none does, its prefix is kept).
 Each method is one transition, and keeps what is known of all zones together (``standings``) up to date.
 
-Blocks of requests that came before any zone was declared have no owner here: to zones, what such requests use is gone
-from the pool, and what they left cached is free.
+Requests that came before any zone was declared belong to a zone of their own from then on; what they left cached is
+free.
 """
 
 from collections.abc import Iterable
 
 from tenantzone_contract.report import EvictionReason, WaitReason
 from tenantzone_runtime.zones import quota
-from tenantzone_runtime.zones.audit import Trail, Usage
+from tenantzone_runtime.zones.audit import Usage
 from tenantzone_runtime.zones.counters import Beneficiary
 from tenantzone_runtime.zones.overflow import Overflow
 from tenantzone_runtime.zones.replacement import Links
 from tenantzone_runtime.zones.standings import Standings
+from tenantzone_runtime.zones.trail import Trail
 from tenantzone_runtime.zones.zone import Zone
 
 
@@ -61,7 +62,12 @@ class Ledger:
         assert zone.held == 0, "a zone leaves when its last block is free"
         self.standings.leave(zone)
         self.overflow.remove(zone)
+        zone.timer = None
         del self.zones[zone.spec.tenant]
+
+    def is_present(self, zone: Zone) -> bool:
+        """Whether the zone is still its tenant's: it was not taken out."""
+        return self.zones.get(zone.spec.tenant) is zone
 
     def take(self, zone: Zone, block_ids: list[int]) -> None:
         """Free blocks become the zone's, in use."""
@@ -78,7 +84,7 @@ class Ledger:
         self.held_blocks += count
         surplus_before = zone.surplus
         self.standings.reckon(zone)
-        if zone.surplus > surplus_before:
+        if zone.surplus > surplus_before and zone.name_in_journal is not None:
             self.trail.granted(zone.spec.tenant, zone.surplus - surplus_before)
 
     def reuse(self, zone: Zone, block_ids: Iterable[int]) -> None:
@@ -124,14 +130,9 @@ class Ledger:
         self.held_blocks -= count
         evictions, key = zone.counters.evictions, (reason, _class_of(zone, beneficiary))
         evictions[key] = evictions.get(key, 0) + count
-        tenant = None if beneficiary is None else beneficiary.spec.tenant
+        tenant = None if beneficiary is None else beneficiary.name_in_journal
         self.trail.evicted(zone.spec.tenant, count, reason, tenant)
         self.standings.reckon(zone)
-
-    def take_without_zone(self, block_ids: list[int]) -> None:
-        """Free blocks go to a request from before any zone was declared."""
-        if self._soiled:
-            self._clean(block_ids, None)
 
     def take_blocks_to_scrub(self) -> list[int]:
         """Blocks that have come to another zone since the last call, and must be zeroed before they are used there."""
@@ -144,7 +145,7 @@ class Ledger:
         if zone.spec.scrub:
             self._soiled.update(dict.fromkeys(block_ids, zone.spec.tenant))
 
-    def _clean(self, block_ids: list[int], tenant: str | None) -> None:
+    def _clean(self, block_ids: list[int], tenant: str) -> None:
         for block_id in block_ids:
             if self._soiled.pop(block_id, tenant) != tenant:
                 self._to_scrub.append(block_id)
@@ -156,26 +157,29 @@ class Ledger:
             zone.counters.block_seconds += zone.held * elapsed
             zone.accrued_until = self.now
 
-    def wait_reason(self, zone: Zone, count: int, free: int) -> WaitReason:
-        """Why the zone may not take ``count`` blocks now."""
-        return quota.wait_reason(
-            zone.spec.quota, zone.in_use, count, grace=zone.grace, free=free, cached=self.cached_blocks
-        )
+    def wait_reason(self, zone: Zone, count: int, free: int, peak: int = 0) -> WaitReason:
+        """Why a request of the zone, of this peak, may not take ``count`` blocks now."""
+        return quota.wait_reason(zone.spec.quota, zone.in_use, count, peak=peak, free=free, cached=self.cached_blocks)
 
-    def usage(self, zone: Zone) -> Usage:
-        """What the zone has used up to now."""
+    def tell_usage(self, zone: Zone) -> Usage | None:
+        """What the zone has used up to now; None if that is what was told of it last, or if the journal has no name for
+        it."""
+        if zone.name_in_journal is None:
+            return None
         self.accrue(zone)
         counters = zone.counters
-        return Usage(
-            zone=zone.spec.tenant,
-            counting_since=zone.born,
-            block_seconds=counters.block_seconds,
-            prompt_tokens=counters.prompt_tokens,
-            cached_tokens=counters.prefix_hit_tokens,
-            generation_tokens=counters.generation_tokens,
+        used = (
+            counters.block_seconds,
+            counters.prompt_tokens,
+            counters.prefix_hit_tokens,
+            counters.generation_tokens,
         )
+        if used == zone.usage_told:
+            return None
+        zone.usage_told = used
+        return Usage(zone.spec.tenant, zone.born, *used)
 
-    def check(self, free: int, in_use_without_zone: int, capacity: int) -> None:
+    def check(self, free: int, capacity: int) -> None:
         """Invariant I1, the slow way: every block is counted once, and the sums are what the parts add up to.
 
         Raises:
@@ -194,7 +198,7 @@ class Ledger:
         assert self.held_blocks == sum(zone.held for zone in zones)
         assert self.cached_blocks == sum(len(zone.cached) for zone in zones)
         self.standings.check(zones)
-        assert free + self.held_blocks + in_use_without_zone == capacity, "the counts do not add up to the capacity"
+        assert free + self.held_blocks == capacity, "the counts do not add up to the capacity"
 
 
 def _class_of(victim: Zone, beneficiary: Zone | None) -> Beneficiary:

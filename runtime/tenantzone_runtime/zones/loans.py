@@ -6,20 +6,20 @@ others' blocks. Blocks bear no names here: a loan is an amount between two zones
 
 The book is settled from time to time, not with each block: it is brought in line with what zones hold at that moment,
 and block-seconds are counted for what stood in it since the last time. The zones' promises do not depend on it: what a
-lender needs is recalled by eviction and preemption at once, whatever the book says.
+lender needs is reclaimed by eviction and preemption at once, whatever the book says.
+
+What is known of a pair goes with its loan: when that is over, its block-seconds are in the trail, and those of each
+zone in its counters.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tenantzone_runtime.zones import quota
-from tenantzone_runtime.zones.audit import Lent, Repaid
+from tenantzone_runtime.zones.audit import LoanUsage
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.zone import Zone
-
-Pair = tuple[str, str]
-"""Tenants of lender and borrower."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,11 +34,19 @@ class Loan:
     """None: when the lender asks for it."""
     grace_until: float | None
     """From then on running requests of the borrower are preempted for it."""
+    counting_since: float
+    block_seconds: float = 0.0
+    """Blocks times seconds since ``counting_since``: since the loan began, or an earlier one whose sum was not told."""
+    told: float = 0.0
+    """Of the block-seconds, those that the journal has."""
+
+    def usage(self) -> LoanUsage:
+        return LoanUsage(self.lender.spec.tenant, self.borrower.spec.tenant, self.counting_since, self.block_seconds)
 
 
 def may_borrow(borrower: Zone, lender: Zone) -> bool:
     """High priority may borrow from low and equal; low from high only where the lender lets it."""
-    return borrower.spec.priority >= lender.spec.priority or lender.spec.loans.to_any_priority
+    return borrower.spec.priority >= lender.spec.priority or lender.spec.lending.borrowers == "AnyPriority"
 
 
 class LoanBook:
@@ -52,15 +60,10 @@ class LoanBook:
         self._ledger = ledger
         self._loans: dict[tuple[Zone, Zone], Loan] = {}
         self._settled = ledger.now
-        self._block_seconds: defaultdict[Pair, float] = defaultdict(float)
 
     def __iter__(self) -> Iterator[Loan]:
         """Loans that stand now, oldest first."""
         return iter(self._loans.values())
-
-    def block_seconds(self) -> dict[Pair, float]:
-        """Block-seconds that each borrower has had of each lender. Never decreases, and outlives the zones."""
-        return dict(self._block_seconds)
 
     def settle(self, free: int) -> None:
         """Bring the loans in line with what zones hold now, ``free`` blocks being free."""
@@ -83,9 +86,11 @@ class LoanBook:
         lender, borrower = loan.lender.spec.tenant, loan.borrower.spec.tenant
         if blocks:
             after = self._ledger.now - loan.since
-            self._ledger.trail.note(Repaid(lender, borrower, blocks, after_seconds=after, overdue=overdue))
+            self._ledger.trail.repaid(lender, borrower, blocks, after, overdue=overdue)
         if not loan.blocks:
             del self._loans[loan.lender, loan.borrower]
+            if loan.block_seconds:
+                self._ledger.trail.loan_over(loan.usage())
 
     def due(self) -> list[Loan]:
         """Loans whose time is over."""
@@ -95,7 +100,7 @@ class LoanBook:
         elapsed, self._settled = self._ledger.now - self._settled, self._ledger.now
         for loan in self:
             block_seconds = loan.blocks * elapsed
-            self._block_seconds[loan.lender.spec.tenant, loan.borrower.spec.tenant] += block_seconds
+            loan.block_seconds += block_seconds
             loan.lender.counters.lent_block_seconds += block_seconds
             loan.borrower.counters.borrowed_block_seconds += block_seconds
 
@@ -125,8 +130,8 @@ class LoanBook:
         needs = {zone: zone.surplus - borrowed[zone] for zone in zones if zone.surplus > borrowed[zone]}
         # Without the blocks that its owner keeps to itself now.
         offers = {zone: _unused(zone) - zone.locked - lent[zone] for zone in zones}
-        for to_any in (False, True):
-            lenders = {zone: offer for zone, offer in offers.items() if zone.spec.loans.to_any_priority is to_any}
+        for borrowers in ("SameOrHigherPriority", "AnyPriority"):
+            lenders = {zone: offer for zone, offer in offers.items() if zone.spec.lending.borrowers == borrowers}
             for lender, borrower, blocks in _match(lenders, needs, missing, may_borrow):
                 self._lend(lender, borrower, blocks)
                 lent[lender] += blocks
@@ -136,15 +141,21 @@ class LoanBook:
             self._lend(lender, borrower, blocks)
 
     def _lend(self, lender: Zone, borrower: Zone, blocks: int) -> None:
-        now, terms = self._ledger.now, lender.spec.loans
         loan = self._loans.get((lender, borrower))
         if loan is None:
-            due = None if terms.most_seconds is None else now + terms.most_seconds
-            grace_until = None if due is None else due + terms.grace_seconds
-            loan = self._loans[lender, borrower] = Loan(lender, borrower, 0, now, due, grace_until)
+            loan = self._loans[lender, borrower] = self._begin(lender, borrower)
         loan.blocks += blocks
-        due_in = None if loan.due is None else loan.due - now
-        self._ledger.trail.note(Lent(lender.spec.tenant, borrower.spec.tenant, blocks, due_in_seconds=due_in))
+        due_in = None if loan.due is None else loan.due - self._ledger.now
+        self._ledger.trail.lent(lender.spec.tenant, borrower.spec.tenant, blocks, due_in)
+
+    def _begin(self, lender: Zone, borrower: Zone) -> Loan:
+        now, terms = self._ledger.now, lender.spec.lending
+        due = None if terms.max_loan_seconds is None else now + terms.max_loan_seconds
+        grace_until = None if due is None else due + terms.grace_seconds
+        untold = self._ledger.trail.resume_loan(lender.spec.tenant, borrower.spec.tenant)
+        if untold is None:
+            return Loan(lender, borrower, 0, now, due, grace_until, counting_since=now)
+        return Loan(lender, borrower, 0, now, due, grace_until, untold.counting_since, untold.block_seconds)
 
 
 def _unused(zone: Zone) -> int:
@@ -152,20 +163,20 @@ def _unused(zone: Zone) -> int:
 
 
 def _match(
-    rooms: dict[Zone, int], needs: dict[Zone, int], most: int, may_borrow: Callable[[Zone, Zone], bool]
+    rooms: dict[Zone, int], needs: dict[Zone, int], max_blocks: int, may_borrow: Callable[[Zone, Zone], bool]
 ) -> Iterator[tuple[Zone, Zone, int]]:
-    """Pair borrowers with lenders, both lowest priority first, until ``most`` blocks have found each other.
+    """Pair borrowers with lenders, both lowest priority first, until ``max_blocks`` blocks have found each other.
 
     Each step uses up a lender or a borrower, so that it ends after as many as there are of both. ``needs`` is brought
     up to date.
     """
     lenders = deque(lender for lender, room in rooms.items() if room > 0)
     for borrower in needs:
-        while most and needs[borrower] and lenders and may_borrow(borrower, lenders[0]):
+        while max_blocks and needs[borrower] and lenders and may_borrow(borrower, lenders[0]):
             lender = lenders[0]
-            blocks = min(most, needs[borrower], rooms[lender])
+            blocks = min(max_blocks, needs[borrower], rooms[lender])
             yield lender, borrower, blocks
-            most -= blocks
+            max_blocks -= blocks
             needs[borrower] -= blocks
             rooms[lender] -= blocks
             if not rooms[lender]:

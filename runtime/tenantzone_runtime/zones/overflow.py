@@ -1,4 +1,4 @@
-"""Which zones have series of their own among the metrics, and which are added up in one: the overflow zone.
+"""The overflow zone: which zones have series of their own among the metrics, and which are added up in one.
 
 Zones that a config declares have their own: the config bounds them. Tenants without a TenantZone come and go as they
 like, so of the zones registered for them only so many have their own at a time, and all others are members of the
@@ -18,18 +18,18 @@ from tenantzone_runtime.zones.zone import Zone
 OVERFLOW_NAME: Final = "overflow"
 """Name and tenant of the overflow. A zone that bears both is a member, or two series would have the same name."""
 
-DEFAULT_MOST_APART: Final = 100
+DEFAULT_MAX_APART: Final = 100
 
 
 class Overflow:
     """The overflow zone of one engine.
 
     Args:
-        most_apart: how many zones that were registered for tenants without a TenantZone have series of their own.
+        max_apart: how many zones that were registered for tenants without a TenantZone have series of their own.
     """
 
-    def __init__(self, most_apart: int = DEFAULT_MOST_APART) -> None:
-        self.most_apart = most_apart
+    def __init__(self, max_apart: int = DEFAULT_MAX_APART) -> None:
+        self.max_apart = max_apart
         self.is_in_use = False
         """Whether it has or ever had a member."""
         self._members: dict[Zone, Counters] = {}
@@ -79,4 +79,4 @@ class Overflow:
             return False
         if not zone.spec.auto_registered or zone in self._apart:
             return True
-        return zone not in self._members and len(self._apart) < self.most_apart
+        return zone not in self._members and len(self._apart) < self.max_apart

@@ -1,4 +1,4 @@
-"""Active, Idle, Evicted: what requests and time do to a zone.
+"""Zone states, Active, Idle and Evicted: what requests and time do to a zone.
 
 Active: a request waits or runs. Idle: none does; after its idle window the zone is *quiet* and lends. Evicted: the
 blocks of an idle zone are all gone; its id and its tenant's binding stay, and its next request wakes it at once. A zone
@@ -32,6 +32,22 @@ def request_finished(ledger: Ledger, zone: Zone) -> None:
     ledger.standings.was_active(zone)
 
 
+def lend_what_is_unused(ledger: Ledger) -> None:
+    """No waiting request is admitted now: zones that use nothing lend as if they were quiet, until one of their
+    requests can be admitted again or a new one comes."""
+    for zone in ledger.zones.values():
+        if not zone.quiet and zone.in_use == 0:
+            zone.quiet = True
+            ledger.standings.reckon(zone)
+
+
+def is_served(ledger: Ledger, zone: Zone) -> None:
+    """A waiting request of the zone can be admitted: the zone lends no more if it did meanwhile."""
+    if zone.quiet:
+        zone.quiet = False
+        ledger.standings.reckon(zone)
+
+
 def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
     """Some of the zone's cached blocks were evicted."""
     if zone.state == "Idle" and zone.held == 0 and not zone.leaving:
@@ -39,15 +55,14 @@ def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
 
 
 def advance(ledger: Ledger, zone: Zone) -> list[int]:
-    """Let time pass for the zone. Returns the blocks evicted because the zone's ``evict_after`` has passed."""
+    """Let time pass for the zone. Returns the blocks evicted because the zone's ``evict_after_seconds`` has passed."""
     if zone.requests > 0:
         return []
-    silent = ledger.now - zone.last_active
-    quiet = silent >= zone.spec.idle.after
+    quiet = ledger.now - zone.last_active >= zone.spec.idle.after_seconds
     if quiet != zone.quiet:
         zone.quiet = quiet
         ledger.standings.reckon(zone)
-    if not _has_passed(zone.spec.idle.evict_after, silent) and not is_forgotten(ledger, zone):
+    if not _has_passed(ledger, zone, zone.spec.idle.evict_after_seconds) and not is_forgotten(ledger, zone):
         return []
     blocks = ledger.evict(zone, len(zone.cached), "idle")
     blocks_evicted(ledger, zone)
@@ -58,7 +73,7 @@ def is_forgotten(ledger: Ledger, zone: Zone) -> bool:
     """Whether the zone was registered for a tenant that has been silent for so long that the zone goes."""
     if not zone.spec.auto_registered or zone.requests > 0:
         return False
-    return _has_passed(zone.spec.idle.forget_after, ledger.now - zone.last_active)
+    return _has_passed(ledger, zone, zone.spec.idle.forget_after_seconds)
 
 
 def deadline(zone: Zone, after: float) -> float | None:
@@ -66,16 +81,23 @@ def deadline(zone: Zone, after: float) -> float | None:
     if zone.requests > 0:
         return None
     idle = zone.spec.idle
-    times = [idle.after, idle.evict_after, idle.forget_after if zone.spec.auto_registered else None]
-    moments = [zone.last_active + time for time in times if time is not None]
+    forget_after = idle.forget_after_seconds if zone.spec.auto_registered else None
+    moments = [zone.last_active + idle.after_seconds]
+    moments += [_silent_since(zone) + time for time in (idle.evict_after_seconds, forget_after) if time is not None]
     return min((moment for moment in moments if moment > after), default=None)
 
 
-def _has_passed(time: float | None, silent: float) -> bool:
-    return time is not None and silent >= time
+def _silent_since(zone: Zone) -> float:
+    """When its last request ended; when it was born if it never had one, and is quiet without having fallen silent."""
+    return max(zone.last_active, zone.born)
+
+
+def _has_passed(ledger: Ledger, zone: Zone, seconds: float | None) -> bool:
+    return seconds is not None and ledger.now >= _silent_since(zone) + seconds
 
 
 def _enter(ledger: Ledger, zone: Zone, state: ZoneState) -> None:
     if zone.state != state:
         zone.state = state
-        ledger.trail.state(zone.spec.tenant, _CHANGES[state])
+        if zone.name_in_journal is not None:
+            ledger.trail.state(zone.spec.tenant, _CHANGES[state])

@@ -1,26 +1,30 @@
-"""All zones of one engine: what an engine's adapter talks to when configs, requests and time come in.
+"""The tenancy of one engine, all its zones: what an engine's adapter talks to when configs, requests and time come in.
 
 Blocks are taken and let go through the ledger, and room for them is made by ``eviction``; this is for everything else.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
+from math import inf
 from typing import get_args
 
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, UnknownTenantTemplate
 from tenantzone_runtime.zones import configure, states
-from tenantzone_runtime.zones.audit import ConfigApplied, Event, LoanUsage, RefusalReason
-from tenantzone_runtime.zones.eviction import Evictions, reclaim, relieve
+from tenantzone_runtime.zones.audit import ConfigApplied, Event, RefusalReason
+from tenantzone_runtime.zones.eviction import Evictions, evict_to_watermark, relieve
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.loans import LoanBook
+from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.stalls import Stalls
 from tenantzone_runtime.zones.timers import Timers
-from tenantzone_runtime.zones.zone import Zone, ZoneSpec
+from tenantzone_runtime.zones.usage import MAX_AT_ONCE, tell_usage
+from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
 
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
-    """Free blocks under which background reclaim starts, and up to which it goes on."""
+    """Free blocks under which background eviction starts, and up to which it goes on."""
 
     low: int = 0
     high: int = 0
@@ -39,7 +43,6 @@ class Tenancy:
         self.ledger = Ledger(block_count, now, capacity)
         self.loans = LoanBook(self.ledger)
         self._capacity = capacity
-        self._started = now
         self._timers = Timers()
         self._config: RuntimeConfig | None = None
         self._is_whole = True
@@ -83,7 +86,7 @@ class Tenancy:
         self.ledger.now = now
         self._is_whole = False
         for zone, evicted in configure.apply(self.ledger, plan, _template(config), self._capacity):
-            if zone.quiet:
+            if zone.quiet and not zone.leaving:
                 # Its window may have become longer, and it is quiet no more.
                 self._timers.set_at(zone, now)
             elif not zone.leaving:
@@ -102,8 +105,22 @@ class Tenancy:
 
     @property
     def is_open_to_anybody(self) -> bool:
-        """Whether requests need no zone, because none is declared and none would be made."""
-        return self._template is None and all(zone.leaving for zone in self.ledger.zones.values())
+        """Whether requests need no zone, because there never was a config: stock vLLM."""
+        return self._config is None and not self.ledger.zones
+
+    def zone_of_early_requests(self, count: int) -> Zone:
+        """A zone for ``count`` requests that came before any zone was declared.
+
+        It is promised nothing and takes no others: it goes with the last of them, and each block that they let go is
+        free at once.
+        """
+        spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, self._capacity, 0), IdleTimes(inf))
+        zone = new_zone(spec, self.ledger.now, self.ledger.links)
+        self.ledger.add(zone)
+        zone.leaving = True
+        for _ in range(count):
+            states.request_arrived(self.ledger, zone)
+        return zone
 
     def zone_for(self, tenant: str, now: float) -> Zone | None:
         """The zone that a tenant's new requests go to; None if they are refused."""
@@ -137,7 +154,8 @@ class Tenancy:
         if zone.requests == 0:
             self._stalls.end(zone, now)
         configure.discard_if_gone(self.ledger, zone)
-        self._timers.set(zone)
+        if self.ledger.is_present(zone):
+            self._timers.set(zone)
 
     def refused(self, tenant: str | None, reason: RefusalReason) -> None:
         """A request was refused; the tenant is None if it shows none that could be believed."""
@@ -147,24 +165,29 @@ class Tenancy:
         if zone is not None and not zone.leaving:
             zone.counters.request_ended("refused")
 
-    def relieve(self, zone: Zone | None, count: int, free: int) -> Evictions:
-        """Make room for a zone's next request that was denied ``count`` blocks, if they are merely cached by others.
+    def relieve(self, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
+        """Make room for a zone's next request that was denied ``count`` blocks, if they are merely cached by others."""
+        return relieve(self.ledger, zone, count, free, peak)
 
-        None is for a request from before any zone was declared.
-        """
-        return relieve(self.ledger, zone, count, free)
-
-    def must_wait(self, zone: Zone, count: int, free: int) -> None:
-        """A zone's next request waits, because it was denied so many blocks in this step."""
-        self._stalls.begin(zone, count, self.ledger.wait_reason(zone, count, free), self.ledger.now)
+    def must_wait(self, zone: Zone, count: int, free: int, peak: int = 0) -> None:
+        """A zone's next request, of this peak, waits, because it was denied so many blocks."""
+        self._stalls.begin(zone, count, self.ledger.wait_reason(zone, count, free, peak), self.ledger.now)
 
     def may_go_on(self, zone: Zone) -> None:
         """A zone's next request need not wait for blocks."""
         self._stalls.end(zone, self.ledger.now)
 
-    def end_step(self) -> None:
-        """The step is made: zones that it has not found waiting do not wait for blocks now."""
-        self._stalls.end_step(self.ledger.now)
+    def nobody_waits(self) -> None:
+        """No zone's next request waits for blocks now: the engine takes on none."""
+        self._stalls.end_all(self.ledger.now)
+
+    def why_never(self, zone: Zone, count: int, peak: int) -> str:
+        """Why a zone's next request, which asks for so many blocks, can never have them."""
+        return (
+            f"it needs {count} blocks; zone {zone.spec.tenant} can have {self.ledger.standings.reachable(zone, peak)} "
+            f"of this engine's {self._capacity} at the most: its limit is {zone.spec.quota.limit}, "
+            f"and other zones keep the rest"
+        )
 
     def count(self, zone: Zone) -> None:
         """Bring a zone's counters up to date, before somebody reads them."""
@@ -185,7 +208,7 @@ class Tenancy:
         evicted += (repaid := self.collect_due(free))
         free += _count(repaid)
         if free < self._watermarks.low:
-            evicted += reclaim(self.ledger, self._watermarks.high - free)
+            evicted += evict_to_watermark(self.ledger, self._watermarks.high - free)
         return evicted
 
     def collect_due(self, free: int) -> Evictions:
@@ -196,6 +219,7 @@ class Tenancy:
         self.loans.settle(free)
         for zone in self._overdue:
             zone.overdue = 0
+            self.ledger.standings.stir(zone)
         self._overdue = []
         evicted: Evictions = []
         for loan in self.loans.due():
@@ -217,16 +241,17 @@ class Tenancy:
         return [loan.borrower for loan in self.loans.due() if loan.grace_until is not None and loan.grace_until <= now]
 
     def usage(self) -> list[Event]:
-        """What each zone has used, and each borrower of each lender, up to now."""
-        events: list[Event] = [self.ledger.usage(zone) for zone in self.ledger.zones.values()]
-        for (lender, borrower), block_seconds in self.loans.block_seconds().items():
-            events.append(LoanUsage(lender, borrower, counting_since=self._started, block_seconds=block_seconds))
-        return events
+        """What each zone has used, and each borrower of each lender, where that is more than was told before."""
+        return list(chain.from_iterable(self.usage_in_slices()))
+
+    def usage_in_slices(self, at_once: int = MAX_AT_ONCE) -> Iterator[list[Event]]:
+        """The same, with pauses in which anything may happen to zones; ``at_once`` of them are looked at in between."""
+        return tell_usage(self.ledger, self.loans, at_once)
 
     def _let_time_pass(self) -> Evictions:
         evicted: Evictions = []
         for zone in list(self._timers.gone_off(self.ledger.now)):
-            if self.ledger.zones.get(zone.spec.tenant) is not zone:
+            if not self.ledger.is_present(zone):
                 continue
             evicted.append((zone, states.advance(self.ledger, zone)))
             if states.is_forgotten(self.ledger, zone):

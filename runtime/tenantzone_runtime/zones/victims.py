@@ -1,19 +1,23 @@
-"""Zones in the order in which they give up blocks: lowest priority first, then least recently active."""
+"""Victim orders: zones in the order in which they give up blocks, lowest priority first, then least recently active."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tenantzone_runtime.zones.zone import Zone
 
     Rank = tuple[int, float, int]
 
+_LOWEST: Final = -(2**31)
+_PRIORITIES: Final = 2**32
+"""A priority has 32 bits."""
+
 
 class VictimOrder:
-    """Kept sorted while zones come and go, so that finding the next victim does not mean looking at all zones."""
+    """Zones by who yields first, kept sorted: finding the next victim does not mean looking at all zones."""
 
     def __init__(self) -> None:
         self._ranks: list[Rank] = []
@@ -66,45 +70,43 @@ class VictimOrder:
 
 
 class SumsByPriority:
-    """Amounts by priority, and their sum above one (a Fenwick tree: both cost the logarithm of the priorities)."""
+    """Amounts by priority, and their sum above one.
+
+    A Fenwick tree over all priorities that there can be, of which it keeps the nodes that are not zero. Either question
+    costs at most one node for each bit of a priority, and nothing is left of a priority without an amount.
+    """
 
     def __init__(self) -> None:
-        self._priorities: list[int] = []
-        self._tree: list[int] = [0]
+        self._nodes: dict[int, int] = {}
         self.total = 0
 
-    def learn(self, priority: int) -> None:
-        """Make room for a priority that amounts may come under; while there are no amounts or few priorities."""
-        index = bisect_left(self._priorities, priority)
-        if index < len(self._priorities) and self._priorities[index] == priority:
-            return
-        amounts = [self._up_to(rank + 1) - self._up_to(rank) for rank in range(len(self._priorities))]
-        insort(self._priorities, priority)
-        amounts.insert(index, 0)
-        self._tree = [0] * (len(amounts) + 1)
-        for rank, amount in enumerate(amounts):
-            self._add(rank, amount)
+    def __len__(self) -> int:
+        """Nodes that it keeps."""
+        return len(self._nodes)
 
     def add(self, priority: int, amount: int) -> None:
-        """Add to what is under a priority that was learnt."""
+        """Add to what is under a priority."""
+        if not amount:
+            return
         self.total += amount
-        self._add(bisect_left(self._priorities, priority), amount)
+        nodes = self._nodes
+        node = priority - _LOWEST + 1
+        while node <= _PRIORITIES:
+            content = nodes.get(node, 0) + amount
+            if content:
+                nodes[node] = content
+            else:
+                del nodes[node]
+            node += node & -node
 
     def above(self, priority: int) -> int:
         """The sum of what is under higher priorities."""
         if not self.total:
             return 0
-        return self.total - self._up_to(bisect_right(self._priorities, priority))
-
-    def _add(self, rank: int, amount: int) -> None:
-        node = rank + 1
-        while node < len(self._tree):
-            self._tree[node] += amount
-            node += node & -node
-
-    def _up_to(self, rank: int) -> int:
-        total = 0
-        while rank:
-            total += self._tree[rank]
-            rank &= rank - 1
-        return total
+        nodes = self._nodes
+        above = self.total
+        node = priority - _LOWEST + 1
+        while node:
+            above -= nodes.get(node, 0)
+            node &= node - 1
+        return above

@@ -2,33 +2,33 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from math import inf
+from typing import Final
 
+from tenantzone_contract.config import Borrowers, EvictionPolicy
 from tenantzone_contract.report import WaitReason, ZoneState
 from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.fair_queue import Account
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.replacement import Clock, LeastRecentlyUsed, Links
 
-EvictionPolicy = Literal["LRU", "Clock"]
-
 
 @dataclass(frozen=True, slots=True)
 class IdleTimes:
-    """Seconds without a request until the zone lends (``after``), until its blocks go, and until it is forgotten."""
+    """Seconds without a request until the zone lends, until its blocks go, and until it is forgotten; None: never."""
 
-    after: float
-    evict_after: float | None = None
-    forget_after: float | None = None
+    after_seconds: float
+    evict_after_seconds: float | None = None
+    forget_after_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoanTerms:
-    """On which terms a zone lends what its quota calls lendable."""
+    """The terms on which a zone lends what its quota calls lendable."""
 
-    to_any_priority: bool = False
-    """Also to zones of lower priority."""
-    most_seconds: float | None = None
+    borrowers: Borrowers = "SameOrHigherPriority"
+    """Which zones may borrow, by their priority against this zone's."""
+    max_loan_seconds: float | None = None
     """From the start of a loan until it is due; None: when the lender asks for it."""
     grace_seconds: float = 30.0
     """How long a loan that is due may stay in use."""
@@ -45,7 +45,7 @@ class ZoneSpec:
     quota: Quota
     idle: IdleTimes
     weight: int = 1
-    loans: LoanTerms = LoanTerms()
+    lending: LoanTerms = LoanTerms()
     eviction_policy: EvictionPolicy = "LRU"
     scrub: bool = False
     """Whether a block's memory is zeroed before another zone gets it."""
@@ -70,16 +70,17 @@ class Zone:
     """Waiting or running."""
     state: ZoneState = "Idle"
     quiet: bool = False
-    grace: int = 0
-    """Blocks that a request from before the limit was lowered may still need, if that is more than the limit."""
     overdue: int = 0
-    """Blocks on loans past their due time: while there are any, the zone may not grow."""
+    """Blocks on loans past their due time: while there are any, no request of the zone is admitted above its
+    reservation."""
     leaving: bool = False
     """Gone from the config: its requests finish, and each block that they release is free at once."""
     wait_reason: WaitReason | None = None
     """Why its next request could not be admitted in the last step; only ``stalls`` changes it."""
     denied: int = 0
     """Blocks that the request was denied; the same."""
+    parked: int = 0
+    """Not 0 while its next request, once denied, is not looked at before something changes: ``admission`` says when."""
     counters: Counters = field(default_factory=Counters)
     account: Account = field(default_factory=Account)
     """Its place in the fair queue."""
@@ -89,18 +90,34 @@ class Zone:
     locked: int = 0
     evictable: int = 0
     evictable_by_all: int = 0
-    recallable: int = 0
+    reclaimable: int = 0
     withheld: int = 0
     surplus: int = 0
     active_weight: int = 0
     accrued_until: float = 0.0
     """When ``block_seconds`` were added up last."""
+    usage_told: tuple[float, int, int, int] = (0.0, 0, 0, 0)
+    """Block-seconds, prompt tokens, cached ones among them and generated ones, as the journal has them."""
     timer: float | None = None
     """When the zone is looked at next because time has passed; None: not before something else happens to it."""
 
     @property
     def held(self) -> int:
         return self.in_use + len(self.cached)
+
+    @property
+    def name_in_journal(self) -> str | None:
+        """Its tenant; None for the zone of requests that came before any zone was declared."""
+        return self.spec.tenant or None
+
+    @property
+    def borrows(self) -> bool:
+        """Whether its requests use more than its reservation."""
+        return self.in_use > self.spec.quota.reserved
+
+    def is_entitled_to(self, count: int) -> bool:
+        """Whether it could use ``count`` more blocks and still be within its reservation."""
+        return self.in_use + count <= self.spec.quota.reserved
 
     @property
     def short(self) -> int:
@@ -121,12 +138,20 @@ class Zone:
         self.account.weight = spec.weight
 
 
+EARLY_TENANT: Final = ""
+"""Of the zone that requests belong to which came before any zone was declared. No tenant has this name."""
+
+
 def new_zone(spec: ZoneSpec, now: float, links: Links) -> Zone:
-    """A zone that holds nothing yet, at its time of birth, for an engine with these links."""
+    """A zone that holds nothing yet, at its time of birth, for an engine with these links.
+
+    It is quiet: nobody has asked for what it reserves.
+    """
     return Zone(
         spec=spec,
         born=now,
-        last_active=now,
+        last_active=-inf,
+        quiet=True,
         accrued_until=now,
         cached=replacement_order(spec.eviction_policy, links),
         account=Account(weight=spec.weight),

@@ -1,0 +1,21 @@
+"""The prefix index of a zone that has no prefixes."""
+
+from collections.abc import Callable
+
+from vllm.v1.core.block_pool import BlockHashToBlockMap
+from vllm.v1.core.kv_cache_utils import BlockHashWithGroupId, KVCacheBlock
+
+
+class NoPrefixes(BlockHashToBlockMap):
+    """The prefix index of whoever has none: a look-up finds nothing in it, and what is written goes into a new one.
+
+    Args:
+        begin: makes and keeps an index for whom the pool acts for.
+    """
+
+    def __init__(self, begin: Callable[[], BlockHashToBlockMap]) -> None:
+        super().__init__()
+        self._begin = begin
+
+    def insert(self, key: BlockHashWithGroupId, block: KVCacheBlock) -> None:
+        self._begin().insert(key, block)

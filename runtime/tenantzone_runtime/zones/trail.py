@@ -1,0 +1,172 @@
+"""The trail of what the zones did, kept until whoever keeps the journal collects it.
+
+What happens often is added up, so that a step pays a dictionary entry and no more, and so that it does not matter how
+long nobody collects. What can't be added up, or is about ever other zones, is kept up to a bound; what comes beyond it
+is counted as lost.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from tenantzone_contract.report import EvictionReason
+from tenantzone_runtime.zones.audit import (
+    Change,
+    Event,
+    Evicted,
+    Granted,
+    Lent,
+    Lifecycle,
+    LoanUsage,
+    Lost,
+    Preempted,
+    PreemptionReason,
+    RefusalReason,
+    Refused,
+    Repaid,
+)
+
+Pair = tuple[str, str]
+"""Tenants of lender and borrower."""
+
+MAX_OF_A_KIND: Final = 50_000
+"""Notes of one kind between two collections. One reload that replaces 5,000 zones by others makes 20,000."""
+
+
+class Notes:
+    """What happened between two collections."""
+
+    __slots__ = (
+        "evicted",
+        "granted",
+        "in_order",
+        "lent",
+        "loans_over",
+        "lost",
+        "preempted",
+        "refused",
+        "repaid",
+        "states",
+    )
+
+    def __init__(self) -> None:
+        self.in_order: list[Event] = []
+        self.states: dict[str, Change] = {}
+        self.lent: dict[Pair, Lent] = {}
+        self.repaid: dict[tuple[str, str, bool], Repaid] = {}
+        self.loans_over: dict[Pair, LoanUsage] = {}
+        self.granted: dict[str, int] = {}
+        self.evicted: dict[tuple[str, EvictionReason, str | None], int] = {}
+        self.preempted: dict[tuple[str | None, PreemptionReason, str | None], int] = {}
+        self.refused: dict[tuple[str | None, RefusalReason], int] = {}
+        self.lost = 0
+
+    def events(self) -> Iterator[Event]:
+        """Events in their order, then states, then what was added up, then how many were lost."""
+        yield from self.in_order
+        for zone, state in self.states.items():
+            yield Lifecycle(zone, state)
+        yield from self.lent.values()
+        yield from self.repaid.values()
+        yield from self.loans_over.values()
+        for zone, blocks in self.granted.items():
+            yield Granted(zone, blocks)
+        for (loser, eviction, beneficiary), blocks in self.evicted.items():
+            yield Evicted(loser, blocks, eviction, beneficiary)
+        for (victim, preemption, beneficiary), requests in self.preempted.items():
+            yield Preempted(victim, requests, preemption, beneficiary)
+        for (tenant, refusal), requests in self.refused.items():
+            yield Refused(tenant, requests, refusal)
+        if self.lost:
+            yield Lost(self.lost)
+
+
+class Trail:
+    """Notes what happens, and hands it over when it is collected.
+
+    Args:
+        max_of_a_kind: how much of each kind is kept until then; states are as many as there are zones.
+    """
+
+    def __init__(self, max_of_a_kind: int = MAX_OF_A_KIND) -> None:
+        self._max = max_of_a_kind
+        self._notes = Notes()
+        self._told: dict[str, Change] = {}
+
+    def note(self, event: Event) -> None:
+        """An event that is kept as it is, in order."""
+        if len(self._notes.in_order) < self._max:
+            self._notes.in_order.append(event)
+        else:
+            self._notes.lost += 1
+
+    def state(self, zone: str, state: Change) -> None:
+        """The state that a zone is in now. Of several between two collections the last one is told, if it is new."""
+        if self._told.get(zone) == state:
+            self._notes.states.pop(zone, None)
+        else:
+            self._notes.states[zone] = state
+
+    def left(self, zone: str, change: Change) -> None:
+        """A zone is gone."""
+        self._notes.states.pop(zone, None)
+        self._told.pop(zone, None)
+        self.note(Lifecycle(zone, change))
+
+    def lent(self, lender: str, borrower: str, blocks: int, due_in_seconds: float | None) -> None:
+        lent, pair = self._notes.lent, (lender, borrower)
+        if self._has_room(lent, pair):
+            before = lent[pair].blocks if pair in lent else 0
+            lent[pair] = Lent(lender, borrower, before + blocks, due_in_seconds)
+
+    def repaid(self, lender: str, borrower: str, blocks: int, after_seconds: float, *, overdue: bool) -> None:
+        repaid, key = self._notes.repaid, (lender, borrower, overdue)
+        if self._has_room(repaid, key):
+            before = repaid[key].blocks if key in repaid else 0
+            repaid[key] = Repaid(lender, borrower, before + blocks, after_seconds, overdue)
+
+    def loan_over(self, usage: LoanUsage) -> None:
+        """What a loan came to in the end."""
+        pair = usage.lender, usage.borrower
+        if self._has_room(self._notes.loans_over, pair):
+            self._notes.loans_over[pair] = usage
+
+    def resume_loan(self, lender: str, borrower: str) -> LoanUsage | None:
+        """What the last loan of the two came to, if that was not told yet: then the next one goes on from there."""
+        return self._notes.loans_over.pop((lender, borrower), None)
+
+    def granted(self, zone: str, blocks: int) -> None:
+        granted = self._notes.granted
+        if self._has_room(granted, zone):
+            granted[zone] = granted.get(zone, 0) + blocks
+
+    def evicted(self, zone: str, blocks: int, reason: EvictionReason, beneficiary: str | None) -> None:
+        evicted, key = self._notes.evicted, (zone, reason, beneficiary)
+        if self._has_room(evicted, key):
+            evicted[key] = evicted.get(key, 0) + blocks
+
+    def preempted(self, zone: str | None, reason: PreemptionReason, beneficiary: str | None) -> None:
+        preempted, key = self._notes.preempted, (zone, reason, beneficiary)
+        if self._has_room(preempted, key):
+            preempted[key] = preempted.get(key, 0) + 1
+
+    def refused(self, zone: str | None, reason: RefusalReason) -> None:
+        refused, key = self._notes.refused, (zone, reason)
+        if self._has_room(refused, key):
+            refused[key] = refused.get(key, 0) + 1
+
+    def take(self) -> Notes:
+        """Everything since the last call. It costs next to nothing: events are made of it when they are asked for."""
+        notes, self._notes = self._notes, Notes()
+        self._told |= notes.states
+        return notes
+
+    def collect(self) -> list[Event]:
+        """The events since the last call."""
+        return list(self.take().events())
+
+    def _has_room(self, notes: Collection[object], key: object) -> bool:
+        """Whether a note under this key can be kept; else it is counted as lost."""
+        if key in notes or len(notes) < self._max:
+            return True
+        self._notes.lost += 1
+        return False
