@@ -6,9 +6,18 @@ engine and its front door read it with :func:`parse_config`. A snapshot is appli
 
 import hashlib
 import json
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from tenantzone_contract.share import BlockShare, percentage
@@ -30,8 +39,15 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
+def _without_unset(dumped: dict[str, Any], *fields: str) -> dict[str, Any]:
+    """Without those of the fields that say nothing. An engine of a release that does not know them refuses them."""
+    return {name: value for name, value in dumped.items() if value or name not in fields}
+
+
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Seconds = Annotated[float, Field(ge=0)]
+TenantPattern = Annotated[str, Field(max_length=253, pattern=r"^([A-Za-z0-9][-_.A-Za-z0-9]*\*?|\*)$")]
+"""A tenant's name; or how the names of several begin, and ``*``."""
 
 Borrowers = Literal["SameOrHigherPriority", "AnyPriority"]
 """Which zones may borrow from a zone, by their priority against the lender's."""
@@ -52,12 +68,27 @@ class Lending(_Model):
     """How long a loan that is due may stay in use before the borrower's requests are preempted for it."""
 
 
+class Release(_Model):
+    """In which steps a quiet zone's cached blocks are freed."""
+
+    share: Annotated[str, Field(pattern=r"^(100|[1-9][0-9]?)%$")]
+    """Of what the zone kept cached when it became quiet."""
+    every_seconds: Annotated[float, Field(ge=1)]
+    """From one step to the next, and from the moment when the zone became quiet to the first one."""
+
+
 class Idle(_Model):
     """What happens to a zone without requests. None: never."""
 
     after_seconds: Seconds = 60.0
     evict_after_seconds: Seconds | None = None
     forget_after_seconds: Seconds | None = None
+    release: Release | None = None
+    """None: all at once, at ``evict_after_seconds``."""
+
+    @model_serializer(mode="wrap")
+    def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_unset(dump(self), "release")
 
 
 class ZoneConfig(_Model):
@@ -96,11 +127,42 @@ def _exceeds(amount: int | str, bound: int | str | None) -> bool:
 
 
 class UnknownTenantTemplate(_Model):
-    """What an auto-registered zone is given; its reservation is 0."""
+    """What an auto-registered zone is given if its tenant is of no level; its reservation is 0 and its weight 1."""
 
     limit: BlockShare | None = None
     priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
     idle: Idle = Idle()
+
+
+class TenantLevel(_Model):
+    """What the auto-registered zones of some tenants are given; their idle times are the template's."""
+
+    name: Name
+    tenants: Annotated[tuple[TenantPattern, ...], Field(min_length=1)]
+    """Whose tenant's name is one of these, or begins with what stands before a ``*``."""
+    reserved: BlockShare = 0
+    """Taken only while it fits beside all that is declared and all that was taken before."""
+    limit: BlockShare | None = None
+    weight: Annotated[int, Field(ge=1)] = 1
+    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
+
+    @model_validator(mode="after")
+    def _amounts_agree(self) -> Self:
+        if _exceeds(self.reserved, self.limit):
+            raise ValueError(f"reserved ({self.reserved}) must not exceed limit ({self.limit})")
+        return self
+
+    def has(self, tenant: str) -> bool:
+        """Whether the tenant is of this level, if it is of none before."""
+        return tenant in self._names or tenant.startswith(self._prefixes)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.tenants)
+
+    @cached_property
+    def _prefixes(self) -> tuple[str, ...]:
+        return tuple(pattern.removesuffix("*") for pattern in self.tenants if pattern.endswith("*"))
 
 
 class UnknownTenants(_Model):
@@ -108,6 +170,24 @@ class UnknownTenants(_Model):
 
     mode: Literal["Reject", "AutoRegister"] = "Reject"
     template: UnknownTenantTemplate = UnknownTenantTemplate()
+    levels: tuple[TenantLevel, ...] = ()
+    """In the order in which they are tried."""
+
+    @model_validator(mode="after")
+    def _levels_are_distinct(self) -> Self:
+        names = [level.name for level in self.levels]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"levels: two levels have the name {name!r}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_unset(dump(self), "levels")
+
+    def level_of(self, tenant: str) -> TenantLevel | None:
+        """The first level that the tenant is of; None: the template is for it."""
+        return next((level for level in self.levels if level.has(tenant)), None)
 
 
 class Watermarks(_Model):

@@ -24,7 +24,7 @@ EvictionReason = Literal["quiet", "reclaim", "own", "relief", "limit", "watermar
 quiet: S1, from a zone past its idle window, for another zone. reclaim: S1b, surplus taken back by a zone that is within
 its reservation. own: S2, the zone's least recently used. relief: surplus of an active zone, for another zone's request
 that was denied blocks or grows. limit: held would pass the zone's limit. watermark: the engine ran low on free blocks.
-due: they stood on a loan whose time was over. idle: the zone's ``evictAfter`` has passed. removed: the zone is gone
+due: they stood on a loan whose time was over. idle: the zone has had no request for long. removed: the zone is gone
 from the config. reset: the prefix cache was reset.
 """
 
@@ -78,7 +78,11 @@ class ZoneReport(_Model):
     wait_reason: WaitReason | None = None
     """Why its next request could not be admitted in the last step; None: it could, or none waits."""
     auto_registered: bool = False
-    """Made from the pool's template for a tenant without a TenantZone; ``generation`` is 0 then."""
+    """Made for a tenant without a TenantZone, as the pool says of unknown tenants; ``generation`` is 0 then."""
+    level: str = ""
+    """Of ``unknownTenants.levels``, the one that the tenant is of; empty: none."""
+    awaited_reservation: Count = 0
+    """Blocks that its level reserves and that do not fit now; ``reserved`` is 0 then."""
     lent: Count = 0
     """Blocks of its reservation that others stand on now."""
     borrowed: Count = 0

@@ -28,10 +28,11 @@ def table(first_column: str) -> list[list[str]]:
 
 
 def leaves_of_schema(schema: dict[str, Any], path: str = "") -> set[str]:
-    """Paths of the fields of a schema that hold no further fields."""
-    if "properties" not in schema:
+    """Paths of the fields of a schema that hold no further fields, through the items of lists."""
+    properties = schema.get("items", schema).get("properties")
+    if properties is None:
         return {path}
-    below = schema["properties"].items()
+    below = properties.items()
     return {leaf for name, each in below for leaf in leaves_of_schema(each, f"{path}.{name}".lstrip("."))}
 
 
@@ -41,8 +42,10 @@ def spec_of(kind: str) -> dict[str, Any]:
 
 
 def has(owner: Any, path: str) -> bool:
-    """Whether a class has such a field, through the classes of the fields on the way."""
+    """Whether a class has such a field, through the classes of the fields on the way, and of the items of tuples."""
     name, _, rest = path.partition(".")
+    if get_args(owner):
+        return any(has(each, path) for each in get_args(owner))
     if isinstance(owner, type) and issubclass(owner, BaseModel):
         known = {name: field.annotation for name, field in owner.model_fields.items()}
     else:

@@ -2,7 +2,18 @@
 
 import pytest
 
-from tenantzone_contract.config import Idle, Lending, UnknownTenants, UnknownTenantTemplate, Watermarks, ZoneConfig
+from tenantzone_contract.config import (
+    Idle,
+    Lending,
+    Release,
+    TenantLevel,
+    UnknownTenants,
+    UnknownTenantTemplate,
+    Watermarks,
+    ZoneConfig,
+)
+from tenantzone_contract.report import ConfigStatus
+from tenantzone_runtime.engine.reporting import make_report
 from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 100
@@ -140,6 +151,39 @@ def test_an_unknown_tenant_is_registered_and_forgotten(driver):
     assert list(driver.scheduler.tenancy.ledger.zones) == ["acme"]
     assert driver.scheduler.block_pool.free_block_queue.num_free_blocks == CAPACITY
     assert driver.cached_tokens(driver.ask("stranger", prompt(10, seed=1))) == 0
+
+
+def test_a_release_in_steps_leaves_the_beginnings_of_prompts_longest(driver):
+    releasing = zone("acme", idle=Idle(after_seconds=0, release=Release(share="50%", every_seconds=1000.0)))
+    driver.declare(releasing)
+    driver.ask("acme", prompt(20, seed=1))
+    driver.scheduler.let_time_pass()
+    acme = driver.zone("acme")
+    assert (acme.quiet, acme.held) == (True, 20)
+    # As if it had been silent for so long. With a config all zones are looked at.
+    acme.last_active -= 1000.0
+    driver.declare(releasing)
+    driver.scheduler.let_time_pass()
+    assert (acme.held, acme.counters.evicted) == (10, {"idle": 10})
+    assert driver.scheduler.block_pool.free_block_queue.num_free_blocks == CAPACITY - 10
+    assert driver.cached_tokens(driver.ask("acme", prompt(20, seed=1))) == 10 * BLOCK_TOKENS
+
+
+def test_an_unknown_tenant_has_what_its_level_reserves_or_the_report_says_what_it_awaits(driver):
+    gold = TenantLevel(name="gold", tenants=("gold-*",), reserved="60%", weight=2)
+    driver.declare(zone("acme"), unknown_tenants=UnknownTenants(mode="AutoRegister", levels=(gold,)))
+    for tenant in ("gold-1", "gold-2", "stranger"):
+        driver.ask(tenant, prompt(10, seed=1))
+    report = make_report(driver.scheduler, ConfigStatus(), pod="p", started_unix_time=0.0)
+    told = {zone.tenant: (zone.level, zone.reserved, zone.awaited_reservation) for zone in report.zones}
+    assert told == {
+        "acme": ("", 0, 0),
+        "gold-1": ("gold", 60, 0),
+        "gold-2": ("gold", 0, 60),
+        "stranger": ("", 0, 0),
+    }
+    # 70 are free and 10 its own, and 50 stay obtainable for gold-1.
+    assert driver.scheduler.block_pool.available_to(driver.zone("stranger")) == 30
 
 
 def test_with_no_zone_declared_unknown_tenants_are_still_registered(driver):

@@ -14,8 +14,8 @@ from tenantzone_runtime.journal.bill import Amounts, Period, make_bill, time_of
 from tenantzone_runtime.journal.reading import BrokenJournalError, NoJournalError
 from tenantzone_runtime.journal.record import BEFORE_FIRST, JournalEvent, Started, encode, link_of, parse
 from tenantzone_runtime.journal.verify import verify
-from tenantzone_runtime.zones.audit import Evicted, Granted, LoanUsage, Usage
-from tests.journal.journals import chain, put, written_with
+from tenantzone_runtime.zones.audit import Evicted, LoanUsage, Usage
+from tests.journal.journals import balance, chain, put, written_with
 
 ZONES = ["acme", "burst"]
 FORMAT_1 = Path(__file__).with_name("format-1.jsonl")
@@ -206,14 +206,14 @@ def test_what_an_older_file_billed_is_not_billed_again_when_it_is_gone(tmp_path)
 
 
 def test_an_engine_whose_start_is_kept_is_billed_from_zero(tmp_path):
-    first = [(10, Granted("acme", 1)), (20, Started("0.32.0", 1000, 16)), (30, usage("acme", 5.0, used(4)))]
+    first = [(10, balance("acme", 1)), (20, Started("0.32.0", 1000, 16)), (30, usage("acme", 5.0, used(4)))]
     folder = journal(tmp_path, *first)
     put(folder, (folder / "journal-00000001.jsonl").read_bytes().splitlines(keepends=True)[1:])
     assert make_bill([folder], period(15)).zones == {"acme": used(4)}
 
 
 def test_a_zone_that_came_after_the_oldest_record_is_billed_from_zero(tmp_path):
-    folder = journal(tmp_path, (10, Granted("acme", 1)), (20, Granted("acme", 1)), (30, usage("acme", 25.0, used(4))))
+    folder = journal(tmp_path, (10, balance("acme", 1)), (20, balance("acme", 1)), (30, usage("acme", 25.0, used(4))))
     put(folder, (folder / "journal-00000001.jsonl").read_bytes().splitlines(keepends=True)[1:])
     assert make_bill([folder], period(15)).zones == {"acme": used(4)}
 

@@ -8,7 +8,7 @@ from hypothesis import event
 from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones.eviction import make_room, trim_to_limit
 from tenantzone_runtime.zones.zone import Zone
-from tests.zones.configs import CAPACITY, template_terms
+from tests.zones.configs import CAPACITY, registered_terms
 from tests.zones.lent import LentInAll
 from tests.zones.lives_engine import LivesEngine
 from tests.zones.lives_watched import WatchedArbiter, WatchedTenancy
@@ -98,9 +98,10 @@ class Lives:
         return len(self.world.free)
 
     @property
-    def template(self):
+    def unknown(self):
+        """What the config says of tenants that it does not declare; None: they are refused."""
         unknown = None if self.config is None else self.config.pool.unknown_tenants
-        return None if unknown is None or unknown.mode == "Reject" else unknown.template
+        return None if unknown is None or unknown.mode == "Reject" else unknown
 
     def returned(self, evictions):
         """What an engine does with blocks that the core evicted. Returns them by tenant."""
@@ -151,10 +152,10 @@ class Lives:
 
     def reload_reference(self, terms):
         paid = []
-        world, template = self.world, self.template
+        world, unknown = self.world, self.unknown
         for claim in [claim for claim in world.claims.values() if claim.tenant not in terms]:
-            if claim.auto and template is not None:
-                paid += world.respec(claim, **template_terms(template))
+            if claim.auto and unknown is not None:
+                paid += world.respec(claim, **registered_terms(unknown, claim.tenant))
             else:
                 paid += world.dismiss(claim)
         for tenant, term in terms.items():

@@ -4,7 +4,9 @@ Nothing here is taken from the core. Each answer looks at all zones, so it is sl
 timers that could go stale. The tests compare the core with it after every step.
 """
 
+import math
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import inf
 
 
@@ -27,8 +29,12 @@ class Claim:
     policy: str = "LRU"
     after: float = 60.0
     evict_after: float | None = None
+    release: tuple[int, float] | None = None
+    """Percent, and seconds from one step to the next."""
     forget_after: float | None = None
     auto: bool = False
+    wanted: int = 0
+    """Of a zone that was registered: what its level reserves, if it fits."""
 
     in_use: set = field(default_factory=set)
     cached: list = field(default_factory=list)
@@ -37,6 +43,7 @@ class Claim:
     requests: int = 0
     state: str = "Idle"
     quiet: bool = True
+    cached_when_quiet: int = 0
     lends_unused: bool = False
     """Quiet before its time, because none of its requests can be admitted."""
     leaving: bool = False
@@ -263,6 +270,15 @@ class World:
         if claim.leaving and not claim.held and not claim.requests and self.claims.get(claim.tenant) is claim:
             del self.claims[claim.tenant]
 
+    def give_reservations(self):
+        """Registered zones have what they want while it fits, first those that have it, and then by age."""
+        claims = list(self.claims.values())
+        room = self.capacity - sum(claim.reserved for claim in claims if not claim.auto)
+        registered = [claim for claim in claims if claim.auto and not claim.leaving]
+        for claim in sorted(registered, key=lambda claim: (not claim.reserved, claim.entered)):
+            claim.reserved = claim.lendable = claim.wanted if claim.wanted <= room else 0
+            room -= claim.reserved
+
     def respec(self, claim, **terms):
         if terms["policy"] != claim.policy:
             claim.hit = set()
@@ -285,15 +301,24 @@ class World:
         for claim in list(self.claims.values()):
             if claim.requests:
                 continue
-            claim.quiet = now - claim.last_active >= claim.after
             silent = now - max(claim.last_active, claim.born)
+            if not claim.quiet:
+                claim.cached_when_quiet = len(claim.cached)
+            claim.quiet = now - claim.last_active >= claim.after
             forgotten = claim.auto and claim.forget_after is not None and silent >= claim.forget_after
             if forgotten or (claim.evict_after is not None and silent >= claim.evict_after):
                 self._lose(paid, claim, len(claim.cached), "idle")
                 self.note_evicted(claim)
+            elif claim.release is not None and silent >= claim.after + claim.release[1]:
+                percent, every = claim.release
+                steps = (silent - claim.after) // every
+                allowed = math.floor(claim.cached_when_quiet * max(0, Fraction(100 - steps * percent) / 100))
+                self._lose(paid, claim, len(claim.cached) - allowed, "idle")
+                self.note_evicted(claim)
             if forgotten:
                 claim.leaving = True
                 self.drop_if_gone(claim)
+        self.give_reservations()
         return paid
 
     def lent_in_all(self):

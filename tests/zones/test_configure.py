@@ -12,7 +12,7 @@ from tenantzone_contract.config import (
     make_config,
 )
 from tenantzone_runtime.zones import configure
-from tenantzone_runtime.zones.configure import unknown_tenant_spec, zone_specs
+from tenantzone_runtime.zones.configure import zone_specs
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms
 from tests.zones.zoo import Zoo, declare
@@ -89,20 +89,6 @@ def test_everything_that_a_config_says_of_a_zone_arrives():
     assert spec.lending == LoanTerms(borrowers="AnyPriority", max_loan_seconds=60.0, grace_seconds=5.0)
     assert spec.idle == IdleTimes(after_seconds=1.0, evict_after_seconds=2.0)
     assert (spec.scrub, spec_of().scrub) == (True, False)
-
-
-def test_a_template_gives_a_tenant_a_limit_and_times_and_no_promise():
-    template = UnknownTenantTemplate(
-        limit="33%",
-        priority=-2,
-        idle={"after_seconds": 1.0, "evict_after_seconds": 2.0, "forget_after_seconds": 3.0},
-    )
-    spec = unknown_tenant_spec(template, "guest", 255)
-    assert (spec.tenant, spec.name, spec.generation, spec.priority) == ("guest", "guest", 0, -2)
-    assert (spec.quota, spec.auto_registered, spec.weight) == (Quota(0, 85, 0), True, 1)
-    assert spec.idle == IdleTimes(1.0, 2.0, 3.0)
-    assert unknown_tenant_spec(UnknownTenantTemplate(), "guest", 255).quota == Quota(0, 255, 0)
-    assert unknown_tenant_spec(UnknownTenantTemplate(limit=999), "guest", 255).quota == Quota(0, 255, 0)
 
 
 def test_a_zone_that_an_engine_cannot_hold_is_named():

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tenantzone_contract.config import Idle, TenantLevel, UnknownTenants, UnknownTenantTemplate
 from tenantzone_runtime.zones import preemption
 from tenantzone_runtime.zones.eviction import make_room
 from tenantzone_runtime.zones.fair_queue import Account, FairQueue
 from tests.zones.test_configure import spec_of
-from tests.zones.zoo import Request, Zoo
+from tests.zones.zoo import Request, Zoo, declare
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "algebra.md"
 
@@ -109,6 +110,45 @@ def test_the_timeline_of_a_loan():
         assert sum(loan.blocks for loan in zoo.tenancy.loans) == int(lent), second
         assert (burst.in_use, len(burst.cached), burst.overdue) == (int(uses), int(caches), int(overdue)), second
         assert zoo.takeable(burst) == int(may_take), second
+
+
+def test_the_steps_of_a_release():
+    zoo = Zoo()
+    acme = zoo.zone("acme", cached=50, after=60.0, release=(30, 10.0))
+    zoo.tenancy.request_arrived(acme, 0.0)
+    zoo.tenancy.request_finished(acme, 0.0)
+    for time, happens, keeps, state in table("Without a request for"):
+        zoo.upkeep(float(time.removesuffix(" s")))
+        if " takes " in happens:
+            zoo.settle_evictions([(acme, zoo.ledger.evict(acme, 10, "quiet"))])
+        assert (acme.held, acme.state) == (int(keeps), state), time
+
+
+def test_who_has_what_its_level_reserves():
+    zoo = Zoo()
+    template = UnknownTenantTemplate(idle=Idle(forget_after_seconds=60.0))
+    levels = (TenantLevel(name="gold", tenants=("gold-*",), reserved=30),)
+    unknown = UnknownTenants(mode="AutoRegister", template=template, levels=levels)
+    tenants = ("gold-1", "gold-2", "gold-3")
+    for comes, declared, *expected in table("What comes"):
+        if comes.startswith("a config"):
+            zoo.apply(declare("acme", reserved=int(declared)), unknown_tenants=unknown)
+        elif comes.startswith("three tenants"):
+            for tenant in tenants:
+                zoo.tenancy.request_arrived(zoo.tenancy.zone_for(tenant, 0.0), 0.0)
+        else:
+            gone = zoo.ledger.zones[comes.split("`")[1]]
+            zoo.tenancy.request_finished(gone, 0.0)
+            zoo.upkeep(60.0)
+        assert zoo.ledger.zones["acme"].spec.quota.reserved == int(declared)
+        assert [said_of(zoo.ledger.zones.get(tenant)) for tenant in tenants] == expected, comes
+
+
+def said_of(zone):
+    """What the table says of a registered zone's reservation."""
+    if zone is None:
+        return ""
+    return f"awaits {zone.spec.awaited}" if zone.spec.awaited else str(zone.spec.quota.reserved)
 
 
 def test_the_turns_of_two_weights():

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tenantzone_contract.config import ConfigError
 from tenantzone_runtime.zones.zone import EARLY_TENANT
-from tests.zones.configs import CAPACITY, TENANTS, configs, template_terms, terms_of
+from tests.zones.configs import CAPACITY, TENANTS, configs, registered_terms, terms_of
 from tests.zones.lives import Request, by_tenant
 from tests.zones.lives_at_rest import LivesAtRest
 
@@ -112,14 +112,16 @@ class ZoneLives(LivesAtRest, RuleBasedStateMachine):
         zone = self.tenancy.zone_for(tenant, self.now)
         self.world.now = self.now
         if claim is None or claim.leaving:
-            if self.template is None:
+            if self.unknown is None:
                 assert zone is None
                 return
             self._saw("auto-registered")
+            terms = registered_terms(self.unknown, tenant)
             if claim is None:
-                claim = self.world.add(tenant, **template_terms(self.template))
+                claim = self.world.add(tenant, **terms)
             else:
-                self.world.respec(claim, **template_terms(self.template))
+                self.world.respec(claim, **terms)
+            self.world.give_reservations()
         assert zone is self.ledger.zones[tenant]
         self._adopt()
         most = self.world.reachable(claim)
@@ -201,6 +203,8 @@ class ZoneLives(LivesAtRest, RuleBasedStateMachine):
             self.end(request)
         if claim.evict_after is None:
             self.pass_time(claim.after)
+        for _ in range(data.draw(st.integers(0, 3)) if claim.release is not None else 0):
+            self.pass_time(claim.release[1])
 
     @rule()
     def settle_the_book(self):
@@ -245,6 +249,9 @@ class ZoneLives(LivesAtRest, RuleBasedStateMachine):
     def states_are_those_of_the_reference(self):
         for tenant, zone in self.ledger.zones.items():
             claim = self.world.claims[tenant]
+            assert (zone.spec.quota.reserved, zone.spec.weight) == (claim.reserved, claim.weight)
+            if claim.auto and claim.reserved < claim.wanted:
+                self._saw("awaits a reservation")
             assert (zone.state, zone.quiet, zone.leaving) == (claim.state, claim.quiet, claim.leaving)
             assert (zone.requests, zone.last_active) == (claim.requests, claim.last_active)
             assert (zone.state == "Active") == (zone.requests > 0)

@@ -231,9 +231,9 @@ def test_a_loan_notes_when_it_is_due_and_what_comes_later_comes_under_the_same_t
 
 def test_the_trail_counts_blocks_taken_above_the_reservation(zoo):
     zone = zoo.zone("acme", reserved=10)
-    zoo.events("granted")
+    zoo.events("balance")
     zoo.take(zone, 8)
-    assert zoo.events("granted") == []
+    assert [note.above_reservation for note in zoo.events("balance")] == [0]
     zoo.take(zone, 5)
     zoo.take(zone, 2)
-    assert [(note.zone, note.blocks) for note in zoo.events("granted")] == [("acme", 5)]
+    assert [(note.zone, note.above_reservation) for note in zoo.events("balance")] == [("acme", 5)]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tenantzone_contract.config import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate
 from tenantzone_runtime.zones import states
 from tenantzone_runtime.zones.timers import Timers
-from tests.zones.zoo import Zoo, declare
+from tests.zones.zoo import Zoo, declare, releasing
 
 
 @pytest.fixture
@@ -20,8 +20,9 @@ def serve(zoo, zone, *, begin, end, cached=0):
     zoo.tenancy.request_finished(zone, end)
 
 
-def open_to_anybody(**idle):
-    template = UnknownTenantTemplate(limit=50, idle={f"{name}_seconds": value for name, value in idle.items()})
+def open_to_anybody(*, release=None, **idle):
+    times = {f"{name}_seconds": value for name, value in idle.items()}
+    template = UnknownTenantTemplate(limit=50, idle=Idle(**times, release=releasing(release)))
     return {"unknown_tenants": UnknownTenants(mode="AutoRegister", template=template)}
 
 
@@ -85,6 +86,104 @@ def test_an_empty_zone_is_evicted_by_time_as_well(zoo):
     assert zoo.ledger.zones["acme"].state == "Idle"
     assert zoo.upkeep(120.0) == []
     assert zoo.ledger.zones["acme"].state == "Evicted"
+
+
+def test_a_quiet_zone_lets_its_cache_go_in_steps_the_longest_untouched_first(zoo):
+    zoo.apply(declare("acme", after=60.0, release=(25, 10.0)))
+    acme = zoo.ledger.zones["acme"]
+    serve(zoo, acme, begin=0.0, end=5.0, cached=40)
+    order = list(acme.cached)
+    assert zoo.upkeep(74.9) == []
+    assert acme.quiet
+    for step, now in enumerate((75.0, 85.0, 95.0), start=1):
+        assert zoo.upkeep(now - 0.1) == []
+        assert zoo.upkeep(now) == [("acme", 10)]
+        assert list(acme.cached) == order[10 * step :]
+        assert acme.state == "Idle"
+    assert zoo.upkeep(105.0) == [("acme", 10)]
+    assert (acme.state, acme.counters.evicted, acme.timer) == ("Evicted", {"idle": 40}, None)
+    assert zoo.tenancy.zone_for("acme", 106.0) is acme
+
+
+def test_at_evict_after_what_the_steps_have_left_goes(zoo):
+    zoo.apply(declare("acme", after=60.0, release=(25, 10.0), evict_after=85.0))
+    serve(zoo, zoo.ledger.zones["acme"], begin=0.0, end=0.0, cached=40)
+    assert [zoo.upkeep(now) for now in (70.0, 80.0, 84.9, 85.0)] == [[("acme", 10)], [("acme", 10)], [], [("acme", 20)]]
+    assert zoo.ledger.zones["acme"].state == "Evicted"
+
+
+def test_shares_that_are_no_whole_blocks_leave_nothing_in_the_end(zoo):
+    zoo.apply(declare("acme", after=0.0, release=(30, 1.0)))
+    serve(zoo, zoo.ledger.zones["acme"], begin=0.0, end=0.0, cached=5)
+    left = [zoo.upkeep(now) and zoo.ledger.zones["acme"].held for now in (1.0, 2.0, 3.0, 4.0)]
+    assert left == [3, 2, 0, []]
+    assert zoo.ledger.zones["acme"].state == "Evicted"
+
+
+def test_a_step_that_comes_late_is_made_up_for(zoo):
+    zoo.apply(declare("acme", after=60.0, release=(25, 10.0)))
+    serve(zoo, zoo.ledger.zones["acme"], begin=0.0, end=0.0, cached=40)
+    zoo.upkeep(60.0)
+    assert zoo.upkeep(89.9) == [("acme", 20)]
+    assert zoo.upkeep(90.0) == [("acme", 10)]
+
+
+def test_what_others_have_taken_meanwhile_counts(zoo):
+    zoo.apply(declare("acme", after=60.0, release=(25, 10.0)))
+    acme = zoo.ledger.zones["acme"]
+    serve(zoo, acme, begin=0.0, end=0.0, cached=40)
+    zoo.upkeep(60.0)
+    zoo.ledger.evict(acme, 15, "quiet")
+    assert [zoo.upkeep(now) for now in (70.0, 80.0)] == [[], [("acme", 5)]]
+
+
+def test_a_request_ends_the_steps_and_the_next_ones_begin_from_what_is_there_then(zoo):
+    zoo.apply(declare("acme", after=60.0, release=(50, 10.0)))
+    acme = zoo.ledger.zones["acme"]
+    serve(zoo, acme, begin=0.0, end=0.0, cached=40)
+    assert zoo.upkeep(70.0) == [("acme", 20)]
+    serve(zoo, acme, begin=71.0, end=71.0, cached=10)
+    assert [zoo.upkeep(now) for now in (140.9, 141.0)] == [[], [("acme", 15)]]
+
+
+def test_the_steps_of_a_zone_that_lent_before_its_window_was_over_begin_from_what_it_had_cached_then(zoo):
+    zoo.apply(declare("acme", after=60.0, release=(25, 10.0)))
+    acme = zoo.ledger.zones["acme"]
+    serve(zoo, acme, begin=0.0, end=0.0, cached=40)
+    states.lend_what_is_unused(zoo.ledger)
+    assert acme.quiet
+    assert [zoo.upkeep(now) for now in (60.0, 70.0)] == [[], [("acme", 10)]]
+
+
+def test_an_empty_zone_is_evicted_with_the_first_step(zoo):
+    zoo.apply(declare("acme", after=60.0, release=(25, 10.0)))
+    zoo.upkeep(60.0)
+    assert zoo.ledger.zones["acme"].state == "Idle"
+    zoo.upkeep(70.0)
+    assert zoo.ledger.zones["acme"].state == "Evicted"
+
+
+def test_steps_that_a_config_brings_count_from_when_the_zone_became_quiet(zoo):
+    zoo.apply(declare("acme", after=60.0))
+    serve(zoo, zoo.ledger.zones["acme"], begin=0.0, end=0.0, cached=40)
+    zoo.upkeep(100.0)
+    zoo.apply(declare("acme", after=60.0, release=(25, 20.0)), now=100.0)
+    assert zoo.upkeep(100.0) == [("acme", 20)]
+
+
+def test_the_template_gives_steps_to_zones_of_unknown_tenants(zoo):
+    zoo.apply(**open_to_anybody(after=60.0, forget_after=75.0, release=(50, 10.0)))
+    serve(zoo, zoo.tenancy.zone_for("guest", 0.0), begin=0.0, end=0.0, cached=20)
+    assert [zoo.upkeep(now) for now in (70.0, 75.0)] == [[("guest", 10)], [("guest", 10)]]
+    assert zoo.ledger.zones == {}
+
+
+def test_a_window_ends_exactly_when_its_timer_goes_off(zoo):
+    # As floats, 0.7 + 0.1 - 0.7 is less than 0.1.
+    zoo.apply(declare("acme", after=0.1), now=0.7)
+    acme = zoo.ledger.zones["acme"]
+    zoo.upkeep(0.7 + 0.1)
+    assert acme.quiet
 
 
 def test_without_evict_after_a_zone_keeps_its_cache_for_ever(zoo):
@@ -191,6 +290,12 @@ def test_the_next_deadline_is_the_first_moment_later_than_what_was_looked_at(zoo
     assert [states.deadline(acme, seen) for seen in (0.0, 65.0, 125.0)] == [65.0, 125.0, None]
     zoo.tenancy.request_arrived(guest, 5.0)
     assert states.deadline(guest, 0.0) is None
+
+
+def test_the_next_step_of_a_release_is_a_deadline_until_the_last_one_is_over(zoo):
+    calm = zoo.zone("calm", after=60.0, release=(40, 10.0), evict_after=75.0, active=5.0)
+    seen = (0.0, 65.0, 75.0, 80.0, 85.0, 95.0)
+    assert [states.deadline(calm, moment) for moment in seen] == [65.0, 75.0, 80.0, 85.0, 95.0, None]
 
 
 def test_a_zone_is_looked_at_once_however_often_its_timer_was_set(zoo):

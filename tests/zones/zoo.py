@@ -3,11 +3,11 @@
 import itertools
 from dataclasses import dataclass
 
-from tenantzone_contract.config import Idle, Lending, PoolConfig, ZoneConfig, make_config
+from tenantzone_contract.config import Idle, Lending, PoolConfig, Release, ZoneConfig, make_config
 from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.tenancy import Tenancy
-from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, Zone, ZoneSpec
+from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Zone, ZoneSpec
 
 
 @dataclass(eq=False)
@@ -60,6 +60,7 @@ class Zoo:
         after=60.0,
         evict_after=None,
         forget_after=None,
+        release=None,
         auto=False,
     ):
         """A zone without requests that holds this; quiet or not, whatever the time is."""
@@ -74,7 +75,7 @@ class Zoo:
             generation=1,
             priority=priority,
             quota=quota,
-            idle=IdleTimes(after, evict_after, forget_after),
+            idle=IdleTimes(after, evict_after, forget_after, release and ReleaseSteps(*release)),
             weight=weight,
             lending=LoanTerms(borrowers, max_loan, grace),
             eviction_policy=policy,
@@ -150,6 +151,11 @@ class Zoo:
         self.ledger.check(self.free, self.capacity)
 
 
+def releasing(steps):
+    """The contract's words for a share in percent and the seconds between two steps."""
+    return None if steps is None else Release(share=f"{steps[0]}%", every_seconds=steps[1])
+
+
 def declare(tenant, *, lendable="100%", borrowers="SameOrHigherPriority", max_loan=None, grace=30.0, **fields):
     """A zone as a config declares it."""
     lending = Lending(lendable=lendable, borrowers=borrowers, max_loan_seconds=max_loan, grace_seconds=grace)
@@ -157,5 +163,6 @@ def declare(tenant, *, lendable="100%", borrowers="SameOrHigherPriority", max_lo
         after_seconds=fields.pop("after", 60.0),
         evict_after_seconds=fields.pop("evict_after", None),
         forget_after_seconds=fields.pop("forget_after", None),
+        release=releasing(fields.pop("release", None)),
     )
     return ZoneConfig(name=tenant, tenant=tenant, generation=1, lending=lending, idle=idle, **fields)

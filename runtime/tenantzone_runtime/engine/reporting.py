@@ -163,6 +163,8 @@ def _zone_report(zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending) -
         running_requests=zone.running_requests,
         wait_reason=zone.wait_reason,
         auto_registered=spec.auto_registered,
+        level=spec.level,
+        awaited_reservation=spec.awaited,
         lent=lending.lent[zone.zone],
         borrowed=lending.borrowed[zone.zone],
         **counts,
@@ -193,7 +195,7 @@ def _zone_figures(zone: ZoneCopy, lending: _Lending, counters: Counters) -> Zone
 
 
 def _added_up(members: list[ZoneFigures], counters: Counters) -> ZoneFigures:
-    """The overflow zone. Its priority is that of the pool's template, which its members share."""
+    """The overflow zone. Its priority is the highest of its members, which may be of several levels."""
 
     def total(value: Callable[[ZoneFigures], int]) -> int:
         return sum(map(value, members))

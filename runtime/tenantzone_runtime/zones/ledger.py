@@ -84,8 +84,9 @@ class Ledger:
         self.held_blocks += count
         surplus_before = zone.surplus
         self.standings.reckon(zone)
-        if zone.surplus > surplus_before and zone.name_in_journal is not None:
-            self.trail.granted(zone.spec.tenant, zone.surplus - surplus_before)
+        if count and zone.name_in_journal is not None:
+            above_reservation = zone.surplus - surplus_before
+            self.trail.granted(zone.spec.tenant, count, above_reservation=above_reservation, held=zone.held)
 
     def reuse(self, zone: Zone, block_ids: Iterable[int]) -> None:
         """Cached blocks of the zone are in use again (a prefix hit)."""
@@ -104,6 +105,8 @@ class Ledger:
         assert zone.in_use >= 0, f"zone {zone.spec.tenant} releases more than it uses"
         self.cached_blocks += kept_count
         self.held_blocks -= len(dropped)
+        if dropped and zone.name_in_journal is not None:
+            self.trail.released(zone.spec.tenant, len(dropped), held=zone.held)
         self.standings.reckon(zone)
 
     def evict(self, zone: Zone, count: int, reason: EvictionReason, beneficiary: Zone | None = None) -> list[int]:
@@ -130,8 +133,9 @@ class Ledger:
         self.held_blocks -= count
         evictions, key = zone.counters.evictions, (reason, _class_of(zone, beneficiary))
         evictions[key] = evictions.get(key, 0) + count
-        tenant = None if beneficiary is None else beneficiary.name_in_journal
-        self.trail.evicted(zone.spec.tenant, count, reason, tenant)
+        if zone.name_in_journal is not None:
+            tenant = None if beneficiary is None else beneficiary.name_in_journal
+            self.trail.evicted(zone.spec.tenant, count, reason, tenant, held=zone.held)
         self.standings.reckon(zone)
 
     def take_blocks_to_scrub(self) -> list[int]:

@@ -1,9 +1,12 @@
 """Zone states, Active, Idle and Evicted: what requests and time do to a zone.
 
-Active: a request waits or runs. Idle: none does; after its idle window the zone is *quiet* and lends. Evicted: the
-blocks of an idle zone are all gone; its id and its tenant's binding stay, and its next request wakes it at once. A zone
-that was registered for a tenant without a TenantZone is forgotten in the end; all others stay.
+Active: a request waits or runs. Idle: none does; after its idle window the zone is *quiet* and lends. From then on its
+cached blocks may go in steps, and at ``evict_after_seconds`` what is left of them. Evicted: the blocks of an idle zone
+are all gone; its id and its tenant's binding stay, and its next request wakes it at once. A zone that was registered
+for a tenant without a TenantZone is forgotten in the end; all others stay.
 """
+
+from itertools import islice
 
 from tenantzone_contract.report import ZoneState
 from tenantzone_runtime.zones.audit import Change
@@ -36,16 +39,13 @@ def lend_what_is_unused(ledger: Ledger) -> None:
     """No waiting request is admitted now: zones that use nothing lend as if they were quiet, until one of their
     requests can be admitted again or a new one comes."""
     for zone in ledger.zones.values():
-        if not zone.quiet and zone.in_use == 0:
-            zone.quiet = True
-            ledger.standings.reckon(zone)
+        if zone.in_use == 0:
+            _become(ledger, zone, quiet=True)
 
 
 def is_served(ledger: Ledger, zone: Zone) -> None:
     """A waiting request of the zone can be admitted: the zone lends no more if it did meanwhile."""
-    if zone.quiet:
-        zone.quiet = False
-        ledger.standings.reckon(zone)
+    _become(ledger, zone, quiet=False)
 
 
 def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
@@ -55,18 +55,29 @@ def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
 
 
 def advance(ledger: Ledger, zone: Zone) -> list[int]:
-    """Let time pass for the zone. Returns the blocks evicted because the zone's ``evict_after_seconds`` has passed."""
+    """Let time pass for the zone. Returns the blocks evicted because it was silent for so long."""
     if zone.requests > 0:
         return []
-    quiet = ledger.now - zone.last_active >= zone.spec.idle.after_seconds
-    if quiet != zone.quiet:
-        zone.quiet = quiet
-        ledger.standings.reckon(zone)
-    if not _has_passed(ledger, zone, zone.spec.idle.evict_after_seconds) and not is_forgotten(ledger, zone):
+    # Compared as moments, as timers are: the difference of two floats may fall short of what was added.
+    _become(ledger, zone, quiet=zone.last_active + zone.spec.idle.after_seconds <= ledger.now)
+    kept = _kept(ledger, zone)
+    if kept is None:
         return []
-    blocks = ledger.evict(zone, len(zone.cached), "idle")
+    blocks = ledger.evict(zone, max(0, len(zone.cached) - kept), "idle")
     blocks_evicted(ledger, zone)
     return blocks
+
+
+def _kept(ledger: Ledger, zone: Zone) -> int | None:
+    """Cached blocks that a zone without requests may keep after so long a time; None: all."""
+    idle = zone.spec.idle
+    if _has_passed(ledger, zone, idle.evict_after_seconds) or is_forgotten(ledger, zone):
+        return 0
+    steps = sum(_has_passed(ledger, zone, time) for time in idle.releases)
+    if idle.release is None or steps == 0:
+        return None
+    # A level and not an amount: what others have taken meanwhile counts, and a step that comes late is made up for.
+    return zone.cached_when_quiet * max(0, 100 - steps * idle.release.share) // 100
 
 
 def is_forgotten(ledger: Ledger, zone: Zone) -> bool:
@@ -82,9 +93,13 @@ def deadline(zone: Zone, after: float) -> float | None:
         return None
     idle = zone.spec.idle
     forget_after = idle.forget_after_seconds if zone.spec.auto_registered else None
+    since = _silent_since(zone)
     moments = [zone.last_active + idle.after_seconds]
-    moments += [_silent_since(zone) + time for time in (idle.evict_after_seconds, forget_after) if time is not None]
-    return min((moment for moment in moments if moment > after), default=None)
+    moments += [since + time for time in (idle.evict_after_seconds, forget_after) if time is not None]
+    coming = [moment for moment in moments if moment > after]
+    # They are in order, and of a hundred the first one to come is enough.
+    coming += islice((moment for time in idle.releases if (moment := since + time) > after), 1)
+    return min(coming, default=None)
 
 
 def _silent_since(zone: Zone) -> float:
@@ -93,7 +108,14 @@ def _silent_since(zone: Zone) -> float:
 
 
 def _has_passed(ledger: Ledger, zone: Zone, seconds: float | None) -> bool:
-    return seconds is not None and ledger.now >= _silent_since(zone) + seconds
+    return seconds is not None and _silent_since(zone) + seconds <= ledger.now
+
+
+def _become(ledger: Ledger, zone: Zone, *, quiet: bool) -> None:
+    if zone.quiet != quiet:
+        zone.quiet = quiet
+        zone.cached_when_quiet = len(zone.cached)
+        ledger.standings.reckon(zone)
 
 
 def _enter(ledger: Ledger, zone: Zone, state: ZoneState) -> None:

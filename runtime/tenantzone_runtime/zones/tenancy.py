@@ -9,8 +9,8 @@ from itertools import chain
 from math import inf
 from typing import get_args
 
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, UnknownTenantTemplate
-from tenantzone_runtime.zones import configure, states
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, UnknownTenants
+from tenantzone_runtime.zones import configure, registration, states
 from tenantzone_runtime.zones.audit import ConfigApplied, Event, RefusalReason
 from tenantzone_runtime.zones.eviction import Evictions, evict_to_watermark, relieve
 from tenantzone_runtime.zones.ledger import Ledger
@@ -85,7 +85,7 @@ class Tenancy:
         """
         self.ledger.now = now
         self._is_whole = False
-        for zone, evicted in configure.apply(self.ledger, plan, _template(config), self._capacity):
+        for zone, evicted in configure.apply(self.ledger, [*plan, *self._registered_specs(config, plan)]):
             if zone.quiet and not zone.leaving:
                 # Its window may have become longer, and it is quiet no more.
                 self._timers.set_at(zone, now)
@@ -97,6 +97,10 @@ class Tenancy:
         self._config = config
         self._is_whole = True
         self.ledger.trail.note(ConfigApplied(config.generation, config.hash, len(plan)))
+
+    def _registered_specs(self, config: RuntimeConfig, plan: list[ZoneSpec]) -> list[ZoneSpec]:
+        unknown = _registered_tenants(config)
+        return [] if unknown is None else registration.registered_specs(self.ledger, plan, unknown, self._capacity)
 
     @property
     def pool(self) -> PoolConfig | None:
@@ -127,10 +131,11 @@ class Tenancy:
         zone = self.ledger.zones.get(tenant)
         if zone is not None and not zone.leaving:
             return zone
-        if self._template is None:
+        unknown = self._registered_tenants
+        if unknown is None:
             return None
         self.ledger.now = now
-        spec = configure.unknown_tenant_spec(self._template, tenant, self._capacity)
+        spec = registration.spec_for(unknown, tenant, self._capacity, self._unpromised)
         if zone is None:
             zone = configure.add_zone(self.ledger, spec)
             self._timers.set(zone)
@@ -139,8 +144,13 @@ class Tenancy:
         return zone
 
     @property
-    def _template(self) -> UnknownTenantTemplate | None:
-        return None if self._config is None else _template(self._config)
+    def _registered_tenants(self) -> UnknownTenants | None:
+        return None if self._config is None else _registered_tenants(self._config)
+
+    @property
+    def _unpromised(self) -> int:
+        """Blocks that nobody has reserved."""
+        return self._capacity - self.ledger.standings.promised
 
     def request_arrived(self, zone: Zone, now: float) -> None:
         """A request was bound to the zone."""
@@ -250,6 +260,7 @@ class Tenancy:
 
     def _let_time_pass(self) -> Evictions:
         evicted: Evictions = []
+        promised = self.ledger.standings.promised
         for zone in list(self._timers.gone_off(self.ledger.now)):
             if not self.ledger.is_present(zone):
                 continue
@@ -259,13 +270,15 @@ class Tenancy:
                 configure.discard_if_gone(self.ledger, zone)
             else:
                 self._timers.set(zone, self.ledger.now)
+        if self.ledger.standings.promised < promised and self._registered_tenants is not None:
+            evicted += registration.give_awaited(self.ledger, self._registered_tenants, self._capacity)
         return evicted
 
 
-def _template(config: RuntimeConfig) -> UnknownTenantTemplate | None:
-    """Of zones for tenants that the config does not name; None: they are refused."""
+def _registered_tenants(config: RuntimeConfig) -> UnknownTenants | None:
+    """What the config says of tenants that it does not declare; None: they are refused."""
     unknown = config.pool.unknown_tenants
-    return None if unknown.mode == "Reject" else unknown.template
+    return None if unknown.mode == "Reject" else unknown
 
 
 def _count(evicted: Evictions) -> int:

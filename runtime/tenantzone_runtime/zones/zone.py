@@ -1,6 +1,6 @@
 """One tenant's zone on one engine: its promise, its blocks, its clock, its counters."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -14,12 +14,30 @@ from tenantzone_runtime.zones.replacement import Clock, LeastRecentlyUsed, Links
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseSteps:
+    """A quiet zone's cached blocks go in steps."""
+
+    share: int
+    """Percent of what it kept cached when it became quiet: so much goes with each step."""
+    every_seconds: float
+    """Seconds from one step to the next."""
+
+
+@dataclass(frozen=True, slots=True)
 class IdleTimes:
     """Seconds without a request until the zone lends, until its blocks go, and until it is forgotten; None: never."""
 
     after_seconds: float
     evict_after_seconds: float | None = None
     forget_after_seconds: float | None = None
+    release: ReleaseSteps | None = None
+
+    @property
+    def releases(self) -> Iterator[float]:
+        """Seconds without a request until each share of the blocks goes; with the last one nothing is left."""
+        if self.release is not None:
+            for step in range(1, -(-100 // self.release.share) + 1):
+                yield self.after_seconds + step * self.release.every_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +68,11 @@ class ZoneSpec:
     scrub: bool = False
     """Whether a block's memory is zeroed before another zone gets it."""
     auto_registered: bool = False
-    """Made from the pool's template, for a tenant that no config names."""
+    """For a tenant that no config declares; see ``registration``."""
+    level: str = ""
+    """Of unknown tenants, the one that its tenant is of; empty: none."""
+    awaited: int = 0
+    """Blocks that its level reserves and that do not fit now: its quota has no reservation then."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +92,8 @@ class Zone:
     """Waiting or running."""
     state: ZoneState = "Idle"
     quiet: bool = False
+    cached_when_quiet: int = 0
+    """Blocks that it kept cached when it became quiet last."""
     overdue: int = 0
     """Blocks on loans past their due time: while there are any, no request of the zone is admitted above its
     reservation."""
