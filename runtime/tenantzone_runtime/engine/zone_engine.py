@@ -47,7 +47,6 @@ class ZoneEngine:
         self.fail = fail
         self.front: Callable[[Zone], Request] = queue.front
         self.blocks_to_admit = demand.to_admit
-        self.blocks_to_continue = demand.to_continue
 
     @property
     def running(self) -> Sequence[Request]:
@@ -88,6 +87,10 @@ class ZoneEngine:
 
     def blocks_at_most(self, request: Request) -> int:
         return 0 if _waits_for_something_else(request) else self._demand.at_most(request)
+
+    def blocks_to_continue(self, request: Request) -> int:
+        self._manager.let_go_of_skipped(request)
+        return self._demand.to_continue(request)
 
     def preempt(self, request: Request) -> None:
         self._scheduler.running.remove(request)
