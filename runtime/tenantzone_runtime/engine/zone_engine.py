@@ -94,7 +94,9 @@ class ZoneEngine:
 
     def preempt(self, request: Request) -> None:
         self._scheduler.running.remove(request)
-        self._scheduler._preempt_request(request, self._pool.ledger.now)
+        # What is on its way to somebody who is to get the KV itself must not be told: its blocks are let go.
+        is_delivered = self._scheduler.requires_kv_delivery
+        self._scheduler._preempt_request(request, self._pool.ledger.now, drop_stale_output=is_delivered)
 
     def warn(self, request: Request, warning: str) -> None:
         logger.warning("request %s can't be served: %s", request.request_id, warning)
