@@ -35,7 +35,10 @@ counts is there with 0 from the start, so that a rate has something to rise from
 ## The engine
 
 The admin port answers in Prometheus' text format, in OpenMetrics and in protobuf, as the scraper asks. One scrape is
-one snapshot: the numbers are copied between two steps of the scheduler, and no step waits for more than that. An engine
+one snapshot: the numbers are copied between steps of the scheduler, a hundred zones at a time, and no step waits for
+more than that. All numbers of one zone are of one moment, and so are those of the engine. Two zones may be of moments
+some milliseconds apart: a block that changed hands in between is counted with both or with neither, so that sums over
+zones may differ from the capacity by that much. What zones have lent adds up to what zones have borrowed. An engine
 that hangs still answers, with numbers that grow old: `tenantzone_report_time_seconds` says from when they are.
 
 $engine

@@ -70,6 +70,8 @@ class Engine:
         self.tenancy = self.pool.tenancy
         self.ledger = self.pool.ledger
         self._arbiter = _WatchedArbiter(self, checks)
+        self._hopeless: set[Request] = set()
+        """Waiting requests that a config has made impossible."""
         self.passed_over: set[Request] = set()
         """Running requests that lost their turn in the last step."""
 
@@ -110,6 +112,11 @@ class Engine:
         if self.front(zone) is request:
             self._front_has_changed(zone)
         return None
+
+    @property
+    def waits_for_a_config(self) -> bool:
+        """Whether there is nothing to do but wait whether the next config helps what the last one made impossible."""
+        return not self.running and all(self.front(zone) in self._hopeless for zone in self.waiting.zones())
 
     # Steps
 
@@ -221,6 +228,9 @@ class Engine:
     def has_seat(self) -> bool:
         return len(self.running) < self.model.max_running
 
+    def needs(self) -> list[tuple[Request, int]]:
+        return [(request, missing) for request in self.running if (missing := self.blocks_to_continue(request))]
+
     def is_running(self, request: Request) -> bool:
         return request in self.running
 
@@ -243,9 +253,14 @@ class Engine:
         self.waiting.put_back(request)
         self._front_has_changed(request.zone)
 
+    def warn(self, request: Request, warning: str) -> None:
+        self._checks.failed(request, self.blocks_to_admit(request), warning, self.ledger, self.model.capacity)
+        self._hopeless.add(request)
+
     def fail(self, request: Request, error: str) -> None:
         zone = request.zone
         self._checks.failed(request, self.blocks_to_admit(request), error, self.ledger, self.model.capacity)
+        self._hopeless.discard(request)
         self.waiting.remove_front(zone)
         self._front_has_changed(zone)
         self.tenancy.refused(zone.name_in_journal, "too_long")

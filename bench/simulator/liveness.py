@@ -1,10 +1,10 @@
 """Nobody starves: how long an engine may go on without progress, and how many steps it may take to its end.
 
-- At any time, while a request waits or runs, no more than ``MAX_EMPTY_STEPS`` steps in succession compute nothing. One
-  is empty if each running request was passed over in the step before: those that can't be helped are sent back to wait,
-  and do not come back in the same step. The next one admits somebody, for where nothing runs, what zones reserve and do
-  not use holds up no request that could ever have its blocks. Only what is due of a loan and merely cached is waited
-  for, until the next upkeep.
+- At any time, while a request waits that can be served, or one runs, no more than ``MAX_EMPTY_STEPS`` steps in
+  succession compute nothing. One is empty if each running request was passed over in the step before: those that
+  can't be helped are sent back to wait, and do not come back in the same step. The next one admits somebody, for
+  where nothing runs, what zones reserve and do not use holds up no request that could ever have its blocks. Only what
+  is due of a loan and merely cached is waited for, until the next upkeep.
 - Once no more requests come, those that are there end within twice the steps that they would take one after the other,
   counting those in which something is computed. In each of them somebody's work is not lost; what is lost and computed
   again may take half of the step's budget of prompt tokens from it.
@@ -36,7 +36,7 @@ class Liveness:
         Raises:
             Violation: a bound is passed.
         """
-        self._empty_steps = 0 if elapsed or engine.is_idle else self._empty_steps + 1
+        self._empty_steps = 0 if elapsed or engine.waits_for_a_config else self._empty_steps + 1
         if self._empty_steps > MAX_EMPTY_STEPS:
             raise Violation(f"liveness: {len(engine.waiting)} requests wait, and {self._empty_steps} steps were empty")
         if is_load_over:

@@ -133,7 +133,12 @@ class LoanReport(_Model):
 
 
 class EngineReport(_Model):
-    """An immutable snapshot of one engine core."""
+    """An immutable snapshot of one engine core.
+
+    What is said of one zone is of one moment, and so is what is said of the engine. Two zones may be of moments some
+    milliseconds apart, so that what they hold need not add up with ``free_blocks`` to the capacity. The loans are those
+    that ``lent`` and ``borrowed`` are made of.
+    """
 
     version: Literal[1] = REPORT_VERSION
     engine_version: str

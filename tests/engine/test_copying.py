@@ -98,7 +98,7 @@ def test_a_zone_that_leaves_meanwhile_is_left_out_and_one_that_comes_is_not_told
 
 
 def test_the_overflow_loses_nothing_that_a_member_counted_before_it_left(driver, monkeypatch):
-    driver.scheduler.tenancy.ledger.overflow.most_apart = 0
+    driver.scheduler.tenancy.ledger.overflow.max_apart = 0
     driver.declare(zone("acme"), unknown_tenants=REGISTERING)
     for tenant in ("one", "two"):
         driver.ask(tenant, prompt(3), max_tokens=2)

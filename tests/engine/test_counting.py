@@ -106,7 +106,7 @@ class Watched:
     def _check_balances(self):
         """Who reads the journal knows what each zone holds."""
         scheduler = self.driver.scheduler
-        self.auditor.read(map(parse, chain(scheduler.collect_audit(with_usage=False))))
+        self.auditor.read(map(parse, chain(scheduler.tenancy.ledger.trail.collect())))
         zones = scheduler.tenancy.ledger.zones.values()
         assert self.auditor.held == {each.spec.tenant: each.held for each in zones if each.held}
 

@@ -154,15 +154,16 @@ def test_an_unknown_tenant_is_registered_and_forgotten(driver):
 
 
 def test_a_release_in_steps_leaves_the_beginnings_of_prompts_longest(driver):
-    releasing = zone("acme", idle=Idle(after_seconds=0, release=Release(share="50%", every_seconds=1000.0)))
-    driver.declare(releasing)
+    idle = Idle(after_seconds=0, release=Release(share="50%", every_seconds=1000.0))
+    driver.declare(zone("acme", idle=idle))
     driver.ask("acme", prompt(20, seed=1))
     driver.scheduler.let_time_pass()
     acme = driver.zone("acme")
     assert (acme.quiet, acme.held) == (True, 20)
-    # As if it had been silent for so long. With a config all zones are looked at.
+    # As if it had been silent for so long. With a config that changes a zone it is looked at.
+    acme.born -= 1000.0
     acme.last_active -= 1000.0
-    driver.declare(releasing)
+    driver.declare(zone("acme", weight=2, idle=idle))
     driver.scheduler.let_time_pass()
     assert (acme.held, acme.counters.evicted) == (10, {"idle": 10})
     assert driver.scheduler.block_pool.free_block_queue.num_free_blocks == CAPACITY - 10

@@ -165,6 +165,7 @@ class Lives:
             else:
                 self._saw("a zone that was leaving is declared again" if known.leaving else "a zone changes")
                 paid += world.respec(known, **term)
+        world.give_reservations()
         return paid
 
     def take(self, request, count, *, growing):

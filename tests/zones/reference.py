@@ -330,6 +330,8 @@ class World:
     def lend_unused(self, claim):
         """Nobody can be admitted: what the zone reserves and does not use is lent, until it is served again."""
         assert not claim.in_use
+        if not claim.quiet:
+            claim.cached_when_quiet = len(claim.cached)
         claim.quiet = claim.lends_unused = True
 
     def reclaimable_by_force(self, claim):

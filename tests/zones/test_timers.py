@@ -91,17 +91,17 @@ def test_an_empty_zone_is_evicted_by_time_as_well(zoo):
 def test_a_quiet_zone_lets_its_cache_go_in_steps_the_longest_untouched_first(zoo):
     zoo.apply(declare("acme", after=60.0, release=(25, 10.0)))
     acme = zoo.ledger.zones["acme"]
-    serve(zoo, acme, begin=0.0, end=5.0, cached=40)
+    serve(zoo, acme, begin=0.0, end=5.0, cached=100)
     order = list(acme.cached)
     assert zoo.upkeep(74.9) == []
     assert acme.quiet
     for step, now in enumerate((75.0, 85.0, 95.0), start=1):
         assert zoo.upkeep(now - 0.1) == []
-        assert zoo.upkeep(now) == [("acme", 10)]
-        assert list(acme.cached) == order[10 * step :]
+        assert zoo.upkeep(now) == [("acme", 25)]
+        assert list(acme.cached) == order[25 * step :]
         assert acme.state == "Idle"
-    assert zoo.upkeep(105.0) == [("acme", 10)]
-    assert (acme.state, acme.counters.evicted, acme.timer) == ("Evicted", {"idle": 40}, None)
+    assert zoo.upkeep(105.0) == [("acme", 25)]
+    assert (acme.state, acme.counters.evicted, acme.timer) == ("Evicted", {"idle": 100}, None)
     assert zoo.tenancy.zone_for("acme", 106.0) is acme
 
 

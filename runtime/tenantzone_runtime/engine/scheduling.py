@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from threading import RLock
 from typing import Any
 
+from vllm.distributed.kv_events import KVEventBatch
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
@@ -77,6 +78,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._refused: dict[str, Request] = {}
         """By id. They wait in no queue, so that nothing can schedule them, until the next output ends them."""
         self._scrub_blocks = scrub_blocks
+        self._steps_in_flight = 0
         self._counted = time.monotonic()
 
     # Configs and time, from a housekeeper's thread
@@ -114,6 +116,15 @@ class ZoneAwareScheduler(AsyncScheduler):
         with self.zone_lock:
             free = self.block_pool.free_block_queue.num_free_blocks
             self.block_pool.return_all_evicted(self.tenancy.upkeep(time.monotonic(), free))
+            self._publish_events()
+
+    def _publish_events(self) -> None:
+        """Publish the KV events of what goes on beside the steps: while the engine is idle, no step comes to do it.
+
+        One that is in flight does it in the end. It has noted blocks as stored that are not computed yet.
+        """
+        if not self._steps_in_flight and (events := self.kv_cache_manager.take_events()):
+            self.kv_event_publisher.publish(KVEventBatch(ts=time.time(), events=events))
 
     # Requests come
 
@@ -180,6 +191,7 @@ class ZoneAwareScheduler(AsyncScheduler):
     def schedule(self, throttle_prefills: bool = False) -> SchedulerOutput:
         with self.zone_lock:
             self.tenancy.ledger.now = now = time.monotonic()
+            self._steps_in_flight += 1
             if not self._zones:
                 return super().schedule(throttle_prefills)
             if now - self._counted >= COUNT_SECONDS:
@@ -225,6 +237,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             # The way that vLLM takes for a grammar that fails to compile.
             self.grammar_compile_error_reqs.update(self._refused)
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
+            self._steps_in_flight -= 1
             self.kv_cache_manager.latencies.after_output()
             return outputs
 

@@ -27,7 +27,7 @@ from tests.engine.histories.events import (
     Wait,
 )
 
-MAX_EVENTS = 50
+MAX_EVENTS = 80
 SECONDS = st.sampled_from([60.0, 0.0, 1.0, 10.0])
 
 flags = st.builds(
