@@ -79,6 +79,10 @@ def take_snapshot(driver: Driver) -> Snapshot:
 
 
 def _could_be_admitted(request: Request) -> bool:
+    if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
+        # Its status may say so still when the grammar is there; vLLM finds that out when it looks at the request.
+        grammar = request.structured_output_request.grammar
+        return grammar is not None and not isinstance(grammar, Exception)
     if request.status not in (RequestStatus.WAITING, RequestStatus.PREEMPTED):
         return False
     return not request.num_stale_output_tokens or request.drop_stale_output
