@@ -67,6 +67,14 @@ def with_flags(config: VllmConfig, **scheduling) -> VllmConfig:
     return config
 
 
+def without_prefix_caching(config: VllmConfig) -> VllmConfig:
+    """The same config, of an engine that remembers no prefix."""
+    config = copy(config)
+    config.cache_config = copy(config.cache_config)
+    config.cache_config.enable_prefix_caching = False
+    return config
+
+
 def caches(blocks: int, window: int | None = None) -> KVCacheConfig:
     """``window``: how many tokens back all layers see; None: all."""
     import torch

@@ -3,7 +3,7 @@
 import pytest
 
 from tenantzone_contract.config import ZoneConfig
-from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
+from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, without_prefix_caching
 
 CAPACITY = 60
 WINDOW = 4 * BLOCK_TOKENS
@@ -53,3 +53,14 @@ def test_one_that_does_not_fit_yet_delays_nobody(driver):
     for _ in range(21):
         driver.step()
     assert driver.finished.get(calm.request_id) == "length"
+
+
+def test_without_prefix_caching_too_blocks_leave_with_the_window(config):
+    """A request that is longer than its lowered limit goes on with what the window lets go of."""
+    driver = Driver(make_scheduler(without_prefix_caching(config), CAPACITY, window=WINDOW))
+    driver.declare(zone("acme"))
+    request = driver.send("acme", prompt(21, extra=1), max_tokens=1)
+    driver.declare(zone("acme", limit=20))
+    driver.run(3)
+    assert driver.finished.get(request.request_id) == "length"
+    assert driver.zone("acme").counters.preemptions == 0

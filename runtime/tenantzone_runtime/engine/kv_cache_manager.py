@@ -38,9 +38,9 @@ class ZoneKVCacheManager(KVCacheManager):
         for caches in self.coordinator.single_type_managers[:1]:
             self._tables = caches.req_to_blocks
             self._block_tokens = int(caches.block_size)
+            self._has_window = type(caches) is SlidingWindowManager
             if type(caches) in (FullAttentionManager, SlidingWindowManager) and self.enable_caching:
                 self._full_blocks = caches.num_cached_block
-                self._has_window = type(caches) is SlidingWindowManager
 
     headroom = 0
     """Blocks that vLLM wants free beyond a request's own when it admits it beside others (``--watermark``)."""
