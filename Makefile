@@ -4,7 +4,7 @@ DEMO := PYTHONPATH=hack $(VENV)/python -m demo
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help e2e node-up node-down demo up down test test-older conformance test-deep simulate mutate bench-operator shipped metrics-page crd-reference chart manifests-test screenshots docs docs-links lint format lock clean check python older kubernetes ready
+.PHONY: help e2e node-up node-down demo up down test test-older conformance test-deep simulate soak mutate bench-operator shipped metrics-page crd-reference chart manifests-test screenshots docs docs-links lint format lock clean check python older kubernetes ready
 
 help: ## what there is to make
 	@echo 'The first `make demo` or `make test` takes 10 to 25 minutes (about 5 GB of Python packages, a build of'
@@ -44,6 +44,9 @@ test-deep: python ## the zone core under 10,000 random histories; ARGS go to pyt
 
 simulate: python ## 100,000 requests of 200 tenants through the zone core; ARGS go to the simulator
 	@$(VENV)/python -m bench.simulator --requests 100000 --tenants 200 $(ARGS)
+
+soak: python ## the zone core for 7 days of virtual time: nothing that it keeps may grow; ARGS go to the bench
+	@$(VENV)/python -m bench.soak --days 7 --zones 1000 $(ARGS)
 
 mutate: python ## break the zone core on purpose, line by line, and name what no test noticed
 	@$(VENV)/python hack/mutate.py $(ARGS)

@@ -1,0 +1,60 @@
+"""Days of the zone core in virtual time, shorter ones than those of ``make soak``: nothing that it keeps grows."""
+
+from collections import deque
+
+import pytest
+
+from bench.soak import Averages, Soak, entries
+from tenantzone_runtime.zones.fair_queue import Account, FairQueue
+from tenantzone_runtime.zones.tenancy import Tenancy
+
+DAY_SECONDS = 7200.0
+DAYS = 6
+
+
+def live(days, leak=None):
+    soak, averages = Soak(zones=30, day_seconds=DAY_SECONDS), Averages()
+    for _ in range(days):
+        for _ in soak.live_a_day(averages):
+            if leak is not None:
+                leak(soak)
+    return soak, averages
+
+
+@pytest.fixture(scope="module")
+def lived():
+    return live(DAYS)
+
+
+def test_nothing_that_the_core_keeps_grows_from_day_to_day(lived):
+    _, averages = lived
+    assert averages.grown() == {}
+
+
+def test_all_that_could_be_kept_happens_on_these_days(lived):
+    soak, _ = lived
+    told = soak.told
+    assert {"lent", "repaid", "loan_usage", "usage", "granted", "evicted", "refused", "config_refused"} <= set(told)
+    assert told["loan_usage"] > 1000
+    assert told["lifecycle"] > 1000
+    assert "lost" not in told
+
+
+def test_what_grows_is_named():
+    _, averages = live(3, leak=lambda soak: soak.tenancy.refusals.setdefault(str(soak.now), 1))
+    assert set(averages.grown()) == {"Tenancy.refusals"}
+
+
+def test_entries_are_counted_by_class_and_attribute_however_deep():
+    queue = FairQueue()
+    before = entries(queue)
+    assert (before["FairQueue"], before["FairQueue._heap"], before["Account"]) == (1, 0, 0)
+    for _ in range(3):
+        queue.enter(Account())
+    after = entries(queue)
+    assert (after["FairQueue._heap"], after["Account"]) == (3, 3)
+    tenancy = Tenancy(7, 7)
+    tenancy.surprise = {"a": [deque([1, 2]), {3}]}
+    counted = entries(tenancy, queue)
+    assert counted["Tenancy.surprise"] == 1 + 2 + 2 + 1
+    assert counted["Ledger.owner"] == 7
