@@ -156,10 +156,15 @@ class Ledger:
                 self._to_scrub.append(block_id)
 
     def accrue(self, zone: Zone) -> None:
-        """Bring the zone's block-seconds up to date; whatever changes what it holds does so first."""
+        """Bring the zone's block-seconds up to date; whatever changes what it holds, lends or borrows does so first."""
         elapsed = self.now - zone.accrued_until
         if elapsed:
-            zone.counters.block_seconds += zone.held * elapsed
+            counters = zone.counters
+            counters.block_seconds += zone.held * elapsed
+            if zone.lent:
+                counters.lent_block_seconds += zone.lent * elapsed
+            if zone.borrowed:
+                counters.borrowed_block_seconds += zone.borrowed * elapsed
             zone.accrued_until = self.now
 
     def wait_reason(self, zone: Zone, count: int, free: int) -> WaitReason:

@@ -7,7 +7,7 @@ loan that is over before its turn has told what it came to when it ended, and on
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
-from tenantzone_runtime.zones.audit import Event
+from tenantzone_runtime.zones.audit import Event, LoanUsage
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.loans import Loan, LoanBook
 
@@ -22,10 +22,13 @@ def tell_usage(ledger: Ledger, loans: LoanBook, at_once: int) -> Iterator[list[E
     for zones in _slices(list(ledger.zones.values()), at_once):
         yield [usage for zone in zones if (usage := ledger.tell_usage(zone)) is not None]
     for some in _slices(list(loans), at_once):
-        yield [_tell(loan) for loan in some if loan.blocks and loan.block_seconds != loan.told]
+        yield [told for loan in some if (told := _tell(loan, ledger.now)) is not None]
 
 
-def _tell(loan: Loan) -> Event:
+def _tell(loan: Loan, now: float) -> LoanUsage | None:
+    loan.accrue(now)
+    if not loan.blocks or loan.block_seconds == loan.told:
+        return None
     loan.told = loan.block_seconds
     return loan.usage()
 

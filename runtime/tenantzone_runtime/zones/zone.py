@@ -94,7 +94,11 @@ class Zone:
     surplus: int = 0
     active_weight: int = 0
     accrued_until: float = 0.0
-    """When ``block_seconds`` were added up last."""
+    """When block-seconds were added up last."""
+    lent: int = 0
+    """Blocks of its reservation on loans. Only the loan book changes it."""
+    borrowed: int = 0
+    """Blocks of its surplus on loans; the same."""
     usage_told: tuple[float, int, int, int] = (0.0, 0, 0, 0)
     """Block-seconds, prompt tokens, cached ones among them and generated ones, as the journal has them."""
     timer: float | None = None
