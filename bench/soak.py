@@ -90,7 +90,7 @@ class Soak:
         """For generations, and for names that nobody had before."""
         self._zones = [self._draw(index, self._new_name("tenant")) for index in range(zones)]
         self._running: deque[Work] = deque()
-        self._usage: Iterator[list[Event]] = iter(())
+        self._usage: Iterator[Iterator[Event]] = iter(())
         self._reloaded = -day_seconds
 
     def live_a_day(self, averages: "Averages") -> Iterator[float]:

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 from tenantzone_contract.report import EvictionReason, WaitReason
 from tenantzone_runtime.zones import quota
-from tenantzone_runtime.zones.audit import Usage
 from tenantzone_runtime.zones.counters import Beneficiary
 from tenantzone_runtime.zones.overflow import Overflow
 from tenantzone_runtime.zones.replacement import Links
@@ -173,8 +172,8 @@ class Ledger:
             zone.spec.quota, zone.in_use, count, grace=zone.grace, free=free, cached=self.cached_blocks
         )
 
-    def tell_usage(self, zone: Zone) -> Usage | None:
-        """What the zone has used up to now; None if that is what was told of it last."""
+    def tell_usage(self, zone: Zone) -> bool:
+        """Whether the zone has used more than was told of it last; then ``usage_told`` is brought up to now."""
         self.accrue(zone)
         counters = zone.counters
         used = (
@@ -184,9 +183,9 @@ class Ledger:
             counters.generation_tokens,
         )
         if used == zone.usage_told:
-            return None
+            return False
         zone.usage_told = used
-        return Usage(zone.spec.tenant, zone.born, *used)
+        return True
 
     def check(self, free: int, in_use_without_zone: int, capacity: int) -> None:
         """Invariant I1, the slow way: every block is counted once, and the sums are what the parts add up to.

@@ -50,9 +50,17 @@ class Loan:
         self.block_seconds += self.blocks * (now - self.accrued_until)
         self.accrued_until = now
 
-    def usage(self) -> LoanUsage:
-        """What it has come to so far."""
-        return LoanUsage(self.lender.spec.tenant, self.borrower.spec.tenant, self.counting_since, self.block_seconds)
+    def tell(self, now: float) -> bool:
+        """Whether it has come to more than was told of it last; then ``told`` is brought up to now."""
+        self.accrue(now)
+        is_new = self.block_seconds != self.told
+        self.told = self.block_seconds
+        return is_new
+
+
+def loan_usage(loan: Loan, block_seconds: float) -> LoanUsage:
+    """How to tell what a loan has come to."""
+    return LoanUsage(loan.lender.spec.tenant, loan.borrower.spec.tenant, loan.counting_since, block_seconds)
 
 
 def may_borrow(borrower: Zone, lender: Zone) -> bool:
@@ -193,7 +201,7 @@ class LoanBook:
             if not self._loans_of[zone]:
                 del self._loans_of[zone]
         if loan.block_seconds:
-            self._ledger.trail.loan_over(loan.usage())
+            self._ledger.trail.loan_over(loan_usage(loan, loan.block_seconds))
 
     def _change(self, loan: Loan, blocks: int) -> None:
         """So many blocks more are lent, or fewer."""

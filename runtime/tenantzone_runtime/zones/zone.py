@@ -12,6 +12,9 @@ from tenantzone_runtime.zones.replacement import Clock, LeastRecentlyUsed, Links
 
 EvictionPolicy = Literal["LRU", "Clock"]
 
+Used = tuple[float, int, int, int]
+"""Block-seconds, prompt tokens, cached ones among them, and generated ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class IdleTimes:
@@ -99,8 +102,8 @@ class Zone:
     """Blocks of its reservation on loans. Only the loan book changes it."""
     borrowed: int = 0
     """Blocks of its surplus on loans; the same."""
-    usage_told: tuple[float, int, int, int] = (0.0, 0, 0, 0)
-    """Block-seconds, prompt tokens, cached ones among them and generated ones, as the journal has them."""
+    usage_told: Used = (0.0, 0, 0, 0)
+    """What the journal has."""
     timer: float | None = None
     """When the zone is looked at next because time has passed; None: not before something else happens to it."""
 
