@@ -48,8 +48,8 @@ BLOCKS_PER_ZONE: Final = 60
 RESERVED: Final = 50
 PROGRESS_SECONDS: Final = 2.0
 
-LOOK_TURNS: Final = 7
-"""Between two looks at all that is kept."""
+LOOKS: Final = 24
+"""At all that is kept, in the second half of each day."""
 MAX_GROWTH: Final = 1.5
 """How much more there may be on the last day than on the first: chance makes no two days alike."""
 FEW: Final = 16
@@ -99,7 +99,7 @@ class Soak:
         turns = int(self._day_seconds / TURN_SECONDS)
         for turn in range(turns):
             self._turn()
-            if turn % LOOK_TURNS == 0 and turn >= turns // 2:
+            if turn >= turns // 2 and turn % (turns // 2 // LOOKS) == 0:
                 averages.look(self)
             yield self.now
 
@@ -232,20 +232,24 @@ def entries(*roots: object) -> Counter[str]:
     left: list[tuple[str, object]] = [("", root) for root in roots]
     while left:
         name, thing = left.pop()
-        if isinstance(thing, (str, int, float)) or thing is None or id(thing) in seen:
+        if id(thing) in seen:
             continue
         seen.add(id(thing))
         if isinstance(thing, Mapping):
             counted[name] += len(thing)
-            left += ((name, each) for pair in thing.items() for each in pair)
+            left += ((name, each) for pair in thing.items() for each in pair if type(each) not in _PLAIN)
         elif isinstance(thing, (list, tuple, deque, Set)):
             # Tuples are what other things are made of.
             counted[name] += len(thing) if not isinstance(thing, tuple) else 0
-            left += ((name, each) for each in thing)
+            left += ((name, each) for each in thing if type(each) not in _PLAIN)
         elif type(thing).__module__.startswith("tenantzone_runtime."):
             counted[type(thing).__name__] += 1
             left += ((f"{type(thing).__name__}.{key}", value) for key, value in _attributes(thing))
     return counted
+
+
+_PLAIN: Final = {int, float, str, bool, type(None)}
+"""What holds nothing."""
 
 
 def _attributes(thing: object) -> Iterator[tuple[str, Any]]:
