@@ -39,8 +39,8 @@ test-older: older ## the tests of engine and door with the oldest vLLM that is s
 conformance: python ## vLLM's own tests of its scheduler core, with its classes and with ours; ARGS go to pytest
 	@PYTHONPATH=hack $(VENV)/python -m conformance $(ARGS)
 
-test-deep: python ## the zone core under 10,000 random histories; ARGS go to pytest
-	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones $(ARGS)
+test-deep: python ## the zone core, and the scheduler around it, under 10,000 random histories each; ARGS go to pytest
+	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones tests/engine/histories $(ARGS)
 
 simulate: python ## 100,000 requests of 200 tenants through the zone core; ARGS go to the simulator
 	@$(VENV)/python -m bench.simulator --requests 100000 --tenants 200 $(ARGS)

@@ -140,12 +140,12 @@ def _name(schema: dict[str, Any]) -> str:
     return str(schema.get("format", schema["type"]))
 
 
-def _range(least: float | None, most: float | None) -> str:
-    if least is not None and most is not None:
-        return f"{least} to {most}"
-    if least is not None:
-        return f"at least {least}"
-    return "" if most is None else f"at most {most}"
+def _range(minimum: float | None, maximum: float | None) -> str:
+    if minimum is not None and maximum is not None:
+        return f"{minimum} to {maximum}"
+    if minimum is not None:
+        return f"at least {minimum}"
+    return "" if maximum is None else f"at most {maximum}"
 
 
 def _rules(field: Field) -> Iterator[str]:

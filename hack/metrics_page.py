@@ -9,8 +9,8 @@ from string import Template
 from typing import Any, get_args
 
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
-from tenantzone_contract.settings import DEFAULT_MOST_AUTO_REGISTERED_SERIES
-from tenantzone_operator import metrics as operator
+from tenantzone_contract.settings import DEFAULT_MAX_AUTO_REGISTERED_SERIES
+from tenantzone_operator import exposition as operator
 from tenantzone_runtime import metrics as engine
 from tenantzone_runtime.door import refusals as door
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Outcome
@@ -35,13 +35,16 @@ counts is there with 0 from the start, so that a rate has something to rise from
 ## The engine
 
 The admin port answers in Prometheus' text format, in OpenMetrics and in protobuf, as the scraper asks. One scrape is
-one snapshot: the numbers are copied between two steps of the scheduler, and no step waits for more than that. An engine
+one snapshot: the numbers are copied between steps of the scheduler, a hundred zones at a time, and no step waits for
+more than that. All numbers of one zone are of one moment, and so are those of the engine. Two zones may be of moments
+some milliseconds apart: a block that changed hands in between is counted with both or with neither, so that sums over
+zones may differ from the capacity by that much. What zones have lent adds up to what zones have borrowed. An engine
 that hangs still answers, with numbers that grow old: `tenantzone_report_time_seconds` says from when they are.
 
 $engine
 
 **Labels.** `pool`, `zone` and `tenant` bound the series by the config. Tenants that a pool registers by itself could be
-any number: the first $cap of them have series of their own (`--most-auto-registered-series`), and all others are added
+any number: the first $cap of them have series of their own (`--max-auto-registered-series`), and all others are added
 up in one zone, `zone="overflow", tenant="overflow"`. Which zone is in it is decided when the zone is registered, and
 stays so until it is forgotten or declared by a TenantZone. The overflow's counters never decrease. The series of a zone
 that is removed disappear.
@@ -82,7 +85,7 @@ def page() -> str:
     """The page's content."""
     return _PAGE.substitute(
         port=DEFAULT_ADMIN_PORT,
-        cap=DEFAULT_MOST_AUTO_REGISTERED_SERIES,
+        cap=DEFAULT_MAX_AUTO_REGISTERED_SERIES,
         engine=_table(engine.families()),
         evictions="\n".join(
             ["| reason | beneficiary |", "|---|---|"]

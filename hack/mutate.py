@@ -53,7 +53,8 @@ def _lay_out() -> None:
         shutil.copytree(ROOT / "runtime" / package, FOLDER / package, ignore=ignored)
     for folder in ("bench", "docs", "hack", "tests/zones"):
         shutil.copytree(ROOT / folder, FOLDER / folder, ignore=ignored)
-    shutil.copy(ROOT / "tests/conftest.py", FOLDER / "tests")
+    for file in ("conftest.py", "shared_engine.py"):
+        shutil.copy(ROOT / "tests" / file, FOLDER / "tests")
     (FOLDER / "pyproject.toml").write_text(CONFIG)
 
 

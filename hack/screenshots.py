@@ -23,7 +23,7 @@ from demo.stack import Stack, running
 IMAGES = REPOSITORY / "docs" / "images"
 SCHEMES = ("light", "dark")
 WIDTH = 1240
-MOST_BYTES = 200_000
+MAX_BYTES = 200_000
 
 _PROMPT_BLOCKS = 60
 _CALM_SECONDS = 60.0
@@ -40,7 +40,7 @@ def main() -> int:
         with sync_playwright() as playwright, ExitStack() as tabs:
             pages = _open(playwright, tabs, f"http://localhost:{stack.console_port}")
             files = _take(stack, pages)
-    too_large = [file for file in files if file.stat().st_size > MOST_BYTES]
+    too_large = [file for file in files if file.stat().st_size > MAX_BYTES]
     for file in files:
         say(f"{file.relative_to(REPOSITORY)}: {file.stat().st_size // 1000} kB")
     return 1 if too_large else 0

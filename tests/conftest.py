@@ -1,4 +1,4 @@
-"""What tests of more than one part share: a real Kubernetes control plane and a namespace in it."""
+"""What tests of more than one part share: a real Kubernetes control plane and a namespace in it; a user's PATH."""
 
 import os
 import secrets
@@ -55,3 +55,12 @@ def namespace(control_plane: Cluster) -> Iterator[str]:
     control_plane.kubectl("create", "namespace", name)
     yield name
     control_plane.delete_namespace(name)
+
+
+@pytest.fixture(scope="module")
+def users_path() -> Iterator[None]:
+    """PATH as Debian's users have it, and root by ``su``: without the folders of the administrator's programs."""
+    folders = os.environ["PATH"].split(os.pathsep)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", os.pathsep.join(folder for folder in folders if Path(folder).name != "sbin"))
+        yield

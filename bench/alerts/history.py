@@ -44,10 +44,10 @@ class History:
 
     def _scrape(self) -> None:
         engine = self._simulation.engine
-        engine.tenancy.count()
         self._add("tenantzone_engine_capacity_blocks", _ENGINE, engine.model.capacity)
         self._add("tenantzone_engine_block_size_tokens", _ENGINE, BLOCK_TOKENS)
         for zone in engine.ledger.zones.values():
+            engine.tenancy.count(zone)
             labels = f'{_ENGINE},pool="pool",zone="{zone.spec.name}",tenant="{zone.spec.tenant}"'
             for name, value in _values(zone):
                 self._add(f"tenantzone_zone_{name}", labels, value)

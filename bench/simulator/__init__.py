@@ -1,1 +1,1 @@
-"""A simulator: the real zone core under a fake engine, with simulated time, the same each time for the same seed."""
+"""A simulator: the zone core and its arbiter under a simulated engine, in simulated time; equal for equal seeds."""

@@ -1,4 +1,4 @@
-"""The real zone core under a fake engine, with its invariants checked in each step.
+"""The real zone core and its arbiter under a simulated engine, with the invariants checked in each step.
 
 Stops with exit code 1 at the first promise that is broken, and says where. The same seed gives the same run.
 """

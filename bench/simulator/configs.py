@@ -7,7 +7,9 @@ from tenantzone_contract.config import (
     Idle,
     Lending,
     PoolConfig,
+    Release,
     RuntimeConfig,
+    TenantLevel,
     UnknownTenants,
     UnknownTenantTemplate,
     Watermarks,
@@ -16,6 +18,9 @@ from tenantzone_contract.config import (
 )
 
 CLASSES = ("large reservation", "small reservation", "no reservation", "not declared")
+
+
+_RELEASE = Release(share="25%", every_seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,11 @@ class Population:
     def sleepers(self) -> list[str]:
         """The first few of those with a large reservation: what they lend, they want back all at once."""
         return [tenant for tenant, name in self.class_of.items() if name == "large reservation"][:3]
+
+    @property
+    def golden(self) -> tuple[str, ...]:
+        """Two of those that are not declared: their level reserves something."""
+        return tuple(tenant for tenant, name in self.class_of.items() if name == "not declared")[:2]
 
     def declared(self) -> list[str]:
         return [tenant for tenant, name in self.class_of.items() if name != "not declared"]
@@ -46,7 +56,8 @@ class ConfigDraw:
         seed: the same seed gives the same configs, in their order.
         population: whose zones.
         capacity: blocks of the engine.
-        largest_request: blocks; so many stay without reservation, so that each request can be served some day.
+        largest_request: blocks; so many stay without reservation in most configs, so that each request can be served
+            some day. In some, nothing does: then what is never lent is out of reach.
         lending: whether zones lend what they do not use.
     """
 
@@ -70,14 +81,13 @@ class ConfigDraw:
             declared = [tenant for tenant in declared if rng.random() < 0.9]
         reserved = self._reservations(declared)
         zones = tuple(self._zone(tenant, reserved[tenant]) for tenant in declared)
-        template = UnknownTenantTemplate(
-            limit="75%", priority=rng.randint(-1, 1), idle=Idle(after_seconds=5, forget_after_seconds=200)
-        )
+        idle = Idle(after_seconds=5, forget_after_seconds=200, release=rng.choice([None, _RELEASE]))
+        template = UnknownTenantTemplate(limit="75%", priority=rng.randint(-1, 1), idle=idle)
         mode = "AutoRegister" if unknown_tenants else "Reject"
         pool = PoolConfig(
             namespace="simulator",
             name="pool",
-            unknown_tenants=UnknownTenants(mode=mode, template=template),
+            unknown_tenants=UnknownTenants(mode=mode, template=template, levels=self._levels()),
             watermarks=rng.choice([Watermarks(), Watermarks(low=0.02, high=0.05)]),
         )
         return make_config(self._generation, pool, zones)
@@ -88,6 +98,16 @@ class ConfigDraw:
         zones = tuple(ZoneConfig(name=name, tenant=name, generation=1, reserved="51%") for name in ("one", "two"))
         return make_config(self._generation, PoolConfig(namespace="simulator", name="pool"), zones)
 
+    def _levels(self) -> tuple[TenantLevel, ...]:
+        golden = self._population.golden
+        if not golden:
+            return ()
+        return (TenantLevel(name="gold", tenants=golden, reserved=self._golden_blocks, weight=2, priority=1),)
+
+    @property
+    def _golden_blocks(self) -> int:
+        return self._capacity // 50
+
     def _reservations(self, declared: list[str]) -> dict[str, int]:
         rng = self._random
         weight_of = {"large reservation": 8.0, "small reservation": rng.choice([0.0, 1.0]), "no reservation": 0.0}
@@ -96,7 +116,9 @@ class ConfigDraw:
         for tenant in sleepers:
             # Together as much as all others.
             weights[tenant] = sum(weights[other] for other in declared if other not in sleepers) / len(sleepers)
-        total = rng.uniform(0.7, 1.0) * (self._capacity - self._largest_request)
+        spared = rng.choice([0, self._largest_request, self._largest_request, self._largest_request])
+        golden = self._golden_blocks * len(self._population.golden)
+        total = rng.uniform(0.7, 1.0) * max(0, self._capacity - spared - golden)
         whole = sum(weights.values()) or 1.0
         return {tenant: int(total * weight / whole) for tenant, weight in weights.items()}
 
@@ -122,6 +144,10 @@ class ConfigDraw:
             limit=limit,
             weight=rng.choice([1, 1, 1, 2, 4]),
             lending=lending if self._lending else Lending(lendable=0),
-            idle=Idle(after_seconds=rng.choice([0.5, 2, 10, 30]), evict_after_seconds=rng.choice([None, None, 60])),
+            idle=Idle(
+                after_seconds=rng.choice([0.5, 2, 10, 30]),
+                evict_after_seconds=rng.choice([None, None, 60]),
+                release=rng.choice([None, None, _RELEASE]),
+            ),
             eviction_policy=rng.choice(["LRU", "LRU", "Clock"]),
         )

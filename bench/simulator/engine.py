@@ -1,15 +1,12 @@
-"""The fake engine: a scheduler like vLLM's in what matters to zones, and no model.
+"""The simulated engine: what zones see of vLLM, and no model.
 
-It has a waiting queue per zone, a list of running requests, a budget of prompt tokens per step, chunked prefill,
-decoding that takes one more block now and then, and preemption. A prompt's blocks are all taken on admission; vLLM only
-asks whether they are there.
-
-One step stands for ``tokens_per_step`` steps of decoding, so that long histories stay cheap. It differs from the vLLM
-adapter in one point: room for a zone that is entitled to it is made in the moment when its request is looked at, and
-not before the step. So the promise can be checked to the letter: an entitled request never waits for blocks.
+It has a waiting queue per zone, a list of running requests, a budget of prompt tokens per step, chunked prefill, and
+decoding that takes one more block now and then. A prompt's blocks are all taken on admission; vLLM only asks whether
+they are there. Who is admitted, goes on and yields is decided by the zone core's arbiter, which asks this engine as it
+asks vLLM's adapter. One step stands for ``tokens_per_step`` steps of decoding, so that long histories stay cheap.
 """
 
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.simulator.checks import Checks
@@ -17,9 +14,9 @@ from bench.simulator.pool import BlockPool
 from bench.simulator.request import BLOCK_TOKENS, Request
 from bench.simulator.waiting import Waiting
 from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.report import WaitReason
-from tenantzone_runtime.zones import preemption
+from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.audit import PreemptionReason, RefusalReason
+from tenantzone_runtime.zones.eviction import Evictions
 from tenantzone_runtime.zones.fair_queue import INPUT, OUTPUT
 from tenantzone_runtime.zones.zone import Zone
 
@@ -30,7 +27,9 @@ class Model:
 
     capacity: int = 4096
     """Blocks."""
-    most_running: int = 128
+    headroom: int = 0
+    """Blocks that are to stay free or cached when a request is admitted while others run."""
+    max_running: int = 128
     prompt_tokens_per_step: int = 65_536
     tokens_per_step: int = 32
     """Generated for each running request in one simulated step; at most a block."""
@@ -38,9 +37,16 @@ class Model:
     seconds_per_token: float = 0.015
     """Of a decoding step, which gives each running request one token."""
 
+    def steps_for(self, request: Request) -> int:
+        """Steps that a request with no other beside it takes to its end, at the most: it finds nothing in the cache."""
+        prompt = -(-request.tokens // self.prompt_tokens_per_step)
+        output = -(-(request.output_tokens - request.generated) // self.tokens_per_step)
+        # A step ends where a block does.
+        return prompt + output + request.peak
+
 
 class Engine:
-    """One engine, from its start to its end.
+    """One engine, from its start to its end. To the arbiter it is ``zones.engine.Engine``: it decides nothing.
 
     Args:
         model: its size and speed.
@@ -52,19 +58,28 @@ class Engine:
         self.model = model
         self.now = now
         self.running: list[Request] = []
-        self.waiting = Waiting(self._is_admissible, checks.fairness)
+        self.waiting = Waiting()
         self.finished: list[Request] = []
-        """Since the last step began."""
-        self.waits: Counter[WaitReason] = Counter()
-        """How often a zone's next request was looked at and had to wait, by reason."""
+        """In the last step."""
+        self.failed: list[Request] = []
+        """In the last step: they waited for blocks that they could never have."""
+        self.is_exhausted = False
+        """Whether the last step could have admitted more, had there been a request that gets its blocks."""
         self._checks = checks
         self.pool = BlockPool(model.capacity, now, checks)
         self.tenancy = self.pool.tenancy
         self.ledger = self.pool.ledger
+        self._arbiter = _WatchedArbiter(self, checks)
+        self._hopeless: set[Request] = set()
+        """Waiting requests that a config has made impossible."""
+        self.passed_over: set[Request] = set()
+        """Running requests that lost their turn in the last step."""
 
     @property
     def is_idle(self) -> bool:
         return not self.running and not self.waiting
+
+    # Configs, time and requests
 
     def apply(self, config: RuntimeConfig) -> None:
         """Enforce a config.
@@ -73,80 +88,108 @@ class Engine:
             ConfigError: it can't be held; what was enforced before still is.
         """
         self.pool.return_evicted(self.tenancy.apply(config, self.now))
-        self._give_grace()
 
     def upkeep(self) -> None:
         """What time does to zones and loans; several times a second."""
-        evictions = self.tenancy.upkeep(self.now, len(self.pool.free))
-        self._checks.given_up(evictions)
-        self.pool.return_evicted(evictions)
+        self.return_evicted(self.tenancy.upkeep(self.now, self.free_blocks))
 
     def submit(self, request: Request) -> RefusalReason | None:
         """Take on a request. Returns why it is refused, if it is."""
-        known = self.ledger.zones.get(request.tenant)
-        spec_before = None if known is None else known.spec
         zone = self.tenancy.zone_for(request.tenant, self.now)
         if zone is None:
             return "unknown_tenant"
-        if zone is known and zone.spec is not spec_before:
-            # It was leaving, and came back with other limits.
-            self._give_grace()
-        room = zone.spec.quota.limit * BLOCK_TOKENS - request.prompt_tokens
+        # What other zones never lend is out of reach, whatever the limit says.
+        blocks = min(zone.spec.quota.limit, self.ledger.standings.reachable(zone))
+        room = blocks * BLOCK_TOKENS - request.prompt_tokens
         if room < 1:
             return "too_long"
         request.output_tokens = min(request.output_tokens, room)
+        request.peak = request.blocks_for(request.prompt_tokens + request.output_tokens)
         request.zone = zone
         self.tenancy.request_arrived(zone, self.now)
-        self.waiting.add(request, zone)
         self._checks.submitted(request)
+        self.waiting.add(request)
+        if self.front(zone) is request:
+            self._front_has_changed(zone)
         return None
 
-    def step(self) -> float:
-        """Schedule and compute. Returns how long it took; 0: there was nothing to compute."""
+    @property
+    def waits_for_a_config(self) -> bool:
+        """Whether there is nothing to do but wait whether the next config helps what the last one made impossible."""
+        return not self.running and all(self.front(zone) in self._hopeless for zone in self.waiting.zones())
+
+    # Steps
+
+    def schedule(self) -> None:
+        """The first half of a step: who is computed in it."""
         self.ledger.now = self.now
-        self.finished = []
-        self._take_back_overdue()
-        for request in list(self.running):
-            if request.running:
-                self._grow(request)
+        self.finished, self.failed = [], []
+        self.passed_over.clear()
+        self._arbiter.begin_step()
+        for request in self.running:
+            self._grow(request)
         self._admit()
-        return self._compute()
+        self._arbiter.end_step()
 
-    def _give_grace(self) -> None:
-        """Let requests in flight finish that need more than a limit which was lowered under them."""
-        for zone in self.ledger.zones.values():
-            zone.grace = 0
-        for request in [*self.running, *self.waiting]:
-            zone = zone_of(request)
-            most = request.blocks_for(request.prompt_tokens + request.output_tokens)
-            if most > zone.spec.quota.limit:
-                zone.grace = max(zone.grace, most)
+    def compute(self) -> float:
+        """The second half: prompts first come first served, a step's tokens for whoever decodes.
 
-    def _take_back_overdue(self) -> None:
-        """Preempt requests that stand on loans past their grace."""
-        for borrower in self.tenancy.past_grace():
-            while borrower in self.tenancy.past_grace():
-                index = preemption.youngest(map(zone_of, self.running), borrower)
-                if index is None:
-                    break
-                self._preempt(self.running[index], "due", None)
-                self.pool.return_evicted(self.tenancy.collect_due(len(self.pool.free)))
+        Returns:
+            How many seconds it took; 0: there was nothing to compute.
+        """
+        for request in self.failed:
+            self._end(request)
+        budget, prompt_tokens, decoded = self.model.prompt_tokens_per_step, 0, 0
+        for request in [each for each in self.running if each not in self.passed_over]:
+            output = self._next_output(request)
+            if output:
+                request.generated += output
+                request.computed += output
+                decoded = max(decoded, output)
+                self._checks.fairness.charge(request.zone.account, OUTPUT * output)
+                request.zone.counters.generation_tokens += output
+            else:
+                chunk = min(budget - prompt_tokens, request.tokens - request.computed)
+                request.computed += chunk
+                prompt_tokens += chunk
+            self.pool.remember_computed(request)
+            if request.generated >= request.output_tokens and request.computed >= request.tokens:
+                self.running.remove(request)
+                self.pool.release(request)
+                self._end(request)
+                self.finished.append(request)
+        return prompt_tokens / self.model.prompt_tokens_per_second + decoded * self.model.seconds_per_token
 
     def _grow(self, request: Request) -> None:
-        """Take the blocks that a running request needs in this step, or send it back to wait."""
-        missing = request.blocks_for(request.computed + self._next_output(request)) - len(request.blocks)
-        if missing <= 0:
-            return
-        zone = zone_of(request)
-        self._relieve(zone, missing)
-        self._recall(zone, missing)
-        if not request.running:
-            return
-        if self.pool.available_to(zone) >= missing:
-            request.blocks += self.pool.take(zone, missing)
-            return
-        self._checks.denied(zone, missing)
-        self._preempt(request, "own", zone)
+        """Give a running request the blocks that it needs in this step, or pass over it."""
+        missing = self.blocks_to_continue(request)
+        if missing and self._arbiter.may_continue(request, missing):
+            request.blocks += self.pool.take(request, missing, growing=True)
+        elif missing:
+            self.passed_over.add(request)
+
+    def _admit(self) -> None:
+        """Take on waiting requests while there are budget and seats."""
+        budget = self.model.prompt_tokens_per_step - sum(each.tokens - each.computed for each in self.running)
+        request = None
+        while budget > 0 and (request := self._arbiter.next_front()) is not None:
+            self.waiting.remove_front(request.zone)
+            self._front_has_changed(request.zone)
+            self.pool.admit(request)
+            if request.admitted is None:
+                self._count_admission(request)
+            self.running.append(request)
+            budget -= request.tokens - request.computed
+        self.is_exhausted = budget > 0 and self.has_seat()
+
+    def _count_admission(self, request: Request) -> None:
+        request.admitted = self.now
+        request.hit_tokens = request.computed
+        self._checks.fairness.charge(request.zone.account, INPUT * (request.prompt_tokens - request.hit_tokens))
+        counters = request.zone.counters
+        counters.prompt_tokens += request.prompt_tokens
+        counters.prefix_query_tokens += request.prompt_tokens
+        counters.prefix_hit_tokens += request.hit_tokens
 
     def _next_output(self, request: Request) -> int:
         """Tokens that the request generates in this step; it begins a block with the first token in it."""
@@ -155,114 +198,91 @@ class Engine:
         left_in_block = BLOCK_TOKENS - request.tokens % BLOCK_TOKENS
         return min(self.model.tokens_per_step, left_in_block, request.output_tokens - request.generated)
 
-    def _admit(self) -> None:
-        """Take on waiting requests while there are budget and places."""
-        budget = self.model.prompt_tokens_per_step - sum(each.tokens - each.computed for each in self.running)
-        exhausted = False
-        while budget > 0 and len(self.running) < self.model.most_running:
-            request = self.waiting.pop_next()
-            if request is None:
-                exhausted = True
-                break
-            zone = zone_of(request)
-            self.pool.admit(request, zone)
-            if request.admitted is None:
-                self._count_admission(request, zone)
-            request.running = True
-            self.running.append(request)
-            budget -= request.tokens - request.computed
-        self._checks.round_ended(self, exhausted=exhausted)
-        self.waiting.end_round()
+    def _end(self, request: Request) -> None:
+        self.tenancy.request_finished(request.zone, self.now)
+        self.pool.discard_if_gone(request.zone)
 
-    def _count_admission(self, request: Request, zone: Zone) -> None:
-        request.admitted = self.now
-        request.hit_tokens = request.computed
-        self._checks.fairness.charge(zone.account, INPUT * (request.prompt_tokens - request.hit_tokens))
-        zone.counters.prompt_tokens += request.prompt_tokens
-        zone.counters.prefix_query_tokens += request.prompt_tokens
-        zone.counters.prefix_hit_tokens += request.hit_tokens
+    def _front_has_changed(self, zone: Zone) -> None:
+        if zone in self.waiting:
+            self._arbiter.waits(zone)
+        else:
+            self._arbiter.waits_no_more(zone)
 
-    def _is_admissible(self, request: Request) -> bool:
-        """Whether the request gets its blocks now, after others have yielded if its zone is entitled to them."""
-        zone = zone_of(request)
-        self.tenancy.may_go_on(zone)
-        # Without a hit it would need the most: if that fits there is no need to look one up.
-        if request.blocks_to_admit <= self.pool.available_to(zone):
-            return True
-        count = self.pool.count_to_admit(request, self.pool.find_hits(request, zone))
-        self._relieve(zone, count)
-        if preemption.is_entitled(zone, count):
-            self._recall(zone, count)
-        if count <= self.pool.available_to(zone):
-            return True
-        self._checks.denied(zone, count)
-        self.tenancy.must_wait(zone, count, len(self.pool.free))
-        assert zone.wait_reason is not None
-        self.waits[zone.wait_reason] += 1
-        return False
+    # What the arbiter asks
 
-    def _relieve(self, zone: Zone, count: int) -> None:
-        """Evict what other active zones merely cache, if the zone may not take its blocks but may have that."""
-        if self.pool.available_to(zone) < count:
-            evictions = self.tenancy.relieve(zone, count, len(self.pool.free))
-            self._checks.given_up(evictions)
-            self.pool.return_evicted(evictions)
+    def by_seniority(self) -> Sequence[Request]:
+        return self.running
 
-    def _recall(self, zone: Zone, count: int) -> None:
-        """Preempt running requests until the zone may take ``count`` blocks, or nobody may yield."""
-        while self.pool.available_to(zone) < count:
-            index = preemption.choose_victim(map(zone_of, self.running), zone, count)
-            if index is None:
-                return
-            victim = self.running[index]
-            own = zone_of(victim) is zone
-            self._preempt(victim, "own" if own else "recall", zone)
+    @property
+    def free_blocks(self) -> int:
+        return len(self.pool.free)
 
-    def _preempt(self, victim: Request, reason: PreemptionReason, beneficiary: Zone | None) -> None:
-        zone = zone_of(victim)
-        self._checks.preempted(zone, reason, beneficiary)
-        self.running.remove(victim)
-        victim.running = False
-        victim.preemptions += 1
-        self.pool.release(victim, zone)
-        zone.counters.preemptions += 1
-        tenant = None if beneficiary is None else beneficiary.spec.tenant
-        self.ledger.trail.preempted(zone.spec.tenant, reason, tenant)
-        self.waiting.put_back(victim, zone)
+    @property
+    def headroom(self) -> int:
+        return self.model.headroom
 
-    def _compute(self) -> float:
-        """Prompts first come first served, a step's tokens for whoever decodes. Returns seconds."""
-        budget, prompt_tokens, decoded = self.model.prompt_tokens_per_step, 0, 0
-        for request in list(self.running):
-            zone = zone_of(request)
-            output = self._next_output(request)
-            if output:
-                request.generated += output
-                request.computed += output
-                decoded = max(decoded, output)
-                self._checks.fairness.charge(zone.account, OUTPUT * output)
-                zone.counters.generation_tokens += output
-            else:
-                chunk = min(budget - prompt_tokens, request.tokens - request.computed)
-                request.computed += chunk
-                prompt_tokens += chunk
-            self.pool.remember_computed(request, zone)
-            if request.generated >= request.output_tokens and request.computed >= request.tokens:
-                self._finish(request, zone)
-        return prompt_tokens / self.model.prompt_tokens_per_second + decoded * self.model.seconds_per_token
+    @property
+    def is_open(self) -> bool:
+        return True
 
-    def _finish(self, request: Request, zone: Zone) -> None:
+    def has_seat(self) -> bool:
+        return len(self.running) < self.model.max_running
+
+    def needs(self) -> list[tuple[Request, int]]:
+        return [(request, missing) for request in self.running if (missing := self.blocks_to_continue(request))]
+
+    def is_running(self, request: Request) -> bool:
+        return request in self.running
+
+    def front(self, zone: Zone) -> Request:
+        return self.waiting.front(zone)
+
+    def blocks_at_most(self, request: Request) -> int:
+        return request.blocks_to_admit
+
+    def blocks_to_admit(self, request: Request) -> int:
+        return self.pool.count_to_admit(request)
+
+    def blocks_to_continue(self, request: Request) -> int:
+        return max(0, request.blocks_for(request.computed + self._next_output(request)) - len(request.blocks))
+
+    def preempt(self, request: Request) -> None:
         self.running.remove(request)
-        request.running = False
-        self.pool.release(request, zone)
-        self.tenancy.request_finished(zone, self.now)
-        self.pool.discard_if_gone(zone)
-        if zone.grace:
-            self._give_grace()
-        self.finished.append(request)
+        request.preemptions += 1
+        self.pool.release(request)
+        self.waiting.put_back(request)
+        self._front_has_changed(request.zone)
+
+    def warn(self, request: Request, warning: str) -> None:
+        self._checks.failed(request, self.blocks_to_admit(request), warning, self.ledger, self.model.capacity)
+        self._hopeless.add(request)
+
+    def fail(self, request: Request, error: str) -> None:
+        zone = request.zone
+        self._checks.failed(request, self.blocks_to_admit(request), error, self.ledger, self.model.capacity)
+        self._hopeless.discard(request)
+        self.waiting.remove_front(zone)
+        self._front_has_changed(zone)
+        self.tenancy.refused(zone.name_in_journal, "too_long")
+        self.failed.append(request)
+
+    def return_evicted(self, evictions: Evictions) -> None:
+        self._checks.given_up(evictions)
+        self.pool.return_evicted(evictions)
 
 
-def zone_of(request: Request) -> Zone:
-    """The zone of a request that was taken on."""
-    assert request.zone is not None
-    return request.zone
+class _WatchedArbiter(Arbiter[Request]):
+    """The arbiter, with each preemption checked.
+
+    Args:
+        engine: whose requests.
+        checks: what must hold.
+    """
+
+    def __init__(self, engine: Engine, checks: Checks) -> None:
+        super().__init__(engine.tenancy, engine)
+        self._checks = checks
+
+    def preempt(self, work: Request, reason: PreemptionReason, beneficiary: Zone | None) -> None:
+        self._checks.preempted(work.zone, reason, beneficiary)
+        super().preempt(work, reason, beneficiary)

@@ -31,13 +31,9 @@ class BlockPool:
         self.index: dict[Zone, dict[int, int]] = {}
         self._checks = checks
 
-    def available_to(self, zone: Zone) -> int:
-        """Blocks that the zone may take now, its own cached ones among them."""
-        return self.ledger.standings.takeable(zone, len(self.free))
-
-    def find_hits(self, request: Request, zone: Zone) -> list[int]:
-        """The blocks in the zone's cache with which the request's tokens begin; its last token is never among them."""
-        index = self.index.get(zone)
+    def find_hits(self, request: Request) -> list[int]:
+        """The blocks in its zone's cache with which the request's tokens begin; its last token is never among them."""
+        index = self.index.get(request.zone)
         hits: list[int] = []
         if index:
             for number in range((request.tokens - 1) // BLOCK_TOKENS):
@@ -47,28 +43,29 @@ class BlockPool:
                 hits.append(block_id)
         return hits
 
-    def count_to_admit(self, request: Request, hits: list[int]) -> int:
+    def count_to_admit(self, request: Request) -> int:
         """Blocks that the request puts to use when it is admitted: new ones, and cached ones that it hits."""
-        in_use_already = sum(1 for block_id in hits if self.references[block_id])
+        in_use_already = sum(1 for block_id in self.find_hits(request) if self.references[block_id])
         return request.blocks_to_admit - in_use_already
 
-    def admit(self, request: Request, zone: Zone) -> None:
-        """Give a request the blocks that it is admitted with, from the zone's cache where they are in it."""
-        hits = self.find_hits(request, zone)
-        self._checks.hit(zone, hits, self.ledger)
+    def admit(self, request: Request) -> None:
+        """Give a request the blocks that it is admitted with, from its zone's cache where they are in it."""
+        hits = self.find_hits(request)
+        self._checks.hit(request.zone, hits, self.ledger)
         cached = [block_id for block_id in hits if not self.references[block_id]]
         if cached:
-            self.ledger.reuse(zone, cached)
+            self.ledger.reuse(request.zone, cached)
         for block_id in hits:
             self.references[block_id] += 1
-        request.blocks = hits + self.take(zone, request.blocks_to_admit - len(hits))
+        request.blocks = hits + self.take(request, request.blocks_to_admit - len(hits))
         request.hashed = len(hits)
         request.computed = len(hits) * BLOCK_TOKENS
 
-    def take(self, zone: Zone, count: int) -> list[int]:
-        """New blocks for the zone, which may take them."""
+    def take(self, request: Request, count: int, *, growing: bool = False) -> list[int]:
+        """New blocks for a request, which may take them; ``growing`` if it runs already."""
+        zone = request.zone
         evictions = make_room(self.ledger, zone, count, len(self.free))
-        self._checks.room_made(zone, count, evictions)
+        self._checks.room_made(zone, count, evictions, growing=growing)
         self.return_evicted(evictions)
         self._checks.enough(zone, count, len(self.free))
         taken = self.free[len(self.free) - count :]
@@ -76,15 +73,15 @@ class BlockPool:
         self.ledger.take(zone, taken)
         for block_id in taken:
             self.references[block_id] = 1
-        self._checks.taken(zone, count, len(self.free), self.ledger)
+        self._checks.taken(request, count, len(self.free), self.ledger, growing=growing)
         return taken
 
-    def remember_computed(self, request: Request, zone: Zone) -> None:
-        """Enter the blocks that are full now into the zone's prefix index."""
+    def remember_computed(self, request: Request) -> None:
+        """Enter the blocks that are full now into its zone's prefix index."""
         full = request.computed // BLOCK_TOKENS
         if request.hashed >= full:
             return
-        index = self.index.setdefault(zone, {})
+        index = self.index.setdefault(request.zone, {})
         for number in range(request.hashed, full):
             block_id, block_hash = request.blocks[number], request.block_hash(number)
             # Of two requests that compute the same at the same time, one is remembered.
@@ -92,9 +89,13 @@ class BlockPool:
                 index[block_hash] = block_id
                 self.hashes[block_id] = block_hash
         request.hashed = full
+        if request.zone.parked:
+            # Its next request may find more in the cache now, and need fewer blocks.
+            self.ledger.standings.stir(request.zone)
 
-    def release(self, request: Request, zone: Zone) -> None:
+    def release(self, request: Request) -> None:
         """Let go of a request's blocks, its last one to be evicted first."""
+        zone = request.zone
         kept: list[int] = []
         dropped: list[int] = []
         for block_id in reversed(request.blocks):

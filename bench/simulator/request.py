@@ -6,7 +6,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 BLOCK_TOKENS = 512
 """Tokens in a block; the trace's."""
-_MOST_BLOCKS = 1 << 20
+_MAX_BLOCKS = 1 << 20
 """No request has more blocks; keeps the ids of generated blocks apart."""
 
 
@@ -24,8 +24,10 @@ class Request:
     prefix: tuple[int, ...]
     """Ids of the blocks that the prompt fills; equal ids mean an equal prompt up to there."""
 
-    zone: Zone | None = None
-    running: bool = False
+    zone: Zone = field(init=False)
+    """Since an engine took it on."""
+    peak: int = 0
+    """Blocks that it uses at its longest; known since an engine took it on."""
     blocks: list[int] = field(default_factory=list)
     hashed: int = 0
     """How many of the blocks are in the prefix index, from the first on."""
@@ -56,10 +58,10 @@ class Request:
         """What tells the content of one of its blocks; that of generated blocks is like no other's."""
         if index < len(self.prefix):
             return self.prefix[index]
-        return -(self.number * _MOST_BLOCKS + index) - 1
+        return -(self.number * _MAX_BLOCKS + index) - 1
 
     def forget_progress(self) -> None:
         """The engine that worked on it is gone."""
-        self.zone, self.running, self.blocks = None, False, []
+        self.blocks = []
         self.hashed = self.computed = self.generated = self.hit_tokens = 0
         self.admitted = None

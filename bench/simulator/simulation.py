@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from bench.simulator.checks import Checks, Violation
 from bench.simulator.configs import ConfigDraw, draw_population
 from bench.simulator.engine import Engine, Model
+from bench.simulator.inspection import Inspection
+from bench.simulator.liveness import Liveness
 from bench.simulator.load import LONGEST_ANSWER, LONGEST_PROMPT, GeneratedLoad
 from bench.simulator.request import BLOCK_TOKENS, Request
 from bench.simulator.summary import Summary
 from bench.simulator.trace import replay
 from tenantzone_contract.config import ConfigError, RuntimeConfig
+from tenantzone_runtime.zones.audit import RefusalReason
 
 UPKEEP_SECONDS = 0.1
-_STUCK_SECONDS = 3600.0
 _RECONNECT_SECONDS = 1.0
 _TRACE_LONGEST_REQUEST = 126_195 + 2_000
 _GENERATED_LONGEST_REQUEST = LONGEST_PROMPT + LONGEST_ANSWER
@@ -31,6 +33,8 @@ class Plan:
     lending: bool = True
     speed: float = 1.0
     model: Model = field(default_factory=Model)
+    full_check_every: int = 500
+    """Steps between two checks of everything."""
 
     @property
     def largest_request(self) -> int:
@@ -51,8 +55,10 @@ class Simulation:
         tenants = [f"tenant-{number}" for number in range(plan.tenants)]
         population = draw_population(plan.seed, tenants)
         self.checks = Checks()
+        self.inspection = Inspection(self.checks, plan.full_check_every)
+        self.liveness = Liveness()
         self.engine = Engine(plan.model, 0.0, self.checks)
-        self.summary = Summary(population, self.checks)
+        self.summary = Summary(population, self.inspection)
         self.submitted = 0
         self._load = self._make_load(tenants, population.sleepers)
         self._next = next(self._load, None)
@@ -68,7 +74,6 @@ class Simulation:
         self.engine.apply(self._config)
         self._events = self._schedule()
         self._upkeep_due = 0.0
-        self._last_progress = 0.0
         self._digest = hashlib.sha256()
 
     @property
@@ -86,7 +91,7 @@ class Simulation:
             while self._next is not None or self._resubmitted or not self.engine.is_idle:
                 self._turn()
                 yield
-            self.checks.full(self.engine)
+            self.inspection.full(self.engine)
             self.summary.note_events(self.engine)
             self.summary.check_that_all_ended(self.submitted)
         except (Violation, AssertionError) as error:
@@ -100,17 +105,18 @@ class Simulation:
         self._send_what_is_due()
         if engine is not self.engine:
             return
-        elapsed = engine.step()
-        self.checks.after_step(engine)
+        engine.schedule()
+        self.inspection.after_schedule(engine)
+        elapsed = engine.compute()
+        self.inspection.after_step(engine)
+        for request in engine.failed:
+            self._refuse(request, "too_long")
         for request in engine.finished:
             self.summary.finished(request, engine.now + elapsed)
             self._note(f"{request.number} {engine.now!r} {request.hit_tokens} {request.preemptions}")
-        if elapsed:
-            self._last_progress = engine.now
-        elif engine.now - self._last_progress > _STUCK_SECONDS and not engine.is_idle:
-            raise Violation(f"lost: {len(engine.waiting)} requests wait, and for an hour none was served")
+        self.liveness.after_step(engine, elapsed, is_load_over=self._next is None and not self._resubmitted)
         engine.now += elapsed or UPKEEP_SECONDS
-        if self.checks.steps % 100 == 0:
+        if self.inspection.steps % 100 == 0:
             self.summary.note_events(engine)
 
     def _make_load(self, tenants: list[str], sleepers: list[str]) -> Iterator[Request]:
@@ -141,8 +147,11 @@ class Simulation:
         reason = self.engine.submit(request)
         if reason is not None:
             self.engine.ledger.trail.refused(None, reason)
-            self.summary.refused(reason)
-            self._note(f"{request.number} {reason}")
+            self._refuse(request, reason)
+
+    def _refuse(self, request: Request, reason: RefusalReason) -> None:
+        self.summary.refused(reason)
+        self._note(f"{request.number} {reason}")
 
     def _happen(self, event: str) -> None:
         self._note(event)
@@ -169,7 +178,7 @@ class Simulation:
         """A new engine; clients send again what the old one had not answered."""
         old = self.engine
         self.summary.note_events(old)
-        self.checks.fairness.forget()
+        self.inspection.forget()
         for request in sorted([*old.running, *old.waiting], key=lambda each: each.number):
             request.forget_progress()
             request.arrival = old.now + _RECONNECT_SECONDS
@@ -185,14 +194,14 @@ class Simulation:
         lines = [
             f"{error}",
             f"seed {plan.seed}, {'trace' if plan.trace else 'generated load'}, lending {plan.lending}, "
-            f"{plan.tenants} tenants; step {self.checks.steps}, {engine.now:.1f} s, {self.submitted} requests sent",
+            f"{plan.tenants} tenants; step {self.inspection.steps}, {engine.now:.1f} s, {self.submitted} requests sent",
             f"{len(engine.pool.free)} of {plan.model.capacity} blocks free, {len(engine.running)} requests running, "
             f"{len(engine.waiting)} waiting",
             f"{'zone':<14}{'priority':>9}{'reserved':>9}{'lendable':>9}{'limit':>7}{'in use':>7}{'cached':>7}"
             f"{'requests':>9}{'quiet':>7}{'leaving':>8}",
         ]
-        most_held = sorted(engine.ledger.zones.values(), key=lambda zone: -zone.held)
-        for zone in most_held[:25]:
+        by_held = sorted(engine.ledger.zones.values(), key=lambda zone: -zone.held)
+        for zone in by_held[:25]:
             spec = zone.spec
             lines.append(
                 f"{spec.tenant:<14}{spec.priority:>9}{spec.quota.reserved:>9}{spec.quota.lendable:>9}"

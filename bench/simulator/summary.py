@@ -1,12 +1,16 @@
 """What a run comes to: counts that do not depend on the machine."""
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from bench.simulator.checks import Checks, Violation
+from bench.simulator.checks import Violation
 from bench.simulator.configs import CLASSES, Population
 from bench.simulator.engine import Engine
+from bench.simulator.inspection import Inspection
 from bench.simulator.request import Request
+from tenantzone_contract.report import WaitReason
 from tenantzone_runtime.zones.audit import Evicted, Lent, Preempted, Repaid
 
 
@@ -33,20 +37,19 @@ class Summary:
 
     Args:
         population: which tenant is of which class.
-        checks: where fairness is measured.
+        inspection: which counts steps, and measures fairness.
     """
 
-    def __init__(self, population: Population, checks: Checks) -> None:
+    def __init__(self, population: Population, inspection: Inspection) -> None:
         self.classes: defaultdict[str, ClassTotals] = defaultdict(ClassTotals)
         self.refusals: Counter[str] = Counter()
         self.evictions: Counter[str] = Counter()
         self.preemptions: Counter[str] = Counter()
-        self.waits: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
         self.loans = self.lent_blocks = self.repaid_overdue = 0
         self.simulated_seconds = 0.0
         self._class_of = population.class_of
-        self._checks = checks
+        self._inspection = inspection
 
     @property
     def ended(self) -> int:
@@ -62,6 +65,11 @@ class Summary:
             hit_tokens=sum(each.hit_tokens for each in every),
             seconds_waited=sum(each.seconds_waited for each in every),
         )
+
+    @property
+    def waits(self) -> Counter[WaitReason]:
+        """Steps in which a zone's next request waited for blocks, by reason."""
+        return self._inspection.waits
 
     def finished(self, request: Request, now: float) -> None:
         """A request has all its tokens."""
@@ -91,8 +99,6 @@ class Summary:
                 self.lent_blocks += event.blocks
             elif isinstance(event, Repaid) and event.overdue:
                 self.repaid_overdue += event.blocks
-        self.waits.update(engine.waits)
-        engine.waits.clear()
 
     def check_that_all_ended(self, submitted: int) -> None:
         """No request is lost.
@@ -107,12 +113,12 @@ class Summary:
 
     def lines(self) -> list[str]:
         """For people."""
-        fairness = self._checks.fairness
+        fairness = self._inspection.fairness
         loans = f"{self.loans:,} of {self.lent_blocks:,} blocks, {self.repaid_overdue:,} repaid overdue"
-        gap, zones = fairness.largest_gap, fairness.most_competing
+        gap, zones = fairness.largest_gap, fairness.max_competing
         lines = [
             f"{self.ended:,} requests ended, refused: {_counts(self.refusals)}; "
-            f"{self._checks.steps:,} steps, {self.simulated_seconds:,.0f} simulated seconds",
+            f"{self._inspection.steps:,} steps, {self.simulated_seconds:,.0f} simulated seconds",
             f"happened: {_counts(self.events)}",
             "",
             f"{'zones':<20}{'requests':>10}{'hit rate':>10}{'mean wait':>12}",
@@ -126,7 +132,7 @@ class Summary:
             f"evicted blocks:       {_counts(self.evictions)}",
             f"loans:                {loans}",
             f"preempted requests:   {_counts(self.preemptions)}",
-            f"found no room:        {_counts(self.waits)}",
+            f"zones waited, in steps: {_counts(self.waits)}",
             f"difference in service: {2 * gap:,.0f} at most over any time, between up to {zones} zones that compete; "
             f"bound {fairness.bound:,.0f}",
         ]
@@ -136,5 +142,5 @@ def _row(name: str, totals: ClassTotals) -> str:
     return f"{name:<20}{totals.requests:>10,}{totals.hit_rate:>10.1%}{totals.mean_wait:>10.2f} s"
 
 
-def _counts(counter: Counter[str]) -> str:
+def _counts(counter: Mapping[Any, int]) -> str:
     return ", ".join(f"{name} {number:,}" for name, number in sorted(counter.items())) or "none"

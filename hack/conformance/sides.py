@@ -1,8 +1,8 @@
-"""Runs vLLM's tests twice, side by side: with vLLM's classes, and with ours in their place."""
+"""Runs vLLM's tests side by side: with vLLM's classes, and with ours in their place, without a zone and with one."""
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,8 +11,15 @@ from conformance.comparison import Outcomes, read_outcomes
 from conformance.source import vllm_tests
 from progress import watch
 
+Plugins = Sequence[str]
+"""pytest plugins that put our classes in place; none: vLLM's own are tested."""
+
 TESTS = "tests/v1/core"
 SUBSTITUTION = "conformance.substitution"
+ONE_ZONE = "conformance.one_zone"
+
+NO_ZONE: Plugins = (SUBSTITUTION,)
+WITH_ONE_ZONE: Plugins = (SUBSTITUTION, ONE_ZONE)
 
 _RUN_A_MODEL = (
     "test_reset_prefix_cache_e2e.py",
@@ -22,15 +29,13 @@ _RUN_A_MODEL = (
 """They need weights, and start engines in processes of their own, where nothing is replaced."""
 
 
-def run_sides(
-    folder: Path, arguments: Sequence[str] = (TESTS,), plugins: Sequence[str] = (SUBSTITUTION,)
-) -> tuple[Outcomes, Outcomes]:
-    """How each test went with stock classes, and with ours.
+def run_sides(folder: Path, sides: Mapping[str, Plugins], arguments: Sequence[str] = (TESTS,)) -> dict[str, Outcomes]:
+    """How each test went on each side.
 
     Args:
         folder: an empty one, for model configs and results.
+        sides: what is put in place, by the side's name.
         arguments: pytest's: which tests to run.
-        plugins: pytest plugins that put our classes in place.
 
     Raises:
         SourceError: vLLM's tests can't be had.
@@ -38,16 +43,15 @@ def run_sides(
     """
     tests = vllm_tests()
     models.make(folder / "models")
-    with ThreadPoolExecutor() as pool:
-        sides = [
-            pool.submit(_run, name, tests, folder, [*arguments, *_loading(chosen)])
-            for name, chosen in (("stock", ()), ("ours", plugins))
-        ]
-        stock, ours = [side.result() for side in sides]
-    return stock, ours
+    with ThreadPoolExecutor(len(sides)) as pool:
+        running = {
+            name: pool.submit(_run, name, tests, folder, [*arguments, *_loading(plugins)])
+            for name, plugins in sides.items()
+        }
+        return {name: side.result() for name, side in running.items()}
 
 
-def _loading(plugins: Sequence[str]) -> list[str]:
+def _loading(plugins: Plugins) -> list[str]:
     return [argument for plugin in plugins for argument in ("-p", plugin)]
 
 
@@ -76,7 +80,8 @@ def _run(name: str, tests: Path, folder: Path, arguments: Sequence[str]) -> Outc
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    path = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    repository = Path(__file__).parents[2]
+    path = [str(repository / "hack"), str(repository / "runtime"), os.environ.get("PYTHONPATH", "")]
     return os.environ | {
         "HF_HOME": str(folder / "models"),
         "HF_HUB_OFFLINE": "1",

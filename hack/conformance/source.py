@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 import tomllib
@@ -13,6 +12,7 @@ import urllib.request
 from pathlib import Path
 from typing import IO
 
+from archives import ArchiveError, unpack
 from controlplane.cache import cache_folder, exclusive
 from progress import say
 
@@ -113,14 +113,16 @@ def extract_tests(archive: IO[bytes], folder: Path) -> None:
     """Take ``tests`` and ``pyproject.toml`` (which registers the tests' markers) out of a source distribution.
 
     Raises:
-        SourceError: there are no tests in it.
+        SourceError: there are no tests in it; or links, devices or ways out of the folder among them.
     """
-    with tarfile.open(fileobj=archive) as files:
-        members = []
-        for member in files:
-            path = member.name.partition("/")[2]
-            if path == "pyproject.toml" or path.startswith("tests/"):
-                members.append(member.replace(name=path, deep=False))
-        files.extractall(folder, members, filter="data")
+    try:
+        unpack(archive, folder, _of_the_tests)
+    except ArchiveError as error:
+        raise SourceError(f"vLLM's source distribution can't be unpacked: {error}") from error
     if not (folder / "tests").is_dir():
         raise SourceError("vLLM's source distribution holds no tests")
+
+
+def _of_the_tests(name: str) -> str:
+    path = name.partition("/")[2]
+    return path if path == "pyproject.toml" or path.startswith("tests/") else ""

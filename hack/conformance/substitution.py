@@ -3,8 +3,8 @@
 vLLM's tests construct `Scheduler` and `AsyncScheduler`. Ours is an `AsyncScheduler`; so its module is loaded once more
 with `Scheduler` as the base, and vLLM's synchronous tests run the same code where they expect synchronous steps.
 
-`check_supported` is switched off. It refuses flags and models that do not go with *zones*. Here no zone is declared,
-and what is asked is whether our classes then do as vLLM's own, whatever the model.
+`check_supported` is switched off. It refuses flags and models that do not go with *zones*. What is asked here is
+whether our classes do as vLLM's own, whatever the model.
 """
 
 import importlib.util

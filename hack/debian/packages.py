@@ -1,12 +1,12 @@
 """Downloads, unpacks and installs packages with apt, from where this machine gets its packages."""
 
-import os
 import platform
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from progress import CommandFailed, say, watch, written
+from search_path import environment
 
 NAME = "packages"
 
@@ -48,7 +48,7 @@ def install(package: str) -> None:
         FileNotFoundError: this machine has no apt.
     """
     say(NAME, f"installing {package} with the libraries that it needs")
-    quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    quiet = environment() | {"DEBIAN_FRONTEND": "noninteractive"}
     command = ("apt-get", "install", "--yes", "--no-install-recommends", package)
     try:
         _run(*command, env=quiet)

@@ -32,4 +32,4 @@ def _is_current(stack: Stack) -> bool:
         for zone in zones
     }
     report = parse_report(httpx.get(stack.admin_url + REPORT_PATH).content)
-    return all(shown.get(zone.name) == (zone.held, sum(zone.evicted_blocks.values())) for zone in report.zones)
+    return all(shown.get(zone.name) == (zone.held, sum(zone.evicted.values())) for zone in report.zones)

@@ -8,11 +8,11 @@ import argparse
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from pathlib import Path
 
+from archives import unpack
 from controlplane.cluster import ClusterError
 from images import Image, ImageError, build
 from images.build import ROOT
@@ -72,8 +72,8 @@ def _before(folder: Path) -> Image | None:
     if done.returncode != 0:
         say(NAME, "there is no commit before this one here: upgrades are not tested")
         return None
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
+    with archive.open("rb") as file:
+        unpack(file, folder)
     return build("operator", tag="before", source=folder)
 
 

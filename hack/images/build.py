@@ -14,6 +14,7 @@ from debian import packages
 from images import buildah
 from images.buildah import NAME
 from progress import say, watch, written
+from search_path import environment, find_program
 
 ROOT = Path(__file__).parent.parent.parent
 VERSION = "0.1.0"
@@ -111,7 +112,7 @@ def _base() -> str:
     """An image with Python, made once."""
     name = f"localhost/python:{SUITE}-{hashlib.sha256(' '.join(BASE_PACKAGES).encode()).hexdigest()[:12]}"
     for program in ("buildah", "debootstrap"):
-        if shutil.which(program) is None:
+        if find_program(program) is None:
             packages.install(program)
     if buildah.ask("images", "--quiet", name):
         return name
@@ -120,7 +121,11 @@ def _base() -> str:
     shutil.rmtree(folder, ignore_errors=True)
     include = f"--include={','.join(BASE_PACKAGES)}"
     watch(
-        NAME, ["debootstrap", "--variant=minbase", include, SUITE, folder], status=written, worth_saying=lambda _: False
+        NAME,
+        ["debootstrap", "--variant=minbase", include, SUITE, folder],
+        status=written,
+        worth_saying=lambda _: False,
+        env=environment(),
     )
     container = buildah.ask("from", "scratch")
     buildah.run("add", "--quiet", container, folder, "/")

@@ -1,9 +1,9 @@
 """buildah, with a storage of our own: nothing of it lands among the machine's images."""
 
-import os
 import subprocess
 from pathlib import Path
 
+import search_path
 from controlplane.cache import cache_folder
 from progress import watch, written
 
@@ -50,4 +50,4 @@ def command(*arguments: str | Path) -> list[str | Path]:
 def environment() -> dict[str, str]:
     """What buildah is to find in its environment."""
     # Works in containers, too: no namespaces, no control groups.
-    return os.environ | {"BUILDAH_ISOLATION": "chroot"}
+    return search_path.environment() | {"BUILDAH_ISOLATION": "chroot"}

@@ -3,8 +3,8 @@
 from monitoring.model import Recording
 from monitoring.pace import Pace
 
-TAKEN = "quiet|recall|reclaim"
-"""Reasons for which a zone loses cached blocks to others.
+TAKEN = "quiet|recall|reclaim|relief|watermark"
+"""Reasons for which a zone loses cached blocks to others; ``recall`` is what older engines call ``reclaim``.
 
 The rest is the zone's own doing: ``own`` and ``limit`` are its own requests that push out its older prefixes, ``idle``
 and ``removed`` are what its spec says, ``reset`` is an administrator's call, and ``due`` is a loan given back on the

@@ -93,7 +93,7 @@ def cache() -> Row:
             Panel("Hit rate", "Prompt tokens found in the cache.", "percentunit", (Query(hit, "{{zone}}"),)),
             Panel(
                 "Evicted blocks by reason and beneficiary",
-                "own and limit: the zone's own requests. quiet, recall, reclaim: others, by their priority.",
+                "own and limit: the zone's own requests. quiet, reclaim, relief, watermark: others, by their priority.",
                 "blocks/s",
                 (Query(evicted, "{{zone}}: {{reason}}, {{beneficiary}}"),),
             ),

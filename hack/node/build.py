@@ -9,6 +9,7 @@ from controlplane.binaries import Binaries, find_binaries
 from controlplane.build import GoProgram, kubernetes_program
 from controlplane.cluster import ClusterError
 from debian import packages
+from search_path import find_program
 
 _HERE = Path(__file__).parent
 
@@ -37,7 +38,7 @@ _PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """What runs on the node, apart from Debian's programs, which are on PATH."""
+    """What runs on the node, apart from Debian's programs, which its daemons find on their PATH."""
 
     control_plane: Binaries
     kubernetes: Path
@@ -53,7 +54,7 @@ def find_programs() -> Programs:
         ClusterError: there is neither a package nor a program of that name on this machine.
     """
     for program, package in _PACKAGES.items():
-        if shutil.which(program) is None:
+        if find_program(program) is None:
             _install(program, package)
     return Programs(find_binaries(), NODE.folder(), DNS.folder() / "coredns")
 

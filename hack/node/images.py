@@ -7,6 +7,7 @@ from pathlib import Path
 
 from node.image import write_image
 from node.settings import PAUSE_IMAGE
+from search_path import find_program
 
 SHELL_IMAGE = "tenantzone.test/shell:1"
 """busybox, and a link to it for each of its commands."""
@@ -30,7 +31,7 @@ def write_images(folder: Path) -> None:
 
 
 def _shell(root: Path) -> None:
-    busybox = shutil.which("busybox")
+    busybox = find_program("busybox")
     assert busybox is not None
     programs = root / "bin"
     programs.mkdir(parents=True)

@@ -20,6 +20,7 @@ from node.images import write_images
 from node.possible import NAMESPACES, obstacle
 from node.state import State
 from progress import say
+from search_path import environment
 
 NAME = "node"
 _START_SECONDS = 180.0
@@ -105,7 +106,7 @@ class Node(Cluster):
                  sys.executable, "-m", "node.inside", self._state.folder],
                 log=self._state.logs / "init.log",
                 keep_open=lock,
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+                env={**environment(), "PYTHONPATH": str(Path(__file__).parent.parent)},
             )  # fmt: skip
         finally:
             os.close(lock)

@@ -84,7 +84,7 @@ def from_reports(reports: Sequence[ZoneReport]) -> Figures:
         lent=total(lambda report: report.lent),
         borrowed=total(lambda report: report.borrowed),
         hit_percent=min(100, 100 * total(lambda report: report.prefix_hit_tokens) // asked) if asked else None,
-        evictions=total(lambda report: sum(report.evicted_blocks.values())),
+        evictions=total(lambda report: sum(report.evicted.values())),
     )
 
 

@@ -16,11 +16,11 @@ from tenantzone_operator.connection import Connection
 from tenantzone_operator.console.server import Standing, console_served
 from tenantzone_operator.duty import Duty
 from tenantzone_operator.engines import new_http_session
+from tenantzone_operator.exposition import metrics_served
 from tenantzone_operator.handlers import make_registry, make_settings
 from tenantzone_operator.health import health_served
 from tenantzone_operator.leadership import Alone, Leadership, fence, new_identity
 from tenantzone_operator.lease import Election, LeaseObject, Timing
-from tenantzone_operator.metrics import metrics_served
 from tenantzone_operator.pool_metrics import OperatorCollector
 from tenantzone_operator.reconcile import RESYNC_SECONDS, Reconciler, Resync
 from tenantzone_operator.rest import Rest

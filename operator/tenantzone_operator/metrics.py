@@ -1,76 +1,27 @@
-"""What the operator counts, and what it tells Prometheus of it.
-
-Counters and histograms are of this process, whether it leads or not. What is told of pools is made of the leader's
-knowledge at each scrape (`pool_metrics`), so nothing of a removed pool stays. No label holds the name of an object, but
-for a pool's own and that of an engine's pod.
-"""
+"""What this process of the operator counts, whether it leads or not. No label holds the name of an object."""
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Literal
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
-from tenantzone_operator.serving import served
-
-METRICS_PATH = "/metrics"
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """What can be said of a metric without any sample of it."""
-
-    name: str
-    """As a scrape shows it."""
-    type: Literal["counter", "gauge", "histogram", "info"]
-    labels: tuple[str, ...]
-    help: str
-
+from tenantzone_operator.metric_family import Family
 
 _families: list[Family] = []
 
-
-def families() -> tuple[Family, ...]:
-    """All metrics of the operator's own. (Those of its process, ``process_…``, are prometheus_client's.)"""
-    # Imported for what it declares.
-    from tenantzone_operator import pool_metrics  # noqa: F401
-
-    return tuple(_families)
-
-
-def declare_gauge(name: str, text: str, *labels: str) -> Family:
-    """A gauge that a collector makes at each scrape."""
-    return _declared(Family(name, "gauge", labels, text))
-
-
-def declare_info(name: str, text: str, *labels: str) -> Family:
-    return _declared(Family(f"{name}_info", "info", labels, text))
-
-
-def _declared(family: Family) -> Family:
-    _families.append(family)
-    return family
-
-
 # A time stamp beside each counter and histogram, as a gauge: Prometheus sees a restart without it.
 disable_created_metrics()  # type: ignore[no-untyped-call]
-_registry = CollectorRegistry()
-ProcessCollector(registry=_registry)
+REGISTRY = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)
 
 
 def _counter(name: str, text: str, *labels: str) -> Counter:
-    _declared(Family(f"{name}_total", "counter", labels, text))
-    return Counter(name, text, labels, registry=_registry)
+    _families.append(Family(f"{name}_total", "counter", labels, text))
+    return Counter(name, text, labels, registry=REGISTRY)
 
 
 def _histogram(name: str, text: str, *labels: str) -> Histogram:
-    _declared(Family(name, "histogram", labels, text))
-    return Histogram(name, text, labels, registry=_registry)
+    _families.append(Family(name, "histogram", labels, text))
+    return Histogram(name, text, labels, registry=REGISTRY)
 
 
 RECONCILES = _counter(
@@ -100,6 +51,9 @@ _API_REQUEST_SECONDS = _histogram(
     "Time from a request to the API server to the end of its answer, watches left out.",
     "verb",
 )
+
+FAMILIES = tuple(_families)
+"""All of them. (Those of the process itself, ``process_…``, are prometheus_client's.)"""
 
 for _result in ("changed", "unchanged", "failed"):
     RECONCILES.labels(_result)
@@ -133,39 +87,3 @@ def count_api_request(method: str, path: str, code: str, seconds: float) -> None
     verb, resource = verb_and_resource(method, path)
     _API_REQUESTS.labels(verb, resource, code).inc()
     _API_REQUEST_SECONDS.labels(verb).observe(seconds)
-
-
-def exposition(accept: str = "") -> tuple[bytes, str]:
-    """All metrics as they are now, and the content type.
-
-    Args:
-        accept: the HTTP header by which a client chooses the format.
-    """
-    encode, content_type = choose_encoder(accept)
-    return encode(_registry), content_type
-
-
-@asynccontextmanager
-async def metrics_served(host: str, port: int, collector: Collector) -> AsyncIterator[None]:
-    """Serve ``/metrics`` for as long as the block runs.
-
-    Args:
-        host: where it listens.
-        port: the same.
-        collector: for what is made at each scrape.
-    """
-
-    async def answer(request: web.Request) -> web.Response:
-        body, content_type = exposition(request.headers.get("Accept", ""))
-        response = web.Response(body=body, headers={"Content-Type": content_type})
-        response.force_close()
-        return response
-
-    app = web.Application()
-    app.router.add_get(METRICS_PATH, answer)
-    _registry.register(collector)
-    try:
-        async with served(host, port, app):
-            yield
-    finally:
-        _registry.unregister(collector)

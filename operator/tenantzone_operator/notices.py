@@ -15,7 +15,7 @@ class Notable(StrEnum):
     """Reasons of Events."""
 
     ZONE_EVICTED = "ZoneEvicted"
-    LOAN_RECALLED = "LoanRecalled"
+    LOAN_RECLAIMED = "LoanReclaimed"
     OVERCOMMITTED = "Overcommitted"
     CONFIG_TOO_LARGE = "ConfigTooLarge"
     CONFIG_REJECTED = "ConfigRejected"
@@ -62,7 +62,7 @@ def pool_notices(before: Status, after: Status) -> list[Notice]:
     return [Notice(Notable.CONFIG_REJECTED, "Program", "Warning", now["message"])]
 
 
-class Recalls:
+class Reclaims:
     """Sees blocks being taken back from borrowers, by the engines' counters."""
 
     def __init__(self) -> None:
@@ -84,12 +84,12 @@ class Recalls:
                 for name in (name for name, blocks in now.items() if blocks > before.get(name, 0)):
                     lost.setdefault(name, []).append(seen.pod)
         self._counted = counted
-        return {name: _recall(pods) for name, pods in lost.items()}
+        return {name: _reclaim(pods) for name, pods in lost.items()}
 
 
-def _recall(pods: Iterable[str]) -> Notice:
+def _reclaim(pods: Iterable[str]) -> Notice:
     note = f"blocks that it had borrowed were taken back in {', '.join(pods)}: the lender needs them, or they were due"
-    return Notice(Notable.LOAN_RECALLED, "Recall", "Normal", note)
+    return Notice(Notable.LOAN_RECLAIMED, "Reclaim", "Normal", note)
 
 
 def _condition(status: Status, kind: Type) -> Mapping[str, Any]:

@@ -1,4 +1,6 @@
-"""The metrics that are made at each scrape, of what this process knows then."""
+"""The metrics that are made at each scrape, of what this process knows then. No label holds the name of an object but a
+pool's own and that of an engine's pod.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tenantzone_operator.conditions import Reason, Type
-from tenantzone_operator.metrics import Family, declare_gauge, declare_info
+from tenantzone_operator.metric_family import Family, gauge, info
 from tenantzone_operator.outcome import EngineState, Outcome
 from tenantzone_operator.store import Key
 
@@ -17,35 +19,33 @@ _POOL = ("pool_namespace", "pool")
 _CONDITIONS = (Type.ACCEPTED, Type.PROGRAMMED, Type.READY)
 _STATUSES = ("True", "False", "Unknown")
 
-_INFO = declare_info("tenantzone_operator", "The operator that this is.", "version")
-_LEADING = declare_gauge("tenantzone_operator_leading", "Whether this process leads: 1, or 0 while it stands by.")
-_AGE = declare_gauge(
+_INFO = info("tenantzone_operator", "The operator that this is.", "version")
+_LEADING = gauge("tenantzone_operator_leading", "Whether this process leads: 1, or 0 while it stands by.")
+_AGE = gauge(
     "tenantzone_operator_seconds_since_reconcile",
     "How long ago the leader looked at the pool that it has not looked at for longest. Only a leader has it.",
 )
-_ZONES = declare_gauge(
+_ZONES = gauge(
     "tenantzone_pool_zones",
     "TenantZones by the status of a condition. Also of a pool that does not exist, as long as zones name it.",
     *_POOL,
     "condition",
     "status",
 )
-_OVERCOMMITTED = declare_gauge(
+_OVERCOMMITTED = gauge(
     "tenantzone_pool_overcommitted_zones",
     "TenantZones that are not accepted because what they reserve does not fit into the pool.",
     *_POOL,
 )
-_ENGINES = declare_gauge(
-    "tenantzone_pool_engines", "Ready engines by what they say to the newest config.", *_POOL, "state"
-)
+_ENGINES = gauge("tenantzone_pool_engines", "Ready engines by what they say to the newest config.", *_POOL, "state")
 # The label is not pod: Prometheus has one of that name, for the pod that it scrapes, the operator's.
-_ENGINE_GENERATION = declare_gauge(
+_ENGINE_GENERATION = gauge(
     "tenantzone_pool_engine_generation",
     "Generation of the config that an engine has applied, 0 for none. Absent while the engine does not answer.",
     *_POOL,
     "engine",
 )
-_ENGINE_REJECTED = declare_gauge(
+_ENGINE_REJECTED = gauge(
     "tenantzone_pool_engine_rejected",
     "Whether an engine refuses the newest config: 1, or 0. Absent while the engine does not answer.",
     *_POOL,
@@ -53,7 +53,7 @@ _ENGINE_REJECTED = declare_gauge(
 )
 
 _FROM_STATUS: tuple[tuple[Family, str], ...] = tuple(
-    (declare_gauge(f"tenantzone_pool_{name}", text, *_POOL), field)
+    (gauge(f"tenantzone_pool_{name}", text, *_POOL), field)
     for name, text, field in (
         ("generation", "Generation of the newest config that was given out to the pool's engines.", "configGeneration"),
         ("capacity_blocks", "KV-cache blocks that requests can use in the smallest engine.", "capacityBlocks"),
@@ -61,6 +61,19 @@ _FROM_STATUS: tuple[tuple[Family, str], ...] = tuple(
         ("config_bytes", "Size of the newest config.", "configBytes"),
     )
 )
+
+FAMILIES = (
+    _INFO,
+    _LEADING,
+    _AGE,
+    _ZONES,
+    _OVERCOMMITTED,
+    _ENGINES,
+    _ENGINE_GENERATION,
+    _ENGINE_REJECTED,
+    *(family for family, _ in _FROM_STATUS),
+)
+"""All of them."""
 
 
 class OperatorCollector(Collector):

@@ -17,6 +17,8 @@ from tenantzone_contract.config import (
     Idle,
     Lending,
     PoolConfig,
+    Release,
+    TenantLevel,
     UnknownTenants,
     UnknownTenantTemplate,
     Watermarks,
@@ -36,6 +38,10 @@ _SHARED = 1024
 
 _COPIED = ("priority", "reserved", "limit", "weight", "scrub")
 """Fields of a zone's spec whose names and values the contract has too."""
+
+
+_LEVEL = ("name", "tenants", "reserved", "limit", "weight", "priority")
+"""The same of a level of unknown tenants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +200,15 @@ def _pool_config(meta: Meta, spec: Body) -> PoolConfig:
                 idle=_idle(template.get("idle", {})),
                 **_given(limit=template.get("limit"), priority=template.get("priority")),
             ),
+            levels=tuple(_level(level) for level in unknown.get("levels", ())),
             **_given(mode=unknown.get("mode")),
         ),
         watermarks=Watermarks(**spec.get("watermarks", {})),
     )
+
+
+def _level(spec: Body) -> TenantLevel:
+    return TenantLevel(**_given(**{field: spec.get(field) for field in _LEVEL}))
 
 
 def _lending(spec: Body) -> Lending:
@@ -205,7 +216,9 @@ def _lending(spec: Body) -> Lending:
 
 
 def _idle(spec: Body) -> Idle:
-    return _shared_idle(*(spec.get(field) for field in ("after", "evictAfter", "forgetAfter")))
+    release = spec.get("release", {})
+    times = (spec.get(field) for field in ("after", "evictAfter", "forgetAfter"))
+    return _shared_idle(*times, release.get("share"), release.get("every"))
 
 
 # Most of thousands of zones have the same terms, and need them in memory once.
@@ -224,14 +237,23 @@ def _shared_lending(
 
 
 @lru_cache(_SHARED)
-def _shared_idle(after: str | None, evict_after: str | None, forget_after: str | None) -> Idle:
+def _shared_idle(
+    after: str | None, evict_after: str | None, forget_after: str | None, share: str | None, every: str | None
+) -> Idle:
     return Idle(
         **_given(
             after_seconds=_seconds("idle.after", after),
             evict_after_seconds=_seconds("idle.evictAfter", evict_after),
             forget_after_seconds=_seconds("idle.forgetAfter", forget_after),
+            release=_release(share, every),
         )
     )
+
+
+def _release(share: str | None, every: str | None) -> Release | None:
+    if share is None and every is None:
+        return None
+    return Release(**_given(share=share, every_seconds=_seconds("idle.release.every", every)))
 
 
 def _seconds(path: str, text: str | None) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tenantzone_contract.report import EngineReport, EvictionReason, ZoneReport
 
 _LONGEST_ERROR = 1000
-_TAKEN_BACK: tuple[EvictionReason, ...] = ("recall", "due")
+_TAKEN_BACK: tuple[EvictionReason, ...] = ("reclaim", "due")
 """Reasons of evictions that hit what a zone had borrowed."""
 
 
@@ -58,7 +58,7 @@ def view(report: EngineReport) -> EngineView:
 
 
 def _zone(report: ZoneReport) -> ZoneView:
-    evicted = report.evicted_blocks
+    evicted = report.evicted
     return ZoneView(
         generation=report.generation,
         state=sys.intern(report.state),

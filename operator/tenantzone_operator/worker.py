@@ -15,7 +15,7 @@ from tenantzone_operator.api import Api, explain
 from tenantzone_operator.engines import EngineWatch
 from tenantzone_operator.events import Recorder
 from tenantzone_operator.metrics import RECONCILE_SECONDS, RECONCILES
-from tenantzone_operator.notices import Recalls
+from tenantzone_operator.notices import Reclaims
 from tenantzone_operator.outcome import Outcome, engine_outcomes
 from tenantzone_operator.plan import Plan, make_plan
 from tenantzone_operator.resources import Pod, Pool
@@ -62,7 +62,7 @@ class PoolWorker:
         self._version: str | None = None
         self._not_written = ""
         self._recorder = recorder
-        self._recalls = Recalls()
+        self._reclaims = Reclaims()
         self._zone_statuses = ZoneStatuses()
         self._statuses = StatusWriter(store, api, recorder)
         self._later: asyncio.TimerHandle | None = None
@@ -235,10 +235,10 @@ class PoolWorker:
                 not_written=self._not_written,
             )
         self.outcome = Outcome(zones, pool, engine_outcomes(observations, self._history, self._not_written))
-        recalls = self._recalls.look(observations)
+        reclaims = self._reclaims.look(observations)
         for zone in view.zones:
-            if zone.meta.name in recalls:
-                self._recorder.record("TenantZone", zone.meta, recalls[zone.meta.name])
+            if zone.meta.name in reclaims:
+                self._recorder.record("TenantZone", zone.meta, reclaims[zone.meta.name])
         wait = await self._statuses.write(view, zones, pool)
         if self._later is not None:
             self._later.cancel()

@@ -1,4 +1,4 @@
-"""Which zone has which block of an engine: a picture to look at. The operator's console asks the admin port for it."""
+"""The block map: which zone has which block of an engine. The operator's console asks the admin port for it."""
 
 from typing import Annotated, Final, Literal
 
@@ -11,7 +11,7 @@ BLOCKS_PATH = "/blocks"
 CELLS_PARAMETER = "cells"
 """Of the query: how many cells the picture may have at most."""
 DEFAULT_CELLS = 1024
-MOST_CELLS = 4096
+MAX_CELLS = 4096
 
 BlockUse = Literal["free", "in_use", "cached"]
 """in_use: some request refers to it. cached: none does, and its prefix is kept. free: neither."""
@@ -56,7 +56,7 @@ class BlockMap(_Model):
     """The last cell may stand for fewer."""
     kinds: tuple[BlockKind, ...] = ()
     """Those that are in the picture. One that is too small for a cell is left out."""
-    runs: Annotated[tuple[tuple[Count, Count], ...], Field(max_length=MOST_CELLS)] = ()
+    runs: Annotated[tuple[tuple[Count, Count], ...], Field(max_length=MAX_CELLS)] = ()
     """Cells that look alike, one after the other: the index of their kind, and how many they are."""
     taken_unix_time: float
 
@@ -64,8 +64,8 @@ class BlockMap(_Model):
     def _is_of_a_size_that_can_be_shown(self) -> "BlockMap":
         if any(kind >= len(self.kinds) for kind, _ in self.runs):
             raise ValueError("a run is of a kind that is not there")
-        if sum(cells for _, cells in self.runs) > MOST_CELLS:
-            raise ValueError(f"there are more than {MOST_CELLS} cells")
+        if sum(cells for _, cells in self.runs) > MAX_CELLS:
+            raise ValueError(f"there are more than {MAX_CELLS} cells")
         return self
 
 

@@ -6,9 +6,18 @@ engine and its front door read it with :func:`parse_config`. A snapshot is appli
 
 import hashlib
 import json
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from tenantzone_contract.share import BlockShare, percentage
@@ -30,8 +39,21 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
+def _without_unset(dumped: dict[str, Any], *fields: str) -> dict[str, Any]:
+    """Without those of the fields that say nothing. An engine of a release that does not know them refuses them."""
+    return {name: value for name, value in dumped.items() if value or name not in fields}
+
+
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Seconds = Annotated[float, Field(ge=0)]
+TenantPattern = Annotated[str, Field(max_length=253, pattern=r"^([A-Za-z0-9][-_.A-Za-z0-9]*\*?|\*)$")]
+"""A tenant's name; or how the names of several begin, and ``*``."""
+
+Borrowers = Literal["SameOrHigherPriority", "AnyPriority"]
+"""Which zones may borrow from a zone, by their priority against the lender's."""
+
+EvictionPolicy = Literal["LRU", "Clock"]
+"""In which order a zone's own cached blocks go: least recently used, or with a second chance for those hit."""
 
 
 class Lending(_Model):
@@ -39,12 +61,20 @@ class Lending(_Model):
 
     lendable: BlockShare = "100%"
     """Blocks, or a percentage of the reservation."""
-    borrowers: Literal["SameOrHigherPriority", "AnyPriority"] = "SameOrHigherPriority"
-    """Which zones may borrow, by their priority against the lender's."""
+    borrowers: Borrowers = "SameOrHigherPriority"
     max_loan_seconds: Seconds | None = None
     """After this time a loan is due; None: when the lender asks for it."""
     grace_seconds: Seconds = 30.0
     """How long a loan that is due may stay in use before the borrower's requests are preempted for it."""
+
+
+class Release(_Model):
+    """In which steps a quiet zone's cached blocks are freed."""
+
+    share: Annotated[str, Field(pattern=r"^(100|[1-9][0-9]?)%$")]
+    """Of what the zone kept cached when it became quiet."""
+    every_seconds: Annotated[float, Field(ge=1)]
+    """From one step to the next, and from the moment when the zone became quiet to the first one."""
 
 
 class Idle(_Model):
@@ -53,6 +83,12 @@ class Idle(_Model):
     after_seconds: Seconds = 60.0
     evict_after_seconds: Seconds | None = None
     forget_after_seconds: Seconds | None = None
+    release: Release | None = None
+    """None: all at once, at ``evict_after_seconds``."""
+
+    @model_serializer(mode="wrap")
+    def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_unset(dump(self), "release")
 
 
 class ZoneConfig(_Model):
@@ -69,8 +105,7 @@ class ZoneConfig(_Model):
     weight: Annotated[int, Field(ge=1)] = 1
     lending: Lending = Lending()
     idle: Idle = Idle()
-    eviction_policy: Literal["LRU", "Clock"] = "LRU"
-    """In which order the zone's own cached blocks go: least recently used, or with a second chance for those hit."""
+    eviction_policy: EvictionPolicy = "LRU"
     scrub: Literal["OnTransfer", "Never"] = "Never"
 
     @model_validator(mode="after")
@@ -83,7 +118,7 @@ class ZoneConfig(_Model):
 
 
 def _exceeds(amount: int | str, bound: int | str | None) -> bool:
-    """Whether it certainly does: a count and a percentage can only be compared on an engine."""
+    """Whether an amount certainly exceeds a bound: a count and a percentage can only be compared on an engine."""
     if isinstance(amount, int) and isinstance(bound, int):
         return amount > bound
     if isinstance(amount, str) and isinstance(bound, str):
@@ -92,11 +127,42 @@ def _exceeds(amount: int | str, bound: int | str | None) -> bool:
 
 
 class UnknownTenantTemplate(_Model):
-    """What an auto-registered zone is given; its reservation is 0."""
+    """What an auto-registered zone is given if its tenant is of no level; its reservation is 0 and its weight 1."""
 
     limit: BlockShare | None = None
     priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
     idle: Idle = Idle()
+
+
+class TenantLevel(_Model):
+    """What the auto-registered zones of some tenants are given; their idle times are the template's."""
+
+    name: Name
+    tenants: Annotated[tuple[TenantPattern, ...], Field(min_length=1)]
+    """Whose tenant's name is one of these, or begins with what stands before a ``*``."""
+    reserved: BlockShare = 0
+    """Taken only while it fits beside all that is declared and all that was taken before."""
+    limit: BlockShare | None = None
+    weight: Annotated[int, Field(ge=1)] = 1
+    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
+
+    @model_validator(mode="after")
+    def _amounts_agree(self) -> Self:
+        if _exceeds(self.reserved, self.limit):
+            raise ValueError(f"reserved ({self.reserved}) must not exceed limit ({self.limit})")
+        return self
+
+    def has(self, tenant: str) -> bool:
+        """Whether the tenant is of this level, if it is of none before."""
+        return tenant in self._names or tenant.startswith(self._prefixes)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.tenants)
+
+    @cached_property
+    def _prefixes(self) -> tuple[str, ...]:
+        return tuple(pattern.removesuffix("*") for pattern in self.tenants if pattern.endswith("*"))
 
 
 class UnknownTenants(_Model):
@@ -104,10 +170,28 @@ class UnknownTenants(_Model):
 
     mode: Literal["Reject", "AutoRegister"] = "Reject"
     template: UnknownTenantTemplate = UnknownTenantTemplate()
+    levels: tuple[TenantLevel, ...] = ()
+    """In the order in which they are tried."""
+
+    @model_validator(mode="after")
+    def _levels_are_distinct(self) -> Self:
+        names = [level.name for level in self.levels]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"levels: two levels have the name {name!r}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_unset(dump(self), "levels")
+
+    def level_of(self, tenant: str) -> TenantLevel | None:
+        """The first level that the tenant is of; None: the template is for it."""
+        return next((level for level in self.levels if level.has(tenant)), None)
 
 
 class Watermarks(_Model):
-    """Fractions of free blocks: background reclaim starts under ``low`` and stops at ``high``."""
+    """Fractions of free blocks: background eviction starts under ``low`` and stops at ``high``."""
 
     low: Annotated[float, Field(ge=0, le=1)] = 0.0
     high: Annotated[float, Field(ge=0, le=1)] = 0.0

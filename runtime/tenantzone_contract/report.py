@@ -1,5 +1,7 @@
 """The engine's report: what it applied, what each zone holds. The operator reads it from the admin port."""
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,14 +18,20 @@ DEFAULT_ADMIN_PORT = 9464
 ZoneState = Literal["Active", "Idle", "Evicted"]
 """Active: a request waits or runs. Idle: none does. Evicted: idle and all blocks gone; the binding is kept."""
 
-EvictionReason = Literal["quiet", "recall", "own", "limit", "reclaim", "due", "idle", "removed", "reset"]
+EvictionReason = Literal["quiet", "reclaim", "own", "relief", "limit", "watermark", "due", "idle", "removed", "reset"]
 """Why a cached block was evicted.
 
-quiet: S1, from a zone past its idle window, for another zone. recall: S1b, surplus taken back for a zone that is within
-its reservation. own: S2, the zone's least recently used. limit: held would pass the zone's limit. reclaim: the engine
-ran low on free blocks. due: they stood on a loan whose time was over. idle: the zone's ``evictAfter`` has passed.
-removed: the zone is gone from the config. reset: the prefix cache was reset.
+quiet: S1, from a zone past its idle window, for another zone. reclaim: S1b, surplus taken back by a zone that is within
+its reservation. own: S2, the zone's least recently used. relief: surplus of an active zone, for another zone's request
+that was denied blocks or grows. limit: held would pass the zone's limit. watermark: the engine ran low on free blocks.
+due: they stood on a loan whose time was over. idle: the zone has had no request for long. removed: the zone is gone
+from the config. reset: the prefix cache was reset.
 """
+
+_OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {"reclaim": "recall", "relief": "reclaim", "watermark": "reclaim"}
+"""What an operator of the release before knows these reasons as."""
+_NEWER_WORDS: Final = {"recall": "reclaim", "reclaim": "watermark"}
+"""What the reasons of an engine of the release before are now. Its ``reclaim`` may be relief: it does not say."""
 
 WaitReason = Literal["limit", "reserved", "in_use"]
 """Why a zone's next request waits for blocks.
@@ -60,14 +68,21 @@ class ZoneReport(_Model):
     prefix_hit_tokens: Count = 0
     prompt_tokens: Count = 0
     generation_tokens: Count = 0
-    evicted_blocks: dict[EvictionReason, Count] = {}
+    evictions: dict[str, Count] | None = None
+    """Evicted blocks by reason, to be read as ``evicted``; None: the engine is of the release before."""
+    evicted_blocks: dict[str, Count] = {}
+    """The same by :func:`in_older_words`: the operator of the release before refuses reasons that it does not know."""
     preemptions: Count = 0
     violations: Count = 0
     """Requests that were failed because they were about to use a block of another zone: a defect, never normal."""
     wait_reason: WaitReason | None = None
     """Why its next request could not be admitted in the last step; None: it could, or none waits."""
     auto_registered: bool = False
-    """Made from the pool's template for a tenant without a TenantZone; ``generation`` is 0 then."""
+    """Made for a tenant without a TenantZone, as the pool says of unknown tenants; ``generation`` is 0 then."""
+    level: str = ""
+    """Of ``unknownTenants.levels``, the one that the tenant is of; empty: none."""
+    awaited_reservation: Count = 0
+    """Blocks that its level reserves and that do not fit now; ``reserved`` is 0 then."""
     lent: Count = 0
     """Blocks of its reservation that others stand on now."""
     borrowed: Count = 0
@@ -78,6 +93,13 @@ class ZoneReport(_Model):
     @property
     def held(self) -> int:
         return self.in_use + self.cached
+
+    @property
+    def evicted(self) -> Mapping[str, int]:
+        """Evicted blocks by :data:`EvictionReason`; a newer engine may have reasons that this code does not know."""
+        if self.evictions is not None:
+            return self.evictions
+        return {_NEWER_WORDS.get(reason, reason): blocks for reason, blocks in self.evicted_blocks.items()}
 
 
 class Rejection(_Model):
@@ -111,7 +133,12 @@ class LoanReport(_Model):
 
 
 class EngineReport(_Model):
-    """An immutable snapshot of one engine core."""
+    """An immutable snapshot of one engine core.
+
+    What is said of one zone is of one moment, and so is what is said of the engine. Two zones may be of moments some
+    milliseconds apart, so that what they hold need not add up with ``free_blocks`` to the capacity. The loans are those
+    that ``lent`` and ``borrowed`` are made of.
+    """
 
     version: Literal[1] = REPORT_VERSION
     engine_version: str
@@ -126,6 +153,14 @@ class EngineReport(_Model):
     loans: tuple[LoanReport, ...] = ()
     started_unix_time: float
     published_unix_time: float
+
+
+def in_older_words(evicted: Mapping[EvictionReason, int]) -> dict[str, int]:
+    """Evicted blocks by reason, in the words of the release before."""
+    older: Counter[str] = Counter()
+    for reason, blocks in evicted.items():
+        older[_OLDER_WORDS.get(reason, reason)] += blocks
+    return dict(older)
 
 
 def parse_report(text: str | bytes) -> EngineReport:

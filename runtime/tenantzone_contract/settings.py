@@ -1,4 +1,4 @@
-"""Where the runtime's parts find each other: environment variables, read by the front door and by the engine core.
+"""The runtime's settings: environment variables, read by the front door and by the engine core.
 
 vLLM starts the API server and the engine core as separate processes, and both inherit the environment. Every setting
 has a default that fits the manifests, so that flags alone turn zones on.
@@ -19,12 +19,14 @@ JOURNAL_DIR = "TENANTZONE_JOURNAL_DIR"
 JOURNAL_MAX_BYTES = "TENANTZONE_JOURNAL_MAX_BYTES"
 JOURNAL_KEEP = "TENANTZONE_JOURNAL_KEEP"
 SCRUB_BLOCKS = "TENANTZONE_SCRUB_BLOCKS"
+MAX_AUTO_REGISTERED_SERIES = "TENANTZONE_MAX_AUTO_REGISTERED_SERIES"
 MOST_AUTO_REGISTERED_SERIES = "TENANTZONE_MOST_AUTO_REGISTERED_SERIES"
+"""Its older name, read where the newer one is not given."""
 SEAL_KEY = "TENANTZONE_SEAL_KEY"
 POD_NAME = "POD_NAME"
 
 DEFAULT_JOURNAL_MAX_BYTES = 16 * 2**20
-DEFAULT_MOST_AUTO_REGISTERED_SERIES = 100
+DEFAULT_MAX_AUTO_REGISTERED_SERIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Settings:
     """Size at which a new file of the journal is begun."""
     journal_keep: int = 0
     """Files of the journal that stay, the newest with them; 0: all."""
-    most_auto_registered_series: int = DEFAULT_MOST_AUTO_REGISTERED_SERIES
+    max_auto_registered_series: int = DEFAULT_MAX_AUTO_REGISTERED_SERIES
     """How many zones of tenants without a TenantZone have metrics of their own; the others are added up in one."""
 
 
@@ -60,6 +62,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     Raises:
         ValueError: a variable that can't be understood, named.
     """
+    is_older = MOST_AUTO_REGISTERED_SERIES in environ and MAX_AUTO_REGISTERED_SERIES not in environ
+    max_series = MOST_AUTO_REGISTERED_SERIES if is_older else MAX_AUTO_REGISTERED_SERIES
     try:
         seal_key = bytes.fromhex(environ.get(SEAL_KEY, ""))
     except ValueError:
@@ -76,8 +80,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         journal_dir=Path(environ[JOURNAL_DIR]) if environ.get(JOURNAL_DIR) else None,
         journal_max_bytes=_number(environ, JOURNAL_MAX_BYTES, DEFAULT_JOURNAL_MAX_BYTES, "a number of bytes"),
         journal_keep=_number(environ, JOURNAL_KEEP, 0, "a number of files"),
-        most_auto_registered_series=_number(
-            environ, MOST_AUTO_REGISTERED_SERIES, DEFAULT_MOST_AUTO_REGISTERED_SERIES, "a number of zones"
+        max_auto_registered_series=_number(
+            environ, max_series, DEFAULT_MAX_AUTO_REGISTERED_SERIES, "a number of zones"
         ),
     )
 

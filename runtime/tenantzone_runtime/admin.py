@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, DEFAULT_CELLS, MOST_CELLS, BlockMap
+from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, DEFAULT_CELLS, MAX_CELLS, BlockMap
 from tenantzone_contract.report import HEALTH_PATH, METRICS_PATH, REPORT_PATH, EngineReport
 from tenantzone_runtime.metrics import EngineFigures
 from tenantzone_runtime.metrics.exposition import encode
@@ -112,8 +112,8 @@ class _Pages:
 
     def _blocks(self, take_block_map: TakeBlockMap, query: str) -> tuple[HTTPStatus, str, bytes]:
         cells = parse_qs(query).get(CELLS_PARAMETER, [str(DEFAULT_CELLS)])[-1]
-        if not (cells.isascii() and cells.isdigit() and len(cells) < 9 and 0 < int(cells) <= MOST_CELLS):
-            text = f"{CELLS_PARAMETER} must be a number from 1 to {MOST_CELLS}\n"
+        if not (cells.isascii() and cells.isdigit() and len(cells) < 9 and 0 < int(cells) <= MAX_CELLS):
+            text = f"{CELLS_PARAMETER} must be a number from 1 to {MAX_CELLS}\n"
             return HTTPStatus.BAD_REQUEST, _TEXT, text.encode()
         with self._one_picture_at_a_time:
             block_map = take_block_map(int(cells))

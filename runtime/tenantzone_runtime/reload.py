@@ -94,7 +94,8 @@ class ConfigSource:
         self._now = now
         self._stamp: FileStamp | None = None
         self._content: bytes | None = None
-        self._fallback: RuntimeConfig | None = None
+        self.fallback: RuntimeConfig | None = None
+        """What ``config`` was before it is what it is; the last good one if ``config`` is refused."""
 
     def poll(self) -> bool:
         """Look at the file, and read it if it has changed.
@@ -120,7 +121,11 @@ class ConfigSource:
         """Say that ``config`` can't be applied here although it reads well. The one before it is the last good one."""
         assert self.config is not None, "there is no config to refuse"
         self._reject(error, self.config.generation)
-        self.config = self._fallback
+        self.config = self.fallback
+
+    def read_again(self) -> None:
+        """Take the file for one that has never been read, at the next :meth:`poll`."""
+        self._stamp = self._content = None
 
     def _read_if_changed(self) -> bytes | None:
         # The stamp comes first: if the file changes in between, the next look sees another stamp and reads again.
@@ -141,11 +146,11 @@ class ConfigSource:
         self.rejection = None
         if self.config is not None and _identity(config) == _identity(self.config):
             return
-        self._fallback = self.config
+        self.fallback = self.config
         self.config = config
 
     def _forget_file(self, error: str) -> None:
-        self._stamp = self._content = None
+        self.read_again()
         self._reject(error, None)
 
     def _reject(self, error: str, generation: int | None) -> None:

@@ -70,8 +70,8 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
     ):
         if folder is not None and folder.exists() and not folder.is_dir():
             raise UsageError(f"{flag} {folder} is not a folder; give the folder that holds the file")
-    if own.most_auto_registered_series is not None and own.most_auto_registered_series < 0:
-        raise UsageError("--most-auto-registered-series must not be negative")
+    if own.max_auto_registered_series is not None and own.max_auto_registered_series < 0:
+        raise UsageError("--max-auto-registered-series must not be negative")
     if own.admin_port is not None and not 0 <= own.admin_port <= 65535:
         raise UsageError(f"--admin-port {own.admin_port} is no port; choose one from 0 to 65535")
     chosen = {
@@ -79,7 +79,7 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
         settings.KEYS_DIR: own.tenant_keys and str(own.tenant_keys.absolute()),
         settings.JOURNAL_DIR: own.journal and str(own.journal.absolute()),
         settings.SCRUB_BLOCKS: 1 if own.scrub_blocks else None,
-        settings.MOST_AUTO_REGISTERED_SERIES: own.most_auto_registered_series,
+        settings.MAX_AUTO_REGISTERED_SERIES: own.max_auto_registered_series,
         settings.ADMIN_HOST: own.admin_host,
         settings.ADMIN_PORT: own.admin_port,
     }
@@ -165,11 +165,12 @@ def _parser() -> argparse.ArgumentParser:
         "--admin-port", type=int, metavar="PORT", help=f"0 chooses a free one (default: {default.admin_port})"
     )
     parser.add_argument(
-        "--most-auto-registered-series",
+        "--max-auto-registered-series",
+        "--most-auto-registered-series",  # its older name
         type=int,
         metavar="N",
         help="zones of tenants without a TenantZone with metrics of their own; others share the zone 'overflow'"
-        f" (default: {default.most_auto_registered_series})",
+        f" (default: {default.max_auto_registered_series})",
     )
     parser.add_argument(
         "--journal",

@@ -55,7 +55,7 @@ def engine(clinic: Clinic, world: World) -> Iterator[None]:
         wait_reason="limit",
         prefix_query_tokens=200,
         prefix_hit_tokens=100,
-        evicted_blocks={"own": 7, "limit": 2},
+        evictions={"own": 7, "limit": 2},
     )
     guest = zone_report("guest", generation=0, auto_registered=True, cached=4, state="Idle")
     server = AdminServer("127.0.0.1", 0, lambda: engine_report(acme, burst, guest, loans=(loan,)))

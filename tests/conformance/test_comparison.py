@@ -1,6 +1,8 @@
 """Which difference between two runs counts."""
 
-from conformance.comparison import Outcome, compare, describe
+import pytest
+
+from conformance.comparison import Outcome, compare, describe, read_reasons
 
 PASSED = Outcome("passed")
 FAILED = Outcome("failed", "assert 1 == 2", "test_x.py:7: in test_x\nE   assert 1 == 2")
@@ -48,3 +50,33 @@ def test_failures_with_both_are_counted_by_reason_and_skips_apart():
     assert "    1 skipped with stock classes, too" in lines
     assert "    2 assert 1 == 2" in lines
     assert "    1 no GPU" in lines
+
+
+def test_a_difference_with_a_reason_conforms_and_is_told_with_it():
+    comparison = compare({"a": PASSED, "b": PASSED}, {"a": PASSED, "b": FAILED}, {"b": "Not for zones."})
+    assert comparison.conforms
+    assert (comparison.explained, comparison.stock_only) == ({"b": "Not for zones."}, {})
+    lines = list(describe(comparison))
+    assert "    1 passed with stock only, for a reason that is known" in lines
+    assert lines[-2:] == ["\nPassed with stock only. Not for zones.", "  b"]
+
+
+def test_a_reason_covers_no_other_test():
+    comparison = compare(
+        {"a": PASSED, "b": PASSED, "c": PASSED}, {"a": PASSED, "b": FAILED, "c": FAILED}, {"b": "Not for zones."}
+    )
+    assert not comparison.conforms
+    assert comparison.stock_only == {"c": FAILED}
+
+
+@pytest.mark.parametrize("stock", [{"a": PASSED, "b": PASSED}, {"a": PASSED, "b": FAILED}, {"a": PASSED}])
+def test_a_reason_for_what_does_not_differ_is_a_failure_and_named(stock):
+    comparison = compare(stock, stock, {"b": "Not for zones."})
+    assert not comparison.conforms
+    assert "  b" in list(describe(comparison))
+
+
+def test_reasons_are_read_by_test(tmp_path):
+    table = tmp_path / "reasons.toml"
+    table.write_text('[[difference]]\nreason = """\nNot for zones.\n"""\ntests = ["a", "b"]\n')
+    assert read_reasons(table) == {"a": "Not for zones.", "b": "Not for zones."}

@@ -1,7 +1,10 @@
-"""With no zone declared, our scheduler, KV cache manager and block pool pass whatever vLLM's own pass."""
+"""Our scheduler, KV cache manager and block pool pass whatever vLLM's own pass, without a zone and with one for all."""
 
-from conformance.comparison import compare, describe
-from conformance.sides import SUBSTITUTION, TESTS, run_sides
+import pytest
+
+from conformance.__main__ import REASONS
+from conformance.comparison import compare, describe, read_reasons
+from conformance.sides import NO_ZONE, TESTS, WITH_ONE_ZONE, run_sides
 
 IN_PLACE = """
 from vllm.v1.core.block_pool import BlockPool
@@ -23,6 +26,38 @@ def test_block_pool():
     assert ours(BlockPool)
 """
 
+ONE_ZONE_IN_PLACE = """
+from vllm.v1.core.block_pool import BlockPool
+
+from tests.v1.core.test_prefix_caching import make_kv_cache_config, make_kv_cache_manager, make_request, sha256
+from tests.v1.core.utils import create_requests, create_scheduler
+
+def the_zone(pool):
+    (zone,) = pool.ledger.zones.values()
+    assert zone.spec.quota.reserved == zone.spec.quota.limit == pool.capacity
+    return zone
+
+def test_a_pool():
+    pool = BlockPool(num_gpu_blocks=11, enable_caching=True, hash_block_size=16)
+    pool.get_new_blocks(3)
+    assert the_zone(pool).in_use == 3
+
+def test_a_manager():
+    manager = make_kv_cache_manager(make_kv_cache_config(16, 11), max_model_len=8192, hash_block_size=16)
+    request = make_request("0", [7] * 40, 16, sha256)
+    assert manager.allocate_slots(request, 40) is not None
+    assert request.zone is the_zone(manager.block_pool)
+    assert request.zone.in_use == 3
+
+def test_a_scheduler():
+    scheduler = create_scheduler()
+    (request,) = create_requests(num_requests=1, num_tokens=40)
+    scheduler.add_request(request)
+    assert request.zone is the_zone(scheduler.kv_cache_manager.block_pool)
+    scheduler.schedule()
+    assert request.zone.in_use == 3
+"""
+
 TAMPERED = """
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 
@@ -32,8 +67,31 @@ def pytest_configure():
 """
 
 
-def test_what_passes_with_vllms_classes_passes_with_ours(tmp_path):
-    comparison = compare(*run_sides(tmp_path))
+FORGETFUL = """
+from vllm.v1.core.kv_cache_manager import KVCacheManager
+
+from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
+
+ZoneKVCacheManager.get_computed_blocks = KVCacheManager.get_computed_blocks
+"""
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """Of all tests, on all sides."""
+    sides = {"stock": (), "no zone": NO_ZONE, "one zone": WITH_ONE_ZONE}
+    return run_sides(tmp_path_factory.mktemp("conformance"), sides)
+
+
+def test_what_passes_with_vllms_classes_passes_with_ours(outcomes):
+    comparison = compare(outcomes["stock"], outcomes["no zone"])
+    print(*describe(comparison), sep="\n")
+    assert comparison.conforms
+    assert len(comparison.passed) > 900
+
+
+def test_it_passes_with_one_zone_that_owns_the_whole_pool_or_there_is_a_reason(outcomes):
+    comparison = compare(outcomes["stock"], outcomes["one zone"], read_reasons(REASONS))
     print(*describe(comparison), sep="\n")
     assert comparison.conforms
     assert len(comparison.passed) > 900
@@ -44,13 +102,32 @@ def test_a_pool_that_breaks_one_rule_is_a_named_difference(tmp_path, monkeypatch
     (tmp_path / "tampered.py").write_text(TAMPERED)
     (tmp_path / "test_in_place.py").write_text(IN_PLACE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    sides = {"stock": (), "ours": (*NO_ZONE, "tampered")}
     arguments = [f"{TESTS}/test_prefix_caching.py", str(tmp_path / "test_in_place.py"), "-k", "test_evict or in_place"]
 
-    comparison = compare(*run_sides(tmp_path, arguments, [SUBSTITUTION, "tampered"]))
+    comparison = compare(*run_sides(tmp_path, sides, arguments).values())
 
     assert list(comparison.stock_only) == [f"{TESTS}/test_prefix_caching.py::test_evict"]
     assert [test.partition("::")[2] for test in comparison.ours_only] == [
         "test_schedulers",
         "test_kv_cache_manager",
         "test_block_pool",
+    ]
+
+
+def test_a_manager_that_forgets_for_whom_it_looks_is_a_named_difference_with_one_zone(tmp_path, monkeypatch):
+    """Prefixes are looked up for nobody, and so not in the zone's index."""
+    (tmp_path / "forgetful.py").write_text(FORGETFUL)
+    (tmp_path / "test_in_place.py").write_text(ONE_ZONE_IN_PLACE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    sides = {"stock": (), "one zone": (*WITH_ONE_ZONE, "forgetful")}
+    salting, in_place = f"{TESTS}/test_prefix_caching.py::test_cache_key_salting", str(tmp_path / "test_in_place.py")
+
+    comparison = compare(*run_sides(tmp_path, sides, [salting, in_place]).values())
+
+    assert list(comparison.stock_only) == [salting]
+    assert [test.partition("::")[2] for test in comparison.ours_only] == [
+        "test_a_pool",
+        "test_a_manager",
+        "test_a_scheduler",
     ]

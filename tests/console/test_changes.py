@@ -1,6 +1,6 @@
 """What has changed, seen from the store alone."""
 
-from tenantzone_operator.console.changes import MOST_CHANGES, Changes
+from tenantzone_operator.console.changes import MAX_CHANGES, Changes
 from tenantzone_operator.resources import Pool, Zone, read_pool, read_zone
 from tests.operator.objects import body
 
@@ -91,6 +91,6 @@ def test_each_pool_has_its_own_and_the_oldest_are_forgotten():
     changes.look([], [])
     changes.look([zone("other", version=1, pool="others")], [])
     assert told(changes, ("default", "others")) == [("other", "Declared", "generation 1")]
-    for version in range(2, MOST_CHANGES + 3):
+    for version in range(2, MAX_CHANGES + 3):
         changes.look([zone(f"zone-{version}", version=version)], [])
     assert told(changes, ("default", "others")) == []

@@ -28,7 +28,7 @@ NOT_READY = {"type": "Ready", "status": "False", "reason": "PoolOvercommitted", 
 
 def test_it_shows_zones_blocks_and_who_holds_what(browser: Browser, console: ServedConsole, engine_of: MakeEngine):
     engine = engine_of(SMALL, "acme", "burst")
-    engine.zones = {"acme": {"reserved": 80, "lent": 20}, "burst": {"borrowed": 20, "evicted_blocks": {"own": 1234}}}
+    engine.zones = {"acme": {"reserved": 80, "lent": 20}, "burst": {"borrowed": 20, "evictions": {"own": 1234}}}
     now = time.time()
     engine.loans = (LoanReport(lender="acme", borrower="burst", blocks=20, since_unix_time=now, due_unix_time=now - 1),)
     with opened(browser, console.url) as page:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tenantzone_contract.blocks import MOST_CELLS, BlockKind, BlockMap, parse_block_map
+from tenantzone_contract.blocks import MAX_CELLS, BlockKind, BlockMap, parse_block_map
 
 PICTURE = BlockMap(
     pod="engine-0",
@@ -36,9 +36,9 @@ def test_a_newer_engine_may_say_more():
         {"capacityBlocks": -1},
         {"blocksPerCell": 0},
         {"runs": [[0, -1]]},
-        {"runs": [[0, 1]] * (MOST_CELLS + 1)},
+        {"runs": [[0, 1]] * (MAX_CELLS + 1)},
         {"runs": [[5, 1]]},
-        {"runs": [[0, MOST_CELLS], [1, 1]]},
+        {"runs": [[0, MAX_CELLS], [1, 1]]},
     ],
 )
 def test_what_is_no_picture_is_refused(change):

@@ -13,6 +13,8 @@ from tenantzone_contract.config import (
     Idle,
     Lending,
     PoolConfig,
+    Release,
+    TenantLevel,
     UnknownTenants,
     UnknownTenantTemplate,
     Watermarks,
@@ -27,6 +29,9 @@ POOL = PoolConfig(namespace="models", name="main")
 names = st.text(min_size=1, max_size=253)
 seconds = st.floats(min_value=0, max_value=1e9)
 int32 = st.integers(-(2**31), 2**31 - 1)
+releases = st.tuples(st.integers(1, 100), st.floats(min_value=1, max_value=1e9)).map(
+    lambda steps: Release(share=f"{steps[0]}%", every_seconds=steps[1])
+)
 
 
 @st.composite
@@ -52,11 +57,26 @@ def zones(draw: st.DrawFn) -> tuple[ZoneConfig, ...]:
             lending=Lending(
                 lendable=draw(st.sampled_from([0, "0%", "100%"])), max_loan_seconds=draw(st.none() | seconds)
             ),
-            idle=Idle(after_seconds=draw(seconds), evict_after_seconds=draw(st.none() | seconds)),
+            idle=Idle(
+                after_seconds=draw(seconds),
+                evict_after_seconds=draw(st.none() | seconds),
+                release=draw(st.none() | releases),
+            ),
             scrub=draw(st.sampled_from(["OnTransfer", "Never"])),
             **draw(shares()),
         )
         for tenant in tenants
+    )
+
+
+@st.composite
+def levels(draw: st.DrawFn) -> tuple[TenantLevel, ...]:
+    patterns = st.lists(st.sampled_from(["acme", "gold-*", "*", "A.b_c-"]), min_size=1, max_size=3)
+    return tuple(
+        TenantLevel(
+            name=name, tenants=draw(patterns), weight=draw(st.integers(1)), priority=draw(int32), **draw(shares())
+        )
+        for name in draw(st.lists(names, unique=True, max_size=3))
     )
 
 
@@ -68,7 +88,9 @@ def pools(draw: st.DrawFn) -> PoolConfig:
         namespace=draw(names),
         name=draw(names),
         watermarks=Watermarks(low=low, high=high),
-        unknown_tenants=UnknownTenants(mode=draw(st.sampled_from(["Reject", "AutoRegister"])), template=template),
+        unknown_tenants=UnknownTenants(
+            mode=draw(st.sampled_from(["Reject", "AutoRegister"])), template=template, levels=draw(levels())
+        ),
     )
 
 
@@ -126,6 +148,20 @@ def changed(path: str, value: object) -> str:
         ("pool.watermarks.high", 1.5, "pool.watermarks.high: "),
         ("pool.unknownTenants.mode", "Ignore", "pool.unknownTenants.mode: "),
         ("pool.unknownTenants.template.limit", "150%", "pool.unknownTenants.template.limit: "),
+        ("pool.unknownTenants.levels", [{"name": "gold", "tenants": []}], "pool.unknownTenants.levels[0].tenants: "),
+        ("pool.unknownTenants.levels", [{"name": "gold", "tenants": ["g*d"]}], "pool.unknownTenants.levels[0].tenants"),
+        ("pool.unknownTenants.levels", [{"name": "gold", "tenants": ["g\n"]}], "pool.unknownTenants.levels[0].tenants"),
+        ("pool.unknownTenants.levels", [{"name": "gold", "tenants": ["**"]}], "pool.unknownTenants.levels[0].tenants"),
+        (
+            "pool.unknownTenants.levels",
+            [{"name": "gold", "tenants": ["*"], "reserved": "20%", "limit": "10%"}],
+            "pool.unknownTenants.levels[0]: reserved (20%) must not exceed limit (10%)",
+        ),
+        (
+            "pool.unknownTenants.levels",
+            2 * [{"name": "gold", "tenants": ["*"]}],
+            "pool.unknownTenants: levels: two levels have the name 'gold'",
+        ),
         ("zones", {}, "zones: "),
         ("zones.1.name", "acme", "zones: two zones have the name 'acme'"),
         ("zones.1.tenant", "acme", "zones: two zones have the tenant 'acme'"),
@@ -145,6 +181,11 @@ def changed(path: str, value: object) -> str:
         ("zones.0.lending.lendable", 11, "zones[0]: lending.lendable (11) must not exceed reserved (10)"),
         ("zones.0.lending.maxLoanSeconds", -1, "zones[0].lending.maxLoanSeconds: "),
         ("zones.0.idle.afterSeconds", "long", "zones[0].idle.afterSeconds: "),
+        ("zones.0.idle.release", {"share": "0%", "everySeconds": 1}, "zones[0].idle.release.share: "),
+        ("zones.0.idle.release", {"share": "5%\n", "everySeconds": 1}, "zones[0].idle.release.share: "),
+        ("zones.0.idle.release", {"share": 25, "everySeconds": 1}, "zones[0].idle.release.share: "),
+        ("zones.0.idle.release", {"share": "25%", "everySeconds": 0.9}, "zones[0].idle.release.everySeconds: "),
+        ("zones.0.idle.release", {"share": "25%"}, "zones[0].idle.release.everySeconds: "),
         ("zones.0.scrub", "Always", "zones[0].scrub: "),
         ("zones.0.colour", "red", "zones[0].colour: "),
         ("schemaVersion", 2, "schemaVersion: 2 is newer than the 1 that this runtime reads; upgrade the runtime"),
@@ -191,6 +232,17 @@ def test_two_zones_of_one_tenant_can_not_be_made_into_a_config():
     zone = ZoneConfig(name="acme", tenant="acme", generation=1)
     with pytest.raises(ConfigError, match="two zones have the tenant 'acme'"):
         make_config(1, POOL, (zone, zone.model_copy(update={"name": "other"})))
+
+
+def test_what_nobody_has_set_of_the_newest_fields_is_not_written_so_that_engines_that_do_not_know_them_read_it():
+    written = raw()
+    assert "release" not in written["zones"][0]["idle"]
+    assert set(written["pool"]["unknownTenants"]) == {"mode", "template"}
+    assert "release" not in written["pool"]["unknownTenants"]["template"]["idle"]
+    release = Release(share="25%", every_seconds=60)
+    zone = ZoneConfig(name="acme", tenant="acme", generation=1, idle=Idle(release=release))
+    (written,) = json.loads(dump_config(make_config(1, POOL, (zone,))))["zones"]
+    assert written["idle"]["release"] == {"share": "25%", "everySeconds": 60.0}
 
 
 def test_a_config_from_a_writer_that_does_not_know_the_newest_fields_is_read():

@@ -15,7 +15,7 @@ def test_an_empty_environment_gives_what_the_manifests_mount():
     assert settings.open_routes == frozenset()
     assert settings.seal_key == b""
     assert settings.journal_dir is None
-    assert settings.most_auto_registered_series == 100
+    assert settings.max_auto_registered_series == 100
 
 
 def test_open_routes_are_separated_by_commas():
@@ -26,6 +26,7 @@ def test_open_routes_are_separated_by_commas():
     ("name", "value"),
     [
         ("TENANTZONE_JOURNAL_KEEP", "-1"),
+        ("TENANTZONE_MAX_AUTO_REGISTERED_SERIES", "many"),
         ("TENANTZONE_MOST_AUTO_REGISTERED_SERIES", "many"),
         ("TENANTZONE_JOURNAL_MAX_BYTES", "1M"),
         ("TENANTZONE_ADMIN_PORT", "high"),
@@ -36,3 +37,9 @@ def test_open_routes_are_separated_by_commas():
 def test_a_variable_that_can_not_be_understood_is_named(name, value):
     with pytest.raises(ValueError, match=name):
         read_settings({name: value})
+
+
+def test_an_older_name_counts_where_the_newer_one_is_not_given():
+    older = {"TENANTZONE_MOST_AUTO_REGISTERED_SERIES": "7"}
+    assert read_settings(older).max_auto_registered_series == 7
+    assert read_settings(older | {"TENANTZONE_MAX_AUTO_REGISTERED_SERIES": "8"}).max_auto_registered_series == 8

@@ -108,3 +108,16 @@ def test_root_installs_it_with_new_lists_if_the_old_ones_do_not_do(
     assert ensure("chromium") == path / "chromium"
     install = "install --yes --no-install-recommends chromium\n"
     assert (tmp_path / "apt.log").read_text() == f"{install}update\n{install}"
+
+
+def test_root_installs_packages_whose_scripts_call_the_administrators_programs(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """dpkg refuses to work if PATH does not have them."""
+    script = f"""#!/bin/sh
+    command -v ldconfig > /dev/null || {{ echo "ldconfig not found in PATH" >&2; exit 2; }}
+    printf '#!/bin/sh\\n' > {path}/chromium; chmod +x {path}/chromium
+    """
+    program(path / "apt-get", script)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert ensure("chromium") == path / "chromium"

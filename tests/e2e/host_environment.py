@@ -16,12 +16,12 @@ IMAGE = HOST_IMAGE
 COMMAND = (sys.executable,)
 
 FOLDERS = {
-    "machine": Path("/usr"),
-    "python": Path(sys.base_prefix),
-    "project": PROJECT,
-    "environment": Path(sys.prefix),
+    Path("/usr"): "machine",
+    Path(sys.base_prefix): "python",
+    PROJECT: "project",
+    Path(sys.prefix): "environment",
 }
-"""By the names of their volumes."""
+"""With the names of their volumes. Each is mounted once, and the system's own Python lies in /usr itself."""
 
 _SIZE = {"storage": "1Gi"}
 """Has to be said, and is not heeded."""
@@ -32,26 +32,26 @@ def check() -> None:
     Raises:
         AssertionError: pods, which run as somebody else, could not read it.
     """
-    for folder in FOLDERS.values():
+    for folder in FOLDERS:
         assert folder.stat().st_mode & 0o005 == 0o005, f"engines can't read {folder}: chmod -R o+rX {folder}"
 
 
 def mounts() -> list[dict[str, Any]]:
-    return [{"name": name, "mountPath": str(folder), "readOnly": True} for name, folder in FOLDERS.items()]
+    return [{"name": name, "mountPath": str(folder), "readOnly": True} for folder, name in FOLDERS.items()]
 
 
 def volumes() -> list[dict[str, Any]]:
-    return [{"name": name, "persistentVolumeClaim": {"claimName": name, "readOnly": True}} for name in FOLDERS]
+    return [{"name": name, "persistentVolumeClaim": {"claimName": name, "readOnly": True}} for name in FOLDERS.values()]
 
 
 def objects(namespace: str) -> list[dict[str, Any]]:
     """The volumes of the cluster, and the namespace's claims of them."""
-    return [each for name, folder in FOLDERS.items() for each in _claimed(namespace, name, folder)]
+    return [each for folder, name in FOLDERS.items() for each in _claimed(namespace, name, folder)]
 
 
 def persistent_volumes(namespace: str) -> list[str]:
     """Their names in the cluster."""
-    return [f"{namespace}-{name}" for name in FOLDERS]
+    return [f"{namespace}-{name}" for name in FOLDERS.values()]
 
 
 def _claimed(namespace: str, name: str, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:

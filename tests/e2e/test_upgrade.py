@@ -1,11 +1,12 @@
 """From the manifests and the operator of the commit before to these, and the zones stay as they are."""
 
 import dataclasses
+import io
 import subprocess
-import tarfile
 
 import pytest
 
+from archives import unpack
 from tests.e2e.kustomizing import PROJECT
 
 
@@ -15,9 +16,7 @@ def before(installation, image_before, tmp_path):
     archive = subprocess.run(["git", "-C", PROJECT, "archive", "HEAD^", "crds", "manifests"], capture_output=True)
     if archive.returncode:
         pytest.skip("there is no commit before this one in a shallow clone")
-    (tmp_path / "before.tar").write_bytes(archive.stdout)
-    with tarfile.open(tmp_path / "before.tar") as tar:
-        tar.extractall(tmp_path / "before", filter="data")
+    unpack(io.BytesIO(archive.stdout), tmp_path / "before")
     folder = tmp_path / "kustomization"
     return dataclasses.replace(installation, image=image_before, folder=folder, project=tmp_path / "before")
 

@@ -114,12 +114,12 @@ def test_in_use_blocks_are_borrowed_only_when_no_cached_ones_are_left(driver):
     assert shown["burst", "in_use", True] == loan.blocks - 10
 
 
-@pytest.mark.parametrize("most", [1, 7, 30, 99, 100])
-def test_a_picture_has_no_more_cells_than_were_asked_for(driver, most):
+@pytest.mark.parametrize("max_cells", [1, 7, 30, 99, 100])
+def test_a_picture_has_no_more_cells_than_were_asked_for(driver, max_cells):
     driver.declare(zone("acme"))
     driver.ask("acme", prompt(40))
-    taken = picture(driver, most)
-    assert len(cells(taken)) == -(-CAPACITY // taken.blocks_per_cell) <= most
+    taken = picture(driver, max_cells)
+    assert len(cells(taken)) == -(-CAPACITY // taken.blocks_per_cell) <= max_cells
     assert sum(kind.blocks for kind in taken.kinds) <= CAPACITY
 
 

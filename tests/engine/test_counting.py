@@ -6,11 +6,14 @@ from hypothesis import strategies as st
 from vllm.v1.request import RequestStatus
 
 from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate, Watermarks, ZoneConfig
-from tenantzone_contract.report import ConfigStatus
+from tenantzone_contract.report import ConfigStatus, in_older_words
 from tenantzone_runtime.engine.reporting import make_figures, make_report
 from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.journal.record import parse
 from tenantzone_runtime.zones.overflow import OVERFLOW_NAME
 from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
+from tests.journal.auditor import Auditor
+from tests.journal.journals import chain
 from tests.zones.lives_counted import flat
 
 CAPACITY = 40
@@ -56,7 +59,8 @@ class Watched:
         self.driver = driver
         self.sent = {}
         self.told = {}
-        driver.scheduler.tenancy.ledger.overflow.most_apart = 1
+        self.auditor = Auditor()
+        driver.scheduler.tenancy.ledger.overflow.max_apart = 1
 
     def do(self, action, *arguments):
         scheduler = self.driver.scheduler
@@ -88,7 +92,8 @@ class Watched:
         reported = {each.tenant: each for each in report.zones}
         for each in figures.zones:
             if each.tenant in reported:
-                assert reported[each.tenant].evicted_blocks == each.counters.evicted
+                assert reported[each.tenant].evicted == each.counters.evicted
+                assert reported[each.tenant].evicted_blocks == in_older_words(each.counters.evicted)
         for each, requests in self.sent.items():
             if scheduler.tenancy.ledger.zones.get(each.spec.tenant) is each:
                 ended = sum(count for outcome, count in each.counters.requests.items() if outcome != "refused")
@@ -96,6 +101,14 @@ class Watched:
                 tokens = sum(request.num_output_tokens > 0 for request in requests)
                 assert each.counters.time_to_first_token.count == tokens
         self._check_that_counters_only_grow(figures)
+        self._check_balances()
+
+    def _check_balances(self):
+        """Who reads the journal knows what each zone holds."""
+        scheduler = self.driver.scheduler
+        self.auditor.read(map(parse, chain(scheduler.tenancy.ledger.trail.collect())))
+        zones = scheduler.tenancy.ledger.zones.values()
+        assert self.auditor.held == {each.spec.tenant: each.held for each in zones if each.held}
 
     @staticmethod
     def _check_zone(each):

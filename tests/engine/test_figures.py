@@ -52,7 +52,7 @@ def test_a_removed_zone_is_in_no_figures(driver):
 
 
 def test_registered_zones_beyond_the_cap_are_one_in_the_figures(driver):
-    driver.scheduler.tenancy.ledger.overflow.most_apart = 1
+    driver.scheduler.tenancy.ledger.overflow.max_apart = 1
     driver.declare(zone("acme"), unknown_tenants=REGISTERING)
     assert set(figures_of(driver)) == {"acme"}
     for tenant in ("one", "two", "three"):

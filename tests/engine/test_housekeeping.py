@@ -1,5 +1,7 @@
 """What goes on beside the steps: reloads are counted, and a scrape gets a snapshot of its own."""
 
+import json
+import logging
 import threading
 import time
 
@@ -9,6 +11,7 @@ from tenantzone_contract.config import PoolConfig, ZoneConfig, dump_config, make
 from tenantzone_contract.settings import read_settings
 from tenantzone_runtime.engine import housekeeping
 from tenantzone_runtime.engine.housekeeping import Housekeeping
+from tenantzone_runtime.zones import configure
 from tests.engine.harness import make_scheduler, vllm_config
 
 DEADLINE_SECONDS = 60
@@ -55,6 +58,48 @@ def test_each_config_file_counts_as_applied_or_rejected(house, tmp_path, monkeyp
     assert figures.reloads == {"applied": 2, "rejected": 2}
     assert (figures.config.applied_generation, figures.pool, figures.pod) == (4, "shared", "engine-0")
     assert [zone.name for zone in figures.zones] == ["acme", "burst"]
+
+
+def test_a_config_that_fails_to_be_applied_is_in_the_report_the_figures_and_the_journal(config, tmp_path, monkeypatch):
+    folder, journal = tmp_path / "config", tmp_path / "journal"
+    folder.mkdir()
+    settings = {"TENANTZONE_CONFIG_DIR": str(folder), "TENANTZONE_JOURNAL_DIR": str(journal)}
+    house = Housekeeping(make_scheduler(config, 100), read_settings(settings))
+
+    def fail(*arguments):
+        raise RuntimeError("bad luck")
+
+    monkeypatch.setattr(configure, "add_zone", fail)
+    write(folder, 1, "acme")
+    house.turn()
+    house.turn()
+    rejected = house.report.config.rejected
+    assert (rejected.generation, "bad luck" in rejected.error) == (1, True)
+    figures = scrape_at_once(house, monkeypatch)
+    assert (figures.config.rejected, figures.reloads) == (rejected, {"applied": 0, "rejected": 1})
+    house.stop()
+    kept = [json.loads(line) for path in sorted(journal.iterdir()) for line in path.read_text().splitlines()]
+    assert [(each["generation"], each["error"]) for each in kept if each["kind"] == "config_refused"] == [
+        (1, rejected.error)
+    ]
+
+
+def test_what_fails_in_turn_after_turn_is_logged_once(house, monkeypatch, caplog):
+    caplog.set_level(logging.ERROR)
+    monkeypatch.setattr(housekeeping, "INTERVAL_SECONDS", 0.001)
+    errors = ["first"] * 5 + ["second"] * 5 + [""] + ["second"] * 5
+    is_over = threading.Event()
+
+    def fail():
+        if not errors:
+            is_over.set()
+        elif error := errors.pop(0):
+            raise RuntimeError(error)
+
+    monkeypatch.setattr(house, "turn", fail)
+    house.start()
+    assert is_over.wait(DEADLINE_SECONDS)
+    assert [str(record.exc_info[1]) for record in caplog.records] == ["first", "second", "second"]
 
 
 def test_each_scrape_gets_a_snapshot_of_its_own(house):

@@ -3,9 +3,9 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -19,12 +19,12 @@ LARGEST_OPERATOR_BYTES = 150e6
 
 
 @pytest.fixture(scope="module")
-def operator() -> Image:
+def operator(users_path: None) -> Image:
     return build("operator")
 
 
 @pytest.fixture(scope="module")
-def engine() -> Image:
+def engine(users_path: None) -> Image:
     return build("engine")
 
 
@@ -101,6 +101,6 @@ def test_the_engines_entrypoint_runs_as_whoever_it_is_and_asks_for_vllm(engine):
 def test_an_archive_can_be_loaded_elsewhere(operator, tmp_path):
     archive = tmp_path / "operator.tar"
     operator.export(archive)
-    shutil.unpack_archive(archive, tmp_path / "unpacked")
-    (manifest,) = json.loads((tmp_path / "unpacked" / "manifest.json").read_text())
+    with tarfile.open(archive) as files:
+        (manifest,) = json.loads(files.extractfile("manifest.json").read())
     assert manifest["RepoTags"] == [operator.name]

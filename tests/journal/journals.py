@@ -7,9 +7,14 @@ from pathlib import Path
 
 from tenantzone_runtime.journal.reading import read_journal
 from tenantzone_runtime.journal.record import BEFORE_FIRST, EngineRun, JournalEvent, Link, encode
-from tenantzone_runtime.zones.audit import Granted
+from tenantzone_runtime.zones.audit import Balance
 
 ENGINE = EngineRun("engine-0", 1_800_000_000.0, "0.32.0", capacity_blocks=1000, block_size_tokens=16)
+
+
+def balance(zone: str, blocks: int) -> Balance:
+    """A record that is told from others by a number."""
+    return Balance(zone, blocks, above_reservation=0, released=0, held=blocks)
 
 
 def chain(
@@ -24,7 +29,7 @@ def chain(
 
 
 def some_chain(length: int) -> list[bytes]:
-    return chain(Granted("acme", number + 1) for number in range(length))
+    return chain(balance("acme", number + 1) for number in range(length))
 
 
 def put(folder: Path, *files: Sequence[bytes]) -> Path:

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from tenantzone_runtime.journal.bill import Amounts, Period, make_bill, time_of
 from tenantzone_runtime.journal.reading import BrokenJournalError, NoJournalError
 from tenantzone_runtime.journal.record import BEFORE_FIRST, JournalEvent, Started, encode, link_of, parse
-from tenantzone_runtime.zones.audit import Granted, LoanUsage, Usage
-from tests.journal.journals import put, written_with
+from tenantzone_runtime.journal.verify import verify
+from tenantzone_runtime.zones.audit import Evicted, LoanUsage, Usage
+from tests.journal.journals import balance, chain, put, written_with
 
 ZONES = ["acme", "burst"]
+FORMAT_1 = Path(__file__).with_name("format-1.jsonl")
 
 
 def moment(second: float | None) -> datetime | None:
@@ -204,14 +206,14 @@ def test_what_an_older_file_billed_is_not_billed_again_when_it_is_gone(tmp_path)
 
 
 def test_an_engine_whose_start_is_kept_is_billed_from_zero(tmp_path):
-    first = [(10, Granted("acme", 1)), (20, Started("0.32.0", 1000, 16)), (30, usage("acme", 5.0, used(4)))]
+    first = [(10, balance("acme", 1)), (20, Started("0.32.0", 1000, 16)), (30, usage("acme", 5.0, used(4)))]
     folder = journal(tmp_path, *first)
     put(folder, (folder / "journal-00000001.jsonl").read_bytes().splitlines(keepends=True)[1:])
     assert make_bill([folder], period(15)).zones == {"acme": used(4)}
 
 
 def test_a_zone_that_came_after_the_oldest_record_is_billed_from_zero(tmp_path):
-    folder = journal(tmp_path, (10, Granted("acme", 1)), (20, Granted("acme", 1)), (30, usage("acme", 25.0, used(4))))
+    folder = journal(tmp_path, (10, balance("acme", 1)), (20, balance("acme", 1)), (30, usage("acme", 25.0, used(4))))
     put(folder, (folder / "journal-00000001.jsonl").read_bytes().splitlines(keepends=True)[1:])
     assert make_bill([folder], period(15)).zones == {"acme": used(4)}
 
@@ -253,6 +255,16 @@ def test_a_journal_that_does_not_hold_is_not_billed(tmp_path):
     path.write_bytes(written_with(first, promptTokens=9) + second)
     with pytest.raises(BrokenJournalError, match="record 0"):
         make_bill([folder], period())
+
+
+def test_a_journal_with_the_words_of_format_1_goes_on_and_is_billed(tmp_path):
+    """As an engine of the release before wrote it: it evicted and preempted for ``recall``."""
+    older = FORMAT_1.read_bytes().splitlines(keepends=True)
+    assert any(parse(line).get("reason") == "recall" for line in older)
+    newer = [Started("0.32.0", 1000, 16), Evicted("burst", 3, "reclaim", "acme"), usage("acme", 5.0, used(4))]
+    folder = put(tmp_path / "engine", older, chain(newer, link_of(parse(older[-1])), engine="engine-0@5", at=10.0))
+    assert verify(folder).records == len(older) + 3
+    assert make_bill([folder], period()).zones["acme"] == used(4) + Amounts(18_204_500, 4096, 1024, 512)
 
 
 def test_a_folder_without_a_journal_is_no_empty_bill(tmp_path):

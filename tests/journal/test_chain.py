@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenantzone_runtime.journal.bill import Period, make_bill
 from tenantzone_runtime.journal.reading import BrokenJournalError, EndCutOffError, NoJournalError, read_journal
-from tenantzone_runtime.journal.record import CutOff, Link, link_of, parse
+from tenantzone_runtime.journal.record import CutOff, Link, digest, link_of, parse
 from tenantzone_runtime.journal.verify import HeadNotFoundError, verify
-from tenantzone_runtime.zones.audit import Granted
-from tests.journal.journals import chain, put, records, some_chain, written_with
+from tests.journal.journals import balance, chain, put, records, some_chain, written_with
 
 
 def broken(folder: Path) -> tuple[str, int, str]:
@@ -65,16 +65,28 @@ def test_a_record_that_was_copied_is_found(tmp_path):
     assert where[1] == 6
 
 
+def test_a_kind_that_is_written_no_more_holds_as_any_other(tmp_path):
+    lines = some_chain(3)
+    # As versions before this one wrote it: what a zone took above its reservation.
+    old = {"seq": 3, "time": "2026-11-21T13:16:31.006Z", "engine": "chat-0@x", "kind": "granted", "zone": "acme"}
+    old |= {"blocks": 320, "previous": json.loads(lines[2])["hash"]}
+    old["hash"] = digest(old)
+    line = json.dumps(old).encode() + b"\n"
+    folder = put(tmp_path, [*lines, line, *chain([balance("acme", 4)], link_of(parse(line)))])
+    assert verify(folder).records == 5
+    assert make_bill([folder], Period()).zones == {}
+
+
 def test_a_record_that_was_forged_with_a_fitting_hash_does_not_fit_what_follows(tmp_path):
     lines = some_chain(7)
-    forged = chain([Granted("acme", 99)], link_of(parse(lines[2])))
+    forged = chain([balance("acme", 99)], link_of(parse(lines[2])))
     where = broken(put(tmp_path, [*lines[:3], *forged, *lines[4:]]))
     assert where[1] == 5
     assert "(record 4): it does not follow the record before" in where[2]
 
 
 def test_a_first_record_that_was_forged_needs_the_constant_before_it(tmp_path):
-    assert "(record 0)" in broken(put(tmp_path, chain([Granted("acme", 1)], Link(-1, "1" * 64))))[2]
+    assert "(record 0)" in broken(put(tmp_path, chain([balance("acme", 1)], Link(-1, "1" * 64))))[2]
 
 
 def test_a_line_that_was_made_no_record_is_named_by_its_place(tmp_path):
@@ -155,7 +167,7 @@ def test_whatever_is_done_to_one_record_the_first_line_that_does_not_hold_is_nam
         case "copy":
             lines.insert(place, lines[data.draw(st.integers(0, len(lines) - 1).filter(lambda one: one != place))])
         case "forge":
-            lines[place] = chain([Granted("other", 1)], link_of(parse(lines[place - 1])))[0]
+            lines[place] = chain([balance("other", 1)], link_of(parse(lines[place - 1])))[0]
             line += 1
         case "garbage":
             lines.insert(place, b"\x00" * data.draw(st.integers(0, 20)) + b"\n")

@@ -26,8 +26,8 @@ EVENTS = [
     Started("0.32.0", 1000, 16),
     CutOff(12, "0" * 64),
     audit.Lifecycle("acme", "declared"),
-    audit.Granted("acme", 3),
-    audit.Evicted("acme", 3, "recall", "burst"),
+    audit.Balance("acme", 5, 3, 2, 7),
+    audit.Evicted("acme", 3, "reclaim", "burst"),
     audit.Preempted(None, 1, "due", None),
     audit.Refused("acme", 1, "too_long"),
     audit.Violation("burst", 7, "acme"),
@@ -45,11 +45,11 @@ def test_no_record_can_carry_a_prompt_because_these_are_all_the_kinds_and_fields
     envelope = ["seq", "time", "engine", "kind"]
     written = {line["kind"]: list(line) for line in map(json.loads, chain(EVENTS))}
     assert {kind: fields[4:-2] for kind, fields in written.items()} == {
-        "started": ["engineVersion", "capacityBlocks", "blockSizeTokens"],
+        "started": ["engineVersion", "capacityBlocks", "blockSizeTokens", "format"],
         "lost": ["records"],
         "cut_off": ["bytes", "digest"],
         "lifecycle": ["zone", "change"],
-        "granted": ["zone", "blocks"],
+        "balance": ["zone", "granted", "aboveReservation", "released", "held"],
         "evicted": ["zone", "blocks", "reason", "beneficiary"],
         "preempted": ["zone", "requests", "reason", "beneficiary"],
         "refused": ["zone", "requests", "reason"],
@@ -97,9 +97,9 @@ def test_an_engine_run_is_named_by_its_pod_and_its_start():
 
 
 def test_the_hash_is_that_of_the_canonical_json_without_it():
-    (line,) = chain([audit.Granted("ä", 3)])
+    (line,) = chain([audit.Refused("ä", 3, "unbound")])
     canonical = (
-        '{"blocks":3,"engine":"engine-0@x","kind":"granted","previous":"' + "0" * 64 + '","seq":0,'
+        '{"engine":"engine-0@x","kind":"refused","previous":"' + "0" * 64 + '","reason":"unbound","requests":3,"seq":0,'
         '"time":"1970-01-01T00:00:00.000Z","zone":"ä"}'
     )
     assert json.loads(line)["hash"] == hashlib.sha256(canonical.encode()).hexdigest()

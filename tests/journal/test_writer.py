@@ -16,31 +16,31 @@ from tenantzone_runtime.journal.files import JournalFiles
 from tenantzone_runtime.journal.reading import BrokenJournalError
 from tenantzone_runtime.journal.verify import verify
 from tenantzone_runtime.journal.writer import JournalWriter
-from tenantzone_runtime.zones.audit import Granted, Repaid
-from tests.journal.journals import ENGINE, eventually, kinds, put, records, some_chain, written_with
+from tenantzone_runtime.zones.audit import Balance, Repaid
+from tests.journal.journals import ENGINE, balance, eventually, kinds, put, records, some_chain, written_with
 
 FIRST = "journal-00000001.jsonl"
 
 
-def granted(*blocks: int) -> list[Granted]:
-    return [Granted("acme", number) for number in blocks]
+def balances(*blocks: int) -> list[Balance]:
+    return [balance("acme", number) for number in blocks]
 
 
 def blocks(folder: Path) -> list[int]:
-    return [record["blocks"] for record in records(folder) if record["kind"] == "granted"]
+    return [record["granted"] for record in records(folder) if record["kind"] == "balance"]
 
 
 def write(folder: Path, *numbers: int, **options: int) -> JournalWriter:
     """One run of an engine."""
     writer = JournalWriter(folder, engine=ENGINE, **options)
-    writer.write(granted(*numbers), at=0.0)
+    writer.write(balances(*numbers), at=0.0)
     writer.close()
     return writer
 
 
 def test_events_become_a_chain_in_their_order(tmp_path):
     writer = write(tmp_path / "made" / "by-it", 1, 2, 3)
-    assert kinds(tmp_path / "made" / "by-it") == ["started", "granted", "granted", "granted"]
+    assert kinds(tmp_path / "made" / "by-it") == ["started", "balance", "balance", "balance"]
     assert blocks(tmp_path / "made" / "by-it") == [1, 2, 3]
     assert verify(tmp_path / "made" / "by-it").head == writer.head
 
@@ -54,7 +54,7 @@ def test_the_first_record_says_who_writes(tmp_path):
 
 def test_events_carry_the_time_that_they_came_with_as_unix_time(tmp_path):
     writer = JournalWriter(tmp_path, engine=ENGINE, clock=lambda: 100.0)
-    writer.write(granted(1), at=160.0)
+    writer.write(balances(1), at=160.0)
     writer.close()
     began, came = (record["time"] for record in records(tmp_path))
     assert began[:10] > "2025-01-01"
@@ -64,7 +64,7 @@ def test_events_carry_the_time_that_they_came_with_as_unix_time(tmp_path):
 def test_a_restart_goes_on_with_the_chain_in_the_same_file(tmp_path):
     write(tmp_path, 1, 2)
     write(tmp_path, 3)
-    assert kinds(tmp_path) == ["started", "granted", "granted", "started", "granted"]
+    assert kinds(tmp_path) == ["started", "balance", "balance", "started", "balance"]
     assert [path.name for path in tmp_path.iterdir()] == [FIRST]
 
 
@@ -101,7 +101,7 @@ def test_a_last_line_that_a_crash_cut_off_stays_and_the_next_record_names_it(tmp
     content = (tmp_path / FIRST).read_bytes()
     assert lines[3].rstrip()[: -left or None] in content
     # Without its newline only, the record is whole.
-    assert kinds(tmp_path)[3:] == (["cut_off"] if left else ["granted"]) + ["started", "granted"]
+    assert kinds(tmp_path)[3:] == (["cut_off"] if left else ["balance"]) + ["started", "balance"]
     assert verify(tmp_path).cut_off == bool(left)
 
 
@@ -125,27 +125,27 @@ def test_a_crash_while_it_names_what_a_crash_cut_off_is_named_too(tmp_path):
     whole = path.read_bytes().splitlines(keepends=True)
     put(tmp_path, [*whole[:4], whole[4][:50]])
     write(tmp_path, 9)
-    assert kinds(tmp_path) == ["granted"] * 3 + ["cut_off", "started", "granted"]
+    assert kinds(tmp_path) == ["balance"] * 3 + ["cut_off", "started", "balance"]
 
 
 def test_a_crash_in_the_first_record_of_a_file_is_named_in_the_chain_of_the_file_before(tmp_path):
     lines = some_chain(4)
     put(tmp_path, lines[:3], [lines[3][:50]])
     write(tmp_path, 9)
-    assert kinds(tmp_path) == ["granted"] * 3 + ["cut_off", "started", "granted"]
+    assert kinds(tmp_path) == ["balance"] * 3 + ["cut_off", "started", "balance"]
 
 
 def test_a_cut_off_line_in_a_full_file_is_named_even_if_a_crash_follows_at_once(tmp_path):
     lines = some_chain(4)
     put(tmp_path, [*lines[:3], lines[3][:50] + b"\n"], [])
     write(tmp_path, 9, max_bytes=600)
-    assert kinds(tmp_path) == ["granted"] * 3 + ["cut_off", "started", "granted"]
+    assert kinds(tmp_path) == ["balance"] * 3 + ["cut_off", "started", "balance"]
 
 
 def test_a_journal_of_which_nothing_is_left_begins_anew_and_says_what_was_there(tmp_path):
     put(tmp_path, [b"\x00" * 4096])
     write(tmp_path, 9)
-    assert kinds(tmp_path) == ["cut_off", "started", "granted"]
+    assert kinds(tmp_path) == ["cut_off", "started", "balance"]
 
 
 def test_a_last_record_that_was_changed_stays_broken_after_a_restart(tmp_path):
@@ -159,11 +159,10 @@ def test_a_last_record_that_was_changed_stays_broken_after_a_restart(tmp_path):
 def test_an_engine_that_is_killed_leaves_a_journal_that_holds_and_goes_on(tmp_path):
     script = (
         "import sys, itertools; from pathlib import Path\n"
-        "from tests.journal.journals import ENGINE\n"
+        "from tests.journal.journals import ENGINE, balance\n"
         "from tenantzone_runtime.journal.writer import JournalWriter\n"
-        "from tenantzone_runtime.zones.audit import Granted\n"
         "writer = JournalWriter(Path(sys.argv[1]), engine=ENGINE)\n"
-        "for number in itertools.count(): writer.write([Granted('acme', number)], 0.0)\n"
+        "for number in itertools.count(): writer.write([balance('acme', number)], 0.0)\n"
     )
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], env=environ)
@@ -180,19 +179,19 @@ def test_an_engine_that_is_killed_leaves_a_journal_that_holds_and_goes_on(tmp_pa
 def test_a_blocked_disk_blocks_nobody_and_what_is_lost_is_counted_in_its_place(tmp_path):
     os.mkfifo(tmp_path / FIRST)
     writer = JournalWriter(tmp_path, engine=ENGINE, queue_records=10)
-    writer.write(granted(*range(1000)), at=0.0)
+    writer.write(balances(*range(1000)), at=0.0)
     arrived: list[bytes] = []
     # Opening the other end lets the writer go on.
     reader = threading.Thread(target=lambda: arrived.append((tmp_path / FIRST).read_bytes()))
     reader.start()
     eventually(lambda: writer.head is not None and writer.head.seq >= 11)
-    writer.write(granted(1000), at=0.0)
+    writer.write(balances(1000), at=0.0)
     writer.close()
     reader.join()
     put(tmp_path, arrived)
     written = [*kinds(tmp_path)]
     assert written[0] == "started"
-    assert written[-2:] == ["lost", "granted"]
+    assert written[-2:] == ["lost", "balance"]
     lost = records(tmp_path)[-2]["records"]
     assert blocks(tmp_path) == [*range(1000 - lost), 1000]
     assert lost >= 989
@@ -200,7 +199,7 @@ def test_a_blocked_disk_blocks_nobody_and_what_is_lost_is_counted_in_its_place(t
 
 def test_who_is_patient_writes_more_than_may_wait(tmp_path):
     writer = JournalWriter(tmp_path, engine=ENGINE, queue_records=10)
-    writer.write(granted(*range(1000)), at=0.0, patience_seconds=60.0)
+    writer.write(balances(*range(1000)), at=0.0, patience_seconds=60.0)
     writer.close()
     assert blocks(tmp_path) == [*range(1000)]
 
@@ -208,7 +207,7 @@ def test_who_is_patient_writes_more_than_may_wait(tmp_path):
 def test_patience_ends_where_a_disk_is_stuck(tmp_path):
     os.mkfifo(tmp_path / FIRST)
     writer = JournalWriter(tmp_path, engine=ENGINE, queue_records=10)
-    writer.write(granted(*range(1000)), at=0.0, patience_seconds=0.05)
+    writer.write(balances(*range(1000)), at=0.0, patience_seconds=0.05)
     arrived: list[bytes] = []
     reader = threading.Thread(target=lambda: arrived.append((tmp_path / FIRST).read_bytes()))
     reader.start()
@@ -224,9 +223,9 @@ def test_there_is_room_for_what_may_wait_and_is_not_written_yet(tmp_path):
     writer = JournalWriter(tmp_path, engine=ENGINE, queue_records=10)
     # The writer holds the first record, and waits for somebody who opens the other end.
     eventually(lambda: writer.room == 10)
-    writer.write(granted(1, 2, 3), at=0.0)
+    writer.write(balances(1, 2, 3), at=0.0)
     assert writer.room == 7
-    writer.write(granted(*range(20)), at=0.0)
+    writer.write(balances(*range(20)), at=0.0)
     assert writer.room == 0
     reader = threading.Thread(target=(tmp_path / FIRST).read_bytes)
     reader.start()
@@ -239,7 +238,7 @@ def test_a_full_disk_is_said_once_and_the_records_wait(tmp_path, caplog):
     (tmp_path / FIRST).symlink_to("/dev/full")
     with caplog.at_level(logging.WARNING):
         writer = JournalWriter(tmp_path, engine=ENGINE)
-        writer.write(granted(1, 2), at=0.0)
+        writer.write(balances(1, 2), at=0.0)
         eventually(lambda: "No space left on device" in caplog.text)
         (tmp_path / FIRST).unlink()
         eventually(lambda: writer.head is not None and writer.head.seq == 2)
@@ -252,7 +251,7 @@ def test_a_file_in_the_place_of_the_folder_is_said_and_tried_again(tmp_path, cap
     folder = tmp_path / "journal"
     folder.write_text("in the way")
     writer = JournalWriter(folder, engine=ENGINE, queue_records=5)
-    writer.write(granted(*range(100)), at=0.0)
+    writer.write(balances(*range(100)), at=0.0)
     eventually(lambda: "can't be written" in caplog.text)
     folder.unlink()
     eventually(lambda: writer.head is not None and kinds(folder)[-1] == "lost")
@@ -289,20 +288,20 @@ def test_two_engines_never_write_one_journal(tmp_path, caplog):
     eventually(lambda: first.head)
     second = JournalWriter(tmp_path, engine=ENGINE)
     eventually(lambda: "another engine writes the journal" in caplog.text)
-    first.write(granted(1), at=0.0)
+    first.write(balances(1), at=0.0)
     first.close()
-    second.write(granted(2), at=0.0)
+    second.write(balances(2), at=0.0)
     eventually(lambda: second.head is not None and second.head.seq == 3)
     second.close()
-    assert kinds(tmp_path) == ["started", "granted", "started", "granted"]
+    assert kinds(tmp_path) == ["started", "balance", "started", "balance"]
 
 
 def test_a_file_that_is_deleted_under_the_writer_is_missed_and_the_chain_shows_it(tmp_path, caplog):
     writer = JournalWriter(tmp_path, engine=ENGINE)
-    writer.write(granted(1), at=0.0)
+    writer.write(balances(1), at=0.0)
     eventually(lambda: writer.head is not None and writer.head.seq == 1)
     (tmp_path / FIRST).unlink()
-    writer.write(granted(2), at=0.0)
+    writer.write(balances(2), at=0.0)
     eventually(lambda: writer.head.seq == 2)
     writer.close()
     assert "was deleted" in caplog.text
@@ -311,14 +310,14 @@ def test_a_file_that_is_deleted_under_the_writer_is_missed_and_the_chain_shows_i
 
 def test_an_event_that_can_not_be_written_is_counted_and_the_rest_goes_on(tmp_path):
     writer = JournalWriter(tmp_path, engine=ENGINE)
-    writer.write([Repaid("acme", "burst", 1, float("inf"), False), *granted(2)], at=0.0)
+    writer.write([Repaid("acme", "burst", 1, float("inf"), False), *balances(2)], at=0.0)
     writer.close()
-    assert kinds(tmp_path) == ["started", "lost", "granted"]
+    assert kinds(tmp_path) == ["started", "lost", "balance"]
 
 
 def test_the_journal_is_readable_while_it_is_written(tmp_path):
     writer = JournalWriter(tmp_path, engine=ENGINE)
-    writer.write(granted(1), at=0.0)
+    writer.write(balances(1), at=0.0)
     eventually(lambda: writer.head is not None and writer.head.seq == 1)
-    assert json.loads((tmp_path / FIRST).read_bytes().splitlines()[-1])["blocks"] == 1
+    assert json.loads((tmp_path / FIRST).read_bytes().splitlines()[-1])["granted"] == 1
     writer.close()

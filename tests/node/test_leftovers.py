@@ -10,14 +10,15 @@ import pytest
 from controlplane import ClusterError
 from node import Node
 from node.images import SHELL_IMAGE
+from search_path import environment
 from tests.node.pods import apply, needs_a_node, pod
 from tests.waiting import await_that
 
-pytestmark = needs_a_node
+pytestmark = [needs_a_node, pytest.mark.usefixtures("users_path")]
 
 
 def interfaces() -> set[str]:
-    shown = subprocess.run(["ip", "-json", "link"], capture_output=True, check=True).stdout
+    shown = subprocess.run(["ip", "-json", "link"], env=environment(), capture_output=True, check=True).stdout
     return {link["ifname"] for link in json.loads(shown)}
 
 

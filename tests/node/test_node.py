@@ -19,7 +19,7 @@ RESTRICTED = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def node(tmp_path_factory: pytest.TempPathFactory, users_path: None) -> Iterator[Node]:
     with Node(tmp_path_factory.mktemp("node") / "state") as node:
         yield node
 

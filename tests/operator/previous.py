@@ -2,8 +2,9 @@
 
 import io
 import subprocess
-import tarfile
 from pathlib import Path
+
+from archives import unpack
 
 ROOT = Path(__file__).parents[2]
 COMMIT = "78c555bbddfb0b4c4287fc177041e058be0ea4b4"
@@ -19,6 +20,5 @@ def is_known() -> bool:
 def unpack_previous(folder: Path) -> str:
     """Write its packages into a folder, and return the PYTHONPATH on which they come first."""
     archive = subprocess.run(["git", "archive", COMMIT, *_PACKAGES], cwd=ROOT, capture_output=True, check=True).stdout
-    with tarfile.open(fileobj=io.BytesIO(archive)) as packages:
-        packages.extractall(folder, filter="data")
+    unpack(io.BytesIO(archive), folder)
     return ":".join(str(folder / package.partition("/")[0]) for package in _PACKAGES)

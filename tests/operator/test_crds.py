@@ -71,6 +71,45 @@ def pool(**spec: Any) -> str:
             "forgetAfter (1h) must not be below evictAfter (90m)",
             id="forgetting before evicting",
         ),
+        pytest.param(
+            zone(idle={"release": {"share": "25%", "every": "250ms"}}),
+            "release.every (250ms) must not be below 1s",
+            id="a release in steps too fast to count",
+        ),
+        pytest.param(
+            zone(idle={"release": {"share": "0%", "every": "1m"}}), "release.share", id="a release of nothing"
+        ),
+        pytest.param(zone(idle={"release": {"share": "25%"}}), "release.every", id="a release without a pace"),
+        pytest.param(
+            pool(unknownTenants={"template": {"idle": {"release": {"share": "25%", "every": "0s"}}}}),
+            "release.every (0s) must not be below 1s",
+            id="a release of a template all at once",
+        ),
+        pytest.param(
+            pool(unknownTenants={"levels": [{"name": "gold", "tenants": ["a"]}, {"name": "gold", "tenants": ["b"]}]}),
+            "two levels have the same name; rename one",
+            id="two levels of one name",
+        ),
+        pytest.param(
+            pool(unknownTenants={"levels": [{"name": "gold", "tenants": ["*"], "reserved": "40%", "limit": "8%"}]}),
+            "limit (8%) must not be below reserved (40%)",
+            id="a level that reserves more than its limit",
+        ),
+        pytest.param(
+            pool(unknownTenants={"levels": [{"name": "gold", "tenants": ["*"], "reserved": 40, "limit": 8}]}),
+            "limit (8 blocks) must not be below reserved (40 blocks)",
+            id="the same in blocks",
+        ),
+        pytest.param(
+            pool(unknownTenants={"levels": [{"name": "gold", "tenants": ["*-gold"]}]}),
+            "spec.unknownTenants.levels[0].tenants[0]",
+            id="a star in front",
+        ),
+        pytest.param(
+            pool(unknownTenants={"levels": [{"name": "gold", "tenants": []}]}),
+            "spec.unknownTenants.levels[0].tenants",
+            id="a level for nobody",
+        ),
         pytest.param(zone(tenant="-acme"), "spec.tenant", id="a tenant that could not be a file's name"),
         pytest.param(manifest("TenantZone", {}), "spec.pool", id="a zone without a pool"),
         pytest.param(zone(reserve="40%"), 'unknown field "spec.reserve"', id="a field with a typing error"),
@@ -174,7 +213,7 @@ def test_what_is_filled_in_means_the_same_as_what_the_contract_assumes(control_p
             zone(
                 weight=3,
                 lending={"lendable": "50%", "borrowers": "AnyPriority", "maxLoan": "10m", "grace": "0s"},
-                idle={"after": "10m", "evictAfter": "30s"},
+                idle={"after": "10m", "evictAfter": "30s", "release": {"share": "100%", "every": "1s"}},
                 evictionPolicy="Clock",
             ),
             id="a zone that says all of it",
@@ -185,6 +224,10 @@ def test_what_is_filled_in_means_the_same_as_what_the_contract_assumes(control_p
                 unknownTenants={
                     "mode": "AutoRegister",
                     "template": {"limit": "20%", "idle": {"evictAfter": "1h", "forgetAfter": "1.5h"}},
+                    "levels": [
+                        {"name": "gold", "tenants": ["gold-*", "acme"], "reserved": 10, "limit": "20%", "weight": 2},
+                        {"name": "rest", "tenants": ["*"], "priority": -5},
+                    ],
                 },
             ),
             id="a pool that takes unknown tenants in",

@@ -42,7 +42,7 @@ def test_a_config_that_an_engine_refuses_is_an_event_of_the_pool(world: World):
         assert "zones[0].reserved: not today" in event["note"]
 
 
-def test_evictions_and_recalls_are_events_of_the_zone(world: World):
+def test_evictions_and_reclaimed_loans_are_events_of_the_zone(world: World):
     world.add_pool()
     world.add_zone("acme")
     engine = world.add_engine()
@@ -50,10 +50,10 @@ def test_evictions_and_recalls_are_events_of_the_zone(world: World):
     world.await_ready("acme")
     eventually(lambda: world.zone("acme")["status"].get("state") == "Idle")
 
-    engine.details["acme"] = {"evicted_blocks": {"recall": 4}}
+    engine.details["acme"] = {"evictions": {"reclaim": 4}}
     engine.cached["acme"] = 0
 
-    assert engine.name in the_only(world, "LoanRecalled")["note"]
+    assert engine.name in the_only(world, "LoanReclaimed")["note"]
     assert the_only(world, "ZoneEvicted")["regarding"]["name"] == "acme"
     assert conditions(world.zone("acme"))["Ready"]["status"] == "True"
 
@@ -66,11 +66,11 @@ def test_what_happens_again_is_counted_in_the_same_event(world: World):
 
     for blocks in range(1, 4):
         polls = engine.polls
-        engine.details["acme"] = {"evicted_blocks": {"recall": blocks}}
+        engine.details["acme"] = {"evictions": {"reclaim": blocks}}
         eventually(lambda: engine.polls > polls + 1)  # noqa: B023
 
     def count() -> int:
-        (event,) = world.events("LoanRecalled")
+        (event,) = world.events("LoanReclaimed")
         return event.get("series", {}).get("count", 0)
 
     eventually(lambda: count() >= 2)

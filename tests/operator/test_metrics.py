@@ -10,7 +10,8 @@ import pytest
 from controlplane import Cluster, ControlPlane
 from controlplane.server import free_ports
 from debian import ensure
-from tenantzone_operator.metrics import exposition, families, verb_and_resource
+from tenantzone_operator.exposition import exposition, families
+from tenantzone_operator.metrics import verb_and_resource
 from tenantzone_operator.rest import Rest
 from tests.operator.conftest import Operator
 from tests.operator.kube import Kube, eventually

@@ -7,7 +7,7 @@ import pytest
 
 from tenantzone_operator import events
 from tenantzone_operator.events import Recorder
-from tenantzone_operator.notices import Notable, Notice, Recalls, pool_notices, zone_notices
+from tenantzone_operator.notices import Notable, Notice, Reclaims, pool_notices, zone_notices
 from tenantzone_operator.rest import RestError
 from tests.operator.objects import observed, silent, snapshot, zone
 
@@ -87,18 +87,18 @@ def test_about_a_pool(before: dict[str, Any], after: dict[str, Any], told: list[
 
 
 def test_blocks_that_are_taken_back_are_told_once():
-    recalls = Recalls()
+    reclaims = Reclaims()
 
     def look(**acme: int) -> list[str]:
-        return list(recalls.look([observed(ACME, acme={"evicted_blocks": acme})]))
+        return list(reclaims.look([observed(ACME, acme={"evictions": acme})]))
 
-    assert look(recall=5) == [], "who has just come does not know what is new"
-    assert look(recall=5, own=9) == []
-    assert look(recall=5, due=1) == ["acme"]
-    assert recalls.look([silent()]) == {}
-    assert look(recall=5, due=1) == [], "silence is no news"
+    assert look(reclaim=5) == [], "who has just come does not know what is new"
+    assert look(reclaim=5, own=9) == []
+    assert look(reclaim=5, due=1) == ["acme"]
+    assert reclaims.look([silent()]) == {}
+    assert look(reclaim=5, due=1) == [], "silence is no news"
     assert look() == [], "the engine was started again"
-    assert look(recall=1) == ["acme"]
+    assert look(reclaim=1) == ["acme"]
 
 
 class Written:

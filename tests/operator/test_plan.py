@@ -52,6 +52,17 @@ def test_a_zone_that_is_not_accepted_has_no_part_in_it():
     assert [entry.name for entry in config.zones] == ["acme"]
 
 
+def test_tenantzones_are_accepted_as_if_no_level_of_unknown_tenants_reserved_anything():
+    levels = {"mode": "AutoRegister", "levels": [{"name": "gold", "tenants": ["*"], "reserved": "50%"}]}
+    of = pool(unknownTenants=levels)
+
+    made = plan([zone("acme", reserved="60%", age=1), zone("burst", reserved=40)], of=of)
+
+    assert [verdict.reason for verdict in made.verdicts.values()] == [Reason.ACCEPTED, Reason.ACCEPTED]
+    assert made.config is not None
+    assert made.config.pool == of.config
+
+
 def test_without_the_pool_the_engines_keep_what_they_have():
     made = make_plan(None, [zone("acme")], in_force=snapshot(1, zone("acme")), last_generation=1, sizes=())
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tenantzone_contract.config import Idle, Release, TenantLevel
 from tenantzone_operator.durations import parse_duration
 from tenantzone_operator.selectors import matches
 from tests.operator.objects import entry, pool, zone
@@ -84,6 +85,13 @@ def test_a_zones_spec_becomes_an_entry():
     }
 
 
+def test_the_steps_of_a_release_become_the_contracts():
+    found = zone("acme", idle={"after": "5m", "release": {"share": "25%", "every": "1h30m"}}).config
+
+    assert found is not None
+    assert found.idle == Idle(after_seconds=300.0, release=Release(share="25%", every_seconds=5400.0))
+
+
 def test_what_a_spec_does_not_say_is_left_to_the_contract():
     assert zone("acme").config == entry("acme")
 
@@ -93,6 +101,12 @@ def test_what_a_spec_does_not_say_is_left_to_the_contract():
     [
         pytest.param({"reserved": "a lot"}, "reserved", id="an amount"),
         pytest.param({"idle": {"after": "soon"}}, "idle.after: expected a duration", id="a duration"),
+        pytest.param(
+            {"idle": {"release": {"share": "25%", "every": "often"}}},
+            "idle.release.every: expected a duration",
+            id="a duration of a release",
+        ),
+        pytest.param({"idle": {"release": {"share": "25%"}}}, "everySeconds: Field required", id="half a release"),
         pytest.param({"lending": {"grace": "long"}}, "lending.grace: expected a duration", id="a duration of a loan"),
         pytest.param({"reserved": 20, "limit": 10}, "reserved (20) must not exceed limit (10)", id="a contradiction"),
     ],
@@ -108,7 +122,11 @@ def test_a_pools_spec_becomes_the_pools_part_of_the_config():
     found = pool(
         unknownTenants={
             "mode": "AutoRegister",
-            "template": {"limit": "20%", "priority": -1, "idle": {"after": "1m", "forgetAfter": "24h"}},
+            "template": {
+                "limit": "20%",
+                "priority": -1,
+                "idle": {"after": "1m", "forgetAfter": "24h", "release": {"share": "10%", "every": "10m"}},
+            },
         },
         watermarks={"low": 0.1, "high": 0.2},
     ).config
@@ -118,4 +136,30 @@ def test_a_pools_spec_becomes_the_pools_part_of_the_config():
     template = found.unknown_tenants.template
     assert (template.limit, template.priority) == ("20%", -1)
     assert (template.idle.after_seconds, template.idle.forget_after_seconds) == (60.0, 86400.0)
+    assert template.idle.release == Release(share="10%", every_seconds=600.0)
     assert (found.watermarks.low, found.watermarks.high) == (0.1, 0.2)
+    assert found.unknown_tenants.levels == ()
+
+
+def test_the_levels_of_unknown_tenants_become_the_contracts_in_their_order():
+    found = pool(
+        unknownTenants={
+            "levels": [
+                {"name": "gold", "tenants": ["gold-*"], "reserved": "5%", "limit": 900, "weight": 3, "priority": 7},
+                {"name": "rest", "tenants": ["*"]},
+            ]
+        }
+    ).config
+
+    assert found is not None
+    assert found.unknown_tenants.levels == (
+        TenantLevel(name="gold", tenants=("gold-*",), reserved="5%", limit=900, weight=3, priority=7),
+        TenantLevel(name="rest", tenants=("*",)),
+    )
+
+
+def test_a_level_that_contradicts_itself_makes_the_pool_invalid():
+    found = pool(unknownTenants={"levels": [{"name": "gold", "tenants": ["*"], "reserved": 20, "limit": 10}]})
+
+    assert found.config is None
+    assert "reserved (20) must not exceed limit (10)" in found.invalid

@@ -128,7 +128,7 @@ def test_engines_add_up():
             "cached": 5,
             "prefix_query_tokens": 100,
             "prefix_hit_tokens": 80,
-            "evicted_blocks": {"quiet": 2, "own": 1},
+            "evictions": {"quiet": 2, "own": 1},
         },
     )
     second = observed(
@@ -144,7 +144,7 @@ def test_engines_add_up():
     assert [row["hitPercent"] for row in status["engines"]] == [80, 10]
 
 
-STRAY = registered("acme", state="Active", in_use=7, cached=4, evicted_blocks={"own": 3})
+STRAY = registered("acme", state="Active", in_use=7, cached=4, evictions={"own": 3})
 """An engine names such a zone after its tenant; here this is also the name of a TenantZone."""
 
 

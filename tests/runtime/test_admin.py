@@ -35,7 +35,7 @@ ACME = ZoneReport(
     prefix_hit_tokens=300,
     prompt_tokens=500,
     generation_tokens=60,
-    evicted_blocks={"own": 7},
+    evictions={"own": 7},
     preemptions=4,
 )
 

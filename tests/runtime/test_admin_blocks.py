@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tenantzone_contract.blocks import DEFAULT_CELLS, MOST_CELLS, BlockKind, BlockMap, parse_block_map
+from tenantzone_contract.blocks import DEFAULT_CELLS, MAX_CELLS, BlockKind, BlockMap, parse_block_map
 from tenantzone_contract.report import ConfigStatus, EngineReport
 from tenantzone_runtime.admin import AdminServer, TakeBlockMap
 
@@ -52,13 +52,13 @@ def get(url: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("query", "cells"), [("", DEFAULT_CELLS), ("?cells=7", 7), ("?x=1&cells=7&cells=8", 8), ("?cells=4096", MOST_CELLS)]
+    ("query", "cells"), [("", DEFAULT_CELLS), ("?cells=7", 7), ("?x=1&cells=7&cells=8", 8), ("?cells=4096", MAX_CELLS)]
 )
 def test_a_picture_has_as_many_cells_as_are_asked_for(query: str, cells: int):
     asked: list[int] = []
 
-    def take(most: int) -> BlockMap:
-        asked.append(most)
+    def take(max_cells: int) -> BlockMap:
+        asked.append(max_cells)
         return PICTURE
 
     with serving(take) as url:

@@ -103,7 +103,7 @@ def test_a_scrape_tells_what_has_happened_by_its_labels_and_what_has_not_as_zero
     assert of_acme(told, "state", state="Evicted") == 0
     assert of_acme(told, "evicted_blocks_total", reason="own", beneficiary="self") == 7
     assert of_acme(told, "evicted_blocks_total", reason="quiet", beneficiary="higher_priority") == 2
-    assert of_acme(told, "evicted_blocks_total", reason="recall", beneficiary="same_priority") == 0
+    assert of_acme(told, "evicted_blocks_total", reason="reclaim", beneficiary="same_priority") == 0
     assert of_acme(told, "requests_total", outcome="stop") == 3
     assert of_acme(told, "requests_total", outcome="refused") == 0
     assert of_acme(told, "stalled_seconds_total", reason="reserved") == 1.5

@@ -66,7 +66,7 @@ def test_our_arguments_become_the_environment(executed, tmp_path, monkeypatch):
             "127.0.0.1",
             "--admin-port",
             "0",
-            "--most-auto-registered-series=20",
+            "--max-auto-registered-series=20",
         ]
     )
     environment = executed[0][2]
@@ -74,7 +74,7 @@ def test_our_arguments_become_the_environment(executed, tmp_path, monkeypatch):
     assert environment["TENANTZONE_KEYS_DIR"] == str(Path("keys").absolute())
     assert environment["TENANTZONE_ADMIN_HOST"] == "127.0.0.1"
     assert environment["TENANTZONE_ADMIN_PORT"] == "0"
-    assert environment["TENANTZONE_MOST_AUTO_REGISTERED_SERIES"] == "20"
+    assert environment["TENANTZONE_MAX_AUTO_REGISTERED_SERIES"] == "20"
     assert environment["OTHER"] == "kept"
 
 
@@ -232,5 +232,11 @@ def test_help_is_ours_and_vllms_with_a_section(executed, capsys):
 
 
 def test_a_negative_number_of_series_is_refused():
-    with pytest.raises(SystemExit, match="--most-auto-registered-series must not be negative"):
-        serve.main(["model", "--most-auto-registered-series=-1"])
+    with pytest.raises(SystemExit, match="--max-auto-registered-series must not be negative"):
+        serve.main(["model", "--max-auto-registered-series=-1"])
+
+
+def test_the_older_name_of_a_flag_means_the_same(executed):
+    serve.main(["model", "--most-auto-registered-series=20"])
+    assert executed[0][1][-len(OURS) - 1 :] == ["model", *OURS], "vLLM does not get it"
+    assert executed[0][2]["TENANTZONE_MAX_AUTO_REGISTERED_SERIES"] == "20"

@@ -7,14 +7,19 @@ import pytest
 
 from bench.simulator.checks import Violation
 from bench.simulator.engine import Model
+from bench.simulator.inspection import Inspection
 from bench.simulator.simulation import Plan, Simulation
 from tenantzone_runtime.zones import preemption, quota
+from tenantzone_runtime.zones.arbiter import Arbiter
+from tenantzone_runtime.zones.denials import Denials
 from tenantzone_runtime.zones.fair_queue import FairQueue
 from tenantzone_runtime.zones.standings import Standings
 
-PLAN = Plan(requests=2_000, tenants=40, model=Model(capacity=1_024))
-CROWDED = Plan(requests=2_000, tenants=8, seed=3, speed=0.5, model=Model(capacity=192))
-"""Its requests alone fill the engine, so that what is promised has to be recalled from them."""
+PLAN = Plan(requests=2_000, tenants=40, model=Model(capacity=1_024), full_check_every=1)
+CROWDED = Plan(requests=2_000, tenants=8, seed=3, speed=0.5, model=Model(capacity=192), full_check_every=1)
+"""Its requests alone fill the engine, so that what is promised has to be reclaimed from them."""
+RECLAIMING = dataclasses.replace(CROWDED, seed=6)
+"""The same, where a promise needs running requests to yield."""
 
 
 def run(plan):
@@ -46,8 +51,8 @@ def test_the_loads_use_what_zones_can_do():
         sum((getattr(summary, name) for summary in summaries), Counter())
         for name in ("evictions", "preemptions", "waits")
     )
-    assert {"due", "idle", "limit", "own", "quiet", "recall", "reclaim", "removed"} <= evictions.keys()
-    assert {"own", "recall"} <= preemptions.keys()
+    assert {"due", "idle", "limit", "own", "quiet", "reclaim", "relief", "removed", "watermark"} <= evictions.keys()
+    assert {"own", "reclaim"} <= preemptions.keys()
     assert {"in_use", "limit", "reserved"} <= waits.keys()
     assert all(summary.loans > 0 for summary in summaries)
     assert summaries[0].refusals["unknown_tenant"] > 0
@@ -72,15 +77,16 @@ def test_a_zone_that_takes_what_is_locked_for_others_is_noticed(monkeypatch):
 
 def test_a_zone_that_may_take_less_than_its_reservation_is_noticed(monkeypatch):
     real = Standings.takeable
-    monkeypatch.setattr(Standings, "takeable", lambda self, zone, free: real(self, zone, free) // 2)
-    with pytest.raises(Violation, match=r"I2: zone tenant-\d+ was denied"):
-        run(CROWDED)
+    monkeypatch.setattr(Standings, "takeable", lambda self, zone, free, **what: real(self, zone, free, **what) // 2)
+    # What it may take is asked when a parked zone is, too.
+    with pytest.raises(Violation, match=r"liveness: \d+ requests wait, and 4 steps were empty"):
+        run(dataclasses.replace(CROWDED, seed=2, full_check_every=CROWDED.requests))
 
 
 def test_nobody_yielding_to_a_zone_within_its_reservation_is_noticed(monkeypatch):
     monkeypatch.setattr(preemption, "choose_victim", lambda running, beneficiary, count: None)
-    with pytest.raises(Violation, match=r"I2: zone tenant-\d+ was denied"):
-        run(CROWDED)
+    with pytest.raises(Violation, match=r"I2: zone tenant-\d+ was denied \d+ blocks within its reservation twice"):
+        run(RECLAIMING)
 
 
 def test_a_zone_cut_below_its_reservation_is_noticed(monkeypatch):
@@ -115,11 +121,37 @@ def test_a_queue_that_serves_the_most_served_zone_first_is_noticed(monkeypatch):
 
     monkeypatch.setattr(FairQueue, "next", unfair)
     with pytest.raises(Violation, match="fairness"):
-        run(dataclasses.replace(PLAN, speed=3.0, model=Model(capacity=2_048, most_running=4)))
+        run(dataclasses.replace(PLAN, speed=3.0, model=Model(capacity=2_048, max_running=4)))
+
+
+def test_a_zone_that_is_woken_by_nobody_is_noticed(monkeypatch):
+    monkeypatch.setattr(Denials, "due", lambda self, free, is_running: iter(()))
+    with pytest.raises(Violation, match=r"parked: zone tenant-\d+ could be admitted"):
+        run(PLAN)
+
+
+def test_an_engine_that_admits_nobody_is_noticed(monkeypatch):
+    monkeypatch.setattr(Arbiter, "next_front", lambda self: None)
+    monkeypatch.setattr(Inspection, "after_schedule", lambda self, engine: None)
+    with pytest.raises(Violation, match=r"liveness: \d+ requests wait, and 4 steps were empty"):
+        run(PLAN)
+
+
+def test_requests_whose_work_is_lost_again_and_again_are_noticed(monkeypatch):
+    real = Arbiter.begin_step
+
+    def lose(self):
+        real(self)
+        for work in self._engine.running[:]:
+            self._engine.preempt(work)
+
+    monkeypatch.setattr(Arbiter, "begin_step", lose)
+    with pytest.raises(Violation, match=r"liveness: not at the end \d+ steps after the last request came"):
+        run(Plan(requests=20, tenants=4, model=Model(capacity=1_024)))
 
 
 def test_a_violation_names_seed_and_step_and_shows_the_zones(monkeypatch):
     monkeypatch.setattr(preemption, "choose_victim", lambda running, beneficiary, count: None)
-    with pytest.raises(Violation, match=r"seed 3.*step \d+") as broken:
-        run(CROWDED)
+    with pytest.raises(Violation, match=r"seed 6.*step \d+") as broken:
+        run(RECLAIMING)
     assert "reserved" in str(broken.value)

@@ -2,25 +2,34 @@
 
 from hypothesis import strategies as st
 
-from tenantzone_contract.config import PoolConfig, UnknownTenants, UnknownTenantTemplate, Watermarks, make_config
-from tests.zones.zoo import declare
+from tenantzone_contract.config import (
+    PoolConfig,
+    TenantLevel,
+    UnknownTenants,
+    UnknownTenantTemplate,
+    Watermarks,
+    make_config,
+)
+from tests.zones.zoo import declare, releasing
 
 CAPACITY = 20
 TENANTS = ("acme", "burst", "calm", "dusk")
 SECONDS = st.sampled_from([0.0, 5.0, 10.0, 20.0])
 MAYBE_SECONDS = st.one_of(st.none(), SECONDS)
+RELEASES = st.sampled_from([None, None, (30, 5.0), (50, 1.0), (100, 10.0)])
+"""Percent, and seconds from one step to the next."""
 
 
 @st.composite
-def shares(draw, most, *, base=CAPACITY):
+def shares(draw, max_blocks, *, base=CAPACITY):
     """Blocks, or the percentage that comes to no more."""
-    blocks = draw(st.integers(0, most))
+    blocks = draw(st.integers(0, max_blocks))
     return f"{100 * blocks // base}%" if base and draw(st.booleans()) else blocks
 
 
 @st.composite
-def zone_configs(draw, tenant, most):
-    reserved = draw(shares(most))
+def zone_configs(draw, tenant, max_blocks):
+    reserved = draw(shares(max_blocks))
     limit = None if draw(st.booleans()) else draw(st.integers(0, CAPACITY))
     if limit is not None and (isinstance(reserved, int) or draw(st.integers(0, 9))):
         limit = max(limit, blocks_of(reserved))
@@ -39,6 +48,7 @@ def zone_configs(draw, tenant, most):
         grace=draw(SECONDS),
         after=draw(SECONDS),
         evict_after=draw(st.sampled_from([None, None, 5.0, 20.0])),
+        release=draw(RELEASES),
         eviction_policy=draw(st.sampled_from(["LRU", "Clock"])),
     )
 
@@ -49,13 +59,27 @@ def pools(draw):
     template = UnknownTenantTemplate(
         limit=draw(st.one_of(st.none(), shares(CAPACITY))),
         priority=draw(st.integers(-1, 1)),
-        idle={"after_seconds": draw(SECONDS), "forget_after_seconds": draw(MAYBE_SECONDS)},
+        idle={
+            "after_seconds": draw(SECONDS),
+            "forget_after_seconds": draw(MAYBE_SECONDS),
+            "release": releasing(draw(RELEASES)),
+        },
     )
+    levels = [
+        TenantLevel(
+            name=f"level-{number}",
+            tenants=draw(st.sampled_from([("acme", "b*"), ("calm", "dusk"), ("*",)])),
+            reserved=draw(shares(CAPACITY)),
+            limit=draw(st.sampled_from([None, "100%"])),
+            weight=draw(st.integers(1, 3)),
+            priority=draw(st.integers(-2, 2)),
+        )
+        for number in range(draw(st.integers(0, 2)))
+    ]
+    unknown = UnknownTenants(mode=mode, template=template, levels=levels)
     low, high = sorted((draw(st.integers(0, 10)), draw(st.integers(0, 10))))
     marks = Watermarks(low=low / 10, high=high / 10) if draw(st.booleans()) else Watermarks()
-    return PoolConfig(
-        namespace="n", name="p", unknown_tenants=UnknownTenants(mode=mode, template=template), watermarks=marks
-    )
+    return PoolConfig(namespace="n", name="p", unknown_tenants=unknown, watermarks=marks)
 
 
 @st.composite
@@ -78,6 +102,10 @@ def blocks_of(share, base=CAPACITY, *, up=False):
     return whole + (1 if up and rest else 0)
 
 
+def release_of(idle):
+    return None if idle.release is None else (int(idle.release.share[:-1]), idle.release.every_seconds)
+
+
 def terms_of(zone):
     reserved = blocks_of(zone.reserved)
     return {
@@ -87,25 +115,35 @@ def terms_of(zone):
         "priority": zone.priority,
         "weight": zone.weight,
         "any_priority": zone.lending.borrowers == "AnyPriority",
+        "has_loan_time": zone.lending.max_loan_seconds is not None,
         "policy": zone.eviction_policy,
         "after": zone.idle.after_seconds,
         "evict_after": zone.idle.evict_after_seconds,
+        "release": release_of(zone.idle),
         "forget_after": zone.idle.forget_after_seconds,
         "auto": False,
+        "wanted": 0,
     }
 
 
-def template_terms(template):
+def registered_terms(unknown, tenant):
+    """All but what is reserved, which depends on who else is there."""
+    template = terms = unknown.template
+    wanted, weight = 0, 1
+    for level in reversed(unknown.levels):
+        if {tenant, f"{tenant[0]}*", "*"} & set(level.tenants):
+            terms, wanted, weight = level, blocks_of(level.reserved), level.weight
     return {
-        "reserved": 0,
-        "limit": CAPACITY if template.limit is None else min(CAPACITY, blocks_of(template.limit, up=True)),
-        "lendable": 0,
-        "priority": template.priority,
-        "weight": 1,
+        "wanted": wanted,
+        "limit": CAPACITY if terms.limit is None else min(CAPACITY, blocks_of(terms.limit, up=True)),
+        "priority": terms.priority,
+        "weight": weight,
         "any_priority": False,
+        "has_loan_time": False,
         "policy": "LRU",
         "after": template.idle.after_seconds,
         "evict_after": template.idle.evict_after_seconds,
+        "release": release_of(template.idle),
         "forget_after": template.idle.forget_after_seconds,
         "auto": True,
     }

@@ -1,30 +1,62 @@
-"""What an engine's adapter does for its requests, done to the core and to the reference side by side."""
+"""What an engine does with the blocks of its requests, done to the core and to the reference side by side."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import event
-from hypothesis import strategies as st
 
-from tenantzone_runtime.zones import configure, preemption, states
+from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones.eviction import make_room, trim_to_limit
-from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
-from tests.zones.configs import CAPACITY, template_terms
+from tests.zones.configs import CAPACITY, registered_terms
 from tests.zones.lent import LentInAll
+from tests.zones.lives_engine import LivesEngine
+from tests.zones.lives_watched import WatchedArbiter, WatchedTenancy
 from tests.zones.reference import Claim, World
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Request:
-    zone: Zone | None = field(repr=False)
-    claim: Claim | None = field(repr=False)
+    """A request: a prompt, and output that needs one more block every ``pace`` steps until it is at its longest."""
+
+    prompt: int
+    longest: int
+    pace: int = 1
+    chunk: int = CAPACITY
+    """Blocks of a prompt that one step computes."""
+    hits: int = 0
+    """How many of its zone's cached blocks its prompt begins with, if they are there."""
+    shared: int = 0
+    """How many blocks too many a guess without a prefix hit says."""
+    priority: int = 0
+    zone: Zone | None = None
+    claim: Claim | None = None
+    peak: int = 0
+    ticks: int = 0
     blocks: list[int] = field(default_factory=list)
     running: bool = False
 
+    def __repr__(self) -> str:
+        return f"{self.prompt} to {self.longest} blocks by {self.pace}, hits {self.hits}, priority {self.priority}"
 
-def by_tenant(payments):
+    @property
+    def needed(self) -> int:
+        """Blocks for all that it has now."""
+        return min(self.longest, self.prompt + self.ticks // self.pace)
+
+    @property
+    def is_done(self) -> bool:
+        return self.ticks >= (self.longest - self.prompt + 1) * self.pace
+
+    @property
+    def solo_steps(self) -> int:
+        """Steps that it takes alone, from where it is."""
+        return (self.longest - self.prompt + 1) * self.pace - self.ticks + -(-self.needed // self.chunk)
+
+
+def by_tenant(payments: Any) -> dict[str, list[int]]:
     """Blocks that each zone lost, in its own order."""
-    lost = {}
+    lost: dict[str, list[int]] = {}
     for tenant, blocks, *_ in payments:
         if blocks:
             lost.setdefault(tenant, []).extend(blocks)
@@ -38,6 +70,7 @@ class Lives:
         super().__init__()
         self.config = None
         self.seen = set()
+        self.seats, self.headroom, self.by_priority = 3, 0, False
         self._start(0.0)
 
     def _saw(self, what):
@@ -46,23 +79,32 @@ class Lives:
 
     def _start(self, now):
         self.now = now
-        self.tenancy = Tenancy(CAPACITY, CAPACITY, now)
+        self.tenancy = WatchedTenancy(self, CAPACITY, now)
         self.ledger = self.tenancy.ledger
         self.world = World(CAPACITY, now)
+        self.engine = LivesEngine(self, self.seats, self.headroom, self.by_priority)
+        self.arbiter = WatchedArbiter(self, self.tenancy, self.engine)
         self.requests: list[Request] = []
         self.lent = LentInAll()
+        self.is_in_step = False
+        """Still so after a step in which something was wrong."""
+        self.promised: list[Request] = []
+        """Waiting requests within their zone's reservation that a seat waited for in the last step, and no blocks."""
+        self.relieved = []
+        """Blocks that relief has evicted and the engine has not been told of."""
 
     @property
     def free(self):
         return len(self.world.free)
 
     @property
-    def template(self):
+    def unknown(self):
+        """What the config says of tenants that it does not declare; None: they are refused."""
         unknown = None if self.config is None else self.config.pool.unknown_tenants
-        return None if unknown is None or unknown.mode == "Reject" else unknown.template
+        return None if unknown is None or unknown.mode == "Reject" else unknown
 
-    def _evicted(self, evictions):
-        """What the adapter does with blocks that the core evicted. Returns them by tenant."""
+    def returned(self, evictions):
+        """What an engine does with blocks that the core evicted. Returns them by tenant."""
         payments = []
         for zone, blocks in evictions:
             in_use = {block for request in self.requests for block in request.blocks}
@@ -73,25 +115,47 @@ class Lives:
             configure.discard_if_gone(self.ledger, zone)
         return payments
 
-    def _reasons(self):
+    def reasons(self):
         """Why and for whom zones lost blocks since the last call."""
         notes = self.ledger.trail.collect()
         self.lent.take(notes)
         return {(note.zone, note.reason, note.beneficiary): note.blocks for note in notes if note.kind == "evicted"}
 
-    def _check_reasons(self, paid, beneficiary=None):
+    def check_reasons(self, paid, beneficiary=None):
         expected = {}
         for tenant, blocks, reason in paid:
-            key = tenant, reason, None if beneficiary is None else beneficiary.tenant
+            key = tenant, reason, None if beneficiary is None else beneficiary.tenant or None
             expected[key] = expected.get(key, 0) + len(blocks)
-        assert self._reasons() == expected
+        assert self.reasons() == expected
 
-    def _reload_reference(self, terms):
+    def look_who_lends(self):
+        """The engine's waiting requests end and begin quiet times; only for these reasons."""
+        for tenant, zone in self.ledger.zones.items():
+            claim = self.world.claims[tenant]
+            if zone.quiet and not claim.quiet:
+                assert not self.engine.is_open or not self.engine.running, "lends what somebody could use"
+                self._saw("lends what it does not use")
+                self.world.lend_unused(claim)
+            elif claim.quiet and not zone.quiet:
+                assert zone in self.engine.queues, "nobody asks for what it lends"
+                claim.quiet = claim.lends_unused = False
+
+    def give_back_due(self, evictions):
+        """Surplus that stood on loans whose time is over; which loans these are is the book's to say."""
+        for zone, blocks in evictions:
+            claim = self.world.claims[zone.spec.tenant]
+            assert len(blocks) <= claim.above(claim.reserved), "I7: what is within the reservation is nobody's loan"
+            assert claim.lose(len(blocks)) == blocks
+            self.world.free |= set(blocks)
+            self.world.note_evicted(claim)
+            self._saw("evicted: due")
+
+    def reload_reference(self, terms):
         paid = []
-        world, template = self.world, self.template
+        world, unknown = self.world, self.unknown
         for claim in [claim for claim in world.claims.values() if claim.tenant not in terms]:
-            if claim.auto and template is not None:
-                paid += world.respec(claim, **template_terms(template))
+            if claim.auto and unknown is not None:
+                paid += world.respec(claim, **registered_terms(unknown, claim.tenant))
             else:
                 paid += world.dismiss(claim)
         for tenant, term in terms.items():
@@ -101,61 +165,31 @@ class Lives:
             else:
                 self._saw("a zone that was leaving is declared again" if known.leaving else "a zone changes")
                 paid += world.respec(known, **term)
+        world.give_reservations()
         return paid
 
-    def _give_grace(self, zone):
-        """As the adapter does: a request that a lowered limit catches may finish; here, with two more blocks."""
-        most = max((len(request.blocks) + 2 for request in self.requests if request.zone is zone), default=0)
-        zone.grace = most if most > zone.spec.quota.limit else 0
-        self.world.claims[zone.spec.tenant].grace = zone.grace
-
-    def _admit(self, data, request, count, hits):
+    def take(self, request, count, *, growing):
+        """A request that may take blocks does so: hits of its zone's cache first, if it is admitted."""
         zone, claim = request.zone, request.claim
-        growing = request.running
-        if count > self.world.takeable(claim, growing=growing) and not growing:
-            self._relieve(zone, claim, count)
-        if zone is not None and count > self.world.takeable(claim, growing=growing):
-            self.tenancy.must_wait(zone, count, self.free)
-            assert zone.wait_reason == self.world.wait_reason(claim, count)
-            self._saw(f"waits: {zone.wait_reason}")
-            if preemption.is_entitled(zone, count):
-                self._recall(zone, claim, count, spare=request)
-        count = min(count, self.world.takeable(claim, growing=growing))
-        if zone is not None:
-            hits = 0 if growing else min(hits, count, len(claim.cached))
-            blocks = data.draw(st.permutations(claim.cached))[:hits] if hits else []
-            self.ledger.reuse(zone, blocks)
-            self.world.reuse(claim, blocks)
-            request.blocks += blocks
-            count -= hits
-            allowed = self.world.takeable(claim, growing=growing)
-            assert allowed >= count, "what was allowed with its hits is allowed after them"
-        request.running = True
-        self._grow(request, count, growing=growing)
+        hits = 0 if growing else min(request.hits, count, len(claim.cached))
+        blocks = claim.cached[-2::-2][:hits]
+        self.ledger.reuse(zone, blocks)
+        self.world.reuse(claim, blocks)
+        request.blocks += blocks
+        count -= len(blocks)
+        assert self.world.takeable(claim, growing=growing, peak=request.peak) >= count, "allowed with its hits"
+        if count:
+            self._take_new(request, count, growing=growing)
 
-    def _relieve(self, zone, claim, count):
-        """A zone that is denied blocks may get what active zones cache above their reservations."""
-        before = {other: other.held for other in self.world.others(claim)}
-        paid = self.world.relieve(claim, count)
-        evictions = self.tenancy.relieve(zone, count, self.free - sum(len(blocks) for _, blocks, _ in paid))
-        assert self._evicted(evictions) == [(tenant, blocks) for tenant, blocks, _ in paid]
-        self._check_reasons(paid, claim)
-        for other, held in before.items():
-            assert other.held >= min(held, other.reserved), "I7: cut below its reservation"
-        if paid:
-            self._saw("relieved")
-            assert self.world.takeable(claim) >= count, "nothing is evicted in vain"
-
-    def _grow(self, request, count, *, growing):
-        if count <= 0:
-            return
+    def _take_new(self, request, count, *, growing):
         zone, claim = request.zone, request.claim
         before = {other: (other.held, other.floor, other.quiet) for other in self.world.claims.values()}
         entitled = self.world.is_entitled(claim, count)
+        free = self.free
         paid = self.world.pay_for(claim, count)
-        evictions = make_room(self.ledger, zone, count, self.free - sum(len(blocks) for _, blocks, _ in paid))
-        assert self._evicted(evictions) == [(tenant, blocks) for tenant, blocks, _ in paid]
-        self._check_reasons(paid, claim)
+        evictions = make_room(self.ledger, zone, count, free)
+        assert self.returned(evictions) == [(tenant, blocks) for tenant, blocks, _ in paid]
+        self.check_reasons(paid, claim)
         for _, _, reason in paid:
             self._saw(f"evicted: {reason}")
         for other, (held, floor, quiet) in before.items():
@@ -164,64 +198,34 @@ class Lives:
                 assert quiet or entitled or growing, "an active zone pays for somebody's admission"
         assert self.free >= count, "what may be taken can be taken"
         blocks = sorted(self.world.free)[:count]
-        if zone is not None:
-            self.ledger.take(zone, blocks)
+        self.ledger.take(zone, blocks)
         self.world.take(claim, blocks)
         request.blocks += blocks
 
-    def _recall(self, zone, claim, count, spare):
-        """I2 in full: within one step an entitled zone gets its blocks, from whoever runs above their reservation."""
-        assert self.world.recallable_by_force(claim) >= count, "promises add up to no more than there is"
-        while self.world.takeable(claim) < count:
-            running = [request for request in self.requests if request.running]
-            index = preemption.choose_victim([request.zone for request in running], zone, count)
-            assert index is not None, "I2: a promise was not kept"
-            victim = running[index]
-            assert victim is not spare
-            self._check_victim(victim, running, zone, count)
-            self._saw("preempted: " + ("no zone" if victim.zone is None else "recall"))
-            self._preempt(victim)
-
-    def _check_victim(self, victim, running, beneficiary, count):
-        yielding = [
-            (0 if request.claim is None else request.claim.priority, -index, request)
-            for index, request in enumerate(running)
-            if request.claim is None
-            or (request.zone is not beneficiary and len(request.claim.in_use) > request.claim.reserved)
-        ]
-        assert victim is min(yielding, key=lambda rank: rank[:2])[2]
-        assert preemption.may_yield(victim.zone, beneficiary, count)
-
-    def _preempt(self, request):
-        self._let_go(request, kept=len(request.blocks) // 2)
-        request.running = False
-
-    def _let_go(self, request, kept):
+    def let_go(self, request, kept):
+        """A request lets its blocks go; of so many the prefix is kept."""
         zone, claim = request.zone, request.claim
-        kept = 0 if claim is None or claim.leaving else min(kept, len(request.blocks))
+        kept = 0 if claim.leaving else min(kept, len(request.blocks))
         kept, dropped = request.blocks[:kept], request.blocks[kept:]
         request.blocks = []
-        if zone is not None:
-            self.ledger.release(zone, kept, dropped)
+        self.ledger.release(zone, kept, dropped)
         self.world.release(claim, kept, dropped)
-        if zone is not None:
-            payments = self._evicted([(zone, trim_to_limit(self.ledger, zone))])
-            paid = self.world.trim(claim)
-            assert by_tenant(payments) == by_tenant(paid)
-            self._check_reasons(paid)
+        payments = self.returned([(zone, trim_to_limit(self.ledger, zone))])
+        paid = self.world.trim(claim)
+        assert by_tenant(payments) == by_tenant(paid)
+        self.check_reasons(paid)
 
-    def _end(self, request, kept):
+    def end(self, request, kept=CAPACITY):
+        """A request ends, whether it waits or runs."""
         self.requests.remove(request)
-        self._let_go(request, kept)
-        if request.zone is not None:
-            self.tenancy.request_finished(request.zone, self.now)
-            self.world.now = self.now
-            self.world.end(request.claim)
-            if not request.claim.requests:
-                assert request.zone.wait_reason is None
-            if request.zone.grace:
-                self._give_grace_if_known(request.zone)
-
-    def _give_grace_if_known(self, zone):
-        if self.ledger.zones.get(zone.spec.tenant) is zone:
-            self._give_grace(zone)
+        self.engine.remove(request)
+        if request.zone is None:
+            self.world.before_zones -= set(request.blocks)
+            self.world.free |= set(request.blocks)
+            return
+        self.let_go(request, kept)
+        self.tenancy.request_finished(request.zone, self.now)
+        self.world.now = self.now
+        self.world.end(request.claim)
+        if not request.claim.requests:
+            assert request.zone.wait_reason is None

@@ -4,9 +4,10 @@ Nothing here is taken from the core. Each answer looks at all zones, so it is sl
 timers that could go stale. The tests compare the core with it after every step.
 """
 
+import math
 from dataclasses import dataclass, field
-
-NO_ZONE_PRIORITY = 0
+from fractions import Fraction
+from math import inf
 
 
 @dataclass(eq=False)
@@ -15,18 +16,25 @@ class Claim:
 
     tenant: str
     entered: int
-    last_active: float
+    born: float
+    last_active: float = -inf
+    """Nobody has asked for what it reserves before its first request: until then it is quiet."""
     reserved: int = 0
     limit: int = 0
     lendable: int = 0
     priority: int = 0
     weight: int = 1
     any_priority: bool = False
+    has_loan_time: bool = False
     policy: str = "LRU"
     after: float = 60.0
     evict_after: float | None = None
+    release: tuple[int, float] | None = None
+    """Percent, and seconds from one step to the next."""
     forget_after: float | None = None
     auto: bool = False
+    wanted: int = 0
+    """Of a zone that was registered: what its level reserves, if it fits."""
 
     in_use: set = field(default_factory=set)
     cached: list = field(default_factory=list)
@@ -34,9 +42,11 @@ class Claim:
     hit: set = field(default_factory=set)
     requests: int = 0
     state: str = "Idle"
-    quiet: bool = False
+    quiet: bool = True
+    cached_when_quiet: int = 0
+    lends_unused: bool = False
+    """Quiet before its time, because none of its requests can be admitted."""
     leaving: bool = False
-    grace: int = 0
     overdue: int = 0
 
     @property
@@ -77,8 +87,9 @@ class World:
         self.capacity = capacity
         self.now = now
         self.claims: dict[str, Claim] = {}
-        self.without_zone: set[int] = set()
         self.free = set(range(capacity))
+        self.before_zones: set[int] = set()
+        """Used by requests while no zone is declared."""
         self.entered = 0
 
     def others(self, claim):
@@ -89,41 +100,63 @@ class World:
         self.claims[tenant] = claim = Claim(tenant, self.entered, self.now, **terms)
         return claim
 
+    def add_early(self, tenant):
+        """Requests from before the first config have a zone that is promised nothing and goes with them."""
+        claim = self.add(tenant, limit=self.capacity, after=inf)
+        claim.leaving = True
+        claim.in_use, self.before_zones = self.before_zones, set()
+        return claim
+
     # What may be taken
 
-    def takeable(self, claim, *, growing=False):
-        """The most blocks that the zone (None: a request without one) can put to use now, its own cache among them.
+    def takeable(self, claim, *, growing=False, peak=0, claimed=0):
+        """The most blocks that the zone can put to use now, its own cache among them.
 
-        A request that runs (``growing``) may have what others cache above their reservations, too.
+        A request that runs (``growing``) may have what others cache above their reservations, too, and goes on while
+        its zone's loans are overdue. One that was there when the limit fell may grow to its ``peak``. So many blocks
+        are ``claimed`` by others within their reservations.
         """
-        spare = self._spare(claim)
+        spare = self.spare(claim)
         if growing:
             spare += sum(other.above(other.reserved) for other in self.others(claim) if not other.quiet)
-        if claim is None:
-            return max(0, spare)
         free = len(self.free) + len(claim.cached)
         unused = claim.reserved - len(claim.in_use)
-        entitled = min(unused, free + sum(other.above(other.floor) for other in self.others(claim)))
-        if claim.overdue:
+        obtainable = free + sum(other.above(other.floor) for other in self.others(claim))
+        entitled = min(unused, obtainable - claimed)
+        if claim.overdue and not growing:
             return max(0, entitled)
-        return max(0, min(max(entitled, spare), max(claim.limit, claim.grace) - len(claim.in_use)))
+        return max(0, min(max(entitled, spare), max(claim.limit, peak) - len(claim.in_use)))
 
-    def _spare(self, claim):
+    def spare(self, claim):
         """Beyond any promise: what is free or given up by quiet zones, less what stays promised to others."""
-        priority = NO_ZONE_PRIORITY if claim is None else claim.priority
-        spare = len(self.free) + (0 if claim is None else len(claim.cached))
+        spare = len(self.free) + len(claim.cached)
         for other in self.others(claim):
-            floor = other.floor_against(priority)
+            floor = other.floor_against(claim.priority)
             spare += other.above(floor) if other.quiet else 0
             spare -= max(0, floor - other.held)
         return spare
 
-    def is_entitled(self, claim, count):
-        return claim is not None and len(claim.in_use) + count <= claim.reserved
+    def reachable(self, claim, peak=0):
+        """The most that the zone can ever use at once: when nobody else uses anything, and all lend what they may."""
+        return self._reachable(claim, peak, self.others(claim))
 
-    def wait_reason(self, claim, count):
+    def lastingly_reachable(self, claim, peak=0):
+        """The same without loans that have a time: who needs one for longer is preempted whenever it is over."""
+        return self._reachable(claim, peak, [other for other in self.others(claim) if not other.has_loan_time])
+
+    def _reachable(self, claim, peak, lenders):
+        kept = 0
+        for other in self.others(claim):
+            lends = other in lenders and (other.any_priority or claim.priority >= other.priority)
+            kept += other.reserved - (other.lendable if lends else 0)
+        return min(max(claim.limit, peak), max(claim.reserved, self.capacity - kept))
+
+    def is_entitled(self, claim, count):
+        return len(claim.in_use) + count <= claim.reserved
+
+    def wait_reason(self, claim, count, peak=0):
         """Why so many blocks can't be taken now."""
-        if len(claim.in_use) + count > max(claim.limit, claim.grace):
+        if len(claim.in_use) + count > max(claim.limit, peak):
             return "limit"
         unreferenced = len(self.free) + sum(len(other.cached) for other in self.claims.values())
         return "reserved" if count <= unreferenced else "in_use"
@@ -136,29 +169,27 @@ class World:
     def pay_for(self, claim, count):
         """Who loses which blocks, and why, so that ``count`` are free for the zone. They are free afterwards."""
         paid = []
-        if claim is not None and claim.held + count > claim.limit:
+        if claim.held + count > claim.limit:
             over = min(claim.held + count - claim.limit, len(claim.cached))
             self._lose(paid, claim, over, "limit")
         entitled = self.is_entitled(claim, count)
-        priority = NO_ZONE_PRIORITY if claim is None else claim.priority
         for other in self.by_rank(other for other in self.others(claim) if other.quiet):
-            floor = other.floor if entitled else other.floor_against(priority)
+            floor = other.floor if entitled else other.floor_against(claim.priority)
             self._lose(paid, other, min(other.above(floor), count - len(self.free)), "quiet")
         if entitled:
             for other in self.by_rank(other for other in self.others(claim) if not other.quiet):
-                self._lose(paid, other, min(other.above(other.reserved), count - len(self.free)), "recall")
-        if claim is not None:
-            self._lose(paid, claim, min(len(claim.cached), count - len(self.free)), "own")
+                self._lose(paid, other, min(other.above(other.reserved), count - len(self.free)), "reclaim")
+        self._lose(paid, claim, min(len(claim.cached), count - len(self.free)), "own")
         for other in self.by_rank(other for other in self.others(claim) if not other.quiet):
-            self._lose(paid, other, min(other.above(other.reserved), count - len(self.free)), "reclaim")
+            self._lose(paid, other, min(other.above(other.reserved), count - len(self.free)), "relief")
         return paid
 
-    def pay_for_nobody(self, wanted):
-        """Background reclaim: the same until so many blocks are free."""
+    def pay_for_watermark(self, wanted):
+        """Background eviction: the same until so many blocks are free."""
         paid = []
         for quiet in (True, False):
             for other in self.by_rank(other for other in self.claims.values() if other.quiet is quiet):
-                self._lose(paid, other, min(other.above(other.floor), wanted - len(self.free)), "reclaim")
+                self._lose(paid, other, min(other.above(other.floor), wanted - len(self.free)), "watermark")
         return paid
 
     def share(self, claim):
@@ -167,21 +198,24 @@ class World:
         weights = sum(other.weight for other in self.claims.values() if other is claim or not other.quiet)
         return unreserved * claim.weight // weights
 
-    def relieve(self, claim, count):
+    def missing_for_relief(self, claim, count, peak=0):
+        """How much of what active zones cache above their reservations a denied zone may have evicted; 0: nothing."""
+        wanted = len(claim.in_use) + count
+        if claim.overdue or wanted > max(claim.limit, peak):
+            return 0
+        if claim.in_use and wanted > claim.reserved + self.share(claim):
+            return 0
+        short = count - self.spare(claim)
+        surplus = sum(other.above(other.reserved) for other in self.others(claim) if not other.quiet)
+        return short if 0 < short <= surplus else 0
+
+    def relieve(self, claim, count, peak=0):
         """For a zone that is denied blocks: what active zones cache above their reservations, if that is enough."""
-        if claim is not None:
-            wanted = len(claim.in_use) + count
-            if claim.overdue or wanted > max(claim.limit, claim.grace):
-                return []
-            if claim.in_use and wanted > claim.reserved + self.share(claim):
-                return []
         paid = []
-        active = [other for other in self.others(claim) if not other.quiet]
-        short = count - self._spare(claim)
-        if 0 < short <= sum(other.above(other.reserved) for other in active):
+        if short := self.missing_for_relief(claim, count, peak):
             wanted = len(self.free) + short
-            for other in self.by_rank(active):
-                self._lose(paid, other, min(other.above(other.reserved), wanted - len(self.free)), "reclaim")
+            for other in self.by_rank(other for other in self.others(claim) if not other.quiet):
+                self._lose(paid, other, min(other.above(other.reserved), wanted - len(self.free)), "relief")
         return paid
 
     def _lose(self, paid, claim, count, reason):
@@ -206,10 +240,7 @@ class World:
     def take(self, claim, blocks):
         assert set(blocks) <= self.free, "only free blocks can be taken"
         self.free -= set(blocks)
-        if claim is None:
-            self.without_zone |= set(blocks)
-        else:
-            claim.in_use |= set(blocks)
+        claim.in_use |= set(blocks)
 
     def reuse(self, claim, blocks):
         for block in blocks:
@@ -219,17 +250,14 @@ class World:
             claim.hit |= set(blocks)
 
     def release(self, claim, kept, dropped):
-        if claim is None:
-            self.without_zone -= set(dropped)
-        else:
-            claim.in_use -= set(kept) | set(dropped)
-            claim.cached += kept
-            claim.hit -= set(dropped)
+        claim.in_use -= set(kept) | set(dropped)
+        claim.cached += kept
+        claim.hit -= set(dropped)
         self.free |= set(dropped)
 
     def arrive(self, claim):
         claim.requests += 1
-        claim.state, claim.quiet, claim.last_active = "Active", False, self.now
+        claim.state, claim.quiet, claim.lends_unused, claim.last_active = "Active", False, False, self.now
 
     def end(self, claim):
         claim.requests -= 1
@@ -241,6 +269,15 @@ class World:
     def drop_if_gone(self, claim):
         if claim.leaving and not claim.held and not claim.requests and self.claims.get(claim.tenant) is claim:
             del self.claims[claim.tenant]
+
+    def give_reservations(self):
+        """Registered zones have what they want while it fits, first those that have it, and then by age."""
+        claims = list(self.claims.values())
+        room = self.capacity - sum(claim.reserved for claim in claims if not claim.auto)
+        registered = [claim for claim in claims if claim.auto and not claim.leaving]
+        for claim in sorted(registered, key=lambda claim: (not claim.reserved, claim.entered)):
+            claim.reserved = claim.lendable = claim.wanted if claim.wanted <= room else 0
+            room -= claim.reserved
 
     def respec(self, claim, **terms):
         if terms["policy"] != claim.policy:
@@ -264,15 +301,24 @@ class World:
         for claim in list(self.claims.values()):
             if claim.requests:
                 continue
-            silent = now - claim.last_active
-            claim.quiet = silent >= claim.after
+            silent = now - max(claim.last_active, claim.born)
+            if not claim.quiet:
+                claim.cached_when_quiet = len(claim.cached)
+            claim.quiet = now - claim.last_active >= claim.after
             forgotten = claim.auto and claim.forget_after is not None and silent >= claim.forget_after
             if forgotten or (claim.evict_after is not None and silent >= claim.evict_after):
                 self._lose(paid, claim, len(claim.cached), "idle")
                 self.note_evicted(claim)
+            elif claim.release is not None and silent >= claim.after + claim.release[1]:
+                percent, every = claim.release
+                steps = (silent - claim.after) // every
+                allowed = math.floor(claim.cached_when_quiet * max(0, Fraction(100 - steps * percent) / 100))
+                self._lose(paid, claim, len(claim.cached) - allowed, "idle")
+                self.note_evicted(claim)
             if forgotten:
                 claim.leaving = True
                 self.drop_if_gone(claim)
+        self.give_reservations()
         return paid
 
     def lent_in_all(self):
@@ -281,7 +327,14 @@ class World:
         surplus = sum(max(0, claim.held - claim.reserved) for claim in self.claims.values())
         return max(0, min(surplus, unused - len(self.free)))
 
-    def recallable_by_force(self, claim):
+    def lend_unused(self, claim):
+        """Nobody can be admitted: what the zone reserves and does not use is lent, until it is served again."""
+        assert not claim.in_use
+        if not claim.quiet:
+            claim.cached_when_quiet = len(claim.cached)
+        claim.quiet = claim.lends_unused = True
+
+    def reclaimable_by_force(self, claim):
         """What the zone can get within one step, if everybody above their reservation yields, running or not."""
         kept = sum(min(other.held, other.floor) for other in self.others(claim))
         return self.capacity - kept - len(claim.in_use)

@@ -30,16 +30,16 @@ class ReferenceBook:
 
     def grow(self, missing, lent, borrowed):
         zones = sorted(self.ledger.zones.values(), key=lambda zone: (zone.spec.priority, zone.last_active, zone.number))
-        for to_any in (False, True, None):
-            lenders = [zone for zone in zones if to_any is None or zone.spec.loans.to_any_priority is to_any]
+        for to_whom in ("SameOrHigherPriority", "AnyPriority", None):
+            lenders = [zone for zone in zones if to_whom in (None, zone.spec.lending.borrowers)]
             for borrower in zones:
                 while missing > 0 and borrower.surplus > borrowed[borrower]:
                     rooms = {
-                        zone: self.unused(zone) - lent[zone] - (0 if to_any is None else zone.locked)
+                        zone: self.unused(zone) - lent[zone] - (0 if to_whom is None else zone.locked)
                         for zone in lenders
                     }
                     lender = next((zone for zone in lenders if rooms[zone] > 0), None)
-                    if lender is None or (to_any is not None and not may_borrow(borrower, lender)):
+                    if lender is None or (to_whom is not None and not may_borrow(borrower, lender)):
                         break
                     blocks = min(missing, borrower.surplus - borrowed[borrower], rooms[lender])
                     self.loans[lender, borrower] = self.loans.get((lender, borrower), 0) + blocks

@@ -2,9 +2,9 @@
 
 from tenantzone_contract.config import ConfigError
 from tenantzone_runtime.zones.audit import (
+    Balance,
     ConfigApplied,
     Evicted,
-    Granted,
     Lifecycle,
     LoanUsage,
     Preempted,
@@ -18,17 +18,19 @@ from tests.zones.zoo import Zoo, declare
 def test_what_happens_often_is_added_up_and_told_once():
     trail = Trail()
     for _ in range(3):
-        trail.granted("acme", 2)
-        trail.evicted("acme", 5, "quiet", "burst")
-        trail.preempted("acme", "recall", "burst")
+        trail.granted("acme", 5, above_reservation=2, held=12)
+        trail.released("burst", 4, held=4)
+        trail.evicted("acme", 5, "quiet", "burst", held=7)
+        trail.preempted("acme", "reclaim", "burst")
         trail.refused(None, "unbound")
         trail.refused("acme", "too_long")
-    trail.evicted("acme", 1, "quiet", None)
+    trail.evicted("acme", 1, "quiet", None, held=6)
     assert trail.collect() == [
-        Granted("acme", 6),
         Evicted("acme", 15, "quiet", "burst"),
         Evicted("acme", 1, "quiet", None),
-        Preempted("acme", 3, "recall", "burst"),
+        Balance("acme", granted=15, above_reservation=6, released=0, held=6),
+        Balance("burst", granted=0, above_reservation=0, released=12, held=4),
+        Preempted("acme", 3, "reclaim", "burst"),
         Refused(None, 3, "unbound"),
         Refused("acme", 3, "too_long"),
     ]
@@ -37,10 +39,10 @@ def test_what_happens_often_is_added_up_and_told_once():
 
 def test_events_come_in_their_order_before_what_was_added_up():
     trail = Trail()
-    trail.granted("acme", 1)
+    trail.granted("acme", 1, above_reservation=0, held=1)
     trail.note(Lifecycle("acme", "declared"))
     trail.note(ConfigApplied(1, "hash", 1))
-    assert [event.kind for event in trail.collect()] == ["lifecycle", "config_applied", "granted"]
+    assert [event.kind for event in trail.collect()] == ["lifecycle", "config_applied", "balance"]
     trail.note(Lifecycle("acme", "removed"))
     assert trail.collect() == [Lifecycle("acme", "removed")]
 
@@ -101,10 +103,41 @@ def test_a_config_that_does_not_fit_is_not_told_as_applied():
 def test_evictions_are_told_with_who_needed_the_blocks():
     zoo = Zoo()
     acme = zoo.zone("acme", cached=10)
-    zoo.ledger.evict(acme, 3, "recall", zoo.zone("burst"))
+    zoo.ledger.evict(acme, 3, "reclaim", zoo.zone("burst"))
     zoo.ledger.evict_block(acme, next(iter(acme.cached)), "reset")
     zoo.ledger.evict(acme, 0, "own", acme)
-    assert zoo.events("evicted") == [Evicted("acme", 3, "recall", "burst"), Evicted("acme", 1, "reset", None)]
+    assert zoo.events("evicted") == [Evicted("acme", 3, "reclaim", "burst"), Evicted("acme", 1, "reset", None)]
+
+
+def test_the_balance_of_a_zone_says_what_it_was_granted_and_let_go_and_holds():
+    zoo = Zoo()
+    acme = zoo.zone("acme", reserved=10)
+    zoo.take(acme, 8)
+    zoo.take(acme, 7)
+    zoo.release(acme, kept=4, dropped=6)
+    assert zoo.events("balance") == [Balance("acme", granted=15, above_reservation=5, released=6, held=9)]
+    zoo.take(acme, 3)
+    zoo.ledger.evict(acme, 2, "own", acme)
+    assert zoo.events("balance") == [Balance("acme", granted=3, above_reservation=2, released=0, held=10)]
+
+
+def test_a_zone_that_only_lost_blocks_has_a_balance_and_one_whose_blocks_did_not_move_has_none():
+    zoo = Zoo()
+    acme, calm = zoo.zone("acme", cached=10), zoo.zone("calm", cached=10)
+    zoo.events("balance")
+    zoo.ledger.evict(acme, 4, "quiet", calm)
+    zoo.ledger.reuse(calm, list(calm.cached)[:3])
+    zoo.release(calm, kept=3)
+    zoo.take(calm, 0)
+    assert zoo.events("balance") == [Balance("acme", granted=0, above_reservation=0, released=0, held=6)]
+
+
+def test_a_zone_that_is_gone_holds_nothing():
+    zoo = Zoo()
+    zoo.apply(declare("acme"))
+    zoo.hold(zoo.ledger.zones["acme"], cached=10)
+    zoo.apply()
+    assert zoo.events("balance") == [Balance("acme", granted=10, above_reservation=10, released=0, held=0)]
 
 
 def test_the_bill_counts_what_is_held_times_seconds():

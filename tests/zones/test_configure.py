@@ -11,7 +11,8 @@ from tenantzone_contract.config import (
     ZoneConfig,
     make_config,
 )
-from tenantzone_runtime.zones.configure import unknown_tenant_spec, zone_specs
+from tenantzone_runtime.zones import configure
+from tenantzone_runtime.zones.configure import zone_specs
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms
 from tests.zones.zoo import Zoo, declare
@@ -26,6 +27,13 @@ def spec_of(capacity=255, **fields):
 @pytest.fixture
 def zoo():
     return Zoo()
+
+
+def wake(zoo):
+    """Each zone has a request, so that none lends."""
+    for zone in zoo.ledger.zones.values():
+        zoo.tenancy.request_arrived(zone, zoo.now)
+    return list(zoo.ledger.zones.values())
 
 
 @pytest.mark.parametrize(
@@ -78,23 +86,9 @@ def test_everything_that_a_config_says_of_a_zone_arrives():
     )
     assert (spec.tenant, spec.name, spec.generation) == ("acme-id", "acme", 7)
     assert (spec.priority, spec.weight, spec.eviction_policy, spec.auto_registered) == (3, 5, "Clock", False)
-    assert spec.loans == LoanTerms(to_any_priority=True, most_seconds=60.0, grace_seconds=5.0)
-    assert spec.idle == IdleTimes(after=1.0, evict_after=2.0)
+    assert spec.lending == LoanTerms(borrowers="AnyPriority", max_loan_seconds=60.0, grace_seconds=5.0)
+    assert spec.idle == IdleTimes(after_seconds=1.0, evict_after_seconds=2.0)
     assert (spec.scrub, spec_of().scrub) == (True, False)
-
-
-def test_a_template_gives_a_tenant_a_limit_and_times_and_no_promise():
-    template = UnknownTenantTemplate(
-        limit="33%",
-        priority=-2,
-        idle={"after_seconds": 1.0, "evict_after_seconds": 2.0, "forget_after_seconds": 3.0},
-    )
-    spec = unknown_tenant_spec(template, "guest", 255)
-    assert (spec.tenant, spec.name, spec.generation, spec.priority) == ("guest", "guest", 0, -2)
-    assert (spec.quota, spec.auto_registered, spec.weight) == (Quota(0, 85, 0), True, 1)
-    assert spec.idle == IdleTimes(1.0, 2.0, 3.0)
-    assert unknown_tenant_spec(UnknownTenantTemplate(), "guest", 255).quota == Quota(0, 255, 0)
-    assert unknown_tenant_spec(UnknownTenantTemplate(limit=999), "guest", 255).quota == Quota(0, 255, 0)
 
 
 def test_a_zone_that_an_engine_cannot_hold_is_named():
@@ -112,19 +106,18 @@ def test_reservations_that_fill_an_engine_to_the_last_block_fit(zoo):
 
 def test_a_reservation_that_is_raised_counts_at_once(zoo):
     zoo.apply(declare("acme", reserved=10), declare("burst"))
-    burst = zoo.ledger.zones["burst"]
+    acme, burst = wake(zoo)
     zoo.hold(burst, cached=80)
     zoo.apply(declare("acme", reserved=70), declare("burst"))
-    assert zoo.takeable(zoo.ledger.zones["acme"]) == 70
+    assert zoo.takeable(acme) == 70
     assert zoo.takeable(burst) == 30
     zoo.check()
 
 
 def test_a_reservation_that_is_lowered_makes_surplus_of_what_was_safe(zoo):
     zoo.apply(declare("acme", reserved=70), declare("burst", reserved=30))
-    acme = zoo.ledger.zones["acme"]
+    acme, burst = wake(zoo)
     zoo.hold(acme, cached=70)
-    burst = zoo.ledger.zones["burst"]
     zoo.take(burst, 30)
     zoo.apply(declare("acme", reserved=20), declare("burst", reserved=60))
     assert (acme.held, acme.surplus) == (70, 50)
@@ -134,6 +127,7 @@ def test_a_reservation_that_is_lowered_makes_surplus_of_what_was_safe(zoo):
 
 def test_two_zones_swap_their_reservations_in_one_reload(zoo):
     zoo.apply(declare("acme", reserved=90), declare("burst", reserved=10))
+    wake(zoo)
     zoo.apply(declare("acme", reserved=10), declare("burst", reserved=90))
     assert zoo.takeable(zoo.ledger.zones["burst"]) == 90
     zoo.check()
@@ -163,7 +157,7 @@ def test_a_quiet_zone_that_is_removed_leaves_what_another_lends_as_it_was(zoo):
     zoo.hold(zoo.ledger.zones["calm"], cached=30)
     zoo.upkeep(1.0)
     zoo.apply(declare("calm", reserved=40, after=0.0))
-    assert zoo.takeable(None) == 100
+    assert zoo.takeable(zoo.early()) == 100
     zoo.check()
 
 
@@ -281,3 +275,26 @@ def test_a_reload_that_says_the_same_changes_nothing(zoo):
     assert zoo.apply(declare("acme", reserved=60)) == []
     assert zoo.events("lifecycle") == []
     assert acme.held == 30
+
+
+def test_what_failed_half_way_is_done_when_it_is_applied_again(zoo, monkeypatch):
+    zoo.apply(declare("acme"), declare("burst"))
+    acme = zoo.ledger.zones["acme"]
+    zoo.hold(acme, cached=60)
+    config = make_config(9, PoolConfig(namespace="n", name="p"), (declare("acme", limit=20), declare("extra")))
+    zoo.events("lifecycle")
+
+    def fail(*arguments):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(configure, "trim_to_limit", fail)
+        with pytest.raises(MemoryError):
+            zoo.tenancy.apply(config, zoo.now)
+    assert acme.held == 60
+    assert zoo.events("config_applied") == []
+    assert zoo.settle_evictions(zoo.tenancy.apply(config, zoo.now)) == [("acme", 40)]
+    assert set(zoo.ledger.zones) == {"acme", "extra"}
+    (applied,) = zoo.events("config_applied")
+    assert (applied.generation, applied.zones) == (9, 2)
+    zoo.check()

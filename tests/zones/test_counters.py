@@ -7,7 +7,7 @@ import pytest
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones.audit import LoanUsage
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters
-from tenantzone_runtime.zones.eviction import make_room, reclaim
+from tenantzone_runtime.zones.eviction import evict_to_watermark, make_room
 from tests.zones.zoo import Zoo, declare
 
 
@@ -35,14 +35,14 @@ def test_an_eviction_for_the_zone_itself_counts_as_its_own(zoo):
 
 def test_an_eviction_for_nobody_in_particular_has_no_beneficiary(zoo):
     acme = zoo.zone("acme", cached=100)
-    reclaim(zoo.ledger, 10)
-    assert acme.counters.evictions == {("reclaim", "none"): 10}
+    evict_to_watermark(zoo.ledger, 10)
+    assert acme.counters.evictions == {("watermark", "none"): 10}
 
 
-def test_an_eviction_for_a_request_without_zone_has_no_beneficiary(zoo):
-    acme = zoo.zone("acme", cached=100, quiet=True)
-    make_room(zoo.ledger, None, 10, zoo.free)
-    assert acme.counters.evictions == {("quiet", "none"): 10}
+def test_an_eviction_for_a_request_from_before_zones_counts_as_for_priority_0(zoo):
+    acme = zoo.zone("acme", cached=90, quiet=True, priority=-1)
+    make_room(zoo.ledger, zoo.early(in_use=10), 10, zoo.free)
+    assert acme.counters.evictions == {("quiet", "higher_priority"): 10}
 
 
 def test_blocks_lost_for_one_reason_are_added_up_over_whom_they_were_for():
@@ -55,6 +55,47 @@ def test_each_reason_has_its_beneficiaries_and_each_pair_is_told_from_the_start(
     assert len(Counters().all_evictions) == sum(len(beneficiaries) for beneficiaries in EVICTIONS_FOR.values())
     assert set(Counters().all_evictions.values()) == {0}
     assert Counters(evictions={("own", "self"): 5}).all_evictions["own", "self"] == 5
+
+
+def counted(start):
+    """Counters no two of which are the same."""
+    counters = Counters(*range(start, start + 9))
+    counters.evictions.update({("quiet", "none"): start, ("own", "self"): start + 1})
+    counters.requests["stop"] = start + 2
+    counters.stalled_seconds["limit"] = start + 3.5
+    counters.queue_time.observe(start / 7)
+    counters.time_to_first_token.observe(start / 3)
+    return counters
+
+
+def test_what_is_put_among_other_values_is_taken_as_it_was():
+    values = ["before"]
+    first, second = counted(20), counted(300)
+    for counters in (first, second, Counters()):
+        counters.put(values)
+    values.append("after")
+    was = first.copy()
+    first.request_ended("abort")
+    first.queue_time.observe(9.0)
+    left = iter(values)
+    assert next(left) == "before"
+    assert [Counters.take(left) for _ in range(3)] == [was, second, Counters()]
+    assert next(left) == "after"
+
+
+def test_a_copy_that_catches_up_is_the_same_and_stays_a_copy():
+    older, newer = counted(20), counted(20)
+    newer.add_growth(counted(300), counted(20))
+    older.catch_up(newer)
+    assert older == newer
+    newer.evictions["idle", "none"] = 1
+    newer.time_to_first_token.observe(1.0)
+    older.catch_up(newer)
+    assert older == newer
+    newer.queue_time.observe(1.0)
+    newer.request_ended("abort")
+    assert older.queue_time != newer.queue_time
+    assert older.requests != newer.requests
 
 
 def test_block_seconds_of_a_loan_are_counted_with_both_zones(zoo):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.zones.eviction import make_room, reclaim, trim_to_limit
+from tenantzone_runtime.zones.eviction import evict_to_watermark, make_room, trim_to_limit
 from tests.zones.zoo import Zoo
 
 
@@ -16,6 +16,8 @@ def paid(zoo, zone, count):
     reasons = {other: dict(other.counters.evicted) for other in zoo.ledger.zones.values()}
     payments = []
     for owner, blocks in make_room(zoo.ledger, zone, count, zoo.free):
+        if not blocks:
+            continue
         (reason,) = (name for name, total in owner.counters.evicted.items() if total != reasons[owner].get(name, 0))
         reasons[owner] = dict(owner.counters.evicted)
         payments.append((owner.spec.tenant, len(blocks), reason))
@@ -54,7 +56,7 @@ def test_within_its_reservation_a_zone_takes_surplus_back_before_its_own_cache(z
     acme = zoo.zone("acme", reserved=40, cached=5)
     zoo.zone("gold", reserved=20, cached=55, priority=1)
     zoo.zone("lead", reserved=20, cached=40)
-    assert paid(zoo, acme, 38) == [("lead", 20, "recall"), ("gold", 18, "recall")]
+    assert paid(zoo, acme, 38) == [("lead", 20, "reclaim"), ("gold", 18, "reclaim")]
 
 
 def test_above_its_reservation_it_takes_nothing_from_an_active_zone(zoo):
@@ -80,10 +82,10 @@ def test_the_least_recently_used_blocks_go_first(zoo):
     assert blocks == oldest
 
 
-def test_a_request_from_before_the_first_zone_takes_from_quiet_zones_only(zoo):
+def test_a_request_from_before_zones_takes_from_quiet_zones_before_it_grows_on_others_caches(zoo):
     zoo.zone("calm", cached=50, quiet=True)
     zoo.zone("acme", cached=50)
-    assert paid(zoo, None, 40) == [("calm", 40, "quiet")]
+    assert paid(zoo, zoo.early(), 40) == [("calm", 40, "quiet")]
 
 
 def test_who_borrows_takes_only_surplus_from_zones_above_it_that_do_not_lend_to_it(zoo):
@@ -117,33 +119,33 @@ def test_of_active_zones_the_least_recently_active_gives_its_surplus_first(zoo):
     one, other = zoo.zone("one", cached=50), zoo.zone("other", cached=50)
     zoo.tenancy.request_arrived(other, 1.0)
     zoo.tenancy.request_arrived(one, 2.0)
-    assert paid(zoo, acme, 10) == [("other", 10, "recall")]
+    assert paid(zoo, acme, 10) == [("other", 10, "reclaim")]
     zoo.take(acme, 10)
     zoo.tenancy.request_finished(other, 3.0)
-    assert paid(zoo, acme, 10) == [("one", 10, "recall")]
+    assert paid(zoo, acme, 10) == [("one", 10, "reclaim")]
 
 
-def test_quiet_zones_pay_before_surplus_is_recalled_from_active_ones(zoo):
+def test_quiet_zones_pay_before_surplus_is_reclaimed_from_active_ones(zoo):
     acme = zoo.zone("acme", reserved=50)
     zoo.zone("busy", cached=60, priority=-5)
     zoo.zone("calm", cached=40, quiet=True, priority=5)
-    assert paid(zoo, acme, 50) == [("calm", 40, "quiet"), ("busy", 10, "recall")]
+    assert paid(zoo, acme, 50) == [("calm", 40, "quiet"), ("busy", 10, "reclaim")]
 
 
-def test_a_recall_leaves_what_is_within_the_reservation(zoo):
+def test_a_reclaim_leaves_what_is_within_the_reservation(zoo):
     acme = zoo.zone("acme", reserved=40)
     busy = zoo.zone("busy", reserved=60, in_use=30, cached=50)
-    assert paid(zoo, acme, 40) == [("busy", 20, "recall")]
+    assert paid(zoo, acme, 40) == [("busy", 20, "reclaim")]
     assert busy.held == 60
 
 
-def test_a_zone_entitled_by_what_it_uses_recalls_also_what_its_own_cache_could_pay(zoo):
+def test_a_zone_entitled_by_what_it_uses_reclaims_also_what_its_own_cache_could_pay(zoo):
     acme = zoo.zone("acme", reserved=60, cached=10)
     zoo.zone("burst", cached=90)
-    assert paid(zoo, acme, 60) == [("burst", 60, "recall")]
+    assert paid(zoo, acme, 60) == [("burst", 60, "reclaim")]
 
 
-def test_one_block_over_its_reservation_it_borrows_all_and_recalls_nothing(zoo):
+def test_one_block_over_its_reservation_it_borrows_all_and_reclaims_nothing(zoo):
     acme = zoo.zone("acme", reserved=10, cached=20)
     zoo.zone("burst", cached=80)
     assert paid(zoo, acme, 11) == [("acme", 11, "own")]
@@ -161,7 +163,7 @@ def test_evictions_name_who_needed_the_blocks(zoo):
     burst = zoo.zone("burst", limit=60, in_use=30, cached=30)
     zoo.zone("calm", cached=40, quiet=True)
     make_room(zoo.ledger, burst, 30, zoo.free)
-    make_room(zoo.ledger, None, 50, zoo.free)
+    make_room(zoo.ledger, zoo.early(), 50, zoo.free)
     evicted = [(note.zone, note.blocks, note.reason, note.beneficiary) for note in zoo.events("evicted")]
     assert evicted == [("burst", 30, "limit", "burst"), ("calm", 20, "quiet", None)]
 
@@ -171,7 +173,7 @@ def test_evictions_for_a_request_that_grows_name_its_zone(zoo):
     zoo.zone("lead", cached=80)
     make_room(zoo.ledger, burst, 30, zoo.free)
     evicted = [(note.zone, note.blocks, note.reason, note.beneficiary) for note in zoo.events("evicted")]
-    assert evicted == [("burst", 10, "own", "burst"), ("lead", 20, "reclaim", "burst")]
+    assert evicted == [("burst", 10, "own", "burst"), ("lead", 20, "relief", "burst")]
 
 
 def test_the_last_block_above_a_higher_priority_zones_reservation_goes_too(zoo):
@@ -180,26 +182,26 @@ def test_the_last_block_above_a_higher_priority_zones_reservation_goes_too(zoo):
     assert paid(zoo, burst, 2) == [("gold", 1, "quiet"), ("burst", 1, "own")]
 
 
-def test_a_request_without_a_zone_borrows_as_priority_0(zoo):
+def test_a_request_from_before_zones_borrows_as_priority_0(zoo):
     zoo.zone("gold", reserved=30, cached=40, quiet=True, priority=1)
     zoo.zone("calm", reserved=30, cached=60, quiet=True)
-    assert paid(zoo, None, 70) == [("calm", 60, "quiet"), ("gold", 10, "quiet")]
+    assert paid(zoo, zoo.early(), 70) == [("calm", 60, "quiet"), ("gold", 10, "quiet")]
 
 
-def test_reclaim_takes_for_nobody_from_the_quiet_and_then_from_surplus(zoo):
+def test_the_watermark_takes_for_nobody_from_the_quiet_and_then_from_surplus(zoo):
     zoo.zone("calm", reserved=20, lendable=5, cached=20, quiet=True, priority=9)
     zoo.zone("busy", reserved=70, cached=80)
-    evicted = reclaim(zoo.ledger, 50)
+    evicted = evict_to_watermark(zoo.ledger, 50)
     assert [(zone.spec.tenant, len(blocks)) for zone, blocks in evicted] == [("calm", 5), ("busy", 10)]
-    assert {note.reason for note in zoo.events("evicted")} == {"reclaim"}
+    assert {note.reason for note in zoo.events("evicted")} == {"watermark"}
 
 
-def test_reclaim_takes_no_more_than_it_was_asked_for(zoo):
+def test_the_watermark_takes_no_more_than_it_was_asked_for(zoo):
     zoo.zone("calm", cached=50, quiet=True)
     zoo.zone("busy", cached=50)
-    assert sum(len(blocks) for _, blocks in reclaim(zoo.ledger, 50)) == 50
-    assert sum(len(blocks) for _, blocks in reclaim(zoo.ledger, 7)) == 7
-    assert reclaim(zoo.ledger, 0) == []
+    assert sum(len(blocks) for _, blocks in evict_to_watermark(zoo.ledger, 50)) == 50
+    assert sum(len(blocks) for _, blocks in evict_to_watermark(zoo.ledger, 7)) == 7
+    assert evict_to_watermark(zoo.ledger, 0) == []
 
 
 def test_what_is_cached_beyond_the_limit_goes_and_what_is_in_use_stays(zoo):
@@ -218,7 +220,7 @@ def test_a_request_that_grows_takes_others_surplus_caches_after_its_own(zoo):
     zoo.zone("gold", cached=40, priority=1)
     assert (zoo.takeable(burst), zoo.takeable(burst, growing=True)) == (5, 70)
     assert zoo.ledger.standings.takeable(burst, zoo.free) == 5
-    assert paid(zoo, burst, 40) == [("burst", 5, "own"), ("lead", 25, "reclaim"), ("gold", 10, "reclaim")]
+    assert paid(zoo, burst, 40) == [("burst", 5, "own"), ("lead", 25, "relief"), ("gold", 10, "relief")]
 
 
 def test_a_request_that_grows_leaves_what_is_locked_and_what_is_reserved(zoo):
@@ -228,15 +230,17 @@ def test_a_request_that_grows_leaves_what_is_locked_and_what_is_reserved(zoo):
     assert zoo.takeable(burst, growing=True) == 30
 
 
-def test_who_owes_blocks_does_not_grow_on_others_caches(zoo):
+def test_who_owes_blocks_grows_as_before_until_the_grace_time_is_over_and_admits_nothing(zoo):
     burst = zoo.zone("burst", in_use=10)
     burst.overdue = 5
-    zoo.zone("lead", cached=90)
-    assert zoo.takeable(burst, growing=True) == 0
+    zoo.zone("lead", cached=80)
+    assert zoo.takeable(burst) == 0
+    assert zoo.takeable(burst, growing=True) == 90
 
 
-def test_a_request_without_a_zone_grows_on_others_surplus_caches(zoo):
+def test_a_request_from_before_zones_grows_on_others_surplus_caches(zoo):
     zoo.zone("lead", reserved=30, cached=90)
     zoo.zone("gold", cached=10, quiet=True, priority=1)
-    assert (zoo.takeable(None), zoo.takeable(None, growing=True)) == (10, 70)
-    assert paid(zoo, None, 50) == [("gold", 10, "quiet"), ("lead", 40, "reclaim")]
+    early = zoo.early()
+    assert (zoo.takeable(early), zoo.takeable(early, growing=True)) == (10, 70)
+    assert paid(zoo, early, 50) == [("gold", 10, "quiet"), ("lead", 40, "relief")]

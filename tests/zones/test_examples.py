@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from tenantzone_contract.config import Idle, TenantLevel, UnknownTenants, UnknownTenantTemplate
 from tenantzone_runtime.zones import preemption
 from tenantzone_runtime.zones.eviction import make_room
 from tenantzone_runtime.zones.fair_queue import Account, FairQueue
+from tenantzone_runtime.zones.zone import EARLY_TENANT
 from tests.zones.test_configure import spec_of
-from tests.zones.zoo import Zoo
+from tests.zones.zoo import Request, Zoo, declare
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "algebra.md"
 
@@ -41,17 +43,18 @@ def build(zones):
             key, _, value = term.partition(" ")
             fields[key] = True if not value else int(value) if value.lstrip("-").isdigit() else value
         overdue = fields.pop("overdue", 0)
-        zoo.zone(name, **fields).overdue = overdue
+        zone = zoo.early(**fields) if name == "(before)" else zoo.zone(name, **fields)
+        zone.overdue = overdue
     return zoo
 
 
 def outcome(zoo, zone, count):
     """What the column *who pays* says."""
     if count > zoo.takeable(zone):
-        owners = [other for other in zoo.ledger.zones.values() if other.in_use]
-        victim = preemption.choose_victim(owners, zone, count) if preemption.is_entitled(zone, count) else None
+        running = [Request(other) for other in zoo.ledger.zones.values() if other.in_use]
+        victim = preemption.choose_victim(running, zone, count) if zone.is_entitled_to(count) else None
         if victim is not None:
-            return f"preempts {owners[victim].spec.tenant}"
+            return f"preempts {victim.zone.spec.tenant}"
         return f"waits: {zoo.wait_reason(zone, count)}"
     make_room(zoo.ledger, zone, count, zoo.free)
     paid = [f"{note.zone} {note.blocks} {note.reason}" for note in zoo.events("evicted")]
@@ -65,7 +68,7 @@ def outcome(zoo, zone, count):
 def test_examples(zones, asks, may_take, who_pays):
     zoo = build(zones)
     tenant, count = asks.split()
-    zone = zoo.ledger.zones[tenant]
+    zone = zoo.ledger.zones[EARLY_TENANT if tenant == "(before)" else tenant]
     assert zoo.takeable(zone) == int(may_take)
     assert outcome(zoo, zone, int(count)) == who_pays
 
@@ -100,7 +103,7 @@ def test_the_timeline_of_a_loan():
     zoo.zone("acme", reserved=50, quiet=True, max_loan=60.0, grace=30.0)
     burst = zoo.zone("burst", in_use=70, cached=10)
     zoo.tenancy.request_arrived(burst, 0.0)
-    for second, _, lent, uses, caches, overdue, may_take in table("Second"):
+    for second, _, lent, uses, caches, overdue, may_take, may_grow in table("Second"):
         zoo.upkeep(float(second))
         while zoo.tenancy.past_grace():
             zoo.release(burst, kept=25)
@@ -109,6 +112,46 @@ def test_the_timeline_of_a_loan():
         assert sum(loan.blocks for loan in zoo.tenancy.loans) == int(lent), second
         assert (burst.in_use, len(burst.cached), burst.overdue) == (int(uses), int(caches), int(overdue)), second
         assert zoo.takeable(burst) == int(may_take), second
+        assert zoo.takeable(burst, growing=True) == int(may_grow), second
+
+
+def test_the_steps_of_a_release():
+    zoo = Zoo()
+    acme = zoo.zone("acme", cached=50, after=60.0, release=(30, 10.0))
+    zoo.tenancy.request_arrived(acme, 0.0)
+    zoo.tenancy.request_finished(acme, 0.0)
+    for time, happens, keeps, state in table("Without a request for"):
+        zoo.upkeep(float(time.removesuffix(" s")))
+        if " takes " in happens:
+            zoo.settle_evictions([(acme, zoo.ledger.evict(acme, 10, "quiet"))])
+        assert (acme.held, acme.state) == (int(keeps), state), time
+
+
+def test_who_has_what_its_level_reserves():
+    zoo = Zoo()
+    template = UnknownTenantTemplate(idle=Idle(forget_after_seconds=60.0))
+    levels = (TenantLevel(name="gold", tenants=("gold-*",), reserved=30),)
+    unknown = UnknownTenants(mode="AutoRegister", template=template, levels=levels)
+    tenants = ("gold-1", "gold-2", "gold-3")
+    for comes, declared, *expected in table("What comes"):
+        if comes.startswith("a config"):
+            zoo.apply(declare("acme", reserved=int(declared)), unknown_tenants=unknown)
+        elif comes.startswith("three tenants"):
+            for tenant in tenants:
+                zoo.tenancy.request_arrived(zoo.tenancy.zone_for(tenant, 0.0), 0.0)
+        else:
+            gone = zoo.ledger.zones[comes.split("`")[1]]
+            zoo.tenancy.request_finished(gone, 0.0)
+            zoo.upkeep(60.0)
+        assert zoo.ledger.zones["acme"].spec.quota.reserved == int(declared)
+        assert [said_of(zoo.ledger.zones.get(tenant)) for tenant in tenants] == expected, comes
+
+
+def said_of(zone):
+    """What the table says of a registered zone's reservation."""
+    if zone is None:
+        return ""
+    return f"awaits {zone.spec.awaited}" if zone.spec.awaited else str(zone.spec.quota.reserved)
 
 
 def test_the_turns_of_two_weights():

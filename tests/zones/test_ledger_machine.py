@@ -1,7 +1,8 @@
-"""Random lives of zones, compared with the reference after every step, with the invariants checked.
+"""Random lives of an engine, compared with the reference after every step, with the invariants checked.
 
-The machine makes the calls that an engine's adapter makes: takes blocks for requests, hits caches, lets go, preempts,
-reloads, restarts. ``reference.World`` says what must come of it.
+Requests come and go, configs change, time passes, the engine pauses and starts anew. In each step the zone core's own
+arbiter says who is admitted, who goes on and who yields. ``reference.World`` says what must come of it. In the end no
+more requests come, and each must end.
 """
 
 import sys
@@ -11,17 +12,32 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tenantzone_contract.config import ConfigError
-from tenantzone_runtime.zones import preemption
-from tests.zones.configs import CAPACITY, TENANTS, configs, template_terms, terms_of
+from tenantzone_runtime.zones.zone import EARLY_TENANT
+from tests.zones.configs import CAPACITY, TENANTS, configs, registered_terms, terms_of
 from tests.zones.lives import Request, by_tenant
-from tests.zones.lives_counted import LivesCounted
+from tests.zones.lives_at_rest import LivesAtRest
 
 
-class ZoneLives(LivesCounted, RuleBasedStateMachine):
+@st.composite
+def requests(draw):
+    prompt = draw(st.integers(1, CAPACITY))
+    return Request(
+        prompt,
+        longest=min(CAPACITY, prompt + draw(st.integers(0, 8))),
+        pace=draw(st.integers(1, 2)),
+        chunk=draw(st.sampled_from([2, 5, CAPACITY])),
+        hits=draw(st.integers(0, 6)),
+        shared=draw(st.integers(0, 2)),
+        priority=draw(st.integers(0, 2)),
+    )
+
+
+class ZoneLives(LivesAtRest, RuleBasedStateMachine):
     lived = 0
     """How many there were: a deep run takes minutes, and tells where it is (`pytest -s`)."""
 
     def teardown(self):
+        self.come_to_rest()
         ZoneLives.lived += 1
         if settings().max_examples > 1000 and ZoneLives.lived % 500 == 0:
             print(f"{ZoneLives.lived} lives of zones", file=sys.stderr)
@@ -30,8 +46,15 @@ class ZoneLives(LivesCounted, RuleBasedStateMachine):
 
     # Configs
 
-    @initialize(config=st.one_of(st.none(), configs(), configs()))
-    def first_config(self, config):
+    @initialize(
+        config=st.one_of(st.none(), configs(), configs()),
+        seats=st.integers(1, 5),
+        headroom=st.sampled_from([0, 0, 2, 5]),
+        by_priority=st.booleans(),
+    )
+    def first_config(self, config, seats, headroom, by_priority):
+        self.seats, self.headroom, self.by_priority = seats, headroom, by_priority
+        self._start(self.now)
         if config is not None:
             self.reload(config)
 
@@ -53,12 +76,25 @@ class ZoneLives(LivesCounted, RuleBasedStateMachine):
         assert fits
         self.config = config
         self.world.now = self.now
-        payments = self._evicted(evictions)
-        paid = self._reload_reference(terms)
+        payments = self.returned(evictions)
+        paid = self.reload_reference(terms)
         assert by_tenant(payments) == by_tenant(paid)
-        self._check_reasons(paid)
-        for zone in self.ledger.zones.values():
-            self._give_grace(zone)
+        self.check_reasons(paid)
+        self._adopt()
+
+    def _adopt(self):
+        """What came before the first zone belongs to a zone of its own from now on."""
+        early = [request for request in self.requests if request.zone is None]
+        if not early or not self.ledger.zones:
+            return
+        self._saw("requests from before zones are adopted")
+        zone = self.tenancy.zone_of_early_requests(len(early))
+        claim = self.world.add_early(EARLY_TENANT)
+        for request in early:
+            request.zone, request.claim = zone, claim
+            self.ledger.take(zone, request.blocks)
+            self.world.arrive(claim)
+        self.engine.adopt(early)
 
     @precondition(lambda self: self.config is not None)
     @rule(draw=st.integers(0, 7))
@@ -70,75 +106,58 @@ class ZoneLives(LivesCounted, RuleBasedStateMachine):
 
     # Requests
 
-    @rule(tenant=st.sampled_from(TENANTS), data=st.data(), count=st.integers(1, CAPACITY), hits=st.integers(0, 6))
-    def serve(self, tenant, data, count, hits):
-        """A request arrives and is given blocks at once."""
-        before = len(self.requests)
-        self.arrive(tenant)
-        if len(self.requests) > before:
-            self._admit(data, self.requests[-1], count, hits)
-
-    @rule(tenant=st.sampled_from(TENANTS), data=st.data(), count=st.integers(1, CAPACITY), hits=st.integers(0, 6))
-    def serve_to_the_end(self, tenant, data, count, hits):
-        """A request arrives, is given blocks, and leaves them cached."""
-        before = len(self.requests)
-        self.arrive(tenant)
-        if len(self.requests) > before:
-            request = self.requests[-1]
-            self._admit(data, request, count, hits)
-            self._end(request, CAPACITY)
-
-    @rule(tenant=st.sampled_from(TENANTS))
-    def arrive(self, tenant):
+    @rule(tenant=st.sampled_from(TENANTS), request=requests())
+    def arrive(self, tenant, request):
         claim = self.world.claims.get(tenant)
         zone = self.tenancy.zone_for(tenant, self.now)
         self.world.now = self.now
         if claim is None or claim.leaving:
-            if self.template is None:
+            if self.unknown is None:
                 assert zone is None
                 return
             self._saw("auto-registered")
+            terms = registered_terms(self.unknown, tenant)
             if claim is None:
-                claim = self.world.add(tenant, **template_terms(self.template))
+                claim = self.world.add(tenant, **terms)
             else:
-                self.world.respec(claim, **template_terms(self.template))
-        known = self.ledger.zones[tenant]
-        assert zone is known
+                self.world.respec(claim, **terms)
+            self.world.give_reservations()
+        assert zone is self.ledger.zones[tenant]
+        self._adopt()
+        most = self.world.reachable(claim)
+        assert self.ledger.standings.reachable(zone) == most
+        if request.prompt > most:
+            self._saw("too long for its zone")
+            return
         if claim.state == "Evicted":
             self._saw("an Evicted zone wakes")
+        request.longest = request.peak = min(request.longest, most)
+        request.zone, request.claim = zone, claim
         self.tenancy.request_arrived(zone, self.now)
         self.world.arrive(claim)
-        self.requests.append(Request(zone, claim))
-
-    @precondition(lambda self: not self.ledger.zones)
-    @rule(count=st.integers(1, CAPACITY))
-    def arrive_before_the_first_zone(self, count):
-        request = Request(None, None, running=True)
         self.requests.append(request)
-        self._grow(request, min(count, self.free), growing=False)
+        self.engine.add(request)
 
-    @precondition(lambda self: self.requests)
-    @rule(data=st.data(), count=st.integers(1, CAPACITY), hits=st.integers(0, 6))
-    def grow(self, data, count, hits):
-        """A request is admitted or goes on: it hits its zone's cache and takes new blocks."""
-        self._admit(data, data.draw(st.sampled_from(self.requests)), count, hits)
+    @rule(tenant=st.sampled_from(TENANTS), burst=st.lists(requests(), min_size=2, max_size=4))
+    def arrive_together(self, tenant, burst):
+        for request in burst:
+            self.arrive(tenant, request)
 
-    @precondition(lambda self: any(request.running and request.zone for request in self.requests))
-    @rule(data=st.data())
-    def compact(self, data):
-        """S3: without a right to more, a zone's own youngest request yields."""
-        running = [request for request in self.requests if request.running]
-        zone = data.draw(st.sampled_from([request.zone for request in running if request.zone]))
-        count = CAPACITY + 1
-        index = preemption.choose_victim([request.zone for request in running], zone, count)
-        own = [request for request in running if request.zone is zone]
-        assert running[index] is own[-1]
-        self._preempt(own[-1])
+    @precondition(lambda self: self.config is None)
+    @rule(request=requests())
+    def arrive_before_the_first_config(self, request):
+        """The engine, which has no zones yet, gives it its blocks as long as there are any."""
+        request.running = request.prompt <= self.free
+        if request.running:
+            request.blocks = sorted(self.world.free)[: request.prompt]
+            self.world.free -= set(request.blocks)
+            self.world.before_zones |= set(request.blocks)
+        self.requests.append(request)
 
     @precondition(lambda self: self.requests)
     @rule(data=st.data(), kept=st.integers(0, CAPACITY))
-    def end(self, data, kept):
-        self._end(data.draw(st.sampled_from(self.requests)), kept)
+    def abort(self, data, kept):
+        self.end(data.draw(st.sampled_from(self.requests)), kept)
 
     @precondition(lambda self: self.ledger.cached_blocks)
     @rule(data=st.data())
@@ -147,14 +166,29 @@ class ZoneLives(LivesCounted, RuleBasedStateMachine):
         block = data.draw(st.sampled_from(claim.cached))
         zone = self.ledger.zones[claim.tenant]
         self.ledger.evict_block(zone, block, "reset")
-        self._evicted([(zone, [block])])
+        self.returned([(zone, [block])])
         claim.cached.remove(block)
         claim.hit.discard(block)
         self.world.free.add(block)
         self.world.note_evicted(claim)
-        self._check_reasons([(claim.tenant, [block], "reset")])
+        self.check_reasons([(claim.tenant, [block], "reset")])
 
-    # Time
+    # Steps and time
+
+    @precondition(lambda self: self.ledger.zones)
+    @rule(turns_down=st.integers(0, 9).map(lambda number: number == 0))
+    def step(self, turns_down):
+        self.make_step(turns_down=turns_down)
+
+    @precondition(lambda self: self.ledger.zones)
+    @rule(steps=st.integers(2, 12))
+    def make_steps(self, steps):
+        for _ in range(steps):
+            self.make_step()
+
+    @rule()
+    def pause_or_resume(self):
+        self.turn_round()
 
     @rule(seconds=st.sampled_from([0.0, 1.0, 5.0, 6.0, 10.0, 20.0]))
     def wait(self, seconds):
@@ -166,28 +200,26 @@ class ZoneLives(LivesCounted, RuleBasedStateMachine):
         """A zone's requests all end, and time passes until it is quiet, while others go on."""
         claim = data.draw(st.sampled_from([claim for claim in self.world.claims.values() if claim.cached]))
         for request in [request for request in self.requests if request.claim is claim]:
-            self._end(request, CAPACITY)
+            self.end(request)
         if claim.evict_after is None:
             self.pass_time(claim.after)
-
-    @rule()
-    def end_a_step(self):
-        self.tenancy.end_step()
+        for _ in range(data.draw(st.integers(0, 3)) if claim.release is not None else 0):
+            self.pass_time(claim.release[1])
 
     @rule()
     def settle_the_book(self):
         self.tenancy.loans.settle(self.free)
         self._check_sums_of_loans(exact=True)
-        assert self._reasons() == {}, "the book takes nothing from anybody"
+        assert self.reasons() == {}, "the book takes nothing from anybody"
 
     # What holds after every step
 
     @invariant()
     def every_block_is_where_the_reference_has_it(self):
         world = self.world
-        self.ledger.check(len(world.free), len(world.without_zone), CAPACITY)
+        self.ledger.check(len(world.free) + len(world.before_zones), CAPACITY)
         assert set(self.ledger.zones) == set(world.claims)
-        parts = [world.free, world.without_zone]
+        parts = [world.free, world.before_zones]
         for tenant, zone in self.ledger.zones.items():
             claim = world.claims[tenant]
             owned = {block for block, owner in enumerate(self.ledger.owner) if owner is zone}
@@ -201,16 +233,25 @@ class ZoneLives(LivesCounted, RuleBasedStateMachine):
     @invariant()
     def everybody_may_take_what_the_reference_says(self):
         standings = self.ledger.standings
-        for growing in (False, True):
-            for zone in (None, *self.ledger.zones.values()):
-                claim = None if zone is None else self.world.claims[zone.spec.tenant]
-                expected = self.world.takeable(claim, growing=growing)
-                assert standings.takeable(zone, self.free, growing=growing) == expected
+        for tenant, zone in self.ledger.zones.items():
+            claim = self.world.claims[tenant]
+            for growing in (False, True):
+                for peak in (0, CAPACITY):
+                    expected = self.world.takeable(claim, growing=growing, peak=peak)
+                    assert standings.takeable(zone, self.free, growing=growing, peak=peak) == expected
+            assert standings.reachable(zone) == self.world.reachable(claim)
+
+    @invariant()
+    def who_is_parked_could_not_be_admitted(self):
+        self.check_parked()
 
     @invariant()
     def states_are_those_of_the_reference(self):
         for tenant, zone in self.ledger.zones.items():
             claim = self.world.claims[tenant]
+            assert (zone.spec.quota.reserved, zone.spec.weight) == (claim.reserved, claim.weight)
+            if claim.auto and claim.reserved < claim.wanted:
+                self._saw("awaits a reservation")
             assert (zone.state, zone.quiet, zone.leaving) == (claim.state, claim.quiet, claim.leaving)
             assert (zone.requests, zone.last_active) == (claim.requests, claim.last_active)
             assert (zone.state == "Active") == (zone.requests > 0)

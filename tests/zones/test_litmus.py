@@ -7,7 +7,7 @@ import pytest
 
 from tenantzone_runtime.zones import preemption
 from tenantzone_runtime.zones.eviction import make_room
-from tests.zones.zoo import Zoo, declare
+from tests.zones.zoo import Request, Zoo, declare
 
 
 @pytest.fixture
@@ -46,21 +46,22 @@ def test_one_block_more_than_is_not_claimed_waits(zoo):
     assert prefill(zoo, zoo.ledger.zones["burst"], 21) == "reserved"
 
 
-def test_a_quiet_claim_is_lent_and_recalled_within_one_step(zoo):
+def test_a_quiet_claim_is_lent_and_reclaimed_within_one_step(zoo):
     claim, burst = zoo.ledger.zones["claim"], zoo.ledger.zones["burst"]
     zoo.tenancy.request_finished(claim, 0.0)
     zoo.upkeep(60.0)
     assert prefill(zoo, burst, 70) == [("claim", 50)]
 
     zoo.tenancy.request_arrived(claim, 61.0)
-    assert preemption.choose_victim([burst], claim, 50) == 0
+    prompt = Request(burst)
+    assert preemption.choose_victim([prompt], claim, 50) is prompt
     zoo.release(burst, kept=70)
     assert prefill(zoo, claim, 50) == [("burst", 50)]
     assert (claim.held, burst.held) == (60, 20)
     zoo.check()
 
 
-def test_what_the_borrower_only_caches_is_recalled_without_a_preemption(zoo):
+def test_what_the_borrower_only_caches_is_reclaimed_without_a_preemption(zoo):
     claim, burst = zoo.ledger.zones["claim"], zoo.ledger.zones["burst"]
     zoo.tenancy.request_finished(claim, 0.0)
     zoo.upkeep(60.0)

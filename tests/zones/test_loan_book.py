@@ -2,14 +2,17 @@
 
 import random
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
+from tenantzone_contract.config import Borrowers
 from tenantzone_runtime.zones import configure
 from tenantzone_runtime.zones.quota import Quota
 from tests.zones.reference_book import ReferenceBook
 from tests.zones.zoo import Zoo
 
+BORROWERS = get_args(Borrowers)
 ZONES = 6
 DEEDS = ["take", "take", "keep", "drop", "evict", "active", "quiet", "change", "leave", "due", "settle", "settle"]
 LIVES = 30
@@ -17,9 +20,7 @@ ACTS = 300
 
 
 def declare(zoo, number):
-    return zoo.zone(
-        f"tenant-{number}", reserved=5 * number, priority=number % 3 - 1, borrowers="AnyPriority" if number % 2 else ""
-    )
+    return zoo.zone(f"tenant-{number}", reserved=5 * number, priority=number % 3 - 1, borrowers=BORROWERS[number % 2])
 
 
 def act(zoo, deed, number, amount):
@@ -43,9 +44,9 @@ def act(zoo, deed, number, amount):
         case "change":
             room = zoo.capacity - ledger.standings.promised + zone.spec.quota.reserved
             reserved = min(amount, room)
-            terms = replace(zone.spec.loans, to_any_priority=amount % 2 == 0)
+            terms = replace(zone.spec.lending, borrowers=BORROWERS[amount % 2])
             quota = Quota(reserved, zoo.capacity, reserved // 2)
-            configure.respec(ledger, zone, replace(zone.spec, priority=amount % 5 - 2, quota=quota, loans=terms))
+            configure.respec(ledger, zone, replace(zone.spec, priority=amount % 5 - 2, quota=quota, lending=terms))
         case "leave" if zone.held == 0:
             ledger.discard(zone)
             declare(zoo, number)

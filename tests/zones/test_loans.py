@@ -3,6 +3,7 @@
 import pytest
 
 from tenantzone_runtime.zones.audit import Lent, LoanUsage, Repaid
+from tenantzone_runtime.zones.zone import EARLY_TENANT
 from tests.zones.zoo import Zoo
 
 ANY = "AnyPriority"
@@ -31,11 +32,14 @@ def test_what_is_more_than_that_is_borrowed(zoo):
     assert loans(zoo) == [("lender", "borrower", 15)]
 
 
-def test_blocks_without_a_zone_use_up_the_unreserved_part(zoo):
-    zoo.in_use_without_zone = 50
+def test_requests_from_before_zones_borrow_like_others(zoo):
     zoo.zone("lender", reserved=40, quiet=True)
     zoo.zone("borrower", cached=30)
+    zoo.early(in_use=50)
     assert loans(zoo) == [("lender", "borrower", 20)]
+    zoo.ledger.evict(zoo.ledger.zones["borrower"], 20, "relief")
+    zoo.take(zoo.ledger.zones[EARLY_TENANT], 20)
+    assert loans(zoo) == [("lender", "borrower", 10), ("lender", EARLY_TENANT, 10)]
 
 
 def test_the_lowest_priority_lends_first_then_the_least_recently_active(zoo):
@@ -108,7 +112,7 @@ def test_a_loan_shrinks_when_the_lender_uses_what_is_its_own(zoo):
     assert loans(zoo) == [("lender", "borrower", 20)]
     zoo.take(lender, 30)
     assert loans(zoo) == [("lender", "borrower", 20)]
-    zoo.ledger.evict(zoo.ledger.zones["borrower"], 15, "recall", lender)
+    zoo.ledger.evict(zoo.ledger.zones["borrower"], 15, "reclaim", lender)
     zoo.take(lender, 15)
     assert loans(zoo) == [("lender", "borrower", 5)]
 
@@ -227,9 +231,9 @@ def test_a_loan_notes_when_it_is_due_and_what_comes_later_comes_under_the_same_t
 
 def test_the_trail_counts_blocks_taken_above_the_reservation(zoo):
     zone = zoo.zone("acme", reserved=10)
-    zoo.events("granted")
+    zoo.events("balance")
     zoo.take(zone, 8)
-    assert zoo.events("granted") == []
+    assert [note.above_reservation for note in zoo.events("balance")] == [0]
     zoo.take(zone, 5)
     zoo.take(zone, 2)
-    assert [(note.zone, note.blocks) for note in zoo.events("granted")] == [("acme", 5)]
+    assert [(note.zone, note.above_reservation) for note in zoo.events("balance")] == [("acme", 5)]

@@ -8,10 +8,10 @@ CAPACITY = 100
 ANY = "AnyPriority"
 
 
-def takeable(mine, others, without_zone=0):
+def takeable(mine, others, before_zones=0):
     zoo = Zoo(CAPACITY)
-    zoo.in_use_without_zone = without_zone
-    zone = None if mine is None else zoo.zone("mine", **mine)
+    early = zoo.early(in_use=before_zones)
+    zone = early if mine is None else zoo.zone("mine", **mine)
     for number, other in enumerate(others):
         zoo.zone(f"other-{number}", **other)
     return zoo.takeable(zone)
@@ -97,8 +97,8 @@ def test_higher_priorities_are_told_apart():
     assert [takeable({"priority": priority}, lenders) for priority in (-1, 0, 1, 2, 3, 4)] == [0, 10, 30, 60, 100, 100]
 
 
-def test_requests_without_a_zone_use_up_what_others_could_take():
-    assert takeable({}, [], without_zone=70) == 30
+def test_requests_from_before_zones_use_up_what_others_could_take():
+    assert takeable({}, [], before_zones=70) == 30
 
 
 def test_a_zone_with_overdue_loans_gets_what_is_its_own_and_no_more():
@@ -122,8 +122,13 @@ def test_a_request_in_flight_may_pass_a_limit_that_was_lowered_under_it():
     zoo = Zoo()
     zone = zoo.zone("mine", limit=20, in_use=20)
     assert zoo.takeable(zone) == 0
-    zone.grace = 25
-    assert zoo.takeable(zone) == 5
+    assert zoo.takeable(zone, growing=True, peak=25) == 5
+
+
+def test_a_peak_within_the_limit_bounds_nothing():
+    zoo = Zoo()
+    zone = zoo.zone("mine", limit=20, in_use=5)
+    assert zoo.takeable(zone, peak=10) == 15
 
 
 @pytest.mark.parametrize(
@@ -145,13 +150,12 @@ def test_why_a_zone_waits(mine, other, count, expected):
     assert zoo.wait_reason(zone, count) == expected
 
 
-def test_under_grace_it_is_not_the_limit_that_a_request_waits_for():
+def test_up_to_its_peak_it_is_not_a_lowered_limit_that_a_request_waits_for():
     zoo = Zoo()
     zone = zoo.zone("mine", limit=20, in_use=20)
-    zone.grace = 30
     zoo.zone("other", in_use=75)
-    assert zoo.wait_reason(zone, 10) == "in_use"
-    assert zoo.wait_reason(zone, 11) == "limit"
+    assert zoo.wait_reason(zone, 10, peak=30) == "in_use"
+    assert zoo.wait_reason(zone, 11, peak=30) == "limit"
 
 
 def test_a_lender_of_higher_priority_that_wakes_withholds_its_reservation_once():

@@ -12,8 +12,8 @@ def zoo():
     return Zoo()
 
 
-def relieved(zoo, zone, count):
-    evicted = zoo.tenancy.relieve(zone, count, zoo.free)
+def relieved(zoo, zone, count, peak=0):
+    evicted = zoo.tenancy.relieve(zone, count, zoo.free, peak)
     return [(owner.spec.tenant, len(blocks)) for owner, blocks in evicted]
 
 
@@ -25,7 +25,7 @@ def test_relief_comes_from_what_active_zones_cache_above_their_reservations(zoo)
     assert relieved(zoo, burst, 40) == [("lead", 30), ("gold", 10)]
     assert zoo.takeable(burst) == 40
     (note, *_) = zoo.events("evicted")
-    assert (note.reason, note.beneficiary) == ("reclaim", "burst")
+    assert (note.reason, note.beneficiary) == ("relief", "burst")
 
 
 def test_relief_is_given_only_where_it_is_enough(zoo):
@@ -42,9 +42,10 @@ def test_relief_is_not_given_to_who_may_take_it_anyhow(zoo):
     assert relieved(zoo, burst, 51) == [("lead", 1)]
 
 
-def test_relief_for_a_request_without_a_zone(zoo):
-    zoo.zone("lead", cached=100)
-    assert relieved(zoo, None, 30) == [("lead", 30)]
+def test_relief_for_a_request_from_before_zones_is_that_of_weight_1(zoo):
+    zoo.zone("lead", cached=90, weight=3)
+    assert relieved(zoo, zoo.early(in_use=10), 16) == []
+    assert relieved(zoo, zoo.ledger.zones[""], 15) == [("lead", 15)]
 
 
 def test_relief_covers_also_what_is_locked_by_others(zoo):
@@ -71,8 +72,7 @@ def test_relief_is_not_given_to_who_is_kept_back_by_its_own_limit(zoo):
     zoo.zone("lead", cached=100)
     assert relieved(zoo, burst, 31) == []
     assert relieved(zoo, burst, 30) == [("lead", 30)]
-    burst.grace = 40
-    assert relieved(zoo, burst, 31) == [("lead", 1)]
+    assert relieved(zoo, burst, 31, peak=40) == [("lead", 1)]
 
 
 def test_relief_for_who_borrows_is_for_all_that_it_asks_for(zoo):
@@ -150,9 +150,11 @@ def test_shares_are_of_the_blocks_that_requests_can_use():
 
 def test_a_zone_that_left_has_no_part_in_the_shares(zoo):
     zoo.apply(declare("acme", weight=3), declare("lead"))
+    zoo.tenancy.request_arrived(zoo.ledger.zones["lead"], 0.0)
     zoo.apply(declare("lead"))
     assert zoo.ledger.standings.share(zoo.ledger.zones["lead"]) == 100
     zoo.apply(declare("lead"), declare("acme", weight=1))
+    zoo.tenancy.request_arrived(zoo.ledger.zones["acme"], 0.0)
     assert zoo.ledger.standings.share(zoo.ledger.zones["lead"]) == 50
     zoo.apply(declare("lead", weight=3), declare("acme", weight=1))
     assert zoo.ledger.standings.share(zoo.ledger.zones["lead"]) == 75

@@ -49,13 +49,13 @@ def test_of_several_blocks_those_of_the_scrubbed_zone_are_zeroed(zoo):
     assert zoo.ledger.take_blocks_to_scrub() == theirs
 
 
-def test_a_block_that_comes_to_a_request_without_a_zone_is_zeroed(zoo):
+def test_a_block_that_comes_to_a_request_from_before_zones_is_zeroed(zoo):
     blocks = freed_by_eviction(zoo, zoo.zone("acme", cached=2, scrub=True))
-    zoo.ledger.take_without_zone(blocks)
+    zoo.ledger.take(zoo.early(), blocks)
     assert zoo.ledger.take_blocks_to_scrub() == blocks
 
 
-def test_a_block_that_no_scrubbed_zone_has_used_is_not_zeroed_for_a_request_without_a_zone(zoo):
+def test_a_block_that_no_scrubbed_zone_has_used_is_not_zeroed(zoo):
     blocks = freed_by_eviction(zoo, zoo.zone("acme", cached=2, scrub=True))
-    zoo.ledger.take_without_zone([block for block in range(zoo.capacity) if block not in blocks])
+    zoo.ledger.take(zoo.zone("burst"), [block for block in range(zoo.capacity) if block not in blocks])
     assert zoo.ledger.take_blocks_to_scrub() == []

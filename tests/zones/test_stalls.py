@@ -19,13 +19,12 @@ def acme(zoo):
 
 
 def step(zoo, zone, now, *, denied=0, admitted=False):
-    """One step that finds the zone's next request so, or does not get to it."""
+    """One step that finds the zone's next request so, or does not look at it."""
     zoo.now = now
     if denied:
         zoo.tenancy.must_wait(zone, denied, zoo.free)
     if admitted:
         zoo.tenancy.may_go_on(zone)
-    zoo.tenancy.end_step()
 
 
 def test_time_counts_from_the_step_that_denies_to_the_step_that_admits(zoo, acme):
@@ -45,12 +44,23 @@ def test_time_counts_under_the_reason_that_it_was_waited_for(zoo, acme):
     assert acme.counters.stalled_seconds == {"limit": 2.0, "in_use": 3.0}
 
 
-def test_a_reason_that_a_step_does_not_confirm_ends_with_it(zoo, acme):
+def test_a_zone_is_stalled_until_it_is_looked_at_again(zoo, acme):
     step(zoo, acme, 10.0, denied=60)
     step(zoo, acme, 11.0)
+    assert acme.wait_reason == "limit"
+    step(zoo, acme, 50.0, admitted=True)
     assert acme.wait_reason is None
-    step(zoo, acme, 50.0, denied=60)
     step(zoo, acme, 51.0)
+    assert acme.counters.stalled_seconds == {"limit": 40.0}
+
+
+def test_while_the_engine_takes_on_no_request_no_zone_is_stalled(zoo, acme):
+    step(zoo, acme, 10.0, denied=60)
+    zoo.now = 12.0
+    zoo.tenancy.nobody_waits()
+    assert (acme.wait_reason, acme.denied) == (None, 0)
+    zoo.now = 20.0
+    zoo.tenancy.count(acme)
     assert acme.counters.stalled_seconds == {"limit": 2.0}
 
 
@@ -58,7 +68,7 @@ def test_what_is_read_between_two_steps_counts_up_to_then_and_nothing_twice(zoo,
     step(zoo, acme, 10.0, denied=60)
     for now in (11.0, 12.0):
         zoo.now = now
-        zoo.tenancy.count()
+        zoo.tenancy.count(acme)
         assert acme.counters.stalled_seconds == {"limit": now - 10.0}
     step(zoo, acme, 13.0, admitted=True)
     assert acme.counters.stalled_seconds == {"limit": 3.0}
@@ -68,19 +78,19 @@ def test_a_zone_whose_last_request_is_aborted_is_stalled_no_more(zoo, acme):
     step(zoo, acme, 10.0, denied=60)
     zoo.tenancy.request_finished(acme, 12.0)
     zoo.now = 30.0
-    zoo.tenancy.count()
+    zoo.tenancy.count(acme)
     assert acme.counters.stalled_seconds == {"limit": 2.0}
 
 
 def test_one_zone_that_waits_does_not_keep_another_waiting(zoo, acme):
     other = zoo.ledger.zones["other"]
     zoo.tenancy.request_arrived(other, 0.0)
-    zoo.tenancy.must_wait(other, 200, zoo.free)
+    step(zoo, other, 8.0, denied=200)
     step(zoo, acme, 10.0, denied=60)
-    step(zoo, acme, 12.0, denied=60)
+    step(zoo, other, 12.0, admitted=True)
     assert (acme.wait_reason, other.wait_reason) == ("limit", None)
-    assert acme.counters.stalled_seconds == {}
-    zoo.tenancy.count()
+    assert (acme.counters.stalled_seconds, other.counters.stalled_seconds) == ({}, {"limit": 4.0})
+    zoo.tenancy.count(acme)
     assert acme.counters.stalled_seconds == {"limit": 2.0}
 
 

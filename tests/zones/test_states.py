@@ -51,7 +51,7 @@ def test_an_idle_zone_whose_last_block_goes_is_evicted(zoo):
 def test_an_active_zone_is_not_evicted_however_little_it_holds(zoo):
     acme = zoo.zone("acme", cached=10)
     zoo.tenancy.request_arrived(acme, 1.0)
-    zoo.settle_evictions([(acme, zoo.ledger.evict(acme, 10, "recall"))])
+    zoo.settle_evictions([(acme, zoo.ledger.evict(acme, 10, "reclaim"))])
     assert acme.state == "Active"
 
 

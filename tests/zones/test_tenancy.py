@@ -15,7 +15,6 @@ def test_without_a_config_there_is_no_zone_and_nothing_to_evict(zoo):
     assert zoo.tenancy.is_open_to_anybody
     assert zoo.tenancy.zone_for("acme", 0.0) is None
     assert zoo.upkeep(1e6) == []
-    assert zoo.takeable(None) == 100
 
 
 def test_a_config_with_zones_is_open_to_those_only(zoo):
@@ -30,18 +29,19 @@ def test_a_pool_that_registers_anybody_is_not_open_without_a_zone(zoo):
     assert not zoo.tenancy.is_open_to_anybody
 
 
-def test_when_the_last_zone_is_leaving_the_engine_is_open_again(zoo):
+def test_when_the_last_zone_is_leaving_the_engine_is_not_open_to_requests_without_a_zone(zoo):
     zoo.apply(declare("acme"))
     acme = zoo.ledger.zones["acme"]
     zoo.tenancy.request_arrived(acme, 0.0)
     zoo.apply()
     assert zoo.tenancy.zone_for("acme", 1.0) is None
-    assert zoo.tenancy.is_open_to_anybody
+    assert not zoo.tenancy.is_open_to_anybody
 
 
 def test_a_config_that_does_not_fit_leaves_everything_as_it_was(zoo):
     zoo.apply(declare("acme", reserved=60), watermarks=Watermarks(low=0.5, high=0.5))
     acme = zoo.ledger.zones["acme"]
+    zoo.tenancy.request_arrived(acme, 0.0)
     zoo.hold(acme, cached=70)
     with pytest.raises(ConfigError, match="reservations add up to 110 blocks, this engine has 100"):
         zoo.apply(declare("burst", reserved=60), declare("calm", reserved=50))
@@ -50,22 +50,22 @@ def test_a_config_that_does_not_fit_leaves_everything_as_it_was(zoo):
     assert zoo.upkeep(1.0) == [("acme", 10)]
 
 
-def test_between_the_watermarks_nothing_is_reclaimed(zoo):
+def test_between_the_watermarks_nothing_is_evicted(zoo):
     zoo.apply(declare("acme"), watermarks=Watermarks(low=0.1, high=0.3))
     zoo.hold(zoo.ledger.zones["acme"], cached=90)
     assert zoo.upkeep(1.0) == []
 
 
-def test_below_the_low_watermark_blocks_are_reclaimed_up_to_the_high_one(zoo):
+def test_below_the_low_watermark_blocks_are_evicted_up_to_the_high_one(zoo):
     zoo.apply(declare("acme"), watermarks=Watermarks(low=0.1, high=0.3))
     acme = zoo.ledger.zones["acme"]
     zoo.hold(acme, cached=91)
     assert zoo.upkeep(1.0) == [("acme", 21)]
     assert zoo.free == 30
-    assert acme.counters.evicted == {"reclaim": 21}
+    assert acme.counters.evicted == {"watermark": 21}
 
 
-def test_reclaim_takes_from_the_quiet_down_to_what_they_keep_then_surplus_and_nothing_else(zoo):
+def test_the_watermark_takes_from_the_quiet_down_to_what_they_keep_then_surplus_and_nothing_else(zoo):
     quiet = declare("quiet", reserved=20, lendable=5, after=5.0)
     zoo.apply(quiet, declare("busy", reserved=60), watermarks=Watermarks(low=0.5, high=1.0))
     zoo.hold(zoo.ledger.zones["quiet"], cached=20)
@@ -75,13 +75,13 @@ def test_reclaim_takes_from_the_quiet_down_to_what_they_keep_then_surplus_and_no
     assert zoo.upkeep(5.0) == [("quiet", 5), ("busy", 10)]
 
 
-def test_reclaim_does_not_ask_who_may_borrow(zoo):
+def test_the_watermark_does_not_ask_who_may_borrow(zoo):
     zoo.apply(declare("gold", reserved=60, priority=9, after=5.0), watermarks=Watermarks(low=0.5, high=0.7))
     zoo.hold(zoo.ledger.zones["gold"], cached=60)
     assert zoo.upkeep(5.0) == [("gold", 30)]
 
 
-def test_what_time_and_due_loans_give_back_counts_before_anything_is_reclaimed(zoo):
+def test_what_time_and_due_loans_give_back_counts_before_the_watermark(zoo):
     zoo.apply(
         declare("sleeper", evict_after=10.0),
         declare("lender", reserved=50, after=0.0, max_loan=10.0),
@@ -113,7 +113,7 @@ def test_a_stale_book_takes_nothing_that_is_within_the_borrowers_reservation(zoo
     borrower = zoo.ledger.zones["borrower"]
     zoo.hold(borrower, cached=80)
     zoo.tenancy.loans.settle(zoo.free)
-    zoo.ledger.evict(borrower, 75, "recall")
+    zoo.ledger.evict(borrower, 75, "reclaim")
     zoo.now = 10.0
     assert zoo.settle_evictions(zoo.tenancy.collect_due(zoo.free)) == []
     assert borrower.held == 5
@@ -139,7 +139,7 @@ def test_a_zone_is_overdue_until_upkeep_sees_that_it_owes_nothing(zoo):
     assert borrower.overdue == 0
 
 
-def test_what_an_overdue_borrower_is_entitled_to_it_gets_by_recall(zoo):
+def test_an_overdue_borrower_still_reclaims_what_it_is_entitled_to(zoo):
     zoo.apply(
         declare("lender", reserved=40, after=0.0, max_loan=10.0), declare("debtor", reserved=10), declare("other")
     )

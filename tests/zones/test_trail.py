@@ -3,8 +3,8 @@
 import pytest
 
 from tenantzone_runtime.zones.audit import (
+    Balance,
     Evicted,
-    Granted,
     Lent,
     Lifecycle,
     LoanUsage,
@@ -50,11 +50,15 @@ def of_each_kind(number):
     zone = f"tenant-{number}"
     usage = LoanUsage(zone, "burst", 1.0, 40.0)
     return [
-        (lambda trail: trail.granted(zone, 2), Granted(zone, 2), Granted(zone, 4)),
         (
-            lambda trail: trail.evicted(zone, 5, "own", None),
-            Evicted(zone, 5, "own", None),
-            Evicted(zone, 10, "own", None),
+            lambda trail: trail.granted(zone, 2, above_reservation=1, held=7),
+            Balance(zone, granted=2, above_reservation=1, released=0, held=7),
+            Balance(zone, granted=4, above_reservation=2, released=0, held=7),
+        ),
+        (
+            lambda trail: trail.released(zone, 3, held=7),
+            Balance(zone, granted=0, above_reservation=0, released=3, held=7),
+            Balance(zone, granted=0, above_reservation=0, released=6, held=7),
         ),
         (
             lambda trail: trail.preempted(zone, "own", zone),
@@ -69,6 +73,19 @@ def of_each_kind(number):
             Repaid(zone, "burst", 6, 1.0, overdue=False),
         ),
         (lambda trail: trail.loan_over(usage), usage, usage),
+    ]
+
+
+def test_evictions_are_kept_by_zone_reason_and_beneficiary_and_what_is_more_is_counted():
+    trail = Trail(max_of_a_kind=3)
+    for held, beneficiary in enumerate(["acme", "burst", "acme", "calm", "dusk"]):
+        trail.evicted("acme", 5, "quiet", beneficiary, held=held)
+    assert trail.collect() == [
+        Evicted("acme", 10, "quiet", "acme"),
+        Evicted("acme", 5, "quiet", "burst"),
+        Evicted("acme", 5, "quiet", "calm"),
+        Balance("acme", granted=0, above_reservation=0, released=0, held=4),
+        Lost(1),
     ]
 
 
@@ -89,22 +106,28 @@ def test_of_events_in_their_order_the_first_are_kept_and_what_is_more_is_counted
     trail = Trail(max_of_a_kind=2)
     for number in range(5):
         trail.left(f"tenant-{number}", "forgotten")
-    trail.granted("acme", 1)
+    trail.granted("acme", 1, above_reservation=0, held=1)
     assert trail.collect() == [
         Lifecycle("tenant-0", "forgotten"),
         Lifecycle("tenant-1", "forgotten"),
-        Granted("acme", 1),
+        Balance("acme", granted=1, above_reservation=0, released=0, held=1),
         Lost(3),
     ]
 
 
 def test_what_is_collected_is_not_touched_by_what_happens_while_it_is_read():
     trail = Trail()
-    trail.granted("acme", 1)
+    trail.granted("acme", 1, above_reservation=0, held=1)
     trail.state("acme", "active")
     taken = trail.take()
-    trail.granted("acme", 2)
+    trail.granted("acme", 2, above_reservation=0, held=3)
     trail.state("acme", "idle")
     trail.left("acme", "removed")
-    assert list(taken.events()) == [Lifecycle("acme", "active"), Granted("acme", 1)]
-    assert trail.collect() == [Lifecycle("acme", "removed"), Granted("acme", 2)]
+    assert list(taken.events()) == [
+        Lifecycle("acme", "active"),
+        Balance("acme", granted=1, above_reservation=0, released=0, held=1),
+    ]
+    assert trail.collect() == [
+        Lifecycle("acme", "removed"),
+        Balance("acme", granted=2, above_reservation=0, released=0, held=3),
+    ]

@@ -1,12 +1,21 @@
 """Zones built in one line, for tests."""
 
 import itertools
+from dataclasses import dataclass
 
-from tenantzone_contract.config import Idle, Lending, PoolConfig, ZoneConfig, make_config
+from tenantzone_contract.config import Idle, Lending, PoolConfig, Release, ZoneConfig, make_config
 from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.tenancy import Tenancy
-from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ZoneSpec
+from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Zone, ZoneSpec
+
+
+@dataclass(eq=False)
+class Request:
+    """A request, for those who ask only whose it is."""
+
+    zone: Zone
+    peak: int = 0
 
 
 class Zoo:
@@ -16,12 +25,11 @@ class Zoo:
         self.tenancy = Tenancy(capacity, capacity)
         self.ledger = self.tenancy.ledger
         self.capacity = capacity
-        self.in_use_without_zone = 0
         self._generation = itertools.count(1)
 
     @property
     def free(self):
-        return self.capacity - self.ledger.held_blocks - self.in_use_without_zone
+        return self.capacity - self.ledger.held_blocks
 
     @property
     def now(self):
@@ -52,6 +60,7 @@ class Zoo:
         after=60.0,
         evict_after=None,
         forget_after=None,
+        release=None,
         auto=False,
     ):
         """A zone without requests that holds this; quiet or not, whatever the time is."""
@@ -66,9 +75,9 @@ class Zoo:
             generation=1,
             priority=priority,
             quota=quota,
-            idle=IdleTimes(after, evict_after, forget_after),
+            idle=IdleTimes(after, evict_after, forget_after, release and ReleaseSteps(*release)),
             weight=weight,
-            loans=LoanTerms(borrowers == "AnyPriority", max_loan, grace),
+            lending=LoanTerms(borrowers, max_loan, grace),
             eviction_policy=policy,
             auto_registered=auto,
             scrub=scrub,
@@ -105,12 +114,17 @@ class Zoo:
         blocks = self.in_use(zone)[: kept + dropped]
         self.ledger.release(zone, blocks[:kept], blocks[kept:])
 
-    def takeable(self, zone, *, growing=False):
-        standings = self.ledger.standings
-        return standings.takeable(zone, self.free, growing=growing)
+    def early(self, *, in_use=0):
+        """The zone of a request that came before any zone was declared."""
+        zone = self.tenancy.zone_of_early_requests(1)
+        self.take(zone, in_use)
+        return zone
 
-    def wait_reason(self, zone, count):
-        return self.ledger.wait_reason(zone, count, self.free)
+    def takeable(self, zone, *, growing=False, peak=0):
+        return self.ledger.standings.takeable(zone, self.free, growing=growing, peak=peak)
+
+    def wait_reason(self, zone, count, peak=0):
+        return self.ledger.wait_reason(zone, count, self.free, peak)
 
     def settle_evictions(self, evictions):
         """What an engine does with evicted blocks. Returns tenants with the number of blocks that they lost."""
@@ -134,7 +148,12 @@ class Zoo:
         return [event for event in self.ledger.trail.collect() if event.kind == kind]
 
     def check(self):
-        self.ledger.check(self.free, self.in_use_without_zone, self.capacity)
+        self.ledger.check(self.free, self.capacity)
+
+
+def releasing(steps):
+    """The contract's words for a share in percent and the seconds between two steps."""
+    return None if steps is None else Release(share=f"{steps[0]}%", every_seconds=steps[1])
 
 
 def declare(tenant, *, lendable="100%", borrowers="SameOrHigherPriority", max_loan=None, grace=30.0, **fields):
@@ -144,5 +163,6 @@ def declare(tenant, *, lendable="100%", borrowers="SameOrHigherPriority", max_lo
         after_seconds=fields.pop("after", 60.0),
         evict_after_seconds=fields.pop("evict_after", None),
         forget_after_seconds=fields.pop("forget_after", None),
+        release=releasing(fields.pop("release", None)),
     )
     return ZoneConfig(name=tenant, tenant=tenant, generation=1, lending=lending, idle=idle, **fields)

@@ -46,7 +46,7 @@ def lines(findings: Sequence[Finding]) -> Iterator[str]:
     yield f"{counts[Level.OK]} ok, {counts[Level.WARN]} warnings, {counts[Level.FAIL]} failures"
 
 
-def name_some(names: Sequence[str], most: int = 5) -> str:
+def name_some(names: Sequence[str], max_names: int = 5) -> str:
     """The first few of them."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    more = f" and {len(names) - max_names} more" if len(names) > max_names else ""
+    return ", ".join(names[:max_names]) + more

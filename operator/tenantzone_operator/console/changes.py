@@ -14,7 +14,7 @@ from tenantzone_operator.notices import Notice, pool_notices, zone_notices
 from tenantzone_operator.resources import Body, Pool, Zone
 from tenantzone_operator.store import Key
 
-MOST_CHANGES = 500
+MAX_CHANGES = 500
 _LOOK_BACK = 20
 """The same again within so many changes is counted, not told once more."""
 
@@ -39,13 +39,13 @@ class Changes:
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        self._known: deque[Change] = deque(maxlen=MOST_CHANGES)
+        self._known: deque[Change] = deque(maxlen=MAX_CHANGES)
         self._zones: dict[Key, Zone] | None = None
         self._pools: dict[Key, Pool] | None = None
 
-    def of(self, pool: Key, most: int) -> list[Change]:
+    def of(self, pool: Key, max_changes: int) -> list[Change]:
         """A pool's changes, the newest first."""
-        return [change for change in reversed(self._known) if change.pool == pool][:most]
+        return [change for change in reversed(self._known) if change.pool == pool][:max_changes]
 
     def look(self, zones: Iterable[Zone], pools: Iterable[Pool]) -> None:
         """Compare with what there was at the last look. At the first one nothing is new."""

@@ -22,7 +22,7 @@ CURRENT_SECONDS = 3.0
 _PICTURE_SECONDS = 5.0
 """A picture of half a million blocks takes an engine its time."""
 _KEPT_SECONDS = 30.0
-_MOST_POOLS = 4
+_MAX_POOLS = 4
 """Pools that are looked at at the same time; the one that was looked at longest ago is forgotten."""
 
 TRANSIENT = (aiohttp.ClientError, TimeoutError, ValueError)
@@ -127,7 +127,7 @@ class Lookout:
         """The pool's ready engines, by name; asked now, or a moment ago for somebody else."""
         # The last one in the dictionary is the one that was looked at last.
         look = self._pools[key] = self._pools.pop(key) if key in self._pools else _PoolLook()
-        while len(self._pools) > _MOST_POOLS:
+        while len(self._pools) > _MAX_POOLS:
             del self._pools[next(iter(self._pools))]
         async with look.asking:
             if self._clock() >= look.fresh_until:
@@ -227,5 +227,5 @@ def _zone_look(zone: ZoneReport) -> ZoneLook:
         wait_reason=zone.wait_reason,
         query_tokens=zone.prefix_query_tokens,
         hit_tokens=zone.prefix_hit_tokens,
-        evicted=sum(zone.evicted_blocks.values()),
+        evicted=sum(zone.evicted.values()),
     )

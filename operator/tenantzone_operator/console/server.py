@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from tenantzone_contract.blocks import DEFAULT_CELLS, MOST_CELLS
+from tenantzone_contract.blocks import DEFAULT_CELLS, MAX_CELLS
 from tenantzone_operator.console.guard import ADDRESS, guarded
 from tenantzone_operator.console.lookout import TRANSIENT, Lookout, NotThereError
 from tenantzone_operator.console.recording import Recording
@@ -20,8 +20,8 @@ from tenantzone_operator.engines import reason
 from tenantzone_operator.serving import served
 from tenantzone_operator.store import Key, Store
 
-_MOST_CHANGES = 50
-_MOST_CHARTS = 12
+_MAX_CHANGES = 50
+_MAX_CHARTS = 12
 _LONGEST_FILTER = 253
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -96,7 +96,7 @@ class Console:
             raise web.HTTPNotFound
         engines = await self._lookout.engines(key)
         shown = show_pool(self._store.view(key), engines, request.query.get("filter", "")[:_LONGEST_FILTER])
-        changes = [show_change(change) for change in self.recording.changes.of(key, _MOST_CHANGES)]
+        changes = [show_change(change) for change in self.recording.changes.of(key, _MAX_CHANGES)]
         whole = {"unixTime": time.time(), **shown, "changes": changes, "history": self._history(key, shown["zones"])}
         return web.json_response(whole)
 
@@ -104,13 +104,13 @@ class Console:
         """Of the declared ones among these zones; of those that hold most, if they are many."""
         history = self.recording.history
         largest = sorted((zone for zone in zones if not zone["registered"]), key=lambda zone: -(zone["held"] or 0))
-        names = sorted(zone["name"] for zone in largest[:_MOST_CHARTS])
+        names = sorted(zone["name"] for zone in largest[:_MAX_CHARTS])
         return {"unixTimes": history.times, "held": {name: history.of((key[0], name)) for name in names}}
 
     async def _blocks(self, request: web.Request) -> web.Response:
         cells = request.query.get("cells", str(DEFAULT_CELLS))
-        if not (cells.isascii() and cells.isdigit() and len(cells) < 9 and 0 < int(cells) <= MOST_CELLS):
-            return web.json_response({"error": f"cells must be a number from 1 to {MOST_CELLS}"}, status=400)
+        if not (cells.isascii() and cells.isdigit() and len(cells) < 9 and 0 < int(cells) <= MAX_CELLS):
+            return web.json_response({"error": f"cells must be a number from 1 to {MAX_CELLS}"}, status=400)
         try:
             found = await self._lookout.block_map(_key(request), request.match_info["engine"], int(cells))
         except NotThereError as error:

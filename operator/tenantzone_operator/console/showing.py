@@ -8,9 +8,9 @@ from tenantzone_operator.console.lookout import EngineLook, Telling, ZoneLook, d
 from tenantzone_operator.resources import Pool, Zone
 from tenantzone_operator.store import Key, Store, View
 
-MOST_ZONES = 100
+MAX_ZONES = 100
 """Shown at once; a filter finds the others."""
-_MOST_NAMES = 1000
+_MAX_NAMES = 1000
 """Zones that are told apart by colour and mark, in the order of names."""
 _STATES = ("Active", "Idle", "Evicted")
 _POOL_FIGURES = (
@@ -59,8 +59,8 @@ def show_pool(view: View, engines: Sequence[EngineLook], wanted: str) -> dict[st
     return {
         **_pool(pool),
         "figures": {name: pool.status.get(name) for name in _POOL_FIGURES} if pool is not None else {},
-        "zones": found[:MOST_ZONES],
-        "zoneNames": sorted({row["name"] for row in rows})[:_MOST_NAMES],
+        "zones": found[:MAX_ZONES],
+        "zoneNames": sorted({row["name"] for row in rows})[:_MAX_NAMES],
         "zonesFound": len(found),
         "zonesInAll": len(rows),
         "engines": [_engine(engine) for engine in engines],
@@ -173,7 +173,7 @@ def _loan(engine: EngineLook, zones: Iterable[Zone]) -> dict[str, Any]:
                 "sinceUnixTime": loan.since_unix_time,
                 "dueUnixTime": loan.due_unix_time,
             }
-            for loan in loans[:MOST_ZONES]
+            for loan in loans[:MAX_ZONES]
         ],
     }
 

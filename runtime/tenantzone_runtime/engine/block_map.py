@@ -7,22 +7,19 @@ that a step never waits long for the interpreter.
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TypeVar
 
 from tenantzone_contract.blocks import BlockKind, BlockMap, BlockUse
 from tenantzone_contract.report import EngineReport
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.turns import in_turns
 from tenantzone_runtime.picture import Picture
 from tenantzone_runtime.zones.zone import Zone
 
 Kind = tuple[Zone | None, BlockUse, bool]
-T = TypeVar("T")
 
 _BLOCKS_AT_ONCE = 1000
 """Some tenths of a millisecond's work."""
-_PAUSE_SECONDS = 0.0002
 _FIRST_BLOCK = 1
 """Block 0 is vLLM's null block."""
 
@@ -42,7 +39,7 @@ def take_block_map(pool: ZoneBlockPool, report: EngineReport, cells: int) -> Blo
     reader = _Reader(pool, borrowed)
     picture = Picture[Kind]()
     every_cell = range(_FIRST_BLOCK, _FIRST_BLOCK + pool.capacity, blocks_per_cell)
-    for firsts in _in_turns(every_cell, max(1, _BLOCKS_AT_ONCE // blocks_per_cell)):
+    for firsts in in_turns(every_cell, max(1, _BLOCKS_AT_ONCE // blocks_per_cell)):
         for first in firsts:
             last = min(first + blocks_per_cell, _FIRST_BLOCK + pool.capacity)
             picture.add_cell(reader.kinds(first, last))
@@ -93,7 +90,7 @@ class _Reader:
         # The order may change under the walk, which then ends too early or among blocks that are not cached here. So no
         # more than ``count`` steps, and each block is looked at again when its turn comes.
         chosen = set[int]()
-        for ids in _in_turns(islice(zone.cached, count), _BLOCKS_AT_ONCE):
+        for ids in in_turns(islice(zone.cached, count), _BLOCKS_AT_ONCE):
             chosen.update(ids)
         self._first_to_go |= chosen
         self._borrowed_in_use[zone] = max(0, count - len(zone.cached))
@@ -115,11 +112,3 @@ class _Reader:
         if left:
             self._borrowed_in_use[zone] = left - 1
         return zone, "in_use", left > 0
-
-
-def _in_turns(items: Iterable[T], at_once: int) -> Iterator[list[T]]:
-    """So many at a time, with pauses in which the engine has the interpreter to itself."""
-    left = iter(items)
-    while batch := list(islice(left, at_once)):
-        yield batch
-        time.sleep(_PAUSE_SECONDS)

@@ -15,7 +15,7 @@ from vllm.v1.core.kv_cache_utils import KVCacheBlock
 from vllm.v1.request import Request
 
 from tenantzone_contract.report import EvictionReason
-from tenantzone_runtime.engine.guard import ForeignBlockError
+from tenantzone_runtime.engine.foreign_block import ForeignBlockError
 from tenantzone_runtime.engine.prefix_index import NoPrefixes
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones import states
@@ -38,11 +38,11 @@ class ZoneBlockPool(BlockPool):
         """Of zones with prefixes; never empty ones, whose tables would stay as large as they ever were."""
         self._no_prefixes = NoPrefixes(self._begin_index)
         self.acting: Zone | None = None
-        """On whose behalf; None: nobody's, or a request's from before any zone was declared."""
-        self.allocating = False
-        """Whether blocks are about to be taken, so that the question for free blocks is a question for quota."""
+        """On whose behalf; None: nobody's in particular."""
         self.growing = False
-        """Whether they are for a request that runs."""
+        """Whether blocks are about to be taken for a request that runs."""
+        self.peak = 0
+        """Of the request that blocks are about to be taken for, at its longest."""
         super().__init__(*args, **kwargs)
         self.tenancy = Tenancy(self.num_gpu_blocks, self.capacity, time.monotonic())
         self.ledger = self.tenancy.ledger
@@ -69,46 +69,63 @@ class ZoneBlockPool(BlockPool):
             self._index[self.acting] = index
 
     def _begin_index(self) -> BlockHashToBlockMap:
-        assert self.acting is not None, "requests without a zone have an index of their own"
+        assert self.acting is not None, "requests from before zones have an index of their own"
         index = self._index[self.acting] = BlockHashToBlockMap()
         return index
 
     @contextmanager
     def acting_for(self, zone: Zone | None) -> Iterator[None]:
-        """Look up or forget prefixes on behalf of a zone; not for taking blocks."""
-        before = self.acting, self.allocating
-        self.acting, self.allocating = zone, False
+        """Look up or forget prefixes on behalf of a zone."""
+        before, self.acting = self.acting, zone
         try:
             yield
         finally:
-            self.acting, self.allocating = before
+            self.acting = before
 
-    def available_to(self, zone: Zone | None, *, growing: bool = False) -> int:
-        """Blocks that a zone may take now, its own cached ones among them; or a request without one."""
-        return self.ledger.standings.takeable(zone, self.free_block_queue.num_free_blocks, growing=growing)
+    def available_to(self, zone: Zone, *, growing: bool = False, peak: int = 0) -> int:
+        """Blocks that a zone may take now, its own cached ones among them.
+
+        Args:
+            zone: whose.
+            growing: for a request that runs.
+            peak: of the request, at its longest.
+        """
+        return self.ledger.standings.takeable(zone, self.free_block_queue.num_free_blocks, growing=growing, peak=peak)
 
     def get_num_free_blocks(self) -> int:
         """Blocks that the acting zone may take; for nobody in particular, all that no request uses."""
-        if self.allocating or self.acting is not None:
-            return self.available_to(self.acting, growing=self.growing)
+        if self.acting is not None:
+            return self.available_to(self.acting, growing=self.growing, peak=self.peak)
         free: int = self.free_block_queue.num_free_blocks
         return free + self.ledger.cached_blocks
 
+    def adopt_blocks(self, zone: Zone) -> None:
+        """What requests use that came before zones were declared belongs to this zone from now on.
+
+        What they left cached stays free until it is taken, and nobody finds it any more.
+        """
+        used = [block for block in self.blocks if block.ref_cnt > 0 and not block.is_null]
+        index = self._index[zone] = BlockHashToBlockMap()
+        for block in used:
+            if block.block_hash is not None:
+                self._unowned_index.pop(block.block_hash, block.block_id)
+                index.insert(block.block_hash, block)
+        self.ledger.take(zone, [block.block_id for block in used])
+
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
         """Blocks for the acting zone; others' are evicted for them in the order of the zone core."""
-        if not self.zones:
-            return super().get_new_blocks(num_blocks)
         zone = self.acting
+        if zone is None:
+            return super().get_new_blocks(num_blocks)
         self.return_all_evicted(make_room(self.ledger, zone, num_blocks, self.free_block_queue.num_free_blocks))
         # The stock method pops free blocks, and blocks cached before the first zone: act for nobody meanwhile.
-        allocating = self.allocating
-        self.acting, self.allocating = None, False
+        self.acting = None
         blocks = super().get_new_blocks(num_blocks)
-        self.acting, self.allocating = zone, allocating
+        self.acting = zone
         self._hand_over(blocks, zone)
         return blocks
 
-    def _hand_over(self, blocks: list[KVCacheBlock], zone: Zone | None) -> None:
+    def _hand_over(self, blocks: list[KVCacheBlock], zone: Zone) -> None:
         """Free blocks become the zone's.
 
         Raises:
@@ -120,14 +137,15 @@ class ZoneBlockPool(BlockPool):
             if owner[block_id] is not None:
                 super().free_blocks([block for block in blocks if owner[block.block_id] is None])
                 raise ForeignBlockError(block_id, zone)
-        if zone is None:
-            self.ledger.take_without_zone(block_ids)
-        else:
-            self.ledger.take(zone, block_ids)
+        self.ledger.take(zone, block_ids)
 
     def cache_full_blocks(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Put a request's full blocks into the index of its zone."""
-        before, self.acting = self.acting, zone_of(request)
+        zone = zone_of(request)
+        if zone is not None and zone.parked:
+            # Its next request may begin with them.
+            self.ledger.standings.stir(zone)
+        before, self.acting = self.acting, zone
         super().cache_full_blocks(request, *args, **kwargs)
         self.acting = before
 
@@ -137,9 +155,9 @@ class ZoneBlockPool(BlockPool):
         Raises:
             ForeignBlockError: one of them is not the acting zone's; nothing is changed then.
         """
-        if not self.zones:
-            return super().touch(blocks)
         zone = self.acting
+        if zone is None:
+            return super().touch(blocks)
         owner = self.ledger.owner
         hits = []
         for block in blocks:
@@ -147,14 +165,11 @@ class ZoneBlockPool(BlockPool):
                 raise ForeignBlockError(block.block_id, zone)
         for block in blocks:
             if block.ref_cnt == 0 and not block.is_null:
-                if zone is None:
-                    self.free_block_queue.remove(block)
-                else:
-                    hits.append(block.block_id)
+                hits.append(block.block_id)
             block.ref_cnt += 1
             if self.metrics_collector:
                 self.metrics_collector.on_block_accessed(block)
-        if zone is not None and hits:
+        if hits:
             self.ledger.reuse(zone, hits)
         return None
 

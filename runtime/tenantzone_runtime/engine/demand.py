@@ -1,4 +1,4 @@
-"""How many blocks a request asks for: now, in its next step, at its longest."""
+"""How many blocks a request asks for: now, in its next step, at its longest. What tokens cost is vLLM's to say."""
 
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
@@ -13,36 +13,37 @@ class Demand:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
+        caps = [
+            caches.max_admission_blocks_per_request
+            for caches in scheduler.kv_cache_manager.coordinator.single_type_managers
+        ]
+        self._cap = caps[0] if len(caps) == 1 else None
+        """Blocks that a request uses at most however long it is, where all layers see back so far and no farther."""
+
+    def peak(self, tokens: int) -> int:
+        """Blocks that a request of so many tokens uses when it uses the most."""
+        blocks = self._blocks(min(tokens, self._scheduler.max_model_len))
+        return blocks if self._cap is None else min(blocks, self._cap)
 
     def at_most(self, request: Request) -> int:
-        """Blocks that a request uses when it is at its longest."""
-        return self._blocks(min(request.num_prompt_tokens + request.max_tokens, self._scheduler.max_model_len))
-
-    def to_admit_without_hits(self, request: Request) -> int:
         """Blocks to admit a request if none of its prefix is cached: no less than ``to_admit``, and cheap to tell."""
-        return self._blocks(request.num_tokens) + self._watermark()
+        return self._blocks(request.num_tokens)
 
     def to_admit(self, request: Request) -> int:
-        """Blocks that ``allocate_slots`` will ask for on admission, after prefix hits."""
+        """Blocks that a request puts to use on admission, after prefix hits: for its whole prompt.
+
+        vLLM can be told to ask for the first chunk only. With zones that would admit requests which can't go on, and
+        whose blocks others wait for meanwhile.
+        """
         scheduler = self._scheduler
-        manager = scheduler.kv_cache_manager
-        computed, hit_tokens, _ = manager.get_computed_blocks(request)
-        tokens = int(request.num_tokens)
-        if not scheduler.scheduler_reserve_full_isl:
-            tokens = min(tokens, hit_tokens + int(scheduler.max_num_scheduled_tokens))
-        tokens = min(tokens, scheduler.max_model_len)
-        blocks = manager.coordinator.get_num_blocks_to_allocate(
-            request_id=request.request_id,
-            num_tokens=tokens,
-            new_computed_blocks=computed.blocks,
-            num_encoder_tokens=0,
-            total_computed_tokens=hit_tokens,
-            num_local_computed_tokens=hit_tokens,
-            num_tokens_main_model=tokens,
-            apply_admission_cap=True,
-            prefill_end=max(request.num_prompt_tokens, request.num_tokens - 1),
-        )
-        return int(blocks) + self._watermark()
+        computed, hit_tokens, _ = scheduler.kv_cache_manager.get_computed_blocks(request)
+        whole = min(int(request.num_tokens), scheduler.max_model_len)
+        blocks = self._to_allocate(request, computed.blocks, hit_tokens, whole, capped=True)
+        if self._cap is None:
+            return blocks
+        # vLLM asks a second time, for the first chunk, and then without the cap.
+        first = min(whole, hit_tokens + int(scheduler.max_num_scheduled_tokens))
+        return max(blocks, self._to_allocate(request, computed.blocks, hit_tokens, first, capped=False))
 
     def to_continue(self, request: Request) -> int:
         """Blocks that a running request asks for in its next step, at the most."""
@@ -50,14 +51,31 @@ class Demand:
         tokens = min(
             request.num_tokens_with_spec + request.num_output_placeholders,
             request.num_computed_tokens + int(scheduler.max_num_scheduled_tokens),
-            scheduler.max_model_len,
         )
-        held = len(scheduler.kv_cache_manager.get_blocks(request.request_id).blocks[0])
-        return max(1, self._blocks(tokens) - held)
+        return self.of_running(request, tokens - request.num_computed_tokens)
+
+    def of_running(self, request: Request, num_new_tokens: int) -> int:
+        """Blocks that a running request asks for to compute so many tokens more."""
+        manager = self._scheduler.kv_cache_manager
+        computed = request.num_computed_tokens
+        tokens = min(computed + num_new_tokens, self._scheduler.max_model_len)
+        return self._to_allocate(request, manager.empty_kv_cache_blocks.blocks, computed, tokens, capped=False)
+
+    def _to_allocate(
+        self, request: Request, hits: tuple[object, ...], computed_tokens: int, tokens: int, *, capped: bool
+    ) -> int:
+        blocks = self._scheduler.kv_cache_manager.coordinator.get_num_blocks_to_allocate(
+            request_id=request.request_id,
+            num_tokens=tokens,
+            new_computed_blocks=hits,
+            num_encoder_tokens=0,
+            total_computed_tokens=computed_tokens,
+            num_local_computed_tokens=computed_tokens,
+            num_tokens_main_model=tokens,
+            apply_admission_cap=capped,
+            prefill_end=max(request.num_prompt_tokens, request.num_tokens - 1),
+        )
+        return int(blocks)
 
     def _blocks(self, tokens: int) -> int:
         return -(-int(tokens) // int(self._scheduler.block_size))
-
-    def _watermark(self) -> int:
-        """Blocks that vLLM wants free beyond the request's own; it waives that while nothing runs."""
-        return int(self._scheduler.kv_cache_manager.watermark_blocks) if self._scheduler.running else 0

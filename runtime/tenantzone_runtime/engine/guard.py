@@ -5,58 +5,46 @@ What vLLM keeps in block tables is checked again, one table each step, in case t
 that is caught is failed, with an error to its client and a record in the audit journal; the engine goes on.
 """
 
-from __future__ import annotations
-
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from vllm.v1.request import Request, RequestStatus
 
+from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.audit import Violation
-from tenantzone_runtime.zones.zone import Zone
-
-if TYPE_CHECKING:
-    from tenantzone_runtime.engine.room import RoomMaker
-    from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 
 logger = logging.getLogger(__name__)
-
-
-class ForeignBlockError(RuntimeError):
-    """A request was about to use a block of another zone. It must never be served."""
-
-    def __init__(self, block_id: int, zone: Zone | None) -> None:
-        name = "no zone" if zone is None else f"zone {zone.spec.tenant}"
-        super().__init__(f"block {block_id} does not belong to {name}")
-        self.block_id = block_id
 
 
 class Guard:
     """Fails requests that were caught with a foreign block.
 
     Args:
-        scheduler: whose requests.
-        room: sends running ones back.
+        manager: of the blocks.
+        arbiter: sends running requests back.
+        end_with_error: ends a waiting request with an error.
     """
 
-    def __init__(self, scheduler: ZoneAwareScheduler, room: RoomMaker) -> None:
-        self._scheduler = scheduler
-        self._room = room
-        self._manager = scheduler.kv_cache_manager
-        self._owner = scheduler.block_pool.ledger.owner
+    def __init__(
+        self, manager: ZoneKVCacheManager, arbiter: Arbiter[Request], end_with_error: Callable[[Request], None]
+    ) -> None:
+        self._manager = manager
+        self._arbiter = arbiter
+        self._end_with_error = end_with_error
+        self._ledger = manager.block_pool.ledger
         self._next = 0
 
-    def check_a_table(self) -> None:
+    def check_a_table(self, running: Sequence[Request]) -> None:
         """Check the block table of one running request, the next one with each call."""
-        running = self._scheduler.running
         if not running:
             return
         self._next = (self._next + 1) % len(running)
         request = running[self._next]
-        zone = zone_of(request)
+        zone, owner = zone_of(request), self._ledger.owner
         for block in self._manager.get_blocks(request.request_id).blocks[0]:
-            if self._owner[block.block_id] is not zone and not block.is_null:
+            if owner[block.block_id] is not zone and not block.is_null:
                 self.fail(request, block.block_id)
                 return
 
@@ -67,8 +55,8 @@ class Guard:
 
     def fail(self, request: Request, block_id: int) -> None:
         """End a request with an error. It gives back the blocks that are its zone's, and no other."""
-        zone, owner = zone_of(request), self._owner[block_id]
-        names = [None if each is None else each.spec.tenant for each in (zone, owner)]
+        zone, owner = zone_of(request), self._ledger.owner[block_id]
+        names = [None if each is None else each.name_in_journal for each in (zone, owner)]
         logger.error(
             "request %s of zone %s is failed: block %d belongs to zone %s",
             request.request_id,
@@ -77,12 +65,12 @@ class Guard:
             names[1],
             extra={"zone": zone.spec.name, "tenant": zone.spec.tenant} if zone is not None else None,
         )
-        self._scheduler.tenancy.ledger.trail.note(Violation(names[0], block_id, names[1]))
+        self._ledger.trail.note(Violation(names[0], block_id, names[1]))
         if zone is not None:
             zone.counters.violations += 1
         self._manager.forget_foreign_blocks(request)
         if request.status == RequestStatus.RUNNING:
-            self._room.preempt(request, "violation", None)
+            self._arbiter.preempt(request, "violation", None)
         else:
             self._manager.free(request)
-        self._scheduler.end_with_error(request)
+        self._end_with_error(request)

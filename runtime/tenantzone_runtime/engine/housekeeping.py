@@ -9,15 +9,13 @@ import logging
 import threading
 import time
 
-from tenantzone_contract.config import ConfigError
-from tenantzone_contract.logs import describe_process
-from tenantzone_contract.report import ConfigStatus, EngineReport
+from tenantzone_contract.report import EngineReport
 from tenantzone_contract.settings import Settings
 from tenantzone_runtime.engine.auditing import Auditing, open_journal
+from tenantzone_runtime.engine.reloading import Reloading
 from tenantzone_runtime.engine.reporting import make_figures, make_report
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
-from tenantzone_runtime.metrics.figures import EngineFigures, ReloadResult
-from tenantzone_runtime.reload import ConfigSource
+from tenantzone_runtime.metrics.figures import EngineFigures
 
 logger = logging.getLogger(__name__)
 
@@ -37,16 +35,14 @@ class Housekeeping:
 
     def __init__(self, scheduler: ZoneAwareScheduler, settings: Settings) -> None:
         self._scheduler = scheduler
-        self._source = ConfigSource(settings.config_dir)
         self._pod = settings.pod_name
         self._started_unix_time = time.time()
-        self._status = ConfigStatus()
         self._auditing = Auditing(scheduler, open_journal(scheduler, settings, self._started_unix_time))
+        self._reloading = Reloading(scheduler, settings.config_dir, self._auditing.config_refused)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tenantzone-housekeeping", daemon=True)
         self._is_asked_for = True
         self._published = time.monotonic()
-        self._reloads: dict[ReloadResult, int] = {"applied": 0, "rejected": 0}
         self._scraped = threading.Condition()
         self._is_scraped = True
         # Before the first request is served, so that no request can slip in ahead of its zone.
@@ -78,9 +74,7 @@ class Housekeeping:
 
     def turn(self) -> None:
         """Look for a new config, let time pass, publish a report."""
-        has_news = self._source.poll()
-        if has_news:
-            self._apply()
+        has_news = self._reloading.turn()
         self._scheduler.let_time_pass()
         self._auditing.turn()
         # A report of a thousand zones takes milliseconds: not ten times a second, where nobody reads it.
@@ -93,7 +87,11 @@ class Housekeeping:
         # Asked for again from here on: whoever asks later wants a later one.
         self._is_scraped = False
         figures = make_figures(
-            self._scheduler, self._status, self._reloads, pod=self._pod, started_unix_time=self._started_unix_time
+            self._scheduler,
+            self._reloading.status,
+            self._reloading.reloads,
+            pod=self._pod,
+            started_unix_time=self._started_unix_time,
         )
         with self._scraped:
             self._figures = figures
@@ -103,43 +101,17 @@ class Housekeeping:
         self._is_asked_for = False
         self._published = time.monotonic()
         self._report = make_report(
-            self._scheduler, self._status, pod=self._pod, started_unix_time=self._started_unix_time
+            self._scheduler, self._reloading.status, pod=self._pod, started_unix_time=self._started_unix_time
         )
 
-    @property
-    def _in_force(self) -> tuple[int | None, str | None]:
-        return self._status.applied_generation, self._status.applied_hash
-
-    def _apply(self) -> None:
-        config = self._source.config
-        if config is not None and (config.generation, config.hash) != self._in_force:
-            try:
-                self._scheduler.apply_config(config)
-            except ConfigError as error:
-                self._source.refuse(str(error))
-            else:
-                self._reloads["applied"] += 1
-                describe_process(
-                    pool=config.pool.name, pool_namespace=config.pool.namespace, generation=config.generation
-                )
-                logger.info("config %d is in force: %d zones", config.generation, len(config.zones))
-                self._status = ConfigStatus(
-                    applied_generation=config.generation,
-                    applied_hash=config.hash,
-                    applied_unix_time=time.time(),
-                )
-        rejection = self._source.rejection
-        if rejection is not None:
-            self._reloads["rejected"] += 1
-            refused = {"generation": rejection.generation} if rejection.generation is not None else {}
-            logger.error("the config is refused, the last good one stays: %s", rejection.error, extra=refused)
-            self._auditing.config_refused(rejection.generation, rejection.error)
-        self._status = self._status.model_copy(update={"rejected": rejection})
-
     def _run(self) -> None:
+        told = ""
         while not self._stopping.wait(INTERVAL_SECONDS):
             try:
                 self.turn()
-            except Exception:
+                told = ""
+            except Exception as error:
                 # The engine must go on serving; the report grows old, and the health check says so.
-                logger.exception("housekeeping failed, the zones stay as they are")
+                if repr(error) != told:
+                    logger.exception("housekeeping failed, and is tried again; the zones stay as they are")
+                told = repr(error)

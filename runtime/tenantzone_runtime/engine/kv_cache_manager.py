@@ -9,7 +9,7 @@ from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager, Slid
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
-from tenantzone_runtime.engine.guard import ForeignBlockError
+from tenantzone_runtime.engine.foreign_block import ForeignBlockError
 from tenantzone_runtime.engine.latencies import Latencies
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones.fair_queue import INPUT
@@ -31,6 +31,7 @@ class ZoneKVCacheManager(KVCacheManager):
         self._full_blocks: dict[str, int] = {}
         """How many full blocks of each request are in the prefix index; empty for kinds of attention not known here."""
         self._has_window = False
+        self._has_one_group = len(self.coordinator.single_type_managers) == 1
         self.latencies = Latencies()
         self._block_tokens = 1
         # With zones there is one group of KV caches: models with several, or none, are refused.
@@ -41,11 +42,21 @@ class ZoneKVCacheManager(KVCacheManager):
                 self._full_blocks = caches.num_cached_block
                 self._has_window = type(caches) is SlidingWindowManager
 
-    admits_whole_prompts = True
-    """Whether a request is only admitted if its whole prompt has room, and not just the first chunk of it."""
+    headroom = 0
+    """Blocks that vLLM wants free beyond a request's own when it admits it beside others (``--watermark``)."""
 
     refused: Request | None = None
     """The request that was refused blocks last in this step."""
+
+    @property
+    def watermark_blocks(self) -> int:
+        """What vLLM's own checks ask for besides. With zones they count what a zone may take, and the headroom is not
+        to be taken from its limit or its reservation: the arbiter looks after it."""
+        return 0 if self.block_pool.zones else self.headroom
+
+    @watermark_blocks.setter
+    def watermark_blocks(self, blocks: int) -> None:
+        self.headroom = blocks
 
     def take_refused(self) -> Request | None:
         """The request that was refused blocks last, once."""
@@ -75,20 +86,18 @@ class ZoneKVCacheManager(KVCacheManager):
         if request.status is _RUNNING and new_computed_blocks is None and not args and not kwargs:
             # Called for every request in every step. Most write on in a block that they hold and that does not become
             # full: stock code only lets go of what has left the attention window then, and returns no new blocks.
-            request_id = request.request_id
             computed = request.num_computed_tokens + num_new_computed_tokens
             full = (computed + num_new_tokens + num_lookahead_tokens) // self._block_tokens
-            if (
-                num_new_tokens
-                and full <= self._full_blocks.get(request_id, -1)
-                and full < len(self._tables[request_id])
-            ):
-                if self._has_window:
-                    processed = max(0, computed - request.num_in_flight_tokens)
-                    self.remove_skipped_blocks(request_id, processed, request.num_prompt_tokens)
-                return self.empty_kv_cache_blocks
-        pool = self.block_pool
-        pool.acting, pool.allocating, pool.growing = zone_of(request), True, self.is_growing(request)
+            if num_new_tokens and full <= self._full_blocks.get(request.request_id, -1):
+                table = self._tables[request.request_id]
+                if full < len(table):
+                    if self._has_window:
+                        processed = max(0, computed - request.num_in_flight_tokens)
+                        self.remove_skipped_blocks(request.request_id, processed, request.num_prompt_tokens)
+                    return self.empty_kv_cache_blocks
+        pool, zone = self.block_pool, zone_of(request)
+        if zone is not None:
+            pool.acting, pool.growing, pool.peak = zone, request.status is _RUNNING, request.peak
         try:
             blocks = _allocate_slots(
                 self,
@@ -104,8 +113,8 @@ class ZoneKVCacheManager(KVCacheManager):
             self._condemned.append((request, error))
             blocks = None
         finally:
-            pool.acting, pool.allocating, pool.growing = None, False, False
-        if blocks is None:
+            pool.acting, pool.growing = None, False
+        if blocks is None and zone is not None:
             self.refused = request
         return blocks
 
@@ -114,13 +123,22 @@ class ZoneKVCacheManager(KVCacheManager):
         if num_computed_tokens // self._block_tokens > self._full_blocks.get(request.request_id, -1):
             super().cache_blocks(request, num_computed_tokens)
 
-    def is_growing(self, request: Request) -> bool:
-        """Whether the request runs, and what it asks for was not denied to it on admission."""
-        return request.status is _RUNNING and (self.admits_whole_prompts or request.num_output_tokens > 0)
+    def begins_a_block(self, request: Request) -> bool:
+        """Whether the next token that a running request generates is the first one in a block."""
+        computed = request.num_computed_tokens
+        is_generating = computed + 1 == request.num_tokens + request.num_output_placeholders
+        return (
+            is_generating
+            and self._has_one_group
+            and computed == len(self._tables[request.request_id]) * self._block_tokens
+        )
 
-    def is_condemned(self, request: Request) -> bool:
-        """Whether the request was caught with a foreign block in this step."""
-        return any(condemned is request for condemned, _ in self._condemned)
+    def has_slots_for(self, request: Request, num_new_tokens: int) -> bool:
+        """Whether a running request's blocks take so many tokens more; where that is not known here: no."""
+        if not self._has_one_group:
+            return False
+        tokens = request.num_computed_tokens + num_new_tokens
+        return tokens <= len(self._tables[request.request_id]) * self._block_tokens
 
     def take_condemned(self) -> list[tuple[Request, ForeignBlockError]]:
         """Requests that were caught with a foreign block since the last call."""

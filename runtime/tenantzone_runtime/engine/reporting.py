@@ -1,30 +1,48 @@
-"""From the scheduler's state to the engine's report, and to the figures of a scrape."""
+"""From the scheduler's state to the engine's report, and to the figures of a scrape.
+
+Both are made of copies that are taken in slices (``copying``): each zone is told as it was at one moment, and the pool
+as it was at one moment, but not all at the same.
+"""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final
 
 import vllm
 
-from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport
-from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport, in_older_words
+from tenantzone_runtime.engine.copying import LoanCopy, ZoneCopy, copy_loans, copy_pool, copy_zones
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.metrics.figures import EngineFigures, ReloadResult, ZoneFigures
-from tenantzone_runtime.zones.counters import Counters
-from tenantzone_runtime.zones.loans import Loan
+from tenantzone_runtime.zones.counters import Counters, evicted_by_reason
+from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
 from tenantzone_runtime.zones.overflow import OVERFLOW_NAME
 from tenantzone_runtime.zones.zone import Zone
 
+_REPORTED: Final = (
+    "prefix_query_tokens",
+    "prefix_hit_tokens",
+    "prompt_tokens",
+    "generation_tokens",
+    "preemptions",
+    "violations",
+    "block_seconds",
+)
+"""Counters that a zone's report has under the same names."""
+_read_reported = attrgetter(*_REPORTED)
 
-class _Tallies:
-    """What is known of zones only together. To be made between two steps."""
+_NOT_TOLD: Final = Counters()
+"""In the place of the counters of a zone that is told of in the overflow."""
 
-    def __init__(self, scheduler: ZoneAwareScheduler) -> None:
-        scheduler.tenancy.count()
-        self.running = Counter(zone_of(request) for request in scheduler.running)
-        self.all_loans = list(scheduler.tenancy.loans)
+
+class _Lending:
+    """What the loans come to by zone: blocks lent and borrowed, and the number of loans as lender."""
+
+    def __init__(self, loans: Sequence[LoanCopy]) -> None:
         self.lent, self.borrowed, self.loans = Counter[Zone](), Counter[Zone](), Counter[Zone]()
-        for loan in self.all_loans:
+        for loan in loans:
             self.lent[loan.lender] += loan.blocks
             self.borrowed[loan.borrower] += loan.blocks
             self.loans[loan.lender] += 1
@@ -33,23 +51,24 @@ class _Tallies:
 def make_report(
     scheduler: ZoneAwareScheduler, config: ConfigStatus, *, pod: str, started_unix_time: float
 ) -> EngineReport:
-    """An immutable snapshot, made between two steps."""
-    with scheduler.zone_lock:
-        pool = scheduler.block_pool
-        tallies = _Tallies(scheduler)
-        zones = tuple(_zone_report(zone, tallies) for zone in pool.ledger.zones.values() if not zone.leaving)
-        return EngineReport(
-            engine_version=vllm.__version__,
-            pod=pod,
-            capacity_blocks=pool.capacity,
-            block_size_tokens=scheduler.block_size,
-            free_blocks=pool.free_block_queue.num_free_blocks,
-            config=config,
-            zones=zones,
-            loans=tuple(_loan_report(loan) for loan in tallies.all_loans),
-            started_unix_time=started_unix_time,
-            published_unix_time=time.time(),
-        )
+    """An immutable snapshot. What a zone's loans come to agrees with the loans that are told."""
+    published_unix_time = time.time()
+    pool = copy_pool(scheduler)
+    loans = copy_loans(scheduler, pool.loans)
+    lending = _Lending(loans)
+    zones = copy_zones(scheduler, pool.zones, _put_reported, _take_reported)
+    return EngineReport(
+        engine_version=vllm.__version__,
+        pod=pod,
+        capacity_blocks=scheduler.block_pool.capacity,
+        block_size_tokens=scheduler.block_size,
+        free_blocks=pool.free_blocks,
+        config=config,
+        zones=tuple(_zone_report(zone, counts, lending) for zone, counts in zones),
+        loans=tuple(map(_loan_report, loans)),
+        started_unix_time=started_unix_time,
+        published_unix_time=published_unix_time,
+    )
 
 
 def make_figures(
@@ -60,34 +79,53 @@ def make_figures(
     pod: str,
     started_unix_time: float,
 ) -> EngineFigures:
-    """What a scrape tells: an immutable snapshot, made between two steps."""
+    """What a scrape tells: an immutable snapshot."""
+    taken_unix_time = time.time()
+    pool = copy_pool(scheduler)
+    lending = _Lending(copy_loans(scheduler, pool.loans))
+    overflow = scheduler.tenancy.ledger.overflow
+
+    def put(zone: Zone, values: list[Any]) -> None:
+        is_member = zone in overflow
+        values.append(is_member)
+        if is_member:
+            overflow.count(zone)
+        else:
+            zone.counters.put(values)
+
+    def take_own(values: Iterator[Any]) -> Counters | None:
+        is_member = next(values)
+        return None if is_member else Counters.take(values)
+
+    zones: list[ZoneFigures] = []
+    members: list[ZoneFigures] = []
+    for zone, counters in copy_zones(scheduler, pool.zones, put, take_own):
+        if counters is None:
+            members.append(_zone_figures(zone, lending, _NOT_TOLD))
+        else:
+            zones.append(_zone_figures(zone, lending, counters))
     with scheduler.zone_lock:
-        pool, tenancy = scheduler.block_pool, scheduler.tenancy
-        overflow = tenancy.ledger.overflow
-        tallies = _Tallies(scheduler)
-        present = [zone for zone in tenancy.ledger.zones.values() if not zone.leaving]
-        zones = [_zone_figures(zone, tallies, zone.counters.copy()) for zone in present if zone not in overflow]
-        if overflow.is_in_use:
-            members = [_zone_figures(zone, tallies, zone.counters) for zone in present if zone in overflow]
-            zones.append(_added_up(members, overflow.counters()))
-        return EngineFigures(
-            vllm_version=vllm.__version__,
-            pod=pod,
-            pool=tenancy.pool.name if tenancy.pool is not None else "",
-            pool_namespace=tenancy.pool.namespace if tenancy.pool is not None else "",
-            capacity_blocks=pool.capacity,
-            free_blocks=pool.free_block_queue.num_free_blocks,
-            block_size_tokens=scheduler.block_size,
-            started_unix_time=started_unix_time,
-            taken_unix_time=time.time(),
-            config=config,
-            reloads=dict(reloads),
-            refusals=dict(tenancy.refusals),
-            zones=tuple(zones),
-        )
+        is_in_use, total = overflow.is_in_use, overflow.total()
+    if is_in_use:
+        zones.append(_added_up(members, total))
+    return EngineFigures(
+        vllm_version=vllm.__version__,
+        pod=pod,
+        pool=pool.config.name if pool.config is not None else "",
+        pool_namespace=pool.config.namespace if pool.config is not None else "",
+        capacity_blocks=scheduler.block_pool.capacity,
+        free_blocks=pool.free_blocks,
+        block_size_tokens=scheduler.block_size,
+        started_unix_time=started_unix_time,
+        taken_unix_time=taken_unix_time,
+        config=config,
+        reloads=dict(reloads),
+        refusals=pool.refusals,
+        zones=tuple(zones),
+    )
 
 
-def _loan_report(loan: Loan) -> LoanReport:
+def _loan_report(loan: LoanCopy) -> LoanReport:
     unix_time_of_clock = time.time() - time.monotonic()
     return LoanReport(
         lender=loan.lender.spec.tenant,
@@ -98,8 +136,20 @@ def _loan_report(loan: Loan) -> LoanReport:
     )
 
 
-def _zone_report(zone: Zone, tallies: _Tallies) -> ZoneReport:
-    spec, counters = zone.spec, zone.counters
+def _put_reported(zone: Zone, values: list[Any]) -> None:
+    values += _read_reported(zone.counters)
+    put_mapping(values, zone.counters.evictions)
+
+
+def _take_reported(values: Iterator[Any]) -> dict[str, Any]:
+    """Fields of a zone's report."""
+    numbers = dict(zip(_REPORTED, take(values, len(_REPORTED)), strict=True))
+    evicted = evicted_by_reason(take_mapping(values))
+    return numbers | {"evictions": evicted, "evicted_blocks": in_older_words(evicted)}
+
+
+def _zone_report(zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending) -> ZoneReport:
+    spec = zone.spec
     return ZoneReport(
         name=spec.name,
         tenant=spec.tenant,
@@ -108,40 +158,35 @@ def _zone_report(zone: Zone, tallies: _Tallies) -> ZoneReport:
         reserved=spec.quota.reserved,
         limit=spec.quota.limit,
         in_use=zone.in_use,
-        cached=len(zone.cached),
-        waiting_requests=zone.requests - tallies.running[zone],
-        running_requests=tallies.running[zone],
-        prefix_query_tokens=counters.prefix_query_tokens,
-        prefix_hit_tokens=counters.prefix_hit_tokens,
-        prompt_tokens=counters.prompt_tokens,
-        generation_tokens=counters.generation_tokens,
-        evicted_blocks=counters.evicted,
-        preemptions=counters.preemptions,
-        violations=counters.violations,
+        cached=zone.held - zone.in_use,
+        waiting_requests=zone.requests - zone.running_requests,
+        running_requests=zone.running_requests,
         wait_reason=zone.wait_reason,
         auto_registered=spec.auto_registered,
-        lent=tallies.lent[zone],
-        borrowed=tallies.borrowed[zone],
-        block_seconds=counters.block_seconds,
+        level=spec.level,
+        awaited_reservation=spec.awaited,
+        lent=lending.lent[zone.zone],
+        borrowed=lending.borrowed[zone.zone],
+        **counts,
     )
 
 
-def _zone_figures(zone: Zone, tallies: _Tallies, counters: Counters) -> ZoneFigures:
-    spec, running = zone.spec, tallies.running[zone]
+def _zone_figures(zone: ZoneCopy, lending: _Lending, counters: Counters) -> ZoneFigures:
+    spec = zone.spec
     return ZoneFigures(
         name=spec.name,
         tenant=spec.tenant,
         in_use=zone.in_use,
-        cached=len(zone.cached),
+        cached=zone.held - zone.in_use,
         reserved=spec.quota.reserved,
         limit=spec.quota.limit,
-        lent=tallies.lent[zone],
-        borrowed=tallies.borrowed[zone],
+        lent=lending.lent[zone.zone],
+        borrowed=lending.borrowed[zone.zone],
         overdue=zone.overdue,
         short=zone.short,
-        loans=tallies.loans[zone],
-        waiting_requests=zone.requests - running,
-        running_requests=running,
+        loans=lending.loans[zone.zone],
+        waiting_requests=zone.requests - zone.running_requests,
+        running_requests=zone.running_requests,
         weight=spec.weight,
         priority=spec.priority,
         state=zone.state,
@@ -150,7 +195,7 @@ def _zone_figures(zone: Zone, tallies: _Tallies, counters: Counters) -> ZoneFigu
 
 
 def _added_up(members: list[ZoneFigures], counters: Counters) -> ZoneFigures:
-    """The overflow zone. Its priority is that of the pool's template, which its members share."""
+    """The overflow zone. Its priority is the highest of its members, which may be of several levels."""
 
     def total(value: Callable[[ZoneFigures], int]) -> int:
         return sum(map(value, members))

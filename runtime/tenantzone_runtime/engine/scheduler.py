@@ -32,7 +32,7 @@ class ZoneScheduler(ZoneAwareScheduler):
                 "(add it to VLLM_PLUGINS if you set that), or set the variable to 64 hexadecimal digits"
             )
         super().__init__(*args, seal_key=settings.seal_key, scrub_blocks=settings.scrub_blocks, **kwargs)
-        self.tenancy.ledger.overflow.most_apart = settings.most_auto_registered_series
+        self.tenancy.ledger.overflow.max_apart = settings.max_auto_registered_series
         self._housekeeping = Housekeeping(self, settings)
         self._admin = AdminServer(
             settings.admin_host,

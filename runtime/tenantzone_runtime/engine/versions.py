@@ -7,8 +7,7 @@ may be elsewhere, and the refusal must come before that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,23 +81,3 @@ def check_supported(config: VllmConfig, caches: KVCacheConfig) -> None:
             f"model {config.model_config.model}: not supported together with zones: {'; '.join(found)}. "
             "Leave it out, or start vLLM without --scheduler-cls to go without zones"
         )
-
-
-@contextmanager
-def zone_classes() -> Iterator[None]:
-    """While a scheduler is made, vLLM makes our KV cache manager and block pool where it would make its own.
-
-    vLLM names both classes in module globals and offers no other way to choose them.
-    """
-    from vllm.v1.core import kv_cache_coordinator
-    from vllm.v1.core.sched import scheduler as stock_scheduler
-
-    from tenantzone_runtime.engine.block_pool import ZoneBlockPool
-    from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
-
-    manager, pool = stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool
-    stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool = ZoneKVCacheManager, ZoneBlockPool
-    try:
-        yield
-    finally:
-        stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool = manager, pool

@@ -17,6 +17,12 @@ from tenantzone_runtime.zones import audit
 FIRST_PREVIOUS: Final = "0" * 64
 """What stands for the hash before record 0."""
 
+FORMAT: Final = 2
+"""Of the records that are written. 1, which the records do not say, had older words for some reasons:
+
+``recall`` for reclaim, and ``reclaim`` for watermark and relief.
+"""
+
 _LONGEST_TEXT: Final = 1_000
 _RENAMED: Final = {"hash": "configHash"}
 _TIMES: Final = {"counting_since"}
@@ -48,6 +54,8 @@ class Started:
     engine_version: str
     capacity_blocks: int
     block_size_tokens: int
+    format: int = FORMAT
+    """Of the records of this run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,8 +120,9 @@ _COUNTERS = (
         "counter",
         ("reason", "beneficiary"),
         "evicted_blocks_total",
-        "Cached KV-cache blocks that the zone lost. reason: quiet, recall, own, limit, reclaim, due, idle, removed or "
-        "reset; beneficiary: whom it made room for, by priority against this zone (none: nobody in particular).",
+        "Cached KV-cache blocks that the zone lost. reason: quiet, reclaim, own, relief, limit, watermark, due, idle, "
+        "removed or reset; beneficiary: whom it made room for, by priority against this zone (none: nobody in "
+        "particular).",
         lambda zone: zone.counters.all_evictions.items(),
     ),
     of_zones(

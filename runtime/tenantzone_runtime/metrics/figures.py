@@ -1,4 +1,7 @@
-"""What a scrape tells, taken at one moment. Immutable, so that it can be told in another thread while steps go on."""
+"""What a scrape tells. Immutable, so that it can be told in another thread while steps go on.
+
+The numbers of one zone are of one moment; two zones may be of two.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

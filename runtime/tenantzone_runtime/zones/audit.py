@@ -14,8 +14,8 @@ Change = Literal["declared", "registered", "changed", "active", "idle", "evicted
 registered, forgotten: for a tenant without a TenantZone. active, idle, evicted: the state that it is in now.
 """
 
-PreemptionReason = Literal["recall", "due", "own", "reset", "violation"]
-"""recall: for a zone that is entitled to the blocks. due: a loan and its grace are over. own: for the zone itself.
+PreemptionReason = Literal["reclaim", "due", "own", "reset", "violation"]
+"""reclaim: for a zone that is entitled to the blocks. due: a loan and its grace are over. own: for the zone itself.
 reset: the prefix cache was reset. violation: it was caught with a block that is not its zone's.
 """
 
@@ -35,12 +35,23 @@ class Lifecycle:
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
-    """Blocks that a zone took above its reservation since the last collection."""
+class Balance:
+    """What a zone holds, and what it was granted and let go since the last collection.
 
-    kind: ClassVar = "granted"
+    It holds what it held in its last balance (a zone that is new: nothing), and what was ``granted``, less what it
+    ``released``, less what was evicted from it in the same collection. If none of its blocks has moved there is none.
+    """
+
+    kind: ClassVar = "balance"
     zone: str
-    blocks: int
+    granted: int
+    """Free blocks that it took."""
+    above_reservation: int
+    """Of these, the ones that it holds above its reservation."""
+    released: int
+    """Blocks that its requests let go and that it did not keep cached."""
+    held: int
+    """Now, in use and cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +182,7 @@ class Lost:
 
 Event = (
     Lifecycle
-    | Granted
+    | Balance
     | Evicted
     | Preempted
     | Refused

@@ -3,16 +3,17 @@
 Nothing that runs is killed. A zone that left keeps its requests until they finish; its cached blocks go at once.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from tenantzone_contract.config import ConfigError, RuntimeConfig, UnknownTenantTemplate, ZoneConfig
-from tenantzone_contract.share import ceil_blocks, floor_blocks
+from tenantzone_contract.config import ConfigError, Idle, RuntimeConfig, ZoneConfig
+from tenantzone_contract.share import ceil_blocks, floor_blocks, percentage
 from tenantzone_runtime.zones.audit import Change, Lifecycle
-from tenantzone_runtime.zones.eviction import Evictions, trim_to_limit
+from tenantzone_runtime.zones.eviction import trim_to_limit
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.usage import zone_usage
-from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, Zone, ZoneSpec, new_zone
+from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Zone, ZoneSpec, new_zone
 
 
 def zone_specs(config: RuntimeConfig, capacity: int) -> list[ZoneSpec]:
@@ -32,7 +33,7 @@ def zone_specs(config: RuntimeConfig, capacity: int) -> list[ZoneSpec]:
 
 def _spec(zone: ZoneConfig, capacity: int) -> ZoneSpec:
     reserved = floor_blocks(zone.reserved, capacity)
-    limit = capacity if zone.limit is None else min(capacity, ceil_blocks(zone.limit, capacity))
+    limit = limit_blocks(zone.limit, capacity)
     if reserved > limit:
         raise ConfigError(
             f"zone {zone.name}: reserved {zone.reserved} is {reserved} of this engine's {capacity} blocks and exceeds "
@@ -45,11 +46,11 @@ def _spec(zone: ZoneConfig, capacity: int) -> ZoneSpec:
         generation=zone.generation,
         priority=zone.priority,
         quota=Quota(reserved=reserved, limit=limit, lendable=lendable),
-        idle=IdleTimes(after=zone.idle.after_seconds, evict_after=zone.idle.evict_after_seconds),
+        idle=IdleTimes(zone.idle.after_seconds, zone.idle.evict_after_seconds, release=release_steps(zone.idle)),
         weight=zone.weight,
-        loans=LoanTerms(
-            to_any_priority=zone.lending.borrowers == "AnyPriority",
-            most_seconds=zone.lending.max_loan_seconds,
+        lending=LoanTerms(
+            borrowers=zone.lending.borrowers,
+            max_loan_seconds=zone.lending.max_loan_seconds,
             grace_seconds=zone.lending.grace_seconds,
         ),
         eviction_policy=zone.eviction_policy,
@@ -57,19 +58,15 @@ def _spec(zone: ZoneConfig, capacity: int) -> ZoneSpec:
     )
 
 
-def unknown_tenant_spec(template: UnknownTenantTemplate, tenant: str, capacity: int) -> ZoneSpec:
-    """A zone for a tenant that the config does not name: it is promised nothing."""
-    limit = capacity if template.limit is None else min(capacity, ceil_blocks(template.limit, capacity))
-    idle = template.idle
-    return ZoneSpec(
-        tenant=tenant,
-        name=tenant,
-        generation=0,
-        priority=template.priority,
-        quota=Quota(reserved=0, limit=limit, lendable=0),
-        idle=IdleTimes(idle.after_seconds, idle.evict_after_seconds, idle.forget_after_seconds),
-        auto_registered=True,
-    )
+def limit_blocks(limit: int | str | None, capacity: int) -> int:
+    """The limit on an engine of ``capacity`` blocks; None is all of them."""
+    return capacity if limit is None else min(capacity, ceil_blocks(limit, capacity))
+
+
+def release_steps(idle: Idle) -> ReleaseSteps | None:
+    """In which steps a quiet zone's cached blocks go; None: all at once."""
+    release = idle.release
+    return None if release is None else ReleaseSteps(percentage(release.share), release.every_seconds)
 
 
 def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:
@@ -80,33 +77,34 @@ def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:
     return zone
 
 
-def apply(ledger: Ledger, specs: list[ZoneSpec], template: UnknownTenantTemplate | None, capacity: int) -> Evictions:
-    """Make the ledger's zones those of the config, between two steps.
+def apply(ledger: Ledger, specs: list[ZoneSpec]) -> Iterator[tuple[Zone, list[int]]]:
+    """Make the ledger's zones those of these specs, between two steps.
 
     Args:
         ledger: whose zones.
-        specs: what the config declares.
-        template: of zones for other tenants; None: there are none.
-        capacity: blocks of the engine.
+        specs: of all zones that there are to be, with reservations that the engine can hold. A zone that has that very
+            spec is passed over.
 
-    Returns:
-        Blocks that were evicted: limits that fell below what is held, zones that left.
+    Yields:
+        Each zone that is new, changed or leaving, with its blocks that were evicted: its limit fell below what it
+        holds, or it leaves. It is done with the zone then; what is not asked for is not done.
     """
-    evicted: Evictions = []
-    declared = {spec.tenant for spec in specs}
-    # First those that leave, so that nothing is promised twice.
-    for zone in [zone for tenant, zone in ledger.zones.items() if tenant not in declared]:
-        if zone.spec.auto_registered and template is not None:
-            evicted.append((zone, respec(ledger, zone, unknown_tenant_spec(template, zone.spec.tenant, capacity))))
-        else:
-            evicted.append((zone, _dismiss(ledger, zone)))
-    for spec in specs:
+    staying = {spec.tenant for spec in specs}
+    # First those that leave, then those that are promised no more than before: so that nothing is promised twice.
+    for zone in [zone for tenant, zone in ledger.zones.items() if tenant not in staying]:
+        yield zone, _dismiss(ledger, zone)
+    for spec in sorted(specs, key=lambda spec: _grows(ledger, spec)):
         known = ledger.zones.get(spec.tenant)
         if known is None:
-            add_zone(ledger, spec)
-        else:
-            evicted.append((known, respec(ledger, known, spec)))
-    return evicted
+            yield add_zone(ledger, spec), []
+        elif known.spec is not spec or known.leaving:
+            yield known, respec(ledger, known, spec)
+
+
+def _grows(ledger: Ledger, spec: ZoneSpec) -> bool:
+    """Whether the spec promises its tenant more than it is promised now."""
+    known = ledger.zones.get(spec.tenant)
+    return known is None or spec.quota.reserved > known.spec.quota.reserved
 
 
 def respec(ledger: Ledger, zone: Zone, spec: ZoneSpec) -> list[int]:
@@ -124,7 +122,7 @@ def _dismiss(ledger: Ledger, zone: Zone) -> list[int]:
     if not zone.leaving:
         zone.leaving = True
         _note(ledger, zone, "leaving")
-        ledger.standings.respec(zone, replace(zone.spec, quota=Quota(0, zone.spec.quota.limit, 0)))
+        ledger.standings.respec(zone, replace(zone.spec, quota=Quota(0, zone.spec.quota.limit, 0), awaited=0))
     blocks = ledger.evict(zone, len(zone.cached), "removed")
     discard_if_gone(ledger, zone)
     return blocks
@@ -137,7 +135,8 @@ def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
         if ledger.tell_usage(zone):
             ledger.trail.note(zone_usage(zone, zone.usage_told))
         ledger.discard(zone)
-        ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")
+        if zone.name_in_journal is not None:
+            ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")
 
 
 def _note(ledger: Ledger, zone: Zone, change: Change) -> None:

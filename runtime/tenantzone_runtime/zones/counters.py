@@ -1,9 +1,15 @@
-"""What has happened in a zone since it came. Whoever makes it happen counts it: nothing is looked for afterwards."""
+"""A zone's counters: what has happened in it since it came.
 
+Whoever makes it happen counts it: nothing is looked for afterwards.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from operator import attrgetter
+from typing import Any, Final, Literal, Self
 
 from tenantzone_contract.report import EvictionReason, WaitReason
+from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
 from tenantzone_runtime.zones.histogram import Histogram, add_growth
 
 Outcome = Literal["stop", "length", "abort", "error", "refused", "other"]
@@ -17,10 +23,11 @@ _OTHERS: Final[tuple[Beneficiary, ...]] = ("higher_priority", "same_priority", "
 
 EVICTIONS_FOR: Final[dict[EvictionReason, tuple[Beneficiary, ...]]] = {
     "quiet": (*_OTHERS, "none"),
-    "recall": _OTHERS,
+    "reclaim": _OTHERS,
     "own": ("self",),
     "limit": ("self", "none"),
-    "reclaim": (*_OTHERS, "none"),
+    "relief": (*_OTHERS, "none"),
+    "watermark": ("none",),
     "due": _OTHERS,
     "idle": ("none",),
     "removed": ("none",),
@@ -33,7 +40,7 @@ _ZERO_EVICTIONS: Final = {(reason, by): 0 for reason, beneficiaries in EVICTIONS
 
 @dataclass(slots=True)
 class Counters:
-    """Never decrease. Tokens, blocks, requests, and seconds where the name says so."""
+    """Totals of one zone; they never decrease. Tokens, blocks, requests, and seconds where the name says so."""
 
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0
@@ -64,10 +71,7 @@ class Counters:
     @property
     def evicted(self) -> dict[EvictionReason, int]:
         """Cached blocks that the zone lost, by reason."""
-        evicted: dict[EvictionReason, int] = {}
-        for (reason, _), blocks in self.evictions.items():
-            evicted[reason] = evicted.get(reason, 0) + blocks
-        return evicted
+        return evicted_by_reason(self.evictions)
 
     @property
     def all_evictions(self) -> dict[tuple[EvictionReason, Beneficiary], int]:
@@ -86,6 +90,36 @@ class Counters:
         add_growth(self.stalled_seconds, newer.stalled_seconds, older.stalled_seconds)
         self.queue_time.add_growth(newer.queue_time, older.queue_time)
         self.time_to_first_token.add_growth(newer.time_to_first_token, older.time_to_first_token)
+
+    def put(self, values: list[Any]) -> None:
+        """Append all of it to values from which :meth:`take` makes a copy."""
+        values += _read_numbers(self)
+        put_mapping(values, self.evictions)
+        put_mapping(values, self.requests)
+        put_mapping(values, self.stalled_seconds)
+        self.queue_time.put(values)
+        self.time_to_first_token.put(values)
+
+    @classmethod
+    def take(cls, values: Iterator[Any]) -> Self:
+        return cls(
+            **dict(zip(_NUMBERS, take(values, len(_NUMBERS)), strict=True)),
+            evictions=take_mapping(values),
+            requests=take_mapping(values),
+            stalled_seconds=take_mapping(values),
+            queue_time=Histogram.take(values),
+            time_to_first_token=Histogram.take(values),
+        )
+
+    def catch_up(self, newer: "Counters") -> None:
+        """Count what another zone has, of which this was a copy."""
+        for name in _NUMBERS:
+            setattr(self, name, getattr(newer, name))
+        self.evictions.update(newer.evictions)
+        self.requests.update(newer.requests)
+        self.stalled_seconds.update(newer.stalled_seconds)
+        self.queue_time.catch_up(newer.queue_time)
+        self.time_to_first_token.catch_up(newer.time_to_first_token)
 
     def copy(self) -> "Counters":
         return Counters(
@@ -117,3 +151,12 @@ _NUMBERS: Final = (
     "lent_block_seconds",
     "borrowed_block_seconds",
 )
+_read_numbers = attrgetter(*_NUMBERS)
+
+
+def evicted_by_reason(evictions: Mapping[tuple[EvictionReason, Beneficiary], int]) -> dict[EvictionReason, int]:
+    """How many were for each reason, whoever they were for."""
+    evicted: dict[EvictionReason, int] = {}
+    for (reason, _), blocks in evictions.items():
+        evicted[reason] = evicted.get(reason, 0) + blocks
+    return evicted

@@ -1,85 +1,79 @@
-"""Whose cached blocks go when blocks are needed and too few are free.
+"""Eviction: whose cached blocks go when blocks are needed and too few are free.
 
 The order, for a zone that may take what it asks for:
 
 - limit: if it would hold more than its limit, its own blocks pay the difference;
-- S1 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their exclusive
-  part. A zone that borrows takes from a reservation only where it may borrow from it;
-- S1b (recall), only for a zone within its reservation: surplus above other zones' reservations, lowest priority first;
+- S1 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their floor.
+  A zone that borrows takes from a reservation only where it may borrow from it;
+- S1b (reclaim), only for a zone within its reservation: surplus above other zones' reservations, lowest priority first;
 - S2 (own): its own blocks, in the order of its eviction policy;
-- then, for a request that runs and grows above the reservation, what other zones cache above theirs (reclaim): work in
+- then, for a request that runs and grows above the reservation, what other zones cache above theirs (relief): work in
   progress counts more than a cache that nobody was promised. A request that waits gets it by :func:`relieve` only.
 
-When these do not give enough, what is left is in use (see ``preemption``). Background reclaim goes through S1 and S1b
-for nobody in particular.
+When these do not give enough, what is left is in use (see ``preemption``). Background eviction (watermark) goes
+through S1 and S1b for nobody in particular.
 """
 
 from collections.abc import Callable
 
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones.ledger import Ledger
-from tenantzone_runtime.zones.preemption import is_entitled
-from tenantzone_runtime.zones.standings import DEFAULT_PRIORITY
 from tenantzone_runtime.zones.zone import Zone
 
 Evictions = list[tuple[Zone, list[int]]]
 """Ids of evicted blocks with their former owners, in order. They are free as far as the ledger goes."""
 
 
-def make_room(ledger: Ledger, zone: Zone | None, count: int, free: int) -> Evictions:
+def make_room(ledger: Ledger, zone: Zone, count: int, free: int) -> Evictions:
     """Evict so that ``count`` blocks are free for the zone. It may take them: the caller has asked the ledger.
 
     Args:
         ledger: who owns what.
-        zone: who needs the blocks; None for a request from before any zone was declared.
+        zone: who needs the blocks.
         count: new blocks needed; hits on the zone's own cache are in use already and not among them.
         free: blocks that are free now.
     """
     evicted: Evictions = []
-    if zone is not None and (over := zone.held + count - zone.spec.quota.limit) > 0:
+    if (over := zone.held + count - zone.spec.quota.limit) > 0:
         evicted.append((zone, ledger.evict(zone, min(over, len(zone.cached)), "limit", zone)))
         free += len(evicted[0][1])
     short = count - free
     if short <= 0:
         return evicted
-    entitled = is_entitled(zone, count)
-    priority = DEFAULT_PRIORITY if zone is None else zone.spec.priority
+    entitled = zone.is_entitled_to(count)
     if ledger.standings.evictable:
-        short -= _evict_quiet(ledger, evicted, short, "quiet", zone, None if entitled else priority)
+        short -= _evict_quiet(ledger, evicted, short, "quiet", zone, None if entitled else zone.spec.priority)
     if entitled:
-        short -= _evict_surplus(ledger, evicted, short, "recall", zone)
-    if zone is not None and short > 0:
+        short -= _evict_surplus(ledger, evicted, short, "reclaim", zone)
+    if short > 0:
         evicted.append((zone, ledger.evict(zone, min(short, len(zone.cached)), "own", zone)))
         short -= len(evicted[-1][1])
     if short > 0:
-        _evict_surplus(ledger, evicted, short, "reclaim", zone)
+        _evict_surplus(ledger, evicted, short, "relief", zone)
     return evicted
 
 
-def reclaim(ledger: Ledger, count: int) -> Evictions:
+def evict_to_watermark(ledger: Ledger, count: int) -> Evictions:
     """Evict up to ``count`` blocks for nobody in particular, because few are free."""
     evicted: Evictions = []
-    short = count - _evict_quiet(ledger, evicted, count, "reclaim", None, None)
-    _evict_surplus(ledger, evicted, short, "reclaim", None)
+    short = count - _evict_quiet(ledger, evicted, count, "watermark", None, None)
+    _evict_surplus(ledger, evicted, short, "watermark", None)
     return evicted
 
 
-def relieve(ledger: Ledger, zone: Zone | None, count: int, free: int) -> Evictions:
+def relieve(ledger: Ledger, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
     """Evict for a request that is denied ``count`` blocks because active zones cache them above their reservations.
 
     An active zone's cache is not just anybody's surplus. But a zone that uses no block must get its request through, or
     zones could wait for each other's caches for ever; and up to its share of the blocks that nobody reserved, by
     weight, a zone need not wait for others' caches either. Nothing is evicted where it would not be enough.
     """
-    if zone is not None:
-        if zone.overdue or zone.in_use + count > max(zone.spec.quota.limit, zone.grace):
-            return []
-        if zone.in_use > 0 and zone.in_use + count > zone.spec.quota.reserved + ledger.standings.share(zone):
-            return []
+    if not ledger.standings.may_have_relief(zone, count, peak):
+        return []
     evicted: Evictions = []
     short = count - ledger.standings.spare(zone, free)
     if short <= ledger.standings.surplus_cached_elsewhere(zone):
-        _evict_surplus(ledger, evicted, short, "reclaim", zone)
+        _evict_surplus(ledger, evicted, short, "relief", zone)
     return evicted
 
 
@@ -97,7 +91,7 @@ def _evict_quiet(
     beneficiary: Zone | None,
     borrower_priority: int | None,
 ) -> int:
-    """S1. Returns how many blocks it gave."""
+    """S1, from quiet zones. Returns how many blocks it gave."""
     return _evict_in_turn(
         ledger, evicted, short, reason, beneficiary, lambda: ledger.standings.quiet_victim(borrower_priority)
     )
@@ -106,7 +100,7 @@ def _evict_quiet(
 def _evict_surplus(
     ledger: Ledger, evicted: Evictions, short: int, reason: EvictionReason, beneficiary: Zone | None
 ) -> int:
-    """S1b. Returns how many blocks it gave."""
+    """S1b, from surplus. Returns how many blocks it gave."""
     return _evict_in_turn(
         ledger, evicted, short, reason, beneficiary, lambda: ledger.standings.surplus_victim(beneficiary)
     )
@@ -122,7 +116,7 @@ def _evict_in_turn(
 ) -> int:
     given = 0
     while given < short and (victim := next_victim()) is not None:
-        zone, most = victim
-        evicted.append((zone, ledger.evict(zone, min(short - given, most), reason, beneficiary)))
+        zone, max_blocks = victim
+        evicted.append((zone, ledger.evict(zone, min(short - given, max_blocks), reason, beneficiary)))
         given += len(evicted[-1][1])
     return given

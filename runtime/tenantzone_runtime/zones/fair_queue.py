@@ -69,14 +69,15 @@ class FairQueue:
     def next(self, admissible: Callable[[Account], bool]) -> Account | None:
         """The account to serve: of those whose next request can be admitted, the one with the least service.
 
-        Those that can't stand aside until :meth:`end_round`.
+        Those that can't stand aside until :meth:`end_round`, unless whoever finds that out holds them for longer.
         """
         while self._settle():
             account = self._heap[0][2]
             if admissible(account):
                 self._reached = max(self._reached, account.service)
                 return account
-            self.set_aside(account)
+            if account.ticket > 0:
+                self.set_aside(account)
         return None
 
     def set_aside(self, account: Account) -> None:
@@ -85,12 +86,20 @@ class FairQueue:
             account.ticket = -abs(account.ticket)
             self._aside.append(account)
 
+    def hold(self, account: Account) -> None:
+        """Do not serve this account until it is released."""
+        account.ticket = -abs(account.ticket)
+
+    def release(self, account: Account) -> None:
+        """An account that was held may be served again."""
+        if account.ticket < 0:
+            self._line_up(account)
+
     def end_round(self) -> None:
         """Those that stood aside are in the queue again."""
         aside, self._aside = self._aside, []
         for account in aside:
-            if account.ticket < 0:
-                self._line_up(account)
+            self.release(account)
 
     def _line_up(self, account: Account) -> None:
         account.service = max(account.service, self._reached)

@@ -1,4 +1,4 @@
-"""How long things took, by size: one count of each value, told in two ways.
+"""Histograms of how long things took: one count of each value, told in two ways.
 
 As classic buckets, with upper bounds that people can name, and as what Prometheus calls a native histogram: buckets
 that grow by a constant factor, so that a quantile is as exact at a millisecond as at a minute, and only those that
@@ -7,9 +7,12 @@ schema 3, no more than 9 % from one bound to the next.
 """
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import frexp
-from typing import Final, TypeVar
+from typing import Any, Final, Self, TypeVar
+
+from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
 
 BOUNDS: Final = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0
@@ -64,6 +67,23 @@ class Histogram:
         for bucket, count in enumerate(newer.classic):
             self.classic[bucket] += count - older.classic[bucket]
         add_growth(self.native, newer.native, older.native)
+
+    def put(self, values: list[Any]) -> None:
+        """Append all of it to values from which :meth:`take` makes a copy."""
+        values += (self.sum, self.zeros)
+        values += self.classic
+        put_mapping(values, self.native)
+
+    @classmethod
+    def take(cls, values: Iterator[Any]) -> Self:
+        total, zeros = take(values, 2)
+        return cls(total, zeros, list(take(values, len(BOUNDS) + 1)), take_mapping(values))
+
+    def catch_up(self, newer: "Histogram") -> None:
+        """Count what another one has, of which this was a copy."""
+        self.sum, self.zeros = newer.sum, newer.zeros
+        self.classic[:] = newer.classic
+        self.native.update(newer.native)
 
     def copy(self) -> "Histogram":
         return Histogram(self.sum, self.zeros, self.classic.copy(), self.native.copy())

@@ -1,10 +1,10 @@
-"""Who owns which block.
+"""The ledger: who owns which block.
 
 A block is free, or owned by one zone: in use (some request refers to it) or cached (none does, its prefix is kept).
 Each method is one transition, and keeps what is known of all zones together (``standings``) up to date.
 
-Blocks of requests that came before any zone was declared have no owner here: to zones, what such requests use is gone
-from the pool, and what they left cached is free.
+Requests that came before any zone was declared belong to a zone of their own from then on; what they left cached is
+free.
 """
 
 from collections.abc import Iterable
@@ -83,8 +83,9 @@ class Ledger:
         self.held_blocks += count
         surplus_before = zone.surplus
         self.standings.reckon(zone)
-        if zone.surplus > surplus_before:
-            self.trail.granted(zone.spec.tenant, zone.surplus - surplus_before)
+        if count and zone.name_in_journal is not None:
+            above_reservation = zone.surplus - surplus_before
+            self.trail.granted(zone.spec.tenant, count, above_reservation=above_reservation, held=zone.held)
 
     def reuse(self, zone: Zone, block_ids: Iterable[int]) -> None:
         """Cached blocks of the zone are in use again (a prefix hit)."""
@@ -103,6 +104,8 @@ class Ledger:
         assert zone.in_use >= 0, f"zone {zone.spec.tenant} releases more than it uses"
         self.cached_blocks += kept_count
         self.held_blocks -= len(dropped)
+        if dropped and zone.name_in_journal is not None:
+            self.trail.released(zone.spec.tenant, len(dropped), held=zone.held)
         self.standings.reckon(zone)
 
     def evict(self, zone: Zone, count: int, reason: EvictionReason, beneficiary: Zone | None = None) -> list[int]:
@@ -129,14 +132,10 @@ class Ledger:
         self.held_blocks -= count
         evictions, key = zone.counters.evictions, (reason, _class_of(zone, beneficiary))
         evictions[key] = evictions.get(key, 0) + count
-        tenant = None if beneficiary is None else beneficiary.spec.tenant
-        self.trail.evicted(zone.spec.tenant, count, reason, tenant)
+        if zone.name_in_journal is not None:
+            tenant = None if beneficiary is None else beneficiary.name_in_journal
+            self.trail.evicted(zone.spec.tenant, count, reason, tenant, held=zone.held)
         self.standings.reckon(zone)
-
-    def take_without_zone(self, block_ids: list[int]) -> None:
-        """Free blocks go to a request from before any zone was declared."""
-        if self._soiled:
-            self._clean(block_ids, None)
 
     def take_blocks_to_scrub(self) -> list[int]:
         """Blocks that have come to another zone since the last call, and must be zeroed before they are used there."""
@@ -149,7 +148,7 @@ class Ledger:
         if zone.spec.scrub:
             self._soiled.update(dict.fromkeys(block_ids, zone.spec.tenant))
 
-    def _clean(self, block_ids: list[int], tenant: str | None) -> None:
+    def _clean(self, block_ids: list[int], tenant: str) -> None:
         for block_id in block_ids:
             if self._soiled.pop(block_id, tenant) != tenant:
                 self._to_scrub.append(block_id)
@@ -166,14 +165,17 @@ class Ledger:
                 counters.borrowed_block_seconds += zone.borrowed * elapsed
             zone.accrued_until = self.now
 
-    def wait_reason(self, zone: Zone, count: int, free: int) -> WaitReason:
-        """Why the zone may not take ``count`` blocks now."""
-        return quota.wait_reason(
-            zone.spec.quota, zone.in_use, count, grace=zone.grace, free=free, cached=self.cached_blocks
-        )
+    def wait_reason(self, zone: Zone, count: int, free: int, peak: int = 0) -> WaitReason:
+        """Why a request of the zone, of this peak, may not take ``count`` blocks now."""
+        return quota.wait_reason(zone.spec.quota, zone.in_use, count, peak=peak, free=free, cached=self.cached_blocks)
 
     def tell_usage(self, zone: Zone) -> bool:
-        """Whether the zone has used more than was told of it last; then ``usage_told`` is brought up to now."""
+        """Whether the zone has used more than was told of it last; then ``usage_told`` is brought up to now.
+
+        Of a zone that the journal has no name for, nothing is told.
+        """
+        if zone.name_in_journal is None:
+            return False
         self.accrue(zone)
         counters = zone.counters
         used = (
@@ -187,7 +189,7 @@ class Ledger:
         zone.usage_told = used
         return True
 
-    def check(self, free: int, in_use_without_zone: int, capacity: int) -> None:
+    def check(self, free: int, capacity: int) -> None:
         """Invariant I1, the slow way: every block is counted once, and the sums are what the parts add up to.
 
         Raises:
@@ -206,7 +208,7 @@ class Ledger:
         assert self.held_blocks == sum(zone.held for zone in zones)
         assert self.cached_blocks == sum(len(zone.cached) for zone in zones)
         self.standings.check(zones)
-        assert free + self.held_blocks + in_use_without_zone == capacity, "the counts do not add up to the capacity"
+        assert free + self.held_blocks == capacity, "the counts do not add up to the capacity"
 
 
 def _class_of(victim: Zone, beneficiary: Zone | None) -> Beneficiary:

@@ -6,7 +6,7 @@ others' blocks. Blocks bear no names here: a loan is an amount between two zones
 
 The book is settled from time to time, not with each block: it is brought in line with what zones hold at that moment,
 and block-seconds are counted for what stood in it since the last time. The zones' promises do not depend on it: what a
-lender needs is recalled by eviction and preemption at once, whatever the book says.
+lender needs is reclaimed by eviction and preemption at once, whatever the book says.
 
 Settling looks at zones that have changed since the last time, at their loans, and at those who lend and borrow what is
 missing then: it costs the same however many other zones and loans there are. What is known of a pair goes with its
@@ -16,6 +16,7 @@ loan: when that is over, its block-seconds are in the trail, and those of each z
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from tenantzone_contract.config import Borrowers
 from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.audit import LoanUsage
 from tenantzone_runtime.zones.ledger import Ledger
@@ -65,7 +66,7 @@ def loan_usage(loan: Loan, block_seconds: float) -> LoanUsage:
 
 def may_borrow(borrower: Zone, lender: Zone) -> bool:
     """High priority may borrow from low and equal; low from high only where the lender lets it."""
-    return borrower.spec.priority >= lender.spec.priority or lender.spec.loans.to_any_priority
+    return borrower.spec.priority >= lender.spec.priority or lender.spec.lending.borrowers == "AnyPriority"
 
 
 class LoanBook:
@@ -85,8 +86,11 @@ class LoanBook:
         self._begun = 0
         self._needing = VictimOrder()
         """Zones with surplus for which there is no loan yet."""
-        self._offering = {False: VictimOrder(), True: VictimOrder()}
-        """Zones with more to lend, by whether they lend to any priority; those who do not are asked first."""
+        self._offering: dict[Borrowers, VictimOrder] = {
+            "SameOrHigherPriority": VictimOrder(),
+            "AnyPriority": VictimOrder(),
+        }
+        """Zones with more to lend, by whom they lend to; those that are more particular are asked first."""
         self._lending = VictimOrder()
         """Zones on whose reservation there is room, offered or not."""
 
@@ -181,8 +185,8 @@ class LoanBook:
         self._ledger.trail.lent(lender.spec.tenant, borrower.spec.tenant, blocks, due_in)
 
     def _begin(self, lender: Zone, borrower: Zone) -> Loan:
-        now, terms = self._ledger.now, lender.spec.loans
-        due = None if terms.most_seconds is None else now + terms.most_seconds
+        now, terms = self._ledger.now, lender.spec.lending
+        due = None if terms.max_loan_seconds is None else now + terms.max_loan_seconds
         grace_until = None if due is None else due + terms.grace_seconds
         self._begun += 1
         loan = Loan(self._begun, lender, borrower, 0, now, due, grace_until, accrued_until=now, counting_since=now)
@@ -217,10 +221,9 @@ class LoanBook:
 
     def _place(self, zone: Zone) -> None:
         """Enter the zone among those that need, offer and can lend, or take it out."""
-        to_any = zone.spec.loans.to_any_priority
         self._needing.put(zone, zone.surplus > zone.borrowed)
-        self._offering[to_any].put(zone, self._offered(zone) > 0)
-        self._offering[not to_any].remove(zone)
+        for borrowers, offering in self._offering.items():
+            offering.put(zone, zone.spec.lending.borrowers == borrowers and self._offered(zone) > 0)
         self._lending.put(zone, self._lendable(zone) > 0)
 
     def _offered(self, zone: Zone) -> int:

@@ -1,4 +1,4 @@
-"""Which zones have series of their own among the metrics, and which are added up in one: the overflow zone.
+"""The overflow zone: which zones have series of their own among the metrics, and which are added up in one.
 
 Zones that a config declares have their own: the config bounds them. Tenants without a TenantZone come and go as they
 like, so of the zones registered for them only so many have their own at a time, and all others are members of the
@@ -18,18 +18,18 @@ from tenantzone_runtime.zones.zone import Zone
 OVERFLOW_NAME: Final = "overflow"
 """Name and tenant of the overflow. A zone that bears both is a member, or two series would have the same name."""
 
-DEFAULT_MOST_APART: Final = 100
+DEFAULT_MAX_APART: Final = 100
 
 
 class Overflow:
     """The overflow zone of one engine.
 
     Args:
-        most_apart: how many zones that were registered for tenants without a TenantZone have series of their own.
+        max_apart: how many zones that were registered for tenants without a TenantZone have series of their own.
     """
 
-    def __init__(self, most_apart: int = DEFAULT_MOST_APART) -> None:
-        self.most_apart = most_apart
+    def __init__(self, max_apart: int = DEFAULT_MAX_APART) -> None:
+        self.max_apart = max_apart
         self.is_in_use = False
         """Whether it has or ever had a member."""
         self._members: dict[Zone, Counters] = {}
@@ -60,24 +60,23 @@ class Overflow:
         """The zone is gone; or is a member no more."""
         self._apart.discard(zone)
         if zone in self._members:
-            self._add(zone)
+            self.count(zone)
             del self._members[zone]
 
-    def counters(self) -> Counters:
-        """What zones have counted while they were members."""
-        for zone in self._members:
-            self._add(zone)
-        return self._total.copy()
-
-    def _add(self, zone: Zone) -> None:
+    def count(self, zone: Zone) -> None:
+        """Add what a member has counted since it was looked at last."""
         seen = self._members[zone]
         if zone.counters != seen:
             self._total.add_growth(zone.counters, seen)
-            self._members[zone] = zone.counters.copy()
+            seen.catch_up(zone.counters)
+
+    def total(self) -> Counters:
+        """What zones have counted while they were members, up to when each was looked at last."""
+        return self._total.copy()
 
     def _is_apart(self, zone: Zone) -> bool:
         if zone.spec.name == zone.spec.tenant == OVERFLOW_NAME:
             return False
         if not zone.spec.auto_registered or zone in self._apart:
             return True
-        return zone not in self._members and len(self._apart) < self.most_apart
+        return zone not in self._members and len(self._apart) < self.max_apart

@@ -1,66 +1,43 @@
 """Which running request is sent back to wait, so that its blocks can be used.
 
-A request that is refused blocks is either entitled to them (its zone is within its reservation): then those who stand
+A request that may not take blocks is either entitled to them (its zone is within its reservation): then those who stand
 on the reservation yield, lowest priority first, and their youngest request first. Or it is not: then only its own zone
 may yield (S3, soft compaction). Never a zone within its own reservation.
 
 S3 demotes the zone's least active session. In vLLM every running request makes progress in each step until the step's
-token budget is spent, the oldest first: so the least active one is the youngest.
-
-Requests from before any zone was declared have no zone (None): they are promised nothing, and yield like a borrower.
+token budget is spent, the oldest first: so the least active one is the youngest. Where clients give their requests
+priorities, the engine's order of seniority goes by those first.
 """
 
 from collections.abc import Iterable
 
-from tenantzone_runtime.zones.standings import DEFAULT_PRIORITY
+from tenantzone_runtime.zones.engine import W
 from tenantzone_runtime.zones.zone import Zone
 
 
-def is_entitled(zone: Zone | None, count: int) -> bool:
-    """Whether the zone could use ``count`` more blocks and still be within its reservation."""
-    return zone is not None and zone.in_use + count <= zone.spec.quota.reserved
-
-
-def is_borrower(zone: Zone | None) -> bool:
-    """Whether the zone's requests use more than its reservation."""
-    return zone is None or zone.in_use > zone.spec.quota.reserved
-
-
-def may_yield(victim: Zone | None, beneficiary: Zone | None, count: int) -> bool:
-    """Whether a running request of ``victim`` may be preempted so that ``beneficiary`` gets ``count`` blocks."""
-    if victim is beneficiary:
-        return True
-    return is_entitled(beneficiary, count) and is_borrower(victim)
-
-
-def choose_victim(running: Iterable[Zone | None], beneficiary: Zone | None, count: int) -> int | None:
-    """Which running request yields next.
+def choose_victim(running: Iterable[W], beneficiary: Zone, count: int) -> W | None:
+    """The running request that yields next.
 
     Args:
-        running: the zones of the running requests, oldest request first.
+        running: most senior first.
         beneficiary: the zone that needs blocks.
         count: how many.
 
     Returns:
-        The index in ``running``: of a borrower's request (lowest priority, then youngest) if the beneficiary is
-        entitled, else of the beneficiary's own youngest; None if nobody may yield.
+        A borrower's request (lowest priority, then youngest) if the beneficiary is entitled, else the beneficiary's own
+        youngest; None if nobody may yield.
     """
-    entitled = is_entitled(beneficiary, count)
-    best: tuple[int, int] | None = None
-    for index, zone in enumerate(running):
-        if zone is beneficiary:
-            if entitled:
-                continue
-            rank = (0, -index)
-        elif entitled and is_borrower(zone):
-            rank = (DEFAULT_PRIORITY if zone is None else zone.spec.priority, -index)
-        else:
-            continue
-        if best is None or rank < best:
-            best = rank
-    return None if best is None else -best[1]
+    entitled = beneficiary.is_entitled_to(count)
+    victim: W | None = None
+    for work in running:
+        zone = work.zone
+        may_yield = zone.borrows and zone is not beneficiary if entitled else zone is beneficiary
+        if may_yield and (victim is None or zone.spec.priority <= victim.zone.spec.priority):
+            victim = work
+    return victim
 
 
-def youngest(running: Iterable[Zone | None], zone: Zone) -> int | None:
-    """The index of the zone's youngest running request; None if none runs."""
-    return max((index for index, runner in enumerate(running) if runner is zone), default=None)
+def youngest(running: Iterable[W], zone: Zone) -> W | None:
+    """The zone's youngest running request; None if none runs."""
+    own = [work for work in running if work.zone is zone]
+    return own[-1] if own else None

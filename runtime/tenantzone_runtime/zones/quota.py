@@ -1,11 +1,11 @@
-"""Who may take how many blocks: the quota algebra of one engine, as pure functions.
+"""The quota algebra of one engine, as pure functions: who may take how many blocks.
 
 A zone *holds* the blocks that its requests use and the ones that it keeps cached; what nobody holds is free. A
 reservation is a promise, not a parked block: it sits in the numbers below, and only when its owner is quiet may others
 stand on it.
 
-The rules follow Kueue's lending limits (the exclusive part of a reservation is ``reserved - lendable``) and cgroup v2's
-``memory.min`` (what is held below the reservation is never reclaimed for others).
+The rules follow Kueue's lending limits (a quiet zone's floor is ``reserved - lendable``) and cgroup v2's ``memory.min``
+(what is held below the reservation is never reclaimed for others).
 
 What depends on all other zones comes in as sums (``…_elsewhere``), so that no question costs more with more zones.
 """
@@ -24,8 +24,8 @@ class Quota:
     lendable: int
 
 
-def exclusive(quota: Quota, quiet: bool) -> int:
-    """The part of the reservation that nobody else may stand on now."""
+def floor(quota: Quota, quiet: bool) -> int:
+    """The part of the reservation that nobody may take from the zone now."""
     return quota.reserved - quota.lendable if quiet else quota.reserved
 
 
@@ -41,15 +41,15 @@ def surplus(quota: Quota, held: int) -> int:
 
 def locked(quota: Quota, held: int, quiet: bool) -> int:
     """Blocks that must stay obtainable for the zone, on top of what it holds."""
-    return max(0, exclusive(quota, quiet) - held)
+    return max(0, floor(quota, quiet) - held)
 
 
 def evictable(quota: Quota, in_use: int, cached: int) -> int:
-    """Cached blocks that a quiet zone gives up to those who may borrow from it (S1): down to its exclusive part."""
-    return min(cached, max(0, in_use + cached - exclusive(quota, quiet=True)))
+    """Cached blocks that a quiet zone gives up to those who may borrow from it (S1): down to its floor."""
+    return min(cached, max(0, in_use + cached - floor(quota, quiet=True)))
 
 
-def recallable(cached: int, surplus: int, evictable: int) -> int:
+def reclaimable(cached: int, surplus: int, evictable: int) -> int:
     """Cached blocks that a zone within its own reservation may take: what S1 gives, or S1b, down to the reservation."""
     return max(min(cached, surplus), evictable)
 
@@ -71,21 +71,21 @@ def spare(
 
 
 def takeable(
-    quota: Quota, in_use: int, cached: int, *, grace: int = 0, free: int, recallable_elsewhere: int, spare: int
+    quota: Quota, in_use: int, cached: int, *, peak: int = 0, free: int, reclaimable_elsewhere: int, spare: int
 ) -> int:
     """The most blocks that the zone may put to use in one go, its own cached ones among them.
 
     Up to its reservation it may take whatever is not in use by others within theirs: ``entitled``. Above that, it gets
     what is spare; its own cache is in that, so it can always turn it over as far as that leaves the others' locked part
     obtainable. The limit bounds what is in use; if held would pass it, the zone's own cache pays the difference.
-    ``grace`` stands in for a limit that was lowered below what a request in flight needs.
+    ``peak`` is what the request uses at its longest: it stands in for a limit that was lowered below that.
     """
-    entitled = min(quota.reserved - in_use, free + cached + recallable_elsewhere)
-    return max(0, min(max(entitled, spare), max(quota.limit, grace) - in_use))
+    entitled = min(quota.reserved - in_use, free + cached + reclaimable_elsewhere)
+    return max(0, min(max(entitled, spare), max(quota.limit, peak) - in_use))
 
 
-def wait_reason(quota: Quota, in_use: int, count: int, *, grace: int = 0, free: int, cached: int) -> WaitReason:
+def wait_reason(quota: Quota, in_use: int, count: int, *, peak: int = 0, free: int, cached: int) -> WaitReason:
     """Why a zone that may not take ``count`` blocks has to wait for them; ``cached`` are those of all zones."""
-    if in_use + count > max(quota.limit, grace):
+    if in_use + count > max(quota.limit, peak):
         return "limit"
     return "reserved" if count <= free + cached else "in_use"

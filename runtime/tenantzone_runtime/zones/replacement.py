@@ -1,4 +1,4 @@
-"""In which order a zone's own cached blocks go when it has to give some up.
+"""Replacement orders: in which order a zone's own cached blocks go when it has to give some up.
 
 Both orders take the ids of blocks, and every operation costs the same however many blocks there are; evicting costs the
 same per block, averaged over a life. The zones of an engine share one set of links, since a block is cached by one zone
@@ -33,7 +33,7 @@ class Links:
 
 
 class LeastRecentlyUsed:
-    """The block whose last request ended longest ago goes first. Iterates over the ids in that order.
+    """The LRU order: the block whose last request ended longest ago goes first. Iterates over the ids in that order.
 
     Args:
         links: of the engine; an order changes only those of blocks that stand in it.
@@ -161,7 +161,7 @@ class LeastRecentlyUsed:
 
 
 class Clock(LeastRecentlyUsed):
-    """A block that was hit since its last turn gets a second chance: a shared prefix outlives a scan of other prompts.
+    """The second-chance order: a block hit since its last turn is passed over once, so that a prefix outlives a scan.
 
     The order is a ring, its hand at the front: a block under the hand goes, unless it is marked as hit; then it loses
     the mark and waits for the hand's next round. (Corbató, *A Paging Experiment with the Multics System*, 1968.)

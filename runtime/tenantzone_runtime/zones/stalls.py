@@ -1,10 +1,9 @@
 """For how long each zone's next request has waited for blocks, and why.
 
 As for the ``some`` of Linux' pressure stall information, time counts in which there was something to do and nothing to
-do it with. What a step found holds until the next step: a zone whose next request was looked at and denied its blocks
-is stalled from that step until one admits it, or does not get to it, because the tokens or the places of the step were
-used up before: then it is not for blocks that the request waits, or nobody knows. So a reason that nobody confirms
-does not go on counting, and a step costs nothing for zones that are not stalled.
+do it with. A zone whose next request was denied its blocks is stalled from then on until it is looked at again and may
+have them; and it is looked at as soon as something changes for it. Or until it has no waiting request, or the engine
+takes on none. So a step costs nothing for zones that are stalled, nor for those that are not.
 """
 
 from tenantzone_contract.report import WaitReason
@@ -17,12 +16,9 @@ class Stalls:
     def __init__(self) -> None:
         self._since: dict[Zone, float] = {}
         """From when on the time of each stalled zone is not counted yet."""
-        self._denied: set[Zone] = set()
-        """In the step that is being made."""
 
     def begin(self, zone: Zone, denied: int, reason: WaitReason, now: float) -> None:
-        """The zone's next request was denied so many blocks in this step."""
-        self._denied.add(zone)
+        """The zone's next request was denied so many blocks."""
         zone.denied = denied
         if zone.wait_reason != reason:
             self._count(zone, now)
@@ -34,20 +30,16 @@ class Stalls:
         if zone.wait_reason is not None:
             self._count(zone, now)
             del self._since[zone]
-            self._denied.discard(zone)
             zone.wait_reason, zone.denied = None, 0
 
-    def end_step(self, now: float) -> None:
-        """What was not confirmed in this step is over."""
-        if len(self._denied) < len(self._since):
-            for zone in self._since.keys() - self._denied:
-                self.end(zone, now)
-        if self._denied:
-            self._denied = set()
+    def end_all(self, now: float) -> None:
+        """No zone is stalled any more."""
+        for zone in list(self._since):
+            self.end(zone, now)
 
-    def count(self, now: float) -> None:
-        """Bring the stalled zones' counters up to date."""
-        for zone in self._since:
+    def count(self, zone: Zone, now: float) -> None:
+        """Bring a zone's counter up to date."""
+        if zone in self._since:
             self._count(zone, now)
             self._since[zone] = now
 

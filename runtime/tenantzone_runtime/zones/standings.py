@@ -1,15 +1,18 @@
-"""Where all zones stand together: the sums and orders that make a question about one zone cheap.
+"""The standings of all zones together: the sums and orders that make a question about one zone cheap.
 
 With them, asking what a zone may take costs the same with one zone and with a thousand, and the next victim is found
 without looking at all zones.
 """
 
+from typing import Literal
+
 from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.victims import SumsByPriority, VictimOrder
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
-DEFAULT_PRIORITY = 0
-"""Of requests that came before any zone was declared."""
+Source = Literal["spare", "relief", "reservation"]
+"""Of blocks for a request. spare: what is nobody's promise. relief: that, and what others cache above their
+reservations. reservation: all that is free, cached by quiet zones, or cached above reservations."""
 
 
 class Standings:
@@ -29,9 +32,16 @@ class Standings:
         """All that zones hold above their reservations."""
         self.evictable = 0
         """All that quiet zones give up (S1)."""
+        self.share_changes = 0
+        """Grows whenever a zone's share of what nobody reserved may have grown."""
         self._locked = 0
-        self._recallable = 0
+        self._reclaimable = 0
+        self._kept = 0
+        """What zones keep of their reservations even while they are quiet."""
         self._withheld = SumsByPriority()
+        self._never_lent = SumsByPriority()
+        """What zones lend, but to no zone of a lower priority."""
+        self._stirred: dict[Zone, None] = {}
         self._quiet = VictimOrder()
         self._quiet_for_all = VictimOrder()
         self._above_reservation = VictimOrder()
@@ -45,19 +55,25 @@ class Standings:
     def enter(self, zone: Zone) -> None:
         """Count a zone that is new."""
         self.promised += zone.spec.quota.reserved
+        self._kept += quota.floor(zone.spec.quota, quiet=True)
+        self._never_lent.add(zone.spec.priority, _lent_to_none_below(zone))
+        self.share_changes += 1
         self.reckon(zone)
 
     def leave(self, zone: Zone) -> None:
         """Count a zone no more."""
         self.promised -= zone.spec.quota.reserved
+        self._kept -= quota.floor(zone.spec.quota, quiet=True)
+        self._never_lent.add(zone.spec.priority, -_lent_to_none_below(zone))
         self._withheld.add(zone.spec.priority, -zone.withheld)
+        self.share_changes += 1
         self._locked -= zone.locked
         self.evictable -= zone.evictable
-        self._recallable -= zone.recallable
+        self._reclaimable -= zone.reclaimable
         self.surplus -= zone.surplus
         self._active_weight -= zone.active_weight
         zone.active_weight = 0
-        zone.locked = zone.evictable = zone.evictable_by_all = zone.recallable = zone.withheld = zone.surplus = 0
+        zone.locked = zone.evictable = zone.evictable_by_all = zone.reclaimable = zone.withheld = zone.surplus = 0
         for order in (self._quiet, self._quiet_for_all, self._above_reservation):
             order.remove(zone)
         self._changed.add(zone)
@@ -70,16 +86,18 @@ class Standings:
 
     def reckon(self, zone: Zone) -> None:
         """Bring the zone's part up to date, after what it holds or its quietness changed."""
+        if zone.parked:
+            self.stir(zone)
         promise, in_use, cached, quiet = zone.spec.quota, zone.in_use, len(zone.cached), zone.quiet
         locked = quota.locked(promise, in_use + cached, quiet)
         surplus = quota.surplus(promise, in_use + cached)
         evictable = quota.evictable(promise, in_use, cached) if quiet else 0
-        recallable = quota.recallable(cached, surplus, evictable)
+        reclaimable = quota.reclaimable(cached, surplus, evictable)
         self._locked += locked - zone.locked
         self.evictable += evictable - zone.evictable
-        self._recallable += recallable - zone.recallable
+        self._reclaimable += reclaimable - zone.reclaimable
         self.surplus += surplus - zone.surplus
-        zone.locked, zone.evictable, zone.recallable, zone.surplus = locked, evictable, recallable, surplus
+        zone.locked, zone.evictable, zone.reclaimable, zone.surplus = locked, evictable, reclaimable, surplus
         self._changed.add(zone)
         if quiet or zone.withheld or zone.evictable_by_all:
             self._reckon_offer(zone)
@@ -87,11 +105,22 @@ class Standings:
             weight = 0 if quiet else zone.spec.weight
             self._active_weight += weight - zone.active_weight
             zone.active_weight = weight
+            if quiet:
+                self.share_changes += 1
         # Most changes leave a zone in the orders where it is.
         if (evictable > 0) != (zone in self._quiet.members):
             self._quiet.toggle(zone)
-        if (recallable > 0 and not quiet) != (zone in self._above_reservation.members):
+        if (reclaimable > 0 and not quiet) != (zone in self._above_reservation.members):
             self._above_reservation.toggle(zone)
+
+    def stir(self, zone: Zone) -> None:
+        """Something changed for the zone: if its next request was denied, it may be admissible now."""
+        self._stirred[zone] = None
+
+    def take_stirred(self) -> list[Zone]:
+        """Zones for which something changed since the last call, of those whose next request was denied."""
+        stirred, self._stirred = self._stirred, {}
+        return list(stirred)
 
     def was_active(self, zone: Zone) -> None:
         """The zone's last activity is now: it comes after others of its priority."""
@@ -103,7 +132,7 @@ class Standings:
         """What the zone offers to those who may borrow from it, and to whom."""
         withheld = 0
         zone.evictable_by_all = zone.evictable
-        if zone.quiet and not zone.spec.loans.to_any_priority:
+        if zone.quiet and zone.spec.lending.borrowers != "AnyPriority":
             withheld = quota.offered(zone.spec.quota, zone.in_use, len(zone.cached))
             zone.evictable_by_all = min(zone.evictable, zone.surplus)
         self._withheld.add(zone.spec.priority, withheld - zone.withheld)
@@ -111,20 +140,32 @@ class Standings:
         if (zone.evictable_by_all > 0) != (zone in self._quiet_for_all.members):
             self._quiet_for_all.toggle(zone)
 
-    def spare(self, zone: Zone | None, free: int) -> int:
-        """Blocks that are nobody's promise, for this zone, if ``free`` blocks are free; may be negative.
+    def total(self, source: Source, priority: int, free: int) -> int:
+        """What zones of a priority are left together, without what each adds to it of its own.
 
-        None is for a request from before any zone was declared.
+        Args:
+            source: of the blocks.
+            priority: whose.
+            free: blocks that are free now.
         """
-        if zone is None:
-            withheld = self._withheld.above(DEFAULT_PRIORITY)
-            return quota.spare(
-                0,
-                free=free,
-                evictable_elsewhere=self.evictable,
-                locked_elsewhere=self._locked,
-                withheld_elsewhere=withheld,
-            )
+        if source == "reservation":
+            return free + self._reclaimable
+        of_others = self.evictable if source == "spare" else self._reclaimable
+        return free + of_others - self._locked - self._withheld.above(priority)
+
+    def reachable(self, zone: Zone, peak: int = 0) -> int:
+        """The most blocks that the zone can ever put to use together, when all others are quiet.
+
+        Args:
+            zone: whose.
+            peak: of the request that asks.
+        """
+        promise = zone.spec.quota
+        kept = self._kept - quota.floor(promise, quiet=True) + self._never_lent.above(zone.spec.priority)
+        return min(max(promise.limit, peak), max(promise.reserved, self._capacity - kept))
+
+    def spare(self, zone: Zone, free: int) -> int:
+        """Blocks that are nobody's promise, for this zone, if ``free`` blocks are free; may be negative."""
         return quota.spare(
             len(zone.cached),
             free=free,
@@ -133,37 +174,50 @@ class Standings:
             withheld_elsewhere=self._withheld.above(zone.spec.priority),
         )
 
-    def takeable(self, zone: Zone | None, free: int, *, growing: bool = False) -> int:
-        """The most blocks that the zone may put to use in one go; None gets no more than what is spare.
+    def takeable(self, zone: Zone, free: int, *, growing: bool = False, peak: int = 0, claimed: int = 0) -> int:
+        """The most blocks that the zone may put to use in one go.
 
         Args:
-            growing: for a request that runs. It counts more than what others merely cache above their reservations.
+            zone: whose.
+            free: blocks that are free now.
+            growing: for a request that runs. It counts more than what others merely cache above their reservations, and
+                goes on until the grace of a loan is over.
+            peak: of the request, at its longest.
+            claimed: blocks that are kept for others which are within their reservations, too. What is spare for the
+                zone is none of theirs.
         """
         spare = self.spare(zone, free)
         if growing:
             spare += self.surplus_cached_elsewhere(zone)
-        if zone is None:
-            return max(0, spare)
         takeable = quota.takeable(
             zone.spec.quota,
             zone.in_use,
             len(zone.cached),
-            grace=zone.grace,
+            peak=peak,
             free=free,
-            recallable_elsewhere=self._recallable - zone.recallable,
+            reclaimable_elsewhere=self._reclaimable - zone.reclaimable - claimed,
             spare=spare,
         )
         # Who owes blocks that are due gets no more than what is its own.
-        return min(takeable, max(0, zone.spec.quota.reserved - zone.in_use)) if zone.overdue else takeable
+        if zone.overdue and not growing:
+            return min(takeable, max(0, zone.spec.quota.reserved - zone.in_use))
+        return takeable
+
+    def may_have_relief(self, zone: Zone, count: int, peak: int) -> bool:
+        """Whether a denied request of the zone may have what active zones cache above their reservations: if its zone
+        uses no block, or up to its share of what nobody reserved."""
+        promise = zone.spec.quota
+        if zone.overdue or zone.in_use + count > max(promise.limit, peak):
+            return False
+        return zone.in_use == 0 or zone.in_use + count <= promise.reserved + self.share(zone)
 
     def share(self, zone: Zone) -> int:
         """The zone's share, by weight among those that are not quiet, of the blocks that nobody reserved."""
         return (self._capacity - self.promised) * zone.spec.weight // max(self._active_weight, zone.spec.weight)
 
-    def surplus_cached_elsewhere(self, zone: Zone | None) -> int:
+    def surplus_cached_elsewhere(self, zone: Zone) -> int:
         """What other active zones keep cached above their reservations."""
-        own = 0 if zone is None else zone.recallable - zone.evictable
-        return self._recallable - self.evictable - own
+        return self._reclaimable - self.evictable - (zone.reclaimable - zone.evictable)
 
     def quiet_victim(self, borrower_priority: int | None) -> tuple[Zone, int] | None:
         """The next quiet zone to evict from (S1), with the most blocks that it gives.
@@ -183,7 +237,7 @@ class Standings:
     def surplus_victim(self, beneficiary: Zone | None) -> tuple[Zone, int] | None:
         """The next zone with cached blocks above its reservation (S1b), with the most that it gives."""
         zone = self._above_reservation.first(excluding=beneficiary)
-        return None if zone is None else (zone, zone.recallable)
+        return None if zone is None else (zone, zone.reclaimable)
 
     def check(self, zones: list[Zone]) -> None:
         """The sums are what the parts add up to.
@@ -196,5 +250,11 @@ class Standings:
         assert self.surplus == sum(zone.surplus for zone in zones)
         assert self._locked == sum(zone.locked for zone in zones)
         assert self.evictable == sum(zone.evictable for zone in zones)
-        assert self._recallable == sum(zone.recallable for zone in zones)
+        assert self._reclaimable == sum(zone.reclaimable for zone in zones)
         assert self._withheld.total == sum(zone.withheld for zone in zones)
+        assert self._never_lent.total == sum(map(_lent_to_none_below, zones))
+        assert self._kept == sum(quota.floor(zone.spec.quota, quiet=True) for zone in zones)
+
+
+def _lent_to_none_below(zone: Zone) -> int:
+    return zone.spec.quota.lendable if zone.spec.lending.borrowers == "SameOrHigherPriority" else 0

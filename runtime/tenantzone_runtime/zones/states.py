@@ -1,9 +1,12 @@
-"""Active, Idle, Evicted: what requests and time do to a zone.
+"""Zone states, Active, Idle and Evicted: what requests and time do to a zone.
 
-Active: a request waits or runs. Idle: none does; after its idle window the zone is *quiet* and lends. Evicted: the
-blocks of an idle zone are all gone; its id and its tenant's binding stay, and its next request wakes it at once. A zone
-that was registered for a tenant without a TenantZone is forgotten in the end; all others stay.
+Active: a request waits or runs. Idle: none does; after its idle window the zone is *quiet* and lends. From then on its
+cached blocks may go in steps, and at ``evict_after_seconds`` what is left of them. Evicted: the blocks of an idle zone
+are all gone; its id and its tenant's binding stay, and its next request wakes it at once. A zone that was registered
+for a tenant without a TenantZone is forgotten in the end; all others stay.
 """
+
+from itertools import islice
 
 from tenantzone_contract.report import ZoneState
 from tenantzone_runtime.zones.audit import Change
@@ -32,6 +35,19 @@ def request_finished(ledger: Ledger, zone: Zone) -> None:
     ledger.standings.was_active(zone)
 
 
+def lend_what_is_unused(ledger: Ledger) -> None:
+    """No waiting request is admitted now: zones that use nothing lend as if they were quiet, until one of their
+    requests can be admitted again or a new one comes."""
+    for zone in ledger.zones.values():
+        if zone.in_use == 0:
+            _become(ledger, zone, quiet=True)
+
+
+def is_served(ledger: Ledger, zone: Zone) -> None:
+    """A waiting request of the zone can be admitted: the zone lends no more if it did meanwhile."""
+    _become(ledger, zone, quiet=False)
+
+
 def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
     """Some of the zone's cached blocks were evicted."""
     if zone.state == "Idle" and zone.held == 0 and not zone.leaving:
@@ -39,26 +55,36 @@ def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
 
 
 def advance(ledger: Ledger, zone: Zone) -> list[int]:
-    """Let time pass for the zone. Returns the blocks evicted because the zone's ``evict_after`` has passed."""
+    """Let time pass for the zone. Returns the blocks evicted because it was silent for so long."""
     if zone.requests > 0:
         return []
-    silent = ledger.now - zone.last_active
-    quiet = silent >= zone.spec.idle.after
-    if quiet != zone.quiet:
-        zone.quiet = quiet
-        ledger.standings.reckon(zone)
-    if not _has_passed(zone.spec.idle.evict_after, silent) and not is_forgotten(ledger, zone):
+    # Compared as moments, as timers are: the difference of two floats may fall short of what was added.
+    _become(ledger, zone, quiet=zone.last_active + zone.spec.idle.after_seconds <= ledger.now)
+    kept = _kept(ledger, zone)
+    if kept is None:
         return []
-    blocks = ledger.evict(zone, len(zone.cached), "idle")
+    blocks = ledger.evict(zone, max(0, len(zone.cached) - kept), "idle")
     blocks_evicted(ledger, zone)
     return blocks
+
+
+def _kept(ledger: Ledger, zone: Zone) -> int | None:
+    """Cached blocks that a zone without requests may keep after so long a time; None: all."""
+    idle = zone.spec.idle
+    if _has_passed(ledger, zone, idle.evict_after_seconds) or is_forgotten(ledger, zone):
+        return 0
+    steps = sum(_has_passed(ledger, zone, time) for time in idle.releases)
+    if idle.release is None or steps == 0:
+        return None
+    # A level and not an amount: what others have taken meanwhile counts, and a step that comes late is made up for.
+    return zone.cached_when_quiet * max(0, 100 - steps * idle.release.share) // 100
 
 
 def is_forgotten(ledger: Ledger, zone: Zone) -> bool:
     """Whether the zone was registered for a tenant that has been silent for so long that the zone goes."""
     if not zone.spec.auto_registered or zone.requests > 0:
         return False
-    return _has_passed(zone.spec.idle.forget_after, ledger.now - zone.last_active)
+    return _has_passed(ledger, zone, zone.spec.idle.forget_after_seconds)
 
 
 def deadline(zone: Zone, after: float) -> float | None:
@@ -66,16 +92,34 @@ def deadline(zone: Zone, after: float) -> float | None:
     if zone.requests > 0:
         return None
     idle = zone.spec.idle
-    times = [idle.after, idle.evict_after, idle.forget_after if zone.spec.auto_registered else None]
-    moments = [zone.last_active + time for time in times if time is not None]
-    return min((moment for moment in moments if moment > after), default=None)
+    forget_after = idle.forget_after_seconds if zone.spec.auto_registered else None
+    since = _silent_since(zone)
+    moments = [zone.last_active + idle.after_seconds]
+    moments += [since + time for time in (idle.evict_after_seconds, forget_after) if time is not None]
+    coming = [moment for moment in moments if moment > after]
+    # They are in order, and of a hundred the first one to come is enough.
+    coming += islice((moment for time in idle.releases if (moment := since + time) > after), 1)
+    return min(coming, default=None)
 
 
-def _has_passed(time: float | None, silent: float) -> bool:
-    return time is not None and silent >= time
+def _silent_since(zone: Zone) -> float:
+    """When its last request ended; when it was born if it never had one, and is quiet without having fallen silent."""
+    return max(zone.last_active, zone.born)
+
+
+def _has_passed(ledger: Ledger, zone: Zone, seconds: float | None) -> bool:
+    return seconds is not None and _silent_since(zone) + seconds <= ledger.now
+
+
+def _become(ledger: Ledger, zone: Zone, *, quiet: bool) -> None:
+    if zone.quiet != quiet:
+        zone.quiet = quiet
+        zone.cached_when_quiet = len(zone.cached)
+        ledger.standings.reckon(zone)
 
 
 def _enter(ledger: Ledger, zone: Zone, state: ZoneState) -> None:
     if zone.state != state:
         zone.state = state
-        ledger.trail.state(zone.spec.tenant, _CHANGES[state])
+        if zone.name_in_journal is not None:
+            ledger.trail.state(zone.spec.tenant, _CHANGES[state])

@@ -1,4 +1,4 @@
-"""Which zones are to be looked at because time has passed, without looking at all of them."""
+"""Timers: which zones are to be looked at because time has passed, without looking at all of them."""
 
 import heapq
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _FEW: Final = 64
 
 
 class Timers:
-    """At most one timer per zone. It may go off too early, never too late: then it is set again.
+    """The zones' timers, one each at most. One may go off too early, never too late: then it is set again.
 
     Timers that were set anew or given up stay in the heap until their time has come, or until the heap has twice as
     many entries as there were timers when it was tidied up last: which costs each timer that is set the same, averaged.

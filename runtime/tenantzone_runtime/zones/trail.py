@@ -6,14 +6,15 @@ is counted as lost.
 """
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones.audit import (
+    Balance,
     Change,
     Event,
     Evicted,
-    Granted,
     Lent,
     Lifecycle,
     LoanUsage,
@@ -32,12 +33,22 @@ MAX_OF_A_KIND: Final = 50_000
 """Notes of one kind between two collections. One reload that replaces 5,000 zones by others makes 20,000."""
 
 
+@dataclass(slots=True)
+class _Balance:
+    """As it is added up; see ``audit.Balance``."""
+
+    granted: int = 0
+    above_reservation: int = 0
+    released: int = 0
+    held: int = 0
+
+
 class Notes:
     """What happened between two collections."""
 
     __slots__ = (
+        "balances",
         "evicted",
-        "granted",
         "in_order",
         "lent",
         "loans_over",
@@ -54,7 +65,7 @@ class Notes:
         self.lent: dict[Pair, Lent] = {}
         self.repaid: dict[tuple[str, str, bool], Repaid] = {}
         self.loans_over: dict[Pair, LoanUsage] = {}
-        self.granted: dict[str, int] = {}
+        self.balances: dict[str, _Balance] = {}
         self.evicted: dict[tuple[str, EvictionReason, str | None], int] = {}
         self.preempted: dict[tuple[str | None, PreemptionReason, str | None], int] = {}
         self.refused: dict[tuple[str | None, RefusalReason], int] = {}
@@ -68,10 +79,10 @@ class Notes:
         yield from self.lent.values()
         yield from self.repaid.values()
         yield from self.loans_over.values()
-        for zone, blocks in self.granted.items():
-            yield Granted(zone, blocks)
         for (loser, eviction, beneficiary), blocks in self.evicted.items():
             yield Evicted(loser, blocks, eviction, beneficiary)
+        for zone, moved in self.balances.items():
+            yield Balance(zone, moved.granted, moved.above_reservation, moved.released, moved.held)
         for (victim, preemption, beneficiary), requests in self.preempted.items():
             yield Preempted(victim, requests, preemption, beneficiary)
         for (tenant, refusal), requests in self.refused.items():
@@ -134,15 +145,36 @@ class Trail:
         """What the last loan of the two came to, if that was not told yet: then the next one goes on from there."""
         return self._notes.loans_over.pop((lender, borrower), None)
 
-    def granted(self, zone: str, blocks: int) -> None:
-        granted = self._notes.granted
-        if self._has_room(granted, zone):
-            granted[zone] = granted.get(zone, 0) + blocks
+    def granted(self, zone: str, blocks: int, *, above_reservation: int, held: int) -> None:
+        """A zone took free blocks; with them it holds so many."""
+        balance = self._balance(zone, held)
+        if balance is not None:
+            balance.granted += blocks
+            balance.above_reservation += above_reservation
 
-    def evicted(self, zone: str, blocks: int, reason: EvictionReason, beneficiary: str | None) -> None:
+    def released(self, zone: str, blocks: int, *, held: int) -> None:
+        """A zone's requests let blocks go that are free now; without them it holds so many."""
+        balance = self._balance(zone, held)
+        if balance is not None:
+            balance.released += blocks
+
+    def evicted(self, zone: str, blocks: int, reason: EvictionReason, beneficiary: str | None, *, held: int) -> None:
+        """A zone lost cached blocks; without them it holds so many."""
+        self._balance(zone, held)
         evicted, key = self._notes.evicted, (zone, reason, beneficiary)
         if self._has_room(evicted, key):
             evicted[key] = evicted.get(key, 0) + blocks
+
+    def _balance(self, zone: str, held: int) -> _Balance | None:
+        """Of a zone whose blocks move; None: there is no room for it."""
+        balances = self._notes.balances
+        balance = balances.get(zone)
+        if balance is None:
+            if not self._has_room(balances, zone):
+                return None
+            balance = balances[zone] = _Balance()
+        balance.held = held
+        return balance
 
     def preempted(self, zone: str | None, reason: PreemptionReason, beneficiary: str | None) -> None:
         preempted, key = self._notes.preempted, (zone, reason, beneficiary)

@@ -1,4 +1,5 @@
-"""Zones in the order in which they give up blocks, or lend them: lowest priority first, then least recently active."""
+"""Victim orders: zones in the order in which they give up blocks, or lend them: lowest priority first, then least
+recently active."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _PRIORITIES: Final = 2**32
 
 
 class VictimOrder:
-    """Kept sorted while zones come and go, so that finding the next victim does not mean looking at all zones."""
+    """Zones by who yields first, kept sorted: finding the next victim does not mean looking at all zones."""
 
     def __init__(self) -> None:
         self._ranks: list[Rank] = []

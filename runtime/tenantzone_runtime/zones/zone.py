@@ -1,16 +1,27 @@
 """One tenant's zone on one engine: its promise, its blocks, its clock, its counters."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from math import inf
+from typing import Final
 
+from tenantzone_contract.config import Borrowers, EvictionPolicy
 from tenantzone_contract.report import WaitReason, ZoneState
 from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.fair_queue import Account
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.replacement import Clock, LeastRecentlyUsed, Links
 
-EvictionPolicy = Literal["LRU", "Clock"]
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSteps:
+    """A quiet zone's cached blocks go in steps."""
+
+    share: int
+    """Percent of what it kept cached when it became quiet: so much goes with each step."""
+    every_seconds: float
+    """Seconds from one step to the next."""
+
 
 Used = tuple[float, int, int, int]
 """Block-seconds, prompt tokens, cached ones among them, and generated ones."""
@@ -18,20 +29,28 @@ Used = tuple[float, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class IdleTimes:
-    """Seconds without a request until the zone lends (``after``), until its blocks go, and until it is forgotten."""
+    """Seconds without a request until the zone lends, until its blocks go, and until it is forgotten; None: never."""
 
-    after: float
-    evict_after: float | None = None
-    forget_after: float | None = None
+    after_seconds: float
+    evict_after_seconds: float | None = None
+    forget_after_seconds: float | None = None
+    release: ReleaseSteps | None = None
+
+    @property
+    def releases(self) -> Iterator[float]:
+        """Seconds without a request until each share of the blocks goes; with the last one nothing is left."""
+        if self.release is not None:
+            for step in range(1, -(-100 // self.release.share) + 1):
+                yield self.after_seconds + step * self.release.every_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class LoanTerms:
-    """On which terms a zone lends what its quota calls lendable."""
+    """The terms on which a zone lends what its quota calls lendable."""
 
-    to_any_priority: bool = False
-    """Also to zones of lower priority."""
-    most_seconds: float | None = None
+    borrowers: Borrowers = "SameOrHigherPriority"
+    """Which zones may borrow, by their priority against this zone's."""
+    max_loan_seconds: float | None = None
     """From the start of a loan until it is due; None: when the lender asks for it."""
     grace_seconds: float = 30.0
     """How long a loan that is due may stay in use."""
@@ -48,12 +67,16 @@ class ZoneSpec:
     quota: Quota
     idle: IdleTimes
     weight: int = 1
-    loans: LoanTerms = LoanTerms()
+    lending: LoanTerms = LoanTerms()
     eviction_policy: EvictionPolicy = "LRU"
     scrub: bool = False
     """Whether a block's memory is zeroed before another zone gets it."""
     auto_registered: bool = False
-    """Made from the pool's template, for a tenant that no config names."""
+    """For a tenant that no config declares; see ``registration``."""
+    level: str = ""
+    """Of unknown tenants, the one that its tenant is of; empty: none."""
+    awaited: int = 0
+    """Blocks that its level reserves and that do not fit now: its quota has no reservation then."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,16 +96,19 @@ class Zone:
     """Waiting or running."""
     state: ZoneState = "Idle"
     quiet: bool = False
-    grace: int = 0
-    """Blocks that a request from before the limit was lowered may still need, if that is more than the limit."""
+    cached_when_quiet: int = 0
+    """Blocks that it kept cached when it became quiet last."""
     overdue: int = 0
-    """Blocks on loans past their due time: while there are any, the zone may not grow."""
+    """Blocks on loans past their due time: while there are any, no request of the zone is admitted above its
+    reservation."""
     leaving: bool = False
     """Gone from the config: its requests finish, and each block that they release is free at once."""
     wait_reason: WaitReason | None = None
     """Why its next request could not be admitted in the last step; only ``stalls`` changes it."""
     denied: int = 0
     """Blocks that the request was denied; the same."""
+    parked: int = 0
+    """Not 0 while its next request, once denied, is not looked at before something changes: ``admission`` says when."""
     counters: Counters = field(default_factory=Counters)
     account: Account = field(default_factory=Account)
     """Its place in the fair queue."""
@@ -92,7 +118,7 @@ class Zone:
     locked: int = 0
     evictable: int = 0
     evictable_by_all: int = 0
-    recallable: int = 0
+    reclaimable: int = 0
     withheld: int = 0
     surplus: int = 0
     active_weight: int = 0
@@ -110,6 +136,20 @@ class Zone:
     @property
     def held(self) -> int:
         return self.in_use + len(self.cached)
+
+    @property
+    def name_in_journal(self) -> str | None:
+        """Its tenant; None for the zone of requests that came before any zone was declared."""
+        return self.spec.tenant or None
+
+    @property
+    def borrows(self) -> bool:
+        """Whether its requests use more than its reservation."""
+        return self.in_use > self.spec.quota.reserved
+
+    def is_entitled_to(self, count: int) -> bool:
+        """Whether it could use ``count`` more blocks and still be within its reservation."""
+        return self.in_use + count <= self.spec.quota.reserved
 
     @property
     def short(self) -> int:
@@ -130,12 +170,20 @@ class Zone:
         self.account.weight = spec.weight
 
 
+EARLY_TENANT: Final = ""
+"""Of the zone that requests belong to which came before any zone was declared. No tenant has this name."""
+
+
 def new_zone(spec: ZoneSpec, now: float, links: Links) -> Zone:
-    """A zone that holds nothing yet, at its time of birth, for an engine with these links."""
+    """A zone that holds nothing yet, at its time of birth, for an engine with these links.
+
+    It is quiet: nobody has asked for what it reserves.
+    """
     return Zone(
         spec=spec,
         born=now,
-        last_active=now,
+        last_active=-inf,
+        quiet=True,
         accrued_until=now,
         cached=replacement_order(spec.eviction_policy, links),
         account=Account(weight=spec.weight),

@@ -90,7 +90,7 @@ def step_checked(driver):
     driver.step()
     manager, ledger = driver.scheduler.kv_cache_manager, driver.scheduler.block_pool.ledger
     free = driver.scheduler.block_pool.free_block_queue.num_free_blocks
-    ledger.check(free, 0, CAPACITY)
+    ledger.check(free, CAPACITY)
     for name, request in driver.scheduler.requests.items():
         blocks = [block for block in manager.get_blocks(name).blocks[0] if not block.is_null]
         assert all(ledger.owner[block.block_id] is request.zone for block in blocks)

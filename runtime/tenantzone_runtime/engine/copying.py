@@ -1,0 +1,146 @@
+"""Copies of what zones hold and have counted, taken between steps, for those who tell of it.
+
+Whoever copies holds the scheduler's lock, and no step is made meanwhile. So it is held for a slice of the zones at a
+time, and is free in between. What is copied of one zone is of one moment, and so is what is told of the pool as a
+whole; two zones may be of moments some milliseconds apart, and a block that changed hands in between shows with both or
+with neither. Zones that leave meanwhile are left out, and those that come are not in it yet.
+
+Under the lock, values are put into a list and nothing else is made. Python's collector is set off by what is made, and
+walks through all that there is: it is to do so when the lock is free.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from threading import RLock
+from typing import Any, NamedTuple, TypeVar
+
+from tenantzone_contract.config import PoolConfig
+from tenantzone_contract.report import WaitReason, ZoneState
+from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.engine.turns import in_turns
+from tenantzone_runtime.zones.audit import RefusalReason
+from tenantzone_runtime.zones.flat import take
+from tenantzone_runtime.zones.loans import Loan
+from tenantzone_runtime.zones.zone import Zone, ZoneSpec
+
+ZONES_AT_ONCE = 100
+"""Some tenths of a millisecond's work."""
+LOANS_AT_ONCE = 1000
+
+Item = TypeVar("Item")
+Counts = TypeVar("Counts")
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCopy:
+    """What is known of all zones together, at one moment."""
+
+    free_blocks: int
+    refusals: dict[RefusalReason, int]
+    config: PoolConfig | None
+    zones: list[Zone]
+    """Which there are. What each of them holds is not copied yet."""
+    loans: list[Loan]
+    """The same."""
+
+
+class ZoneCopy(NamedTuple):
+    """What one zone is and holds, at one moment."""
+
+    zone: Zone
+    """Which it is. It goes on changing."""
+    running_requests: int
+    spec: ZoneSpec
+    state: ZoneState
+    in_use: int
+    held: int
+    requests: int
+    overdue: int
+    short: int
+    wait_reason: WaitReason | None
+
+
+class LoanCopy(NamedTuple):
+    """One loan at one moment; times are those of the monotonic clock."""
+
+    lender: Zone
+    borrower: Zone
+    blocks: int
+    since: float
+    due: float | None
+
+
+_read_zone = attrgetter(*ZoneCopy._fields[2:])
+_read_loan = attrgetter(*LoanCopy._fields)
+
+
+def copy_pool(scheduler: ZoneAwareScheduler) -> PoolCopy:
+    """What is known of all zones together."""
+    tenancy = scheduler.tenancy
+    with scheduler.zone_lock:
+        return PoolCopy(
+            free_blocks=scheduler.block_pool.free_block_queue.num_free_blocks,
+            refusals=dict(tenancy.refusals),
+            config=tenancy.pool,
+            zones=list(tenancy.ledger.zones.values()),
+            loans=list(tenancy.loans),
+        )
+
+
+def copy_loans(scheduler: ZoneAwareScheduler, loans: Sequence[Loan]) -> list[LoanCopy]:
+    """Those of the loans that still stand."""
+
+    def put(some: Sequence[Loan], values: list[Any]) -> None:
+        for loan in some:
+            values += _read_loan(loan)
+
+    width = len(LoanCopy._fields)
+    return [
+        loan
+        for values in _in_slices(scheduler.zone_lock, loans, LOANS_AT_ONCE, put)
+        for start in range(0, len(values), width)
+        if (loan := LoanCopy(*values[start : start + width])).blocks
+    ]
+
+
+def copy_zones(
+    scheduler: ZoneAwareScheduler,
+    zones: Sequence[Zone],
+    put_counts: Callable[[Zone, list[Any]], None],
+    take_counts: Callable[[Iterator[Any]], Counts],
+) -> Iterator[tuple[ZoneCopy, Counts]]:
+    """Those of the zones that have not left, each with what is asked for of its counters.
+
+    Args:
+        scheduler: whose zones; its lock must not be held.
+        zones: which ones.
+        put_counts: appends what is asked for. It holds the lock, and should make nothing else.
+        take_counts: makes a copy of what was appended, from an iterator that goes on after it.
+    """
+
+    def put(some: Sequence[Zone], values: list[Any]) -> None:
+        running = Counter(map(zone_of, scheduler.running))
+        for zone in some:
+            if not zone.leaving:
+                scheduler.tenancy.count(zone)
+                values += (zone, running[zone])
+                values += _read_zone(zone)
+                put_counts(zone, values)
+
+    for values in _in_slices(scheduler.zone_lock, zones, ZONES_AT_ONCE, put):
+        left = iter(values)
+        for zone in left:
+            yield ZoneCopy(zone, *take(left, len(ZoneCopy._fields) - 1)), take_counts(left)
+
+
+def _in_slices(
+    lock: RLock, items: Sequence[Item], at_once: int, put: Callable[[Sequence[Item], list[Any]], None]
+) -> Iterator[list[Any]]:
+    for some in in_turns(items, at_once):
+        values: list[Any] = []
+        with lock:
+            put(some, values)
+        yield values

@@ -1,0 +1,122 @@
+"""Brings the newest config of the folder into force, and says what became of it."""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tenantzone_contract.config import ConfigError, RuntimeConfig
+from tenantzone_contract.logs import describe_process
+from tenantzone_contract.report import ConfigStatus, Rejection
+from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.metrics.figures import ReloadResult
+from tenantzone_runtime.reload import ConfigSource
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 5.0
+"""Until a config is tried again whose application failed for no fault of its own; each time twice as long, up to ..."""
+MAX_RETRY_SECONDS = 300.0
+"""... this."""
+
+
+class Reloading:
+    """Keeps a scheduler's zones as the config folder says.
+
+    Args:
+        scheduler: whose zones.
+        folder: where the pool's ConfigMap is projected.
+        refused: is told generation and error of each config that is refused, once.
+    """
+
+    def __init__(self, scheduler: ZoneAwareScheduler, folder: Path, refused: Callable[[int | None, str], None]) -> None:
+        self._scheduler = scheduler
+        self._source = ConfigSource(folder)
+        self._refused = refused
+        self.status = ConfigStatus()
+        """Which config is in force whole, and why the newest one is not."""
+        self.reloads: dict[ReloadResult, int] = {"applied": 0, "rejected": 0}
+        self._pause = RETRY_SECONDS
+        self._try_again_at: float | None = None
+
+    def turn(self) -> bool:
+        """Look for a new config, and apply it. Returns whether there was something new."""
+        if self._try_again_at is not None and time.monotonic() >= self._try_again_at:
+            self._try_again_at = None
+            self._source.read_again()
+        has_news = self._source.poll()
+        if has_news:
+            self._take()
+        return has_news
+
+    def _take(self) -> None:
+        config = self._source.config
+        cause = self._apply(config) if config is not None and not self._is_in_force(config) else None
+        rejected = self._source.rejection
+        if rejected is not None:
+            rejected = self._tell(rejected, cause)
+        self.status = self.status.model_copy(update={"rejected": rejected})
+
+    def _is_in_force(self, config: RuntimeConfig) -> bool:
+        return (config.generation, config.hash) == (self.status.applied_generation, self.status.applied_hash)
+
+    def _apply(self, config: RuntimeConfig) -> Exception | None:
+        """Bring a config into force; if that fails, have the one before it in force. Returns what was unexpected."""
+        cause = self._enforce(config)
+        if cause is None:
+            self.reloads["applied"] += 1
+            self._pause, self._try_again_at = RETRY_SECONDS, None
+            describe_process(pool=config.pool.name, pool_namespace=config.pool.namespace, generation=config.generation)
+            logger.info("config %d is in force: %d zones", config.generation, len(config.zones))
+            return None
+        before = self._source.fallback
+        not_put_back = self._enforce(before) if before is not None and not self._is_in_force(before) else None
+        if isinstance(cause, ConfigError) and not_put_back is None:
+            self._source.refuse(str(cause))
+            return None
+        self._source.refuse(_explain(cause, not_put_back))
+        self._try_again_at = time.monotonic() + self._pause
+        self._pause = min(2 * self._pause, MAX_RETRY_SECONDS)
+        return cause
+
+    def _enforce(self, config: RuntimeConfig) -> Exception | None:
+        """Returns why it is not in force now: with ConfigError, what was in force before still is."""
+        try:
+            self._scheduler.apply_config(config)
+        except ConfigError as error:
+            return error
+        except Exception as error:
+            # Some zones may follow it, and others not.
+            self._set_applied(None, None, None)
+            return error
+        self._set_applied(config.generation, config.hash, time.time())
+        return None
+
+    def _set_applied(self, generation: int | None, hash: str | None, unix_time: float | None) -> None:
+        self.status = self.status.model_copy(
+            update={"applied_generation": generation, "applied_hash": hash, "applied_unix_time": unix_time}
+        )
+
+    def _tell(self, rejected: Rejection, cause: Exception | None) -> Rejection:
+        """Count and tell it, unless it is what was told last. Returns the one that was told."""
+        told = self.status.rejected
+        if told is not None and (told.generation, told.error) == (rejected.generation, rejected.error):
+            return told
+        self.reloads["rejected"] += 1
+        refused = {"generation": rejected.generation} if rejected.generation is not None else {}
+        logger.error(
+            "the config is refused, the last good one stays: %s", rejected.error, extra=refused, exc_info=cause
+        )
+        self._refused(rejected.generation, rejected.error)
+        return rejected
+
+
+def _explain(cause: Exception, not_put_back: Exception | None) -> str:
+    text = f"it could not be applied, and is tried again: {_name(cause)}"
+    if not_put_back is None:
+        return text
+    return f"{text}; nor could the config before it be put back, which is in force in part: {_name(not_put_back)}"
+
+
+def _name(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

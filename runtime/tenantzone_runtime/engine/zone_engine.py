@@ -1,0 +1,112 @@
+"""vLLM's scheduler as the arbiter sees it."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from vllm.v1.core.sched.interface import PauseState
+from vllm.v1.core.sched.request_queue import SchedulingPolicy
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import Request, RequestStatus
+
+from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.demand import Demand
+from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
+from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
+from tenantzone_runtime.zones.eviction import Evictions
+from tenantzone_runtime.zones.zone import Zone
+
+logger = logging.getLogger(__name__)
+
+
+class ZoneEngine:
+    """What the arbiter asks of an engine, answered by a scheduler and its parts. It decides nothing.
+
+    Args:
+        scheduler: whose requests.
+        queue: where they wait.
+        pool: their blocks.
+        manager: of the blocks.
+        demand: how many of them requests ask for.
+        fail: ends a waiting request with an error.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        queue: ZoneRequestQueue,
+        pool: ZoneBlockPool,
+        manager: ZoneKVCacheManager,
+        demand: Demand,
+        fail: Callable[[Request, str], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._queue = queue
+        self._pool = pool
+        self._manager = manager
+        self._demand = demand
+        self.fail = fail
+        self.front: Callable[[Zone], Request] = queue.front
+        self.blocks_to_admit = demand.to_admit
+        self.blocks_to_continue = demand.to_continue
+
+    @property
+    def running(self) -> Sequence[Request]:
+        running: list[Request] = self._scheduler.running
+        return running
+
+    def by_seniority(self) -> Sequence[Request]:
+        if self._scheduler.policy != SchedulingPolicy.PRIORITY:
+            return self.running
+        return sorted(self.running, key=lambda request: (request.priority, request.arrival_time))
+
+    @property
+    def free_blocks(self) -> int:
+        return int(self._pool.free_block_queue.num_free_blocks)
+
+    @property
+    def headroom(self) -> int:
+        return self._manager.headroom
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._scheduler.pause_state == PauseState.UNPAUSED)
+
+    def has_seat(self) -> bool:
+        scheduler = self._scheduler
+        seated = len(scheduler.running) + scheduler.num_waiting_for_streaming_input
+        return self.is_open and bool(seated < scheduler.max_num_active_reqs)
+
+    def needs(self) -> Iterable[tuple[Request, int]]:
+        running = self._scheduler.running
+        # Each that generates needs one block at most: where so many are free, only a limit can keep it from one.
+        if self.free_blocks >= len(running):
+            return ()
+        return [(request, 1) for request in running if self._manager.begins_a_block(request)]
+
+    def is_running(self, request: Request) -> bool:
+        return bool(request.status == RequestStatus.RUNNING)
+
+    def blocks_at_most(self, request: Request) -> int:
+        return 0 if _waits_for_something_else(request) else self._demand.at_most(request)
+
+    def preempt(self, request: Request) -> None:
+        self._scheduler.running.remove(request)
+        self._scheduler._preempt_request(request, self._pool.ledger.now)
+
+    def warn(self, request: Request, warning: str) -> None:
+        logger.warning("request %s can't be served: %s", request.request_id, warning)
+
+    def return_evicted(self, evictions: Evictions) -> None:
+        self._pool.return_all_evicted(evictions)
+
+
+def _waits_for_something_else(request: Request) -> bool:
+    """Whether vLLM will pass over the request whatever blocks there are.
+
+    The status says so even if what the request waits for is there: vLLM finds that out when it looks at the request,
+    and then goes on to admit it.
+    """
+    if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
+        grammar = request.structured_output_request and request.structured_output_request.grammar
+        return grammar is None or isinstance(grammar, Exception)
+    return request.status in (RequestStatus.WAITING_FOR_REMOTE_KVS, RequestStatus.WAITING_FOR_STREAMING_REQ)

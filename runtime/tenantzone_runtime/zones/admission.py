@@ -1,0 +1,105 @@
+"""Zones with waiting requests, and which of them is looked at next.
+
+The fair queue says whose turn it is. A zone whose next request was denied its blocks is parked: nobody looks at it
+before something changes for it (``denials``). A zone may also stand aside for the step that is being made.
+"""
+
+from collections.abc import Callable
+
+from tenantzone_runtime.zones.denials import Denials
+from tenantzone_runtime.zones.fair_queue import Account, FairQueue
+from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.zone import Zone
+
+
+class Admission:
+    """The zones with waiting requests.
+
+    Args:
+        ledger: of all zones.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._standings = ledger.standings
+        self._fair = FairQueue()
+        self._denials = Denials(ledger)
+        self._zones: dict[Account, Zone] = {}
+        self._unseen: dict[Zone, None] = {}
+        """Those whose next request is new, or may be admissible since something changed."""
+
+    def __contains__(self, zone: Zone) -> bool:
+        return zone.account in self._zones
+
+    def enter(self, zone: Zone) -> None:
+        """The zone has a waiting request, or its next one is another than before."""
+        if zone.account not in self._zones:
+            self._zones[zone.account] = zone
+            self._fair.enter(zone.account)
+        self._unpark(zone)
+
+    def leave(self, zone: Zone) -> None:
+        """The zone has no waiting request any more. Harmless if it had none."""
+        if self._zones.pop(zone.account, None) is not None:
+            self._fair.leave(zone.account)
+            self._unseen.pop(zone, None)
+            zone.parked = 0
+
+    def take_unseen(self) -> list[Zone]:
+        """Zones to look at before the step, since what they wait for may be there."""
+        unseen, self._unseen = self._unseen, {}
+        return list(unseen)
+
+    def look_again(self, zone: Zone) -> None:
+        """Look at the zone before the next step, too."""
+        if zone.account in self._zones:
+            self._unseen[zone] = None
+
+    def next(self, is_admissible: Callable[[Zone], bool]) -> Zone | None:
+        """The zone whose turn it is, of those whose next request can be admitted.
+
+        The others are parked by whoever finds that out, or stand aside until the step is over.
+        """
+        account = self._fair.next(lambda candidate: is_admissible(self._zones[candidate]))
+        return None if account is None else self._zones[account]
+
+    def park(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
+        """The zone's next request was denied ``count`` blocks: look at it when that may be different."""
+        self._denials.park(zone, count, peak, headroom)
+        self._fair.hold(zone.account)
+
+    def set_aside(self, zone: Zone) -> None:
+        """Look at no request of this zone until the step is over."""
+        if zone.account in self._zones:
+            self._unpark(zone)
+            self._fair.set_aside(zone.account)
+
+    def end_step(self) -> None:
+        """Zones that stood aside are in the queue again."""
+        self._fair.end_round()
+
+    def wake(self, free: int, *, is_running: bool) -> None:
+        """Look again at the zones for which enough has changed.
+
+        Args:
+            free: blocks that are free now.
+            is_running: whether requests run.
+        """
+        for zone in self._denials.due(free, is_running=is_running):
+            self._unpark(zone)
+        for zone in self._standings.take_stirred():
+            self._unpark(zone)
+
+    def wake_all(self) -> bool:
+        """Look at every zone again. Returns whether one was parked."""
+        parked = [zone for zone in self._zones.values() if zone.parked]
+        for zone in parked:
+            self._unpark(zone)
+        return bool(parked)
+
+    def _unpark(self, zone: Zone) -> None:
+        if zone.account not in self._zones:
+            return
+        self._unseen[zone] = None
+        if zone.parked:
+            zone.parked = 0
+            self._fair.release(zone.account)

@@ -1,0 +1,302 @@
+"""The arbiter: who is admitted, who goes on, who yields and for whom, decided in one place.
+
+An engine asks it around each step: before the step it makes room where zones are entitled to it, in the step it says
+which waiting request is next and which running request may take blocks. It never stops at one request: a zone that may
+not take its blocks loses its own request's turn, and nobody else's.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Generic
+
+from tenantzone_runtime.zones import preemption, states
+from tenantzone_runtime.zones.admission import Admission
+from tenantzone_runtime.zones.audit import PreemptionReason
+from tenantzone_runtime.zones.engine import Engine, W
+from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.zone import Zone
+
+HOPELESS_SECONDS: Final = 30.0
+"""How long a waiting request that a new config has made impossible waits for the next one before it is failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Denied:
+    blocks: int
+    headroom: int
+    """Blocks that are missing besides, to be kept free or cached; 0 if the request's own are."""
+
+
+class Arbiter(Generic[W]):
+    """Decides for one engine.
+
+    Args:
+        tenancy: its zones.
+        engine: whose requests.
+    """
+
+    def __init__(self, tenancy: Tenancy, engine: Engine[W]) -> None:
+        self._tenancy = tenancy
+        self._ledger = tenancy.ledger
+        self._standings = tenancy.ledger.standings
+        self._engine = engine
+        self._admission = Admission(tenancy.ledger)
+        self._withheld: list[W] = []
+        """Running requests that may not take the blocks of their next tokens, as the last step found."""
+        self._front: W | None = None
+        self._hopeless: dict[Zone, tuple[W, float]] = {}
+        """Next requests that can't be served by the config in force, and since when that is known."""
+        self._claims: dict[W, int] = {}
+        """Blocks kept in this step for requests within their zones' reservations: each block is there for one only."""
+        self._claimed = 0
+        """All of them."""
+
+    # Queues
+
+    def waits(self, zone: Zone) -> None:
+        """The zone has a waiting request, or its next one is another than before."""
+        self._forget_front()
+        self._admission.enter(zone)
+
+    def waits_no_more(self, zone: Zone) -> None:
+        """The last waiting request of the zone has left its queue."""
+        self._forget_front()
+        self._admission.leave(zone)
+        self._tenancy.may_go_on(zone)
+
+    def _forget_front(self) -> None:
+        """It was admitted, most likely."""
+        if self._front is not None:
+            self._drop_claim(self._front)
+            self._front = None
+
+    # Steps
+
+    def begin_step(self) -> None:
+        """Make room, before the step, for running requests that were held back and for whoever is entitled to it."""
+        withheld, self._withheld = self._withheld, []
+        if not self._engine.is_open:
+            # What runs is to end undisturbed, and who can't be admitted has no use for what it reserves.
+            states.lend_what_is_unused(self._ledger)
+        else:
+            for borrower in self._tenancy.past_grace():
+                self._take_back(borrower)
+        for work in withheld:
+            if self._engine.is_running(work):
+                self._help(work, self._engine.blocks_to_continue(work))
+        self._foresee()
+        if self._engine.is_open:
+            self._fail_hopeless()
+            self._wake()
+            for zone in self._admission.take_unseen():
+                self._claim(zone)
+
+    def may_continue(self, work: W, count: int) -> bool:
+        """Whether a running request may take blocks now. Else it loses its turn, and is helped before the next step."""
+        if count <= self._available(work, growing=True):
+            self._drop_claim(work)
+            return True
+        self._withheld.append(work)
+        return False
+
+    def next_front(self) -> W | None:
+        """The waiting request to admit next; None: there is no seat, or no zone's next request can have its blocks."""
+        if self._front is None and self._engine.has_seat():
+            self._wake()
+            zone = self._admission.next(self._is_admissible)
+            if zone is None and not self._engine.running:
+                zone = self._get_unstuck()
+            if zone is not None:
+                self._front = self._engine.front(zone)
+        return self._front
+
+    def turned_down(self, work: W) -> None:
+        """The engine found no blocks for a request after all: it is looked at again before the next step."""
+        self._front = None
+        if self._engine.is_running(work):
+            self._withheld.append(work)
+        else:
+            self._admission.set_aside(work.zone)
+
+    def end_step(self) -> None:
+        """The step is made: what stood aside in it may be asked for again."""
+        self._front = None
+        self._claims.clear()
+        self._claimed = 0
+        self._admission.end_step()
+
+    def pause(self) -> None:
+        """The engine takes on no waiting requests from now on, or takes them on again."""
+        self._front = None
+        self._admission.wake_all()
+        # While it is paused it is not for blocks that requests wait.
+        self._tenancy.nobody_waits()
+
+    def preempt(self, work: W, reason: PreemptionReason, beneficiary: Zone | None) -> None:
+        """Send a running request back to wait; it does not come back in this step."""
+        self._engine.preempt(work)
+        self.note_preemption(work, reason, beneficiary)
+        self._drop_claim(work)
+        self._front = None
+        self._admission.set_aside(work.zone)
+
+    def note_preemption(self, work: W, reason: PreemptionReason, beneficiary: Zone | None) -> None:
+        """A request was preempted, by whomever."""
+        work.zone.counters.preemptions += 1
+        beneficiary_name = None if beneficiary is None else beneficiary.name_in_journal
+        self._ledger.trail.preempted(work.zone.name_in_journal, reason, beneficiary_name)
+
+    # Running requests
+
+    def _available(self, work: W, *, growing: bool = False) -> int:
+        return self._standings.takeable(
+            work.zone,
+            self._engine.free_blocks,
+            growing=growing,
+            peak=work.peak,
+            claimed=self._claimed - self._claims.get(work, 0),
+        )
+
+    def _take_back(self, borrower: Zone) -> None:
+        """Preempt requests of a zone until it stands on no loan that is past its grace."""
+        while borrower in self._tenancy.past_grace():
+            victim = preemption.youngest(self._engine.by_seniority(), borrower)
+            if victim is None:
+                return
+            self.preempt(victim, "due", None)
+            self._engine.return_evicted(self._tenancy.collect_due(self._engine.free_blocks))
+
+    def _foresee(self) -> None:
+        """Help those now that the coming step would find short of blocks, as far as that is sure."""
+        taken: dict[Zone, int] = {}
+        for work, count in self._engine.needs():
+            if self._engine.is_running(work):
+                with_others = taken.get(work.zone, 0) + count
+                self._help(work, with_others)
+                taken[work.zone] = with_others
+
+    def _help(self, work: W, count: int) -> None:
+        """Let others yield to a running request that gets no blocks, or let it wait itself."""
+        self._reclaim(work, count, growing=True)
+        if self._engine.is_running(work) and self._available(work, growing=True) < count:
+            # It holds blocks and can't go on: others could wait for them for ever.
+            self.preempt(work, "own", work.zone)
+
+    def _reclaim(self, work: W, count: int, *, growing: bool = False) -> None:
+        """Preempt running requests until a request may take its blocks, or nobody may yield."""
+        while self._available(work, growing=growing) < count:
+            victim = preemption.choose_victim(self._engine.by_seniority(), work.zone, count)
+            if victim is None:
+                return
+            self.preempt(victim, "own" if victim.zone is work.zone else "reclaim", work.zone)
+            if victim is work:
+                return
+        if work.zone.is_entitled_to(count):
+            self._drop_claim(work)
+            self._claims[work] = count
+            self._claimed += count
+
+    def _drop_claim(self, work: W) -> None:
+        self._claimed -= self._claims.pop(work, 0)
+
+    # Waiting requests
+
+    def _wake(self) -> None:
+        self._admission.wake(self._engine.free_blocks, is_running=bool(self._engine.running))
+
+    def _claim(self, zone: Zone) -> None:
+        """Make room for a zone's next request if the zone is entitled to it, and note if it must wait."""
+        work = self._engine.front(zone)
+        denied = self._denied(work)
+        count = self._blocks_to_claim(work) if denied is None else denied.blocks
+        if count and zone.is_entitled_to(count):
+            if denied is not None:
+                states.is_served(self._ledger, zone)
+            self._reclaim(work, count)
+            denied = self._denied(work)
+        if denied is None:
+            self._tenancy.may_go_on(zone)
+        elif zone.in_use < zone.spec.quota.reserved:
+            # The step itself may not get to the zone; that its reservation is not there must show all the same.
+            self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
+
+    def _blocks_to_claim(self, work: W) -> int:
+        """Blocks that are there for a waiting request of a zone within its reservation; 0 for any other."""
+        at_most = self._engine.blocks_at_most(work)
+        if not at_most or not work.zone.is_entitled_to(1):
+            return 0
+        # Where blocks abound it does not matter how many of them it finds in its cache.
+        abound = self._engine.free_blocks >= self._claimed + at_most
+        return at_most if abound else self._engine.blocks_to_admit(work)
+
+    def _is_admissible(self, zone: Zone) -> bool:
+        """Whether a zone's next request gets its blocks now, if need be of what others merely cache; else it waits."""
+        work = self._engine.front(zone)
+        denied = self._denied(work)
+        if denied is not None and not denied.headroom:
+            self._relieve(work, denied.blocks)
+            denied = self._denied(work)
+        if denied is None:
+            self._tenancy.may_go_on(zone)
+            states.is_served(self._ledger, zone)
+            return True
+        self._note_hopeless(work, denied.blocks)
+        self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
+        if zone.is_entitled_to(denied.blocks):
+            # Room is made before the next step: in the midst of one, whoever would yield has its tokens already.
+            self._admission.look_again(zone)
+        else:
+            self._admission.park(zone, denied.blocks, work.peak, denied.headroom)
+        return False
+
+    def _denied(self, work: W) -> _Denied | None:
+        """What a waiting request would be denied if it were admitted now; None: nothing."""
+        engine, zone = self._engine, work.zone
+        available = self._available(work)
+        headroom = engine.headroom if engine.running else 0
+        reachable = engine.free_blocks + self._ledger.cached_blocks - headroom
+        # Without a prefix hit it would need the most: if that fits there is no need to look one up.
+        if engine.blocks_at_most(work) <= min(available, reachable):
+            return None
+        count = engine.blocks_to_admit(work)
+        # First what no eviction changes: nobody's cache goes for a request that must wait nevertheless.
+        if headroom and count > reachable and not zone.is_entitled_to(count):
+            return _Denied(count, headroom)
+        return _Denied(count, 0) if count > available else None
+
+    def _relieve(self, work: W, count: int) -> None:
+        """Evict what other active zones merely cache, if the zone may have it."""
+        evictions = self._tenancy.relieve(work.zone, count, self._engine.free_blocks, work.peak)
+        self._engine.return_evicted(evictions)
+
+    def _note_hopeless(self, work: W, count: int) -> None:
+        """Say so if a denied request asks for more than its zone can ever have. It came when it could have it."""
+        zone = work.zone
+        if zone.in_use or count <= self._standings.reachable(zone, work.peak):
+            self._hopeless.pop(zone, None)
+        elif zone not in self._hopeless or self._hopeless[zone][0] is not work:
+            self._hopeless[zone] = work, self._ledger.now
+            self._engine.warn(work, self._tenancy.why_never(zone, count, work.peak))
+
+    def _fail_hopeless(self) -> None:
+        """End requests that no config has come to help for a while: they hold up the others of their zone."""
+        for zone, (work, since) in list(self._hopeless.items()):
+            if zone not in self._admission or self._engine.front(zone) is not work or zone.in_use:
+                del self._hopeless[zone]
+                continue
+            count = self._engine.blocks_to_admit(work)
+            if count <= self._standings.reachable(zone, work.peak):
+                del self._hopeless[zone]
+            elif self._ledger.now - since >= HOPELESS_SECONDS:
+                del self._hopeless[zone]
+                self._engine.fail(work, self._tenancy.why_never(zone, count, work.peak))
+
+    def _get_unstuck(self) -> Zone | None:
+        """Nothing runs, and no zone's next request is admissible: each waits for what others were promised.
+
+        Reservations that nobody uses are lent then, as if their owners were quiet. An owner that comes to ask for what
+        it is entitled to gets it back within a step.
+        """
+        if not self._admission.wake_all():
+            return None
+        states.lend_what_is_unused(self._ledger)
+        return self._admission.next(self._is_admissible)

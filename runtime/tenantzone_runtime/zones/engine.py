@@ -1,0 +1,79 @@
+"""What the arbiter sees of an engine: requests that run, and fronts of queues. vLLM's adapter, the simulator and the
+random histories are such engines; none of them decides who gets what."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from tenantzone_runtime.zones.eviction import Evictions
+from tenantzone_runtime.zones.zone import Zone
+
+
+class Work(Protocol):
+    """A request, waiting or running."""
+
+    zone: Zone
+    """Whose it is; each has one."""
+    peak: int
+    """Blocks that it uses at its longest: no more than the zone's limit was when it came. A limit that is lowered under
+    it lets it finish, and nothing that comes after it."""
+
+
+W = TypeVar("W", bound=Work)
+
+
+class Engine(Protocol[W]):
+    """An engine between two steps, or in the midst of one."""
+
+    @property
+    def running(self) -> Sequence[W]:
+        """Requests that run, in the engine's order."""
+
+    def by_seniority(self) -> Sequence[W]:
+        """The same, the most senior first: of one zone's, the last one yields first."""
+
+    @property
+    def free_blocks(self) -> int:
+        """Blocks that nobody holds."""
+
+    @property
+    def headroom(self) -> int:
+        """Blocks that are to stay free or cached beyond what a request is admitted with, while others run."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the engine takes on waiting requests at all; a pause lets what runs end undisturbed."""
+
+    def has_seat(self) -> bool:
+        """Whether the engine is open, and one more request can run."""
+
+    def needs(self) -> Iterable[tuple[W, int]]:
+        """Running requests that will ask for blocks in the coming step, in the engine's order, with how many; as far as
+        that can be told cheaply."""
+
+    def is_running(self, work: W) -> bool:
+        """Whether a request runs still: it may have ended meanwhile."""
+
+    def front(self, zone: Zone) -> W:
+        """The next waiting request of a zone that has one."""
+
+    def blocks_at_most(self, work: W) -> int:
+        """Blocks to admit a waiting request if none of its prefix is cached: cheap to tell, and no less than
+        ``blocks_to_admit``. 0 for one that can't be admitted yet for another reason than blocks."""
+
+    def blocks_to_admit(self, work: W) -> int:
+        """Blocks that a waiting request puts to use when it is admitted: new ones, and cached ones that it hits."""
+
+    def blocks_to_continue(self, work: W) -> int:
+        """Blocks that a running request asks for in its next step, at the most."""
+
+    def preempt(self, work: W) -> None:
+        """Send a running request back to wait, before the others of its zone."""
+
+    def warn(self, work: W, warning: str) -> None:
+        """Say that a waiting request can't be served, as things are."""
+
+    def fail(self, work: W, error: str) -> None:
+        """End a waiting request that can't be served, with an error."""
+
+    def return_evicted(self, evictions: Evictions) -> None:
+        """Blocks that zones lost are free."""

@@ -1,0 +1,87 @@
+"""Zones for tenants that no config declares: what they are given, and whether they have what their level reserves.
+
+A level's reservation is taken only while it fits, whole or not at all, so that all together are never more than the
+engine has. Declared ones go before: where a config needs the room, registered zones have none any more. Of registered
+zones, those that have theirs keep it, and who was there first is first. Who has to go without awaits it, until a
+config or another zone's end leaves room.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from tenantzone_contract.config import UnknownTenants
+from tenantzone_contract.share import floor_blocks
+from tenantzone_runtime.zones.configure import limit_blocks, release_steps, respec
+from tenantzone_runtime.zones.eviction import Evictions
+from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.quota import Quota
+from tenantzone_runtime.zones.zone import IdleTimes, Zone, ZoneSpec
+
+
+def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> ZoneSpec:
+    """A zone for a tenant that the config does not declare: by the first level that it is of, or by the template.
+
+    Args:
+        unknown: what the config says of such tenants.
+        tenant: whose zone.
+        capacity: blocks of the engine. A level's percentages are rounded as those of declared zones.
+        room: of these, what no other zone has reserved. If the level reserves more, the zone reserves nothing.
+    """
+    level, idle = unknown.level_of(tenant), unknown.template.idle
+    terms = level or unknown.template
+    limit = limit_blocks(terms.limit, capacity)
+    # A number and a percentage may contradict each other on some engine: there the limit counts.
+    wanted = 0 if level is None else min(limit, floor_blocks(level.reserved, capacity))
+    reserved = wanted if wanted <= room else 0
+    return ZoneSpec(
+        tenant=tenant,
+        name=tenant,
+        generation=0,
+        priority=terms.priority,
+        quota=Quota(reserved=reserved, limit=limit, lendable=reserved),
+        idle=IdleTimes(idle.after_seconds, idle.evict_after_seconds, idle.forget_after_seconds, release_steps(idle)),
+        weight=1 if level is None else level.weight,
+        auto_registered=True,
+        level="" if level is None else level.name,
+        awaited=wanted - reserved,
+    )
+
+
+def registered_specs(
+    ledger: Ledger, declared: Iterable[ZoneSpec], unknown: UnknownTenants, capacity: int
+) -> list[ZoneSpec]:
+    """What a new config says of the zones that were registered, beside those that it declares.
+
+    Args:
+        ledger: whose zones.
+        declared: what the config declares. A registered zone may be among it now.
+        unknown: what the config says of tenants that it does not declare.
+        capacity: blocks of the engine.
+    """
+    room = capacity
+    names = set()
+    for spec in declared:
+        room -= spec.quota.reserved
+        names.add(spec.tenant)
+    registered = [zone for tenant, zone in ledger.zones.items() if zone.spec.auto_registered and tenant not in names]
+    # The ledger has them in the order in which they came.
+    by_turn = sorted(registered, key=lambda zone: zone.spec.quota.reserved == 0)
+    return list(_specs_for(by_turn, unknown, capacity, room))
+
+
+def give_awaited(ledger: Ledger, unknown: UnknownTenants, capacity: int) -> Evictions:
+    """A reservation is gone: give those that await one what fits now, the longest there first.
+
+    Returns:
+        Blocks that were evicted.
+    """
+    waiting = [zone for zone in ledger.zones.values() if zone.spec.awaited]
+    specs = _specs_for(waiting, unknown, capacity, capacity - ledger.standings.promised)
+    return [(zone, respec(ledger, zone, spec)) for zone, spec in zip(waiting, specs, strict=True)]
+
+
+def _specs_for(zones: Iterable[Zone], unknown: UnknownTenants, capacity: int, room: int) -> Iterator[ZoneSpec]:
+    """One after the other, each with the room that is left."""
+    for zone in zones:
+        spec = spec_for(unknown, zone.spec.tenant, capacity, room)
+        room -= spec.quota.reserved
+        yield spec

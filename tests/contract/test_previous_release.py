@@ -1,0 +1,104 @@
+"""An engine of the release before this one reads what this one's operator writes, as long as nothing new is used."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tenantzone_contract.config import (
+    Idle,
+    PoolConfig,
+    Release,
+    RuntimeConfig,
+    TenantLevel,
+    UnknownTenants,
+    UnknownTenantTemplate,
+    Watermarks,
+    ZoneConfig,
+    dump_config,
+    make_config,
+)
+from tests.operator.previous import is_known, unpack_previous
+
+pytestmark = pytest.mark.skipif(not is_known(), reason="no history of the previous release here: git fetch --unshallow")
+
+READ = """
+import sys
+from tenantzone_contract import config
+assert config.__file__.startswith(sys.argv[1]), config.__file__
+try:
+    print(config.parse_config(sys.stdin.read()).hash)
+except config.ConfigError as error:
+    print(error)
+"""
+
+
+@pytest.fixture(scope="module")
+def previous(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The path on which Python finds the release before this one."""
+    return unpack_previous(tmp_path_factory.mktemp("previous"))
+
+
+def read_by(previous: str, config: RuntimeConfig) -> str:
+    """The hash of the config as the previous release reads it, or why it refuses it."""
+    folder = str(Path(previous.partition(":")[0]).parent)
+    told = subprocess.run(
+        [sys.executable, "-c", READ, folder],
+        input=dump_config(config),
+        env={"PYTHONPATH": previous},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return told.stdout.strip()
+
+
+def config_of(*zones: ZoneConfig, **unknown: object) -> RuntimeConfig:
+    pool = PoolConfig(
+        namespace="models",
+        name="main",
+        watermarks=Watermarks(low=0.1, high=0.2),
+        unknown_tenants=UnknownTenants(mode="AutoRegister", **unknown),
+    )
+    return make_config(7, pool, zones)
+
+
+def test_what_it_knows_it_reads(previous: str):
+    zone = ZoneConfig(
+        name="acme",
+        tenant="acme",
+        generation=3,
+        priority=5,
+        reserved="25%",
+        limit="50%",
+        weight=2,
+        idle=Idle(after_seconds=10.0, evict_after_seconds=20.0),
+        eviction_policy="Clock",
+        scrub="OnTransfer",
+    )
+    config = config_of(zone, template=UnknownTenantTemplate(limit="10%", idle=Idle(forget_after_seconds=60.0)))
+    assert read_by(previous, config) == config.hash
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        pytest.param(
+            config_of(
+                ZoneConfig(
+                    name="acme", tenant="acme", generation=1, idle=Idle(release=Release(share="25%", every_seconds=60))
+                )
+            ),
+            "zones[0].idle.release",
+            id="a release in steps",
+        ),
+        pytest.param(
+            config_of(levels=(TenantLevel(name="gold", tenants=("gold-*",)),)),
+            "pool.unknownTenants.levels",
+            id="levels of unknown tenants",
+        ),
+    ],
+)
+def test_what_it_does_not_know_it_refuses_by_name(previous: str, config: RuntimeConfig, field: str):
+    assert read_by(previous, config).startswith(f"{field}: Extra inputs are not permitted")

@@ -1,0 +1,186 @@
+"""An engine core that lives a life: vLLM's real scheduler, stepped as vLLM's engine core steps it."""
+
+from collections import deque
+from concurrent.futures import Future
+from copy import copy
+from dataclasses import dataclass
+
+from vllm.config import VllmConfig
+from vllm.v1.core.sched.interface import PauseState
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.request import Request, RequestStatus
+
+from tenantzone_contract.config import ConfigError, make_config
+from tests.engine.clock import Clock
+from tests.engine.harness import BLOCK_TOKENS, AnyToken, Driver, make_scheduler, prompt, with_flags
+from tests.engine.histories.events import Abort, Declare, Flags, Pause, ResetCache, Send, Turns, Wait
+from tests.engine.histories.invariants import Invariants
+
+
+@dataclass(eq=False)
+class Compilation:
+    """A grammar that is being compiled."""
+
+    future: Future
+    turns: int
+    """Until it is done."""
+    fails: bool
+
+    def end(self) -> None:
+        if self.fails:
+            self.future.set_exception(ValueError("the grammar does not compile"))
+        else:
+            self.future.set_result(AnyToken())
+
+
+class Engine:
+    """One engine, from its start to its end.
+
+    Args:
+        config: shared by all engines; nothing in it is changed.
+        flags: how this one is started.
+        clock: what it reads the time from.
+    """
+
+    def __init__(self, config: VllmConfig, flags: Flags, clock: Clock) -> None:
+        self.flags = flags
+        self.clock = clock
+        self.scheduler = make_scheduler(_with_flags(config, flags), flags.capacity, window=flags.window)
+        self.driver = Driver(self.scheduler)
+        self.invariants = Invariants(self.driver)
+        self.requests: list[Request] = []
+        """All that ever arrived."""
+        self.compilations: list[Compilation] = []
+        self.configs: list[Declare] = []
+        """All that were ever in force."""
+        self._in_flight: deque = deque()
+        self._numbers = iter(range(1_000_000, 2_000_000))
+
+    def live(self, event: object) -> None:
+        """Let one event happen."""
+        match event:
+            case Send():
+                for _ in range(event.count):
+                    self._send(event)
+            case Turns():
+                for _ in range(event.count):
+                    self.turn()
+                    self.pass_time(self.flags.step_seconds)
+            case Declare():
+                self._declare(event)
+            case Wait():
+                self.pass_time(event.seconds)
+            case Abort():
+                self.abort(
+                    [request for request in self.requests if not request.is_finished()][event.first :: event.every]
+                )
+            case Pause():
+                self.scheduler.set_pause_state(event.state)
+            case ResetCache():
+                with self.invariants.around_a_reset():
+                    self.scheduler.reset_prefix_cache(reset_running_requests=event.with_running)
+        self.driver.check()
+
+    def turn(self) -> bool:
+        """What vLLM's engine core does between two looks at its input. Returns whether a step computed something."""
+        for compilation in list(self.compilations):
+            compilation.turns -= 1
+            if compilation.turns <= 0:
+                self.finish(compilation)
+        computes = False
+        if self.scheduler.has_requests():
+            with self.invariants.around_a_schedule() as told:
+                step = self.driver.schedule()
+                told.output = step[0]
+            self.driver.check()
+            self._in_flight.append(step)
+            computes = step[0].total_num_scheduled_tokens > 0
+            if len(self._in_flight) < self.flags.steps_in_flight and (computes or self.scheduler.has_requests()):
+                return computes
+        if self._in_flight:
+            self._end_a_step()
+        return computes
+
+    def _end_a_step(self) -> None:
+        output: SchedulerOutput
+        output, result = self._in_flight.popleft()
+        self.driver.update(output, result)
+        self.invariants.after_an_update()
+        self.driver.check()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self._in_flight and not self.scheduler.requests and not self.scheduler.has_requests()
+
+    def pass_time(self, seconds: float) -> None:
+        """Time passes; the housekeeper, which looks several times a second, does so at the end of it."""
+        self.clock.seconds += seconds
+        self.scheduler.let_time_pass()
+        self.driver.check()
+
+    def abort(self, requests: list[Request]) -> None:
+        """Their clients go away."""
+        self.scheduler.finish_requests([each.request_id for each in requests], RequestStatus.FINISHED_ABORTED)
+
+    def finish(self, compilation: Compilation) -> None:
+        self.compilations.remove(compilation)
+        compilation.end()
+
+    def _declare(self, event: Declare) -> None:
+        config = make_config(len(self.configs) + 1, event.pool, event.zones)
+        before = self.invariants.promises()
+        try:
+            with self.invariants.around_a_config():
+                self.scheduler.apply_config(config)
+        except ConfigError:
+            assert sum(zone.reserved for zone in event.zones) > self.flags.capacity, "a config that fits is refused"
+            assert self.invariants.promises() == before, "I8: a config that is refused changes nothing"
+        else:
+            assert sum(zone.reserved for zone in event.zones) <= self.flags.capacity, (
+                "a config that does not fit is taken"
+            )
+            self.configs.append(event)
+
+    def _send(self, event: Send) -> None:
+        number = next(self._numbers) if event.prefix is None else event.prefix
+        tokens = prompt(event.blocks, seed=number, extra=event.extra)[: self.scheduler.max_model_len - 1]
+        grammar = None
+        if event.grammar is not None:
+            grammar = Compilation(Future(), abs(event.grammar), event.grammar < 0)
+            self.compilations.append(grammar)
+            if not grammar.turns:
+                self.finish(grammar)
+        with self.invariants.around_an_arrival() as told:
+            told.request = self.driver.send(
+                event.tenant,
+                tokens,
+                max_tokens=event.max_tokens,
+                arrival_time=self.clock.time(),
+                priority=event.priority,
+                prompt_logprobs=event.prompt_logprobs,
+                grammar=None if grammar is None else grammar.future,
+            )
+            told.may_fail = grammar is not None and grammar.fails
+        self.requests.append(told.request)
+
+    def resume(self) -> None:
+        self.scheduler.set_pause_state(PauseState.UNPAUSED)
+
+
+def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
+    config = with_flags(
+        config,
+        max_num_seqs=flags.seats,
+        max_num_batched_tokens=flags.batched_tokens,
+        watermark=flags.watermark,
+        scheduler_reserve_full_isl=flags.whole_prompts,
+        policy=flags.policy,
+        async_scheduling=flags.steps_in_flight > 1,
+    )
+    config.model_config = copy(config.model_config)
+    # As vLLM has it: a pool holds one request of the greatest length at least.
+    config.model_config.max_model_len = flags.capacity * BLOCK_TOKENS
+    config.cache_config = copy(config.cache_config)
+    config.cache_config.enable_prefix_caching = flags.prefix_caching
+    return config

@@ -1,0 +1,125 @@
+"""What a life consists of: the engine's flags, and what happens to the engine, in order."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vllm.v1.core.sched.interface import PauseState
+
+from tenantzone_contract.config import PoolConfig, ZoneConfig
+
+TENANTS = ("acme", "burst", "calm", "dusk")
+STRANGER = "stranger"
+"""A tenant that no config names."""
+
+
+@dataclass(frozen=True)
+class Flags:
+    """How the engine is started."""
+
+    capacity: int
+    """Blocks."""
+    seats: int
+    """``--max-num-seqs``."""
+    batched_tokens: int
+    """``--max-num-batched-tokens``."""
+    watermark: float
+    whole_prompts: bool
+    """``--scheduler-reserve-full-isl``."""
+    window: int | None
+    """Tokens that attention looks back; None: all."""
+    policy: Literal["fcfs", "priority"]
+    prefix_caching: bool
+    steps_in_flight: int
+    """1: each step ends before the next one is scheduled."""
+    step_seconds: float
+
+
+@dataclass(frozen=True)
+class Declare:
+    """A config arrives. It may be one that does not fit the engine."""
+
+    zones: tuple[ZoneConfig, ...]
+    pool: PoolConfig
+
+    def __repr__(self) -> str:
+        """Only what is not a default."""
+        zones = ", ".join(
+            str(zone.model_dump(exclude_defaults=True, exclude={"name", "generation"})) for zone in self.zones
+        )
+        return f"Declare([{zones}], {self.pool.model_dump(exclude_defaults=True, exclude={'namespace', 'name'})})"
+
+
+@dataclass(frozen=True)
+class Send:
+    """Requests arrive, all alike."""
+
+    tenant: str | None
+    """None: past the front door."""
+    blocks: int
+    """Full blocks of the prompt."""
+    extra: int
+    """Further tokens of the prompt."""
+    max_tokens: int
+    prefix: int | None
+    """Prompts with the same number begin alike; None: like no other."""
+    count: int
+    priority: int
+    prompt_logprobs: bool
+    """Such a request reads no prefix from the cache."""
+    grammar: int | None
+    """Turns of the engine until the grammar is compiled, negative if it fails then; None: the answer is free text."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """The engine goes on."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Time passes in which the engine does nothing."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Abort:
+    """Clients go away: of the requests that have not ended, every ``every``-th from ``first`` on."""
+
+    first: int
+    every: int
+
+
+@dataclass(frozen=True)
+class Pause:
+    """The engine is paused, or resumed with UNPAUSED."""
+
+    state: PauseState
+
+
+@dataclass(frozen=True)
+class ResetCache:
+    """All prefixes are forgotten; refused while requests use blocks, unless those are sent back first."""
+
+    with_running: bool
+
+
+Event = Declare | Send | Turns | Wait | Abort | Pause | ResetCache
+
+
+@dataclass(frozen=True)
+class Life:
+    """Flags, and what happens."""
+
+    flags: Flags
+    events: tuple[Event, ...]
+
+    def __repr__(self) -> str:
+        """One event a line, so that a shrunk life can be read."""
+        return f"Life({self.flags},\n    " + ",\n    ".join(map(repr, self.events)) + ")"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What Hypothesis prints."""
+        printer.text(repr(self))

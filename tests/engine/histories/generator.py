@@ -1,0 +1,152 @@
+"""Draws lives. Whatever is drawn can happen to an engine; the simplest value of each draw is the dullest one."""
+
+from hypothesis import strategies as st
+from vllm.v1.core.sched.interface import PauseState
+
+from tenantzone_contract.config import (
+    Idle,
+    Lending,
+    PoolConfig,
+    UnknownTenants,
+    UnknownTenantTemplate,
+    Watermarks,
+    ZoneConfig,
+)
+from tests.engine.histories.events import (
+    STRANGER,
+    TENANTS,
+    Abort,
+    Declare,
+    Event,
+    Flags,
+    Life,
+    Pause,
+    ResetCache,
+    Send,
+    Turns,
+    Wait,
+)
+
+MAX_EVENTS = 80
+SECONDS = st.sampled_from([60.0, 0.0, 1.0, 10.0])
+
+flags = st.builds(
+    Flags,
+    capacity=st.sampled_from([40, 60, 100]),
+    seats=st.sampled_from([64, 2, 3, 4, 8]),
+    batched_tokens=st.sampled_from([1024, 64, 128, 256]),
+    watermark=st.sampled_from([0.0, 0.0, 0.02, 0.1]),
+    whole_prompts=st.sampled_from([True, True, False]),
+    window=st.sampled_from([None, None, 64]),
+    policy=st.sampled_from(["fcfs", "fcfs", "priority"]),
+    prefix_caching=st.sampled_from([True, True, True, False]),
+    steps_in_flight=st.sampled_from([1, 2]),
+    step_seconds=st.sampled_from([0.02, 0.5, 2.0]),
+)
+
+
+@st.composite
+def zones(draw: st.DrawFn, tenant: str, left: int, capacity: int) -> ZoneConfig:
+    """``left``: blocks that are not reserved yet."""
+    reserved = draw(st.sampled_from([0, left // 4, left // 2, left])) if draw(st.booleans()) else 0
+    limit = None
+    if draw(st.booleans()):
+        limit = max(reserved, draw(st.sampled_from([capacity, capacity // 2, capacity // 4, 4, 1])))
+    return ZoneConfig(
+        name=tenant,
+        tenant=tenant,
+        generation=1,
+        priority=draw(st.sampled_from([0, 0, 0, 1, -1])),
+        reserved=reserved,
+        limit=limit,
+        weight=draw(st.sampled_from([1, 1, 3])),
+        lending=Lending(
+            lendable=draw(st.sampled_from(["100%", "50%", "0%"])),
+            borrowers=draw(st.sampled_from(["SameOrHigherPriority", "AnyPriority"])),
+            max_loan_seconds=draw(st.one_of(st.none(), SECONDS)),
+            grace_seconds=draw(st.sampled_from([30.0, 0.0, 1.0, 60.0])),
+        ),
+        idle=Idle(after_seconds=draw(SECONDS), evict_after_seconds=draw(st.sampled_from([None, None, 0.0, 60.0]))),
+        eviction_policy=draw(st.sampled_from(["LRU", "LRU", "Clock"])),
+    )
+
+
+@st.composite
+def pools(draw: st.DrawFn, capacity: int) -> PoolConfig:
+    if draw(st.integers(0, 3)) < 3:
+        return PoolConfig(namespace="test", name="pool")
+    template = UnknownTenantTemplate(
+        limit=draw(st.sampled_from([None, capacity // 2, capacity // 4])),
+        priority=draw(st.sampled_from([0, 1, -1])),
+        idle=Idle(after_seconds=draw(SECONDS), forget_after_seconds=draw(st.one_of(st.none(), SECONDS))),
+    )
+    return PoolConfig(
+        namespace="test",
+        name="pool",
+        unknown_tenants=UnknownTenants(mode=draw(st.sampled_from(["AutoRegister", "Reject"])), template=template),
+        watermarks=draw(st.sampled_from([Watermarks(), Watermarks(low=0.1, high=0.2)])),
+    )
+
+
+@st.composite
+def configs(draw: st.DrawFn, capacity: int) -> Declare:
+    """Mostly ones that fit; reservations may add up to all there is, and sometimes to more."""
+    left = capacity
+    declared = []
+    for tenant in TENANTS:
+        if draw(st.integers(0, 3)) > 0:
+            declared.append(draw(zones(tenant, left, capacity)))
+            left -= 0 if draw(st.integers(0, 19)) == 19 else declared[-1].reserved
+    return Declare(tuple(declared), draw(pools(capacity)))
+
+
+@st.composite
+def sends(draw: st.DrawFn, capacity: int, *tenants: str | None) -> Send:
+    return Send(
+        tenant=draw(st.sampled_from(tenants)),
+        blocks=draw(st.one_of(st.integers(0, 4), st.integers(0, capacity // 3), st.integers(0, capacity - 1))),
+        extra=draw(st.integers(1, 16)),
+        max_tokens=draw(st.one_of(st.integers(1, 4), st.integers(1, 40), st.integers(1, 200))),
+        prefix=draw(st.one_of(st.none(), st.integers(0, 2))),
+        count=draw(st.sampled_from([1, 1, 2, 4, 8])),
+        priority=draw(st.integers(-1, 1)),
+        prompt_logprobs=draw(st.integers(0, 9)) == 9,
+        grammar=draw(st.sampled_from([None] * 8 + [0, 1, 5, -1, -6])),
+    )
+
+
+@st.composite
+def events(draw: st.DrawFn, capacity: int) -> Event:
+    kind = draw(st.sampled_from(_KINDS))
+    if kind is Send:
+        # Mostly of tenants that have a zone, if any has.
+        return draw(sends(capacity, *TENANTS * 4, STRANGER, None))
+    if kind is Turns:
+        return Turns(draw(st.sampled_from([1, 2, 3, 5, 20])))
+    if kind is Declare:
+        return draw(configs(capacity))
+    if kind is Wait:
+        return Wait(draw(st.sampled_from([1.0, 10.0, 60.0, 200.0])))
+    if kind is Abort:
+        return Abort(draw(st.integers(0, 5)), draw(st.sampled_from([100, 3, 1])))
+    if kind is Pause:
+        return Pause(draw(st.sampled_from([PauseState.UNPAUSED, PauseState.PAUSED_NEW, PauseState.PAUSED_ALL])))
+    return ResetCache(draw(st.booleans()))
+
+
+_KINDS = [Turns] * 10 + [Send] * 10 + [Declare] * 2 + [Wait, Wait, Abort, Pause, Pause, ResetCache]
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> Life:
+    chosen = draw(flags)
+    happens: list[Event] = []
+    if draw(st.booleans()):
+        for _ in range(draw(st.integers(1, 4))):
+            happens.append(draw(sends(chosen.capacity, None)))
+            happens.append(Turns(draw(st.sampled_from([0, 1, 3, 20]))))
+    if draw(st.integers(0, 9)) < 9:
+        happens.append(draw(configs(chosen.capacity)))
+    for _ in range(draw(st.integers(1, MAX_EVENTS))):
+        happens.append(draw(events(chosen.capacity)))
+    return Life(chosen, tuple(happens))

@@ -1,0 +1,214 @@
+"""What must hold after each step of any life, whatever the engine's flags."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+from vllm.v1.core.sched.interface import PauseState
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.request import Request, RequestStatus
+
+from tenantzone_runtime.zones.audit import Evicted, Preempted
+from tenantzone_runtime.zones.zone import Zone
+from tests.engine.harness import Driver
+from tests.engine.histories.snapshot import Snapshot, blocks_for, take_snapshot, zone_of
+
+MAX_PASSED_OVER = 2
+"""Steps in which there is a seat and a token left, and an entitled zone still gets none of its requests in."""
+
+
+class Invariants:
+    """Looks at an engine from outside, before and after whatever happens to it.
+
+    Args:
+        driver: of the engine.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._scheduler = driver.scheduler
+        self._refused: set[Request] = set()
+        """That have not ended yet."""
+        self._may_fail: set[Request] = set()
+        self._limits: dict[Zone, int] = {}
+        self._caught: set[Request] = set()
+        """Requests that were there when the limit of their zone was lowered: they may pass it."""
+        self._hopeless: set[str] = set()
+        """Ids of requests that some config has made impossible: they may be failed after a while."""
+        self._had_requests: set[Zone] = set()
+        self._passed_over: Counter[Zone] = Counter()
+        self._ended: set[str] = set()
+
+    def promises(self) -> dict[str, tuple[int, int]]:
+        """What each zone is promised, and may hold at most."""
+        zones = self._scheduler.block_pool.ledger.zones
+        return {tenant: (zone.spec.quota.reserved, zone.spec.quota.limit) for tenant, zone in zones.items()}
+
+    def was_caught(self, request: Request) -> bool:
+        """Whether its zone's limit was lowered after it had arrived."""
+        return request in self._caught
+
+    # Arrivals, configs
+
+    @contextmanager
+    def around_an_arrival(self) -> Iterator[SimpleNamespace]:
+        told = SimpleNamespace(request=None, may_fail=False)
+        before = sum(self._scheduler.tenancy.refusals.values())
+        yield told
+        if sum(self._scheduler.tenancy.refusals.values()) > before:
+            self._refused.add(told.request)
+            self._refused_requests_wait_for_their_end()
+        if told.may_fail:
+            self._may_fail.add(told.request)
+        if (zone := zone_of(told.request)) is not None:
+            self._had_requests.add(zone)
+        self._notice_limits()
+
+    @contextmanager
+    def around_a_config(self) -> Iterator[None]:
+        yield
+        self._notice_limits()
+        self._who_never_had_a_request_lends()
+
+    def _who_never_had_a_request_lends(self) -> None:
+        for zone in self._scheduler.block_pool.ledger.zones.values():
+            if zone not in self._had_requests:
+                quota = zone.spec.quota
+                assert zone.locked <= quota.reserved - quota.lendable, "a zone without traffic keeps what it lends"
+
+    def _notice_limits(self) -> None:
+        limits = {zone: zone.spec.quota.limit for zone in self._scheduler.block_pool.ledger.zones.values()}
+        for zone, limit in limits.items():
+            if limit < self._limits.get(zone, limit):
+                self._caught |= {each for each in self._scheduler.requests.values() if zone_of(each) is zone}
+        self._limits = limits
+        standings = self._scheduler.block_pool.ledger.standings
+        for request in self._scheduler.requests.values():
+            zone = zone_of(request)
+            peak = blocks_for(request.num_prompt_tokens + request.max_tokens)
+            if zone is not None and peak > standings.reachable(zone, peak):
+                self._hopeless.add(request.request_id)
+
+    @contextmanager
+    def around_a_reset(self) -> Iterator[None]:
+        yield
+        self._scheduler.tenancy.ledger.trail.collect()
+
+    # Steps
+
+    @contextmanager
+    def around_a_schedule(self) -> Iterator[SimpleNamespace]:
+        told = SimpleNamespace(output=None)
+        before = take_snapshot(self._driver)
+        self._scheduler.tenancy.ledger.trail.collect()
+        yield told
+        self._check_step(before, take_snapshot(self._driver), told.output)
+
+    def _check_step(self, before: Snapshot, after: Snapshot, output: SchedulerOutput) -> None:
+        scheduled = output.num_scheduled_tokens
+        tokens_left = self._scheduler.max_num_scheduled_tokens - sum(scheduled.values())
+        if self._scheduler.pause_state == PauseState.PAUSED_ALL:
+            assert not scheduled, "a paused engine computes nothing"
+            tokens_left = 0
+        for request in self._refused:
+            assert request.request_id not in scheduled, "a refused request is scheduled"
+            assert not after.used.get(request), "a refused request gets blocks"
+        self._nobody_new_passes_a_limit(before, after)
+        self._blocks_are_taken_for_a_reason(before, after)
+        if tokens_left > 0 and self._scheduler.block_pool.ledger.zones:
+            self._who_runs_is_scheduled(before, after, scheduled)
+            self._an_entitled_zone_gets_in(before)
+
+    def _nobody_new_passes_a_limit(self, before: Snapshot, after: Snapshot) -> None:
+        for zone in self._scheduler.block_pool.ledger.zones.values():
+            limit = zone.spec.quota.limit
+            if zone.in_use <= limit:
+                continue
+            used_before = set().union(*(used for each, used in before.used.items() if zone_of(each) is zone))
+            taken: dict[bool, set[int]] = {True: set(), False: set()}
+            for request, used in after.used.items():
+                if zone_of(request) is zone:
+                    taken[request in self._caught] |= used - used_before
+            passed = zone.in_use - len(taken[True]) > limit
+            assert not (taken[False] and passed), "a request takes blocks beyond a limit that was there before it"
+
+    def _blocks_are_taken_for_a_reason(self, before: Snapshot, after: Snapshot) -> None:
+        """Nobody loses what it was promised, and nobody loses anything for somebody who can't use it."""
+        admitted = {zone_of(request) for request in after.running} - {zone_of(request) for request in before.running}
+        admitted |= {zone_of(request) for request in set(after.running) - set(before.running)}
+        seats_taken = len(before.running) >= self._scheduler.max_num_running_reqs
+        paused = self._scheduler.pause_state == PauseState.PAUSED_NEW
+        zones = self._scheduler.block_pool.ledger.zones
+        for event in self._scheduler.tenancy.ledger.trail.collect():
+            if not isinstance(event, Preempted | Evicted):
+                continue
+            loser = None if event.zone is None else zones.get(event.zone)
+            if isinstance(event, Preempted) and event.reason == "own" and loser in before.in_use:
+                assert not before.has_room_for(loser), "a request yields to its own zone, which has what it asks for"
+                assert not before.has_but_a_grace(loser), "a request yields to a loan before its grace is over"
+            gainer = None if event.beneficiary is None else zones.get(event.beneficiary)
+            if loser is gainer:
+                continue
+            if isinstance(event, Preempted) and loser in before.in_use and event.reason in ("reclaim", "due"):
+                most = before.in_use[loser] + before.growth_of(loser)
+                assert most > before.reserved[loser], "a request is preempted within its zone's reservation for another"
+            if gainer is not None and gainer not in admitted and not before.growth_of(gainer):
+                needless = "evicted" if isinstance(event, Evicted) else "preempted"
+                assert not paused, f"{needless} for a request that a pause holds back"
+                if isinstance(event, Evicted) and event.reason != "due":
+                    assert not seats_taken, f"evicted for a request that has no seat: {event}"
+
+    def _who_runs_is_scheduled(self, before: Snapshot, after: Snapshot, scheduled: dict[str, int]) -> None:
+        for request in before.running:
+            if request.status != RequestStatus.RUNNING or request.request_id in scheduled:
+                continue
+            if not before.has_tokens_to_compute[request]:
+                continue
+            zone, growth = zone_of(request), before.growth[request]
+            assert growth, "a request that runs and needs no block is left out of a step that has tokens left"
+            if zone is not None and zone in before.available:
+                available = min(before.available[zone], after.available.get(zone, 0))
+                assert available < growth, "a request that runs is left out although its zone may have the blocks"
+
+    def _an_entitled_zone_gets_in(self, before: Snapshot) -> None:
+        waiting: dict[Zone, list[Request]] = {}
+        for request in before.waiting:
+            if (zone := zone_of(request)) is not None and zone in before.in_use:
+                waiting.setdefault(zone, []).append(request)
+        entitled = {
+            zone
+            for zone, requests in waiting.items()
+            if before.in_use[zone] + before.growth_of(zone) + max(blocks_for(each.num_tokens) for each in requests)
+            <= before.reserved[zone]
+        }
+        for zone in set(self._passed_over) - entitled:
+            del self._passed_over[zone]
+        has_seat = len(self._scheduler.running) < self._scheduler.max_num_running_reqs
+        for zone in entitled:
+            if any(request.status == RequestStatus.RUNNING for request in waiting[zone]):
+                self._passed_over[zone] = 0
+            elif has_seat and self._scheduler.pause_state == PauseState.UNPAUSED:
+                self._passed_over[zone] += 1
+                assert self._passed_over[zone] <= MAX_PASSED_OVER, "an entitled zone does not get its blocks"
+
+    def after_an_update(self) -> None:
+        for request in self._refused:
+            assert request.is_finished(), "a refused request has not ended with the next update"
+            assert request.num_computed_tokens == 0, "a refused request was computed"
+            assert not request.num_output_tokens, "a refused request was answered"
+        ended = self._driver.finished.keys() - self._ended
+        self._ended |= ended
+        for name in ended:
+            if self._driver.finished[name] == "error":
+                expected = {request.request_id for request in self._refused | self._may_fail | self._caught}
+                assert name in expected | self._hopeless, "a request ends with an error for no reason"
+        for request in self._refused:
+            outcome = self._driver.finished.get(request.request_id, "abort")
+            assert outcome in ("error", "abort"), f"a refused request ended with {outcome}"
+        self._refused.clear()
+        self._refused_requests_wait_for_their_end()
+
+    def _refused_requests_wait_for_their_end(self) -> None:
+        if self._scheduler.pause_state == PauseState.UNPAUSED and self._refused:
+            assert self._scheduler.has_requests(), "an engine without other work does not end a refused request"

@@ -1,0 +1,152 @@
+"""Liveness: if no more requests arrive, each ends that can.
+
+A request can end if the blocks that it uses at its longest are within its zone's reservation, or within what no other
+zone keeps from its zone while quiet. Of a zone that lends for a limited time, the loan is not counted: who needs it may
+have to start again each time that it is due. A request that can't end keeps its zone from becoming quiet, so its client
+gives up first.
+
+The bound, in steps that compute something: each request could be served alone, one after the other. Alone it takes
+the steps of its prompt, one step for each token of its answer, and two more (one that is in flight when the last token
+comes, one in which it is only admitted). Work is lost when a request is preempted, and each request that ends may have
+cost each other one the computation of its tokens so far.
+
+The bound, in time during which nothing is computed: the only things to wait for are that zones become quiet and that
+graces end, and both run since the last step at the latest.
+"""
+
+import gc
+from typing import Any
+
+from vllm.v1.request import Request
+
+from tenantzone_runtime.zones.zone import Zone
+from tests.engine.harness import BLOCK_TOKENS
+from tests.engine.histories.engine import Engine
+from tests.engine.histories.snapshot import blocks_for, zone_of
+
+LOOKS = 8
+"""At how many moments of the longest wait it is looked whether a step computes something."""
+
+
+def drain(engine: Engine) -> None:
+    """Let every request end, and check that each does so within the bound, and leaves nothing behind."""
+    engine.resume()
+    for compilation in list(engine.compilations):
+        engine.finish(compilation)
+    engine.abort([request for request in _unfinished(engine) if not _can_end(engine, request)])
+    requests = _unfinished(engine)
+    max_steps, max_wait = _steps_bound(engine, requests), _longest_wait(engine)
+    steps, computed = 0, engine.clock.seconds
+    while not engine.is_empty:
+        if engine.turn():
+            steps += 1
+            engine.pass_time(engine.flags.step_seconds)
+            computed = engine.clock.seconds
+        else:
+            waited = engine.clock.seconds - computed
+            assert waited <= max_wait, f"stuck: {_describe(engine)}"
+            engine.pass_time(max_wait / LOOKS)
+        assert steps <= max_steps, f"{steps} steps, and not at an end: {_describe(engine)}"
+    for request in requests:
+        assert request.is_finished()
+    _nothing_is_left(engine)
+
+
+def _unfinished(engine: Engine) -> list[Request]:
+    return [request for request in engine.requests if not request.is_finished()]
+
+
+def _peak(engine: Engine, request: Request) -> int:
+    """Blocks that the request uses at its longest; with a window it may be less."""
+    return blocks_for(min(request.num_prompt_tokens + request.max_tokens, engine.scheduler.max_model_len))
+
+
+def _can_end(engine: Engine, request: Request) -> bool:
+    zone, peak = zone_of(request), _peak(engine, request)
+    if zone is not None:
+        if peak > zone.spec.quota.limit and not engine.invariants.was_caught(request):
+            return False
+        if peak <= zone.spec.quota.reserved:
+            return True
+    others = [other for other in engine.scheduler.block_pool.ledger.zones.values() if other is not zone]
+    return peak <= engine.flags.capacity - sum(_kept_from(engine, zone, other) for other in others)
+
+
+def _kept_from(engine: Engine, borrower: Zone | None, lender: Zone) -> int:
+    """Blocks of its reservation that a quiet zone keeps from a borrower."""
+    quota = lender.spec.quota
+    priority = 0 if borrower is None else borrower.spec.priority
+    declared = {zone.tenant: zone for zone in engine.configs[-1].zones}.get(lender.spec.tenant)
+    if declared is None:
+        return quota.reserved
+    lending = declared.lending
+    lends = lending.borrowers == "AnyPriority" or priority >= lender.spec.priority
+    return quota.reserved - quota.lendable if lends and lending.max_loan_seconds is None else quota.reserved
+
+
+def _steps_bound(engine: Engine, requests: list[Request]) -> int:
+    alone = lost = 0
+    for request in requests:
+        tokens = min(request.num_prompt_tokens + request.max_tokens, engine.scheduler.max_model_len)
+        answer = tokens - request.num_tokens
+        prefill = -(-tokens // engine.flags.batched_tokens)
+        alone += prefill + answer + 2
+        lost += prefill * len(requests)
+    return alone + lost + 2
+
+
+def _longest_wait(engine: Engine) -> float:
+    zones = [zone for config in engine.configs for zone in config.zones]
+    quiet = [zone.idle.after_seconds for zone in zones]
+    quiet += [config.pool.unknown_tenants.template.idle.after_seconds for config in engine.configs]
+    graces = [zone.lending.grace_seconds for zone in zones]
+    return max(quiet, default=0.0) + max(graces, default=0.0) + 1.0
+
+
+def _describe(engine: Engine) -> str:
+    scheduler = engine.scheduler
+    left = [
+        f"{name} {request.status.name} {request.num_computed_tokens}/{request.num_tokens} of at most "
+        f"{_peak(engine, request) * BLOCK_TOKENS} tokens, preempted {request.num_preemptions} times"
+        for name, request in scheduler.requests.items()
+    ]
+    zones = [
+        f"{zone.spec.tenant}: {zone.in_use} in use, {len(zone.cached)} cached, quota {zone.spec.quota}, "
+        f"{'quiet' if zone.quiet else zone.state}, waits: {zone.wait_reason}, overdue {zone.overdue}"
+        for zone in scheduler.block_pool.ledger.zones.values()
+    ]
+    free = scheduler.block_pool.free_block_queue.num_free_blocks
+    return "\n  ".join([f"{free} of {engine.flags.capacity} blocks free", *left[:20], *zones])
+
+
+def _nothing_is_left(engine: Engine) -> None:
+    scheduler, pool = engine.scheduler, engine.scheduler.block_pool
+    assert not scheduler.running
+    assert not list(scheduler.waiting)
+    assert scheduler.get_num_unfinished_requests() == 0
+    for left in ("kv_holding_waiting", "deferred_waiting", "grammar_compile_error_reqs", "_inflight_prefills"):
+        assert not getattr(scheduler, left), left
+    for zone in pool.ledger.zones.values():
+        assert (zone.in_use, zone.requests, zone.wait_reason) == (0, 0, None)
+    assert pool.free_block_queue.num_free_blocks + pool.ledger.cached_blocks == pool.capacity, "blocks are lost"
+    for caches in scheduler.kv_cache_manager.coordinator.single_type_managers:
+        assert not caches.req_to_blocks
+        assert not caches.num_cached_block
+    assert not _remembered_by(scheduler), "something of ours refers to requests that have ended"
+
+
+def _remembered_by(scheduler: Any) -> list[Request]:
+    """Requests that can be reached from the scheduler through objects of ours and Python's own containers."""
+    known: set[int] = set()
+    requests: list[Request] = []
+    to_follow = list(vars(scheduler).values())
+    while to_follow:
+        each = to_follow.pop()
+        if id(each) in known:
+            continue
+        known.add(id(each))
+        if isinstance(each, Request):
+            requests.append(each)
+        elif isinstance(each, dict | list | tuple | set) or type(each).__module__.startswith("tenantzone_runtime"):
+            to_follow += gc.get_referents(each)
+    return requests

@@ -1,0 +1,99 @@
+"""What can be seen of an engine from outside, before and after a step."""
+
+from dataclasses import dataclass
+
+from vllm.v1.request import Request, RequestStatus
+
+from tenantzone_runtime.zones.zone import Zone
+from tests.engine.harness import BLOCK_TOKENS, Driver
+
+
+def zone_of(request: Request) -> Zone | None:
+    return getattr(request, "zone", None)
+
+
+def blocks_for(tokens: int) -> int:
+    return -(-tokens // BLOCK_TOKENS)
+
+
+@dataclass
+class Snapshot:
+    """An engine at one moment."""
+
+    running: list[Request]
+    waiting: list[Request]
+    """What could be admitted if there were room; not what waits for a grammar, or for output of before a preemption."""
+    used: dict[Request, set[int]]
+    """Ids of the blocks that each request uses."""
+    growth: dict[Request, int]
+    """Blocks that each running request may ask for in the next step, at the most."""
+    has_tokens_to_compute: dict[Request, bool]
+    in_use: dict[Zone, int]
+    reserved: dict[Zone, int]
+    limits: dict[Zone, int]
+    available: dict[Zone, int]
+    """Blocks that each zone may take."""
+    in_grace: set[Zone]
+    """Zones that owe blocks which they may still use, while no other zone keeps any for itself."""
+    free: int
+    """Blocks that nobody holds."""
+
+    def growth_of(self, zone: Zone) -> int:
+        return sum(self.growth[request] for request in self.running if zone_of(request) is zone)
+
+    def has_room_for(self, zone: Zone) -> bool:
+        """Whether everything that runs in the zone can have what it asks for, whatever the others do."""
+        return sum(self.growth.values()) <= self.free and self.growth_of(zone) <= self.available[zone]
+
+    def has_but_a_grace(self, zone: Zone) -> bool:
+        """Whether nothing but a loan in its grace could keep what runs in the zone from what it asks for."""
+        within_limit = self.in_use[zone] + self.growth_of(zone) <= self.limits[zone]
+        return zone in self.in_grace and within_limit and sum(self.growth.values()) <= self.free
+
+
+def take_snapshot(driver: Driver) -> Snapshot:
+    scheduler = driver.scheduler
+    pool, manager = scheduler.block_pool, scheduler.kv_cache_manager
+    zones = list(pool.ledger.zones.values())
+    running = list(scheduler.running)
+    tables = {request: manager.get_blocks(name).blocks[0] for name, request in scheduler.requests.items()}
+    return Snapshot(
+        running=running,
+        waiting=[request for request in scheduler.requests.values() if _could_be_admitted(request)],
+        used={request: {each.block_id for each in table if not each.is_null} for request, table in tables.items()},
+        growth={request: _growth(driver, request, len(tables[request])) for request in running},
+        has_tokens_to_compute={request: _tokens_to_compute(driver, request) > 0 for request in running},
+        in_use={zone: zone.in_use for zone in zones},
+        reserved={zone: zone.spec.quota.reserved for zone in zones},
+        limits={zone: zone.spec.quota.limit for zone in zones},
+        available={zone: pool.available_to(zone) for zone in zones},
+        in_grace={
+            zone
+            for zone in zones
+            if zone.overdue
+            and zone not in scheduler.tenancy.past_grace()
+            and not any(other.locked for other in zones if other is not zone)
+        },
+        free=pool.free_block_queue.num_free_blocks,
+    )
+
+
+def _could_be_admitted(request: Request) -> bool:
+    if request.status not in (RequestStatus.WAITING, RequestStatus.PREEMPTED):
+        return False
+    return not request.num_stale_output_tokens or request.drop_stale_output
+
+
+def _tokens_to_compute(driver: Driver, request: Request) -> int:
+    """Tokens that vLLM would compute for a running request, had the step no bound."""
+    placeholders = request.num_output_placeholders
+    end = request.num_prompt_tokens + request.max_tokens
+    if placeholders > 0 and request.num_computed_tokens + 2 - placeholders >= end:
+        return 0
+    left = request.num_tokens_with_spec + placeholders - request.num_computed_tokens
+    return min(left, driver.scheduler.max_model_len - request.num_computed_tokens - 1)
+
+
+def _growth(driver: Driver, request: Request, held: int) -> int:
+    tokens = min(_tokens_to_compute(driver, request), driver.scheduler.max_num_scheduled_tokens)
+    return max(0, blocks_for(request.num_computed_tokens + tokens) - held)

@@ -1,0 +1,68 @@
+"""Random lives of vLLM's real scheduler with zones: what must hold after each step, and that nobody starves.
+
+HYPOTHESIS_PROFILE=deep lives 10,000 lives in place of 500. A life that fails is shrunk and printed, with what
+reproduces it.
+"""
+
+import logging
+import os
+import sys
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from tests.engine.clock import Clock
+from tests.engine.harness import vllm_config
+from tests.engine.histories.engine import Engine
+from tests.engine.histories.events import Life
+from tests.engine.histories.generator import lives
+from tests.engine.histories.liveness import drain
+
+LIVES = {"deep": 10_000, "mutation": 30}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 500)
+lived = 0
+
+
+@pytest.fixture(scope="module")
+def run_life(tmp_path_factory):
+    """Runs one life. Not the config itself: Hypothesis prints the arguments of a test, and can't print that."""
+    config = vllm_config(tmp_path_factory.mktemp("model"))
+    return lambda life: run(config, life)
+
+
+@pytest.fixture(autouse=True)
+def _quiet_logs():
+    """Each refused request is worth a warning, and each pause a line."""
+    logging.disable(logging.ERROR)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@given(life=lives())
+@settings(
+    max_examples=LIVES,
+    deadline=None,
+    print_blob=True,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
+def test_every_life_keeps_its_promises_and_ends(run_life, life):
+    lived_one()
+    run_life(life)
+
+
+def run(config, life: Life) -> None:
+    """One life from start to end."""
+    clock = Clock()
+    with clock.in_force():
+        engine = Engine(config, life.flags, clock)
+        for event in life.events:
+            engine.live(event)
+        drain(engine)
+
+
+def lived_one() -> None:
+    """A deep run takes minutes, and tells where it is (`pytest -s`)."""
+    global lived
+    lived += 1
+    if LIVES > 1000 and lived % 500 == 0:
+        print(f"{lived} lives of engines", file=sys.stderr)

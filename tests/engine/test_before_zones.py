@@ -1,0 +1,85 @@
+"""Requests from before the first zone was declared: they wait and yield like any other's, and stop nobody."""
+
+import pytest
+
+from tenantzone_contract.config import Idle, ZoneConfig
+from tests.engine.clock import Clock
+from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
+
+CAPACITY = 100
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return vllm_config(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def clock():
+    clock = Clock()
+    with clock.in_force():
+        yield clock
+
+
+@pytest.fixture
+def driver(config, clock):
+    return Driver(make_scheduler(config, CAPACITY))
+
+
+def zone(tenant, **fields):
+    return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
+
+
+def test_the_first_zone_may_come_after_a_request_was_refused_blocks(driver):
+    """What is remembered of a request that did not fit is out of date when it runs."""
+    first = driver.send(None, prompt(60), max_tokens=20)
+    second = driver.send(None, prompt(60), max_tokens=100)
+    while not first.is_finished():
+        driver.step()
+    driver.step()
+    assert second.num_output_tokens > 0
+    driver.declare(zone("acme", reserved=10))
+    driver.run()
+    assert second.num_output_tokens == 100
+
+
+@pytest.mark.parametrize(
+    "reservations", [{"gold": 60, "lead": 40}, {"gold": 60, "lead": 0}], ids=["all is reserved", "one reserves"]
+)
+def test_a_promise_holds_against_them_at_once(driver, reservations):
+    for _ in range(4):
+        driver.send(None, prompt(45), max_tokens=200)
+    for _ in range(3):
+        driver.step()
+    driver.declare(*(zone(tenant, reserved=blocks) for tenant, blocks in reservations.items()))
+    promised = [driver.send("gold", prompt(20), max_tokens=5) for _ in range(2)]
+    for _ in range(8):
+        driver.step()
+        driver.check()
+    assert all(request.is_finished() for request in promised)
+
+
+@pytest.mark.parametrize("reservations", [{"gold": 60, "lead": 40}, {"gold": 60, "lead": 0}, {"gold": 0, "lead": 0}])
+def test_they_end_when_the_zones_are_quiet(driver, clock, reservations):
+    early = [driver.send(None, prompt(45), max_tokens=200) for _ in range(4)]
+    for _ in range(3):
+        driver.step()
+    quiet = Idle(after_seconds=1)
+    driver.declare(*(zone(tenant, reserved=blocks, idle=quiet) for tenant, blocks in reservations.items()))
+    late = [driver.send(tenant, prompt(5), max_tokens=5) for tenant in reservations for _ in range(5)]
+    clock.run(driver, 1500)
+    assert [request.num_output_tokens for request in early] == [200] * 4
+    assert [request.num_output_tokens for request in late] == [5] * 10
+
+
+def test_one_that_waits_does_not_stop_those_that_run(config, clock):
+    """Nothing is reserved: whoever runs out of blocks is helped, although another is refused blocks after it."""
+    driver = Driver(make_scheduler(config, 60))
+    early = [driver.send(None, prompt(10), max_tokens=150) for _ in range(8)]
+    driver.step()
+    driver.step()
+    driver.declare(zone("acme"), zone("burst"))
+    late = [driver.send("acme", prompt(2), max_tokens=60) for _ in range(6)]
+    clock.run(driver, 1500)
+    assert [request.num_output_tokens for request in early] == [150] * 8
+    assert [request.num_output_tokens for request in late] == [60] * 6

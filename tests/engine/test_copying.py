@@ -1,0 +1,176 @@
+"""Reports and scrapes are copied in slices: steps go on in between, and each zone is told as it was at one moment."""
+
+import gc
+import threading
+
+import pytest
+
+from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.report import ConfigStatus
+from tenantzone_runtime.engine import copying
+from tenantzone_runtime.engine.reporting import make_figures, make_report
+from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
+from tests.engine.measured import abort, zone
+from tests.engine.pauses import in_each_pause
+
+CAPACITY = 100
+NAMES = [f"tenant-{number}" for number in range(4)]
+REGISTERING = UnknownTenants(
+    mode="AutoRegister", template=UnknownTenantTemplate(idle=Idle(after_seconds=0, forget_after_seconds=0))
+)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return vllm_config(tmp_path_factory.mktemp("model"), max_batched_tokens=256)
+
+
+@pytest.fixture
+def driver(config):
+    return Driver(make_scheduler(config, CAPACITY))
+
+
+def report_of(driver):
+    return make_report(driver.scheduler, ConfigStatus(), pod="p", started_unix_time=0.0)
+
+
+def figures_of(driver):
+    return make_figures(driver.scheduler, ConfigStatus(), {}, pod="p", started_unix_time=0.0)
+
+
+@pytest.mark.parametrize("tell", [report_of, figures_of])
+def test_steps_are_made_while_zones_are_copied(driver, monkeypatch, tell):
+    driver.declare(*map(zone, NAMES))
+    driver.send(NAMES[0], prompt(2), max_tokens=50)
+    steps = []
+    with in_each_pause(monkeypatch, lambda: steps.append(driver.step()), at_once=2):
+        told = tell(driver)
+    assert [each.tenant for each in told.zones] == NAMES
+    assert len(steps) == 2
+    assert all(steps), "the request ran in each"
+
+
+@pytest.mark.parametrize("tell", [report_of, figures_of])
+def test_a_zones_own_amounts_are_of_one_moment(driver, monkeypatch, tell):
+    """Its requests wait, run and end while the others are copied, and what they use becomes cached."""
+    driver.declare(*map(zone, NAMES))
+    for name in NAMES:
+        for _ in range(3):
+            driver.send(name, prompt(5), max_tokens=3)
+    moments = [amounts(driver)]
+
+    def step():
+        driver.step()
+        moments.append(amounts(driver))
+
+    with in_each_pause(monkeypatch, step):
+        told = tell(driver)
+    for number, each in enumerate(told.zones):
+        found = each.in_use, each.cached, each.running_requests, each.waiting_requests
+        assert found == moments[number][each.tenant]
+    assert len({tuple(moment.values()) for moment in moments}) > len(NAMES), "each step changed something"
+
+
+def amounts(driver):
+    running = [request.zone for request in driver.scheduler.running]
+    return {
+        zone.spec.tenant: (zone.in_use, len(zone.cached), running.count(zone), zone.requests - running.count(zone))
+        for zone in driver.scheduler.tenancy.ledger.zones.values()
+    }
+
+
+@pytest.mark.parametrize("tell", [report_of, figures_of])
+def test_a_zone_that_leaves_meanwhile_is_left_out_and_one_that_comes_is_not_told_yet(driver, monkeypatch, tell):
+    driver.declare(zone("acme"), zone("burst"), unknown_tenants=REGISTERING)
+    running = driver.send("burst", prompt(5), max_tokens=50)
+    driver.step()
+
+    def change():
+        if "guest" not in driver.scheduler.tenancy.ledger.zones:
+            driver.send("guest", prompt(1))
+            driver.declare(zone("acme"))
+
+    with in_each_pause(monkeypatch, change):
+        assert [each.tenant for each in tell(driver).zones] == ["acme"]
+    assert "burst" in driver.scheduler.tenancy.ledger.zones, "its request runs"
+    abort(driver, running)
+    assert [each.tenant for each in tell(driver).zones] == ["acme"]
+
+
+def test_the_overflow_loses_nothing_that_a_member_counted_before_it_left(driver, monkeypatch):
+    driver.scheduler.tenancy.ledger.overflow.max_apart = 0
+    driver.declare(zone("acme"), unknown_tenants=REGISTERING)
+    for tenant in ("one", "two"):
+        driver.ask(tenant, prompt(3), max_tokens=2)
+    assert figures_of(driver).zones[-1].counters.requests == {"length": 2}
+    driver.ask("two", prompt(3), max_tokens=2)
+    with in_each_pause(monkeypatch, driver.scheduler.let_time_pass):
+        told = figures_of(driver)
+    assert set(driver.scheduler.tenancy.ledger.zones) == {"acme"}, "they are forgotten"
+    assert (told.zones[-1].tenant, told.zones[-1].counters.requests) == ("overflow", {"length": 3})
+
+
+def test_what_zones_lend_and_borrow_agrees_with_the_loans_that_are_told(driver, monkeypatch):
+    quiet = Idle(after_seconds=0)
+    driver.declare(*(zone(name, reserved=25, idle=quiet) for name in NAMES[:3]), zone("burst"), zone("flood"))
+    driver.scheduler.let_time_pass()
+    for tenant in ("burst", "flood"):
+        driver.ask(tenant, prompt(45))
+    driver.scheduler.let_time_pass()
+    assert len(report_of(driver).loans) == 4
+
+    def take_back():
+        if not driver.scheduler.requests:
+            driver.send(NAMES[2], prompt(24), max_tokens=500)
+        for _ in range(3):
+            driver.step()
+        driver.scheduler.let_time_pass()
+
+    with in_each_pause(monkeypatch, take_back):
+        told = report_of(driver)
+    lent = {each.tenant: each.lent for each in told.zones if each.lent}
+    borrowed = {each.tenant: each.borrowed for each in told.zones if each.borrowed}
+    assert lent == summed(told.loans, "lender")
+    assert borrowed == summed(told.loans, "borrower")
+    assert all(loan.blocks for loan in told.loans)
+    assert set(lent) == set(NAMES[:2]), "the third's was over when its turn came"
+
+
+def summed(loans, side):
+    blocks = {}
+    for loan in loans:
+        blocks[getattr(loan, side)] = blocks.get(getattr(loan, side), 0) + loan.blocks
+    return blocks
+
+
+class CountingLock:
+    """Counts the containers that are made while it is held, as Python's collector does."""
+
+    def __init__(self):
+        self._lock = threading.RLock()
+        self.made = []
+
+    def __enter__(self):
+        self._lock.acquire()
+        self._before = gc.get_count()[0]
+
+    def __exit__(self, *error):
+        self.made.append(gc.get_count()[0] - self._before)
+        self._lock.release()
+
+
+@pytest.mark.parametrize("tell", [report_of, figures_of])
+def test_a_slice_makes_nothing_that_sets_off_the_collector(driver, tell):
+    names = [f"tenant-{number}" for number in range(copying.ZONES_AT_ONCE)]
+    driver.declare(*map(zone, names))
+    for name in names:
+        driver.send(name, prompt(1), max_tokens=2)
+    driver.run()
+    lock = driver.scheduler.zone_lock = CountingLock()
+    gc.collect()
+    gc.disable()
+    try:
+        tell(driver)
+    finally:
+        gc.enable()
+    assert max(lock.made) < 10

@@ -1,0 +1,91 @@
+"""A loan that is due while running requests use it: they go on until its grace is over."""
+
+import pytest
+
+from tenantzone_contract.config import Idle, Lending, ZoneConfig
+from tests.engine.clock import Clock
+from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
+
+CAPACITY = 100
+RESERVED = 50
+MAX_LOAN = 10.0
+GRACE = 60.0
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return vllm_config(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def clock():
+    clock = Clock()
+    with clock.in_force():
+        yield clock
+
+
+@pytest.fixture
+def driver(config, clock):
+    """A quiet lender, and six requests of a borrower that stand on its reservation."""
+    driver = Driver(make_scheduler(config, CAPACITY))
+    lending = Lending(max_loan_seconds=MAX_LOAN, grace_seconds=GRACE)
+    driver.declare(zone("acme", reserved=RESERVED, idle=Idle(after_seconds=0), lending=lending), zone("burst"))
+    driver.scheduler.let_time_pass()
+    for _ in range(6):
+        driver.send("burst", prompt(8), max_tokens=100)
+    go_on(driver, clock, 20)
+    assert driver.zone("burst").in_use > RESERVED
+    return driver
+
+
+def zone(tenant, **fields):
+    return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
+
+
+def go_on(driver, clock, steps):
+    """Each step schedules all that runs."""
+    for _ in range(steps):
+        running = {request.request_id for request in driver.scheduler.running}
+        assert running <= set(driver.step())
+        clock.seconds += 0.02
+        driver.scheduler.let_time_pass()
+        driver.check()
+
+
+def test_requests_go_on_and_grow_during_the_grace(driver, clock):
+    clock.seconds += MAX_LOAN
+    driver.scheduler.let_time_pass()
+    burst = driver.zone("burst")
+    assert burst.overdue > 0
+    in_use = burst.in_use
+    go_on(driver, clock, 40)
+    assert burst.counters.preemptions == 0
+    assert burst.in_use > in_use
+
+
+def test_nothing_more_is_admitted_on_it(driver, clock):
+    clock.seconds += MAX_LOAN
+    driver.scheduler.let_time_pass()
+    late = driver.send("burst", prompt(2))
+    go_on(driver, clock, 5)
+    assert late.num_computed_tokens == 0
+
+
+def test_after_the_grace_as_few_requests_yield_as_cover_what_is_overdue(driver, clock):
+    clock.seconds += MAX_LOAN + GRACE
+    driver.scheduler.let_time_pass()
+    burst = driver.zone("burst")
+    each, overdue = burst.in_use // 6, burst.overdue
+    assert overdue > 0
+    driver.step()
+    assert burst.counters.preemptions == -(-overdue // each)
+    clock.run(driver, 1000)
+
+
+def test_a_lender_that_wants_its_blocks_waits_for_no_grace(driver, clock):
+    clock.seconds += MAX_LOAN
+    driver.scheduler.let_time_pass()
+    wanted = driver.send("acme", prompt(40))
+    driver.step()
+    driver.step()
+    assert driver.finished[wanted.request_id] == "length"

@@ -1,0 +1,47 @@
+"""A pause lets what runs come to its end, and holds the rest back."""
+
+import pytest
+from vllm.v1.core.sched.interface import PauseState
+
+from tenantzone_contract.config import Idle, ZoneConfig
+from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return vllm_config(tmp_path_factory.mktemp("model"))
+
+
+def zone(tenant, **fields):
+    return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
+
+
+def test_what_runs_does_not_yield_to_a_request_that_the_pause_holds_back(config):
+    driver = Driver(make_scheduler(config, 100))
+    driver.declare(zone("acme", reserved=60, idle=Idle(after_seconds=0)), zone("burst"))
+    driver.scheduler.let_time_pass()
+    running = [driver.send("burst", prompt(14), max_tokens=60) for _ in range(5)]
+    for _ in range(3):
+        driver.step()
+    driver.scheduler.set_pause_state(PauseState.PAUSED_NEW)
+    late = driver.send("acme", prompt(50), max_tokens=5)
+    driver.run()
+    assert [request.num_output_tokens for request in running] == [60] * 5
+    assert driver.zone("burst").counters.preemptions == 0
+    assert late.num_computed_tokens == 0
+    driver.scheduler.set_pause_state(PauseState.UNPAUSED)
+    driver.run()
+    assert driver.finished[late.request_id] == "length"
+
+
+def test_nothing_is_evicted_for_a_request_that_the_pause_holds_back(config):
+    driver = Driver(make_scheduler(config, 100))
+    driver.declare(zone("acme", reserved=60), zone("burst"))
+    driver.ask("burst", prompt(80))
+    running = driver.send("burst", prompt(2), max_tokens=10)
+    driver.step()
+    driver.scheduler.set_pause_state(PauseState.PAUSED_NEW)
+    driver.send("acme", prompt(50))
+    driver.run()
+    assert running.is_finished()
+    assert driver.zone("burst").counters.evicted == {}

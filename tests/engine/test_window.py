@@ -1,0 +1,55 @@
+"""Sliding-window models: what has left the window of attention needs no block."""
+
+import pytest
+
+from tenantzone_contract.config import ZoneConfig
+from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
+
+CAPACITY = 60
+WINDOW = 4 * BLOCK_TOKENS
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return vllm_config(tmp_path_factory.mktemp("model"), max_batched_tokens=16 * BLOCK_TOKENS)
+
+
+def zone(tenant, **fields):
+    return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
+
+
+@pytest.fixture
+def driver(config):
+    """Most of the pool is cached by a zone that is not quiet."""
+    driver = Driver(make_scheduler(config, CAPACITY, window=WINDOW))
+    driver.declare(zone("acme"), zone("burst"), zone("calm"))
+    return driver
+
+
+def fill_with_cache(driver, blocks):
+    for _ in range(20):
+        if driver.zone("burst").held < blocks:
+            driver.ask("burst", prompt(4))
+
+
+@pytest.mark.parametrize(("cached", "prefix", "blocks"), [(42, 8, 23), (48, 8, 26), (42, 12, 26), (48, 12, 23)])
+def test_a_request_with_a_long_prefix_is_admitted(driver, cached, prefix, blocks):
+    """vLLM counts its blocks twice, and only the first count knows that a window lets go of some."""
+    head = prompt(prefix, seed=1, extra=0)
+    driver.ask("acme", [*head, 5])
+    fill_with_cache(driver, cached)
+    request = driver.send("acme", head + prompt(blocks - prefix, extra=3), max_tokens=4)
+    driver.run(50)
+    assert driver.finished[request.request_id] == "length"
+
+
+def test_one_that_does_not_fit_yet_delays_nobody(driver):
+    head = prompt(8, seed=1, extra=0)
+    driver.ask("acme", [*head, 5])
+    fill_with_cache(driver, 42)
+    driver.send("acme", head + prompt(15, extra=3), max_tokens=4)
+    driver.step()
+    calm = driver.send("calm", prompt(0, extra=3), max_tokens=20)
+    for _ in range(21):
+        driver.step()
+    assert driver.finished.get(calm.request_id) == "length"

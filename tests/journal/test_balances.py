@@ -1,0 +1,109 @@
+"""What zones are granted and let go adds up to what they hold, in the journal as in the engine."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenantzone_contract.config import ConfigError, Idle, TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_runtime.journal.record import BEFORE_FIRST, Started, encode
+from tenantzone_runtime.zones.eviction import make_room
+from tests.journal.auditor import Auditor
+from tests.journal.journals import put, records
+from tests.zones.zoo import Zoo, declare, releasing
+
+CAPACITY = 40
+TENANTS = ("acme", "burst", "gold-1", "guest")
+
+tenants = st.sampled_from(TENANTS)
+amounts = st.integers(0, 15)
+histories = st.lists(
+    st.one_of(
+        st.tuples(st.just("take"), tenants, amounts),
+        st.tuples(st.just("take"), tenants, amounts),
+        st.tuples(st.just("preempt"), tenants, amounts, amounts),
+        st.tuples(st.just("end"), tenants, amounts),
+        st.tuples(st.just("reset"), tenants),
+        st.tuples(st.just("wait"), st.sampled_from([1.0, 5.0, 10.0])),
+        st.tuples(st.just("reload"), st.lists(tenants, unique=True), st.integers(0, 20), st.integers(1, CAPACITY)),
+        st.tuples(st.just("collect")),
+    ),
+    max_size=60,
+)
+
+
+class Engine:
+    """Zones that take blocks and let them go, and a journal of it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.zoo = Zoo(CAPACITY)
+        self.link = BEFORE_FIRST
+        self.lines = []
+        self.auditor = Auditor()
+        self._write(Started("0.32.0", CAPACITY, 16))
+        self.reload(["acme"], 10, 30)
+
+    def take(self, tenant, count):
+        """A request comes and takes what its zone may take."""
+        zoo = self.zoo
+        zone = zoo.tenancy.zone_for(tenant, zoo.now)
+        if zone is None:
+            return
+        zoo.tenancy.request_arrived(zone, zoo.now)
+        count = min(count, zoo.takeable(zone))
+        zoo.settle_evictions(make_room(zoo.ledger, zone, count, zoo.free))
+        zoo.take(zone, count)
+
+    def preempt(self, tenant, kept, dropped):
+        """Blocks in use are let go; some stay cached."""
+        zone = self.zoo.ledger.zones.get(tenant)
+        if zone is not None:
+            kept = 0 if zone.leaving else min(kept, zone.in_use)
+            self.zoo.release(zone, kept=kept, dropped=min(dropped, zone.in_use - kept))
+
+    def end(self, tenant, kept):
+        """All requests of a zone end."""
+        self.preempt(tenant, kept, CAPACITY)
+        zone = self.zoo.ledger.zones.get(tenant)
+        for _ in range(0 if zone is None else zone.requests):
+            self.zoo.tenancy.request_finished(zone, self.zoo.now)
+
+    def reset(self, tenant):
+        """One cached block is forgotten."""
+        zone = self.zoo.ledger.zones.get(tenant)
+        if zone is not None and len(zone.cached):
+            self.zoo.ledger.evict_block(zone, next(iter(zone.cached)), "reset")
+
+    def wait(self, seconds):
+        self.zoo.upkeep(self.zoo.now + seconds)
+
+    def reload(self, declared, reserved, limit):
+        idle = Idle(after_seconds=1.0, forget_after_seconds=15.0, release=releasing((50, 5.0)))
+        level = TenantLevel(name="gold", tenants=("gold-*",), reserved=reserved)
+        unknown = UnknownTenants(
+            mode="AutoRegister", template=UnknownTenantTemplate(limit=limit, idle=idle), levels=(level,)
+        )
+        zones = [declare(tenant, reserved=reserved, after=1.0, evict_after=10.0) for tenant in declared]
+        try:
+            self.zoo.apply(*zones, unknown_tenants=unknown)
+        except ConfigError:
+            assert len(declared) * reserved > CAPACITY
+
+    def collect(self):
+        """What an engine writes about once a second; and what an auditor makes of it."""
+        for event in self.zoo.ledger.trail.collect():
+            self._write(event)
+        self.auditor.read(records(put(self.folder, self.lines)))
+
+    def _write(self, event):
+        line, self.link = encode(event, self.link, engine="engine-0@x", at=self.zoo.now, offset=0.0)
+        self.lines.append(line)
+
+
+@given(histories)
+def test_an_auditor_finds_by_the_journal_what_each_zone_holds(tmp_path_factory, history):
+    engine = Engine(tmp_path_factory.mktemp("journal"))
+    for what, *arguments in [*history, ("collect",)]:
+        getattr(engine, what)(*arguments)
+        if what == "collect":
+            zones = engine.zoo.ledger.zones.values()
+            assert engine.auditor.held == {zone.spec.tenant: zone.held for zone in zones if zone.held}

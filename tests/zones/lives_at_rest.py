@@ -1,0 +1,46 @@
+"""What becomes of an engine's requests when no more come: liveness."""
+
+from tenantzone_runtime.zones.arbiter import HOPELESS_SECONDS
+from tests.zones.lives_counted import LivesCounted
+
+SECONDS_AT_REST = 100
+"""Longer than any idle window, loan and grace time that the configs know, one after the other."""
+STEPS_PER_SOLO_STEP = 2
+"""How much longer than one after the other requests may take together, preempted ones being computed again."""
+
+
+class LivesAtRest(LivesCounted):
+    """The end of a life."""
+
+    def turn_round(self):
+        """The engine takes on no waiting requests from now on, or takes them on again."""
+        self._saw("paused or resumed")
+        self.engine.is_open = not self.engine.is_open
+        self.ledger.now = self.now
+        self.arbiter.pause()
+
+    def come_to_rest(self):
+        """Liveness: when no more requests come, each ends, or is told that it never can be served.
+
+        But for those that need a loan which has a time: they are preempted whenever it is over, and leave here.
+        """
+        if self.is_in_step:
+            return
+        if not self.engine.is_open:
+            self.turn_round()
+        waiting = [request for request in self.requests if request.zone is not None]
+        for request in list(waiting):
+            reachable = self.world.reachable(request.claim, request.peak)
+            if min(request.longest, reachable) > self.world.lastingly_reachable(request.claim, request.peak):
+                self._saw("needs a loan that has a time")
+                waiting.remove(request)
+                self.end(request)
+        bound = SECONDS_AT_REST + int(HOPELESS_SECONDS) * len(waiting)
+        bound += STEPS_PER_SOLO_STEP * sum(request.solo_steps for request in waiting)
+        for _ in range(bound):
+            if not any(request in self.requests for request in waiting):
+                break
+            self.pass_time(1.0)
+            self.make_step()
+        stuck = [request for request in waiting if request in self.requests]
+        assert not stuck, f"not ended after {bound} steps: {stuck}"

@@ -1,0 +1,127 @@
+"""The engine of random lives, as the arbiter sees it: requests that run, and a queue for each zone."""
+
+
+class LivesEngine:
+    """Answers for the requests of ``lives``, and decides nothing.
+
+    Args:
+        lives: what it is a part of.
+        seats: how many requests run at once.
+        headroom: blocks that are to stay free or cached while others run.
+        by_priority: whether requests with a lower number go first, as clients say.
+    """
+
+    def __init__(self, lives, seats, headroom, by_priority):
+        self.lives = lives
+        self.seats = seats
+        self.headroom = headroom
+        self.by_priority = by_priority
+        self.is_open = True
+        self.running = []
+        self.queues = {}
+        self.stood_aside = set()
+        """Zones of which a request was sent back in this step: they are not looked at before the next."""
+        self._arrived = []
+
+    # What the arbiter asks
+
+    def by_seniority(self):
+        return sorted(self.running, key=self._rank) if self.by_priority else list(self.running)
+
+    @property
+    def free_blocks(self):
+        return self.lives.free
+
+    def has_seat(self):
+        return self.is_open and len(self.running) < self.seats
+
+    def is_running(self, work):
+        return work.running
+
+    def front(self, zone):
+        return self.queues[zone][0]
+
+    def blocks_at_most(self, work):
+        return work.needed + work.shared
+
+    def blocks_to_admit(self, work):
+        return work.needed
+
+    def blocks_to_continue(self, work):
+        return min(work.chunk, work.needed - len(work.blocks))
+
+    def preempt(self, work):
+        self.running.remove(work)
+        self.lives.let_go(work, kept=len(work.blocks) - 1)
+        work.running = False
+        self.stood_aside.add(work.zone)
+        self._put(work, at_front=True)
+
+    def needs(self):
+        """Known beforehand is what generated tokens ask for, and not what a chunk of a prompt does."""
+        for work in self.running:
+            if len(work.blocks) + 1 == work.needed:
+                yield work, 1
+
+    def warn(self, work, warning):
+        self.lives.check_hopeless(work, warning)
+
+    def fail(self, work, error):
+        self.lives.check_hopeless(work, error)
+        self.lives.end(work)
+
+    def return_evicted(self, evictions):
+        self.lives.return_evicted(evictions)
+
+    # What happens to requests
+
+    def add(self, work):
+        """A request comes to wait."""
+        self._arrived.append(work)
+        self._put(work)
+
+    def seat(self, work):
+        """The next request of its zone leaves the queue to run."""
+        assert self.queues[work.zone][0] is work
+        self._leave_queue(work)
+        work.running = True
+        self.running.append(work)
+
+    def remove(self, work):
+        """A request ends."""
+        if work in self._arrived:
+            self._arrived.remove(work)
+        if work in self.running:
+            work.running = False
+            self.running.remove(work)
+        elif work in self.queues.get(work.zone, ()):
+            self._leave_queue(work)
+
+    def adopt(self, works):
+        """Requests that came before any zone was declared, and have one now."""
+        self._arrived += works
+        self.running += [work for work in works if work.running]
+        for work in works:
+            if not work.running:
+                self._put(work)
+
+    def _put(self, work, *, at_front=False):
+        queue = self.queues.setdefault(work.zone, [])
+        front = queue[0] if queue else None
+        queue.insert(0 if at_front else len(queue), work)
+        if self.by_priority:
+            queue.sort(key=self._rank)
+        if queue[0] is not front:
+            self.lives.arbiter.waits(work.zone)
+
+    def _leave_queue(self, work):
+        queue = self.queues[work.zone]
+        queue.remove(work)
+        if queue:
+            self.lives.arbiter.waits(work.zone)
+        else:
+            del self.queues[work.zone]
+            self.lives.arbiter.waits_no_more(work.zone)
+
+    def _rank(self, work):
+        return work.priority, self._arrived.index(work)

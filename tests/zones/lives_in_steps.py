@@ -1,0 +1,199 @@
+"""Steps of an engine, decided by the arbiter, and each decision checked against the reference."""
+
+from tests.zones.lives import Lives
+
+
+class LivesInSteps(Lives):
+    """What vLLM's scheduler does in a step, as far as blocks and seats go."""
+
+    def make_step(self, *, turns_down=False):
+        """One step; ``turns_down``: the engine finds no blocks for a request that may be admitted."""
+        self.ledger.now = self.world.now = self.now
+        self.is_in_step = True
+        self.engine.stood_aside = set()
+        self.arbiter.begin_step()
+        self.look_who_lends()
+        self._check_promises()
+        for request in list(self.engine.running):
+            self._go_on(request)
+        self._admit(turns_down)
+        self.arbiter.end_step()
+        for request in [request for request in self.engine.running if request.is_done]:
+            self._saw("ended")
+            self.end(request)
+        self.is_in_step = False
+
+    def _go_on(self, request):
+        count = self.engine.blocks_to_continue(request)
+        if count > 0:
+            allowed = self._takeable(request, growing=True)
+            may_continue = self.arbiter.may_continue(request, count)
+            assert may_continue == (count <= allowed)
+            if not may_continue:
+                self._saw("loses its turn")
+                return
+            self.take(request, count, growing=True)
+        self._tick(request)
+
+    def _tick(self, request):
+        if len(request.blocks) >= request.needed:
+            request.ticks += 1
+            request.zone.account.charge(2.0)
+
+    def _admit(self, turns_down):
+        while (request := self.arbiter.next_front()) is not None:
+            self.look_who_lends()
+            assert self.engine.has_seat()
+            assert self.is_admissible(request), f"next, and can't have its blocks: {request}"
+            if turns_down:
+                self._saw("turned down")
+                self.arbiter.turned_down(request)
+                return
+            self.engine.seat(request)
+            self.take(request, min(request.needed, request.hits + request.chunk), growing=False)
+            request.zone.account.charge(float(request.prompt))
+            self._tick(request)
+        self.look_who_lends()
+        if self.engine.has_seat():
+            self.check_nobody_is_passed_over()
+
+    def _takeable(self, request, *, growing=False):
+        """What the arbiter keeps in this step for others within their reservations, nobody else gets as entitled."""
+        claimed = sum(count for work, count in self.arbiter._claims.items() if work is not request)
+        return self.world.takeable(request.claim, growing=growing, peak=request.peak, claimed=claimed)
+
+    # What the reference says of a waiting request
+
+    def is_admissible(self, request, *, with_relief=False):
+        """Whether it could be admitted now, if need be after others' caches were evicted for it."""
+        claim, count = request.claim, request.needed
+        if count > self._takeable(request):
+            return with_relief and bool(self._has_headroom(claim, count)) and self._has_relief(claim, count, request)
+        return self._has_headroom(claim, count)
+
+    def _has_relief(self, claim, count, request):
+        return bool(self.world.missing_for_relief(claim, count, request.peak))
+
+    def _has_headroom(self, claim, count):
+        cached = sum(len(other.cached) for other in self.world.claims.values())
+        headroom = self.engine.headroom if self.engine.running else 0
+        return not headroom or count + headroom <= self.free + cached or self.world.is_entitled(claim, count)
+
+    def _fronts(self):
+        return [queue[0] for queue in self.engine.queues.values()]
+
+    def check_nobody_is_passed_over(self):
+        """A seat is free and nobody is next: nobody could be admitted, but for who was just sent back."""
+        for front in self._fronts():
+            if front.zone not in self.engine.stood_aside:
+                assert not self.is_admissible(front, with_relief=True), f"passed over: {front}"
+                if self.world.is_entitled(front.claim, front.needed):
+                    self.promised.append(front)
+
+    def check_parked(self):
+        """Who is not looked at before something changes could not be admitted before."""
+        self.arbiter._wake()
+        for front in self._fronts():
+            if front.zone.parked:
+                self._saw("parked")
+                assert not self.is_admissible(front, with_relief=True), "a bar lost its zone"
+
+    def _check_promises(self):
+        """I2: who was entitled to blocks in the last step, had a seat and no blocks, can have them now."""
+        promised, self.promised = self.promised, []
+        for front in promised:
+            if front in self._fronts() and self.world.is_entitled(front.claim, front.needed) and self.engine.is_open:
+                self._saw("a promise is kept in the next step")
+                assert self.world.takeable(front.claim, peak=front.peak) >= front.needed, (
+                    f"I2: a promise was not kept: {front}"
+                )
+
+    # What the arbiter decides
+
+    def check_wait(self, zone, count, peak):
+        self.look_who_lends()
+        claim, front = self.world.claims[zone.spec.tenant], self.engine.front(zone)
+        assert (count, peak) == (front.needed, front.peak)
+        assert zone.wait_reason == self.world.wait_reason(claim, count, peak)
+        self._saw(f"waits: {zone.wait_reason}")
+
+    def relieve(self, zone, count, peak, relieve):
+        """A zone that is denied blocks may get what active zones cache above their reservations."""
+        self.look_who_lends()
+        claim = self.world.claims[zone.spec.tenant]
+        before = {other: other.held for other in self.world.others(claim)}
+        evictions = relieve()
+        paid = self.world.relieve(claim, count, peak)
+        self.check_reasons(paid, claim)
+        for other, held in before.items():
+            assert other.held >= min(held, other.reserved), "I7: cut below its reservation"
+        if paid:
+            self._saw("relieved")
+            assert self.world.takeable(claim, peak=peak) >= count, "nothing is evicted in vain"
+            assert self._has_headroom(claim, count), "nothing is evicted in vain"
+        self.relieved = [(tenant, blocks) for tenant, blocks, _ in paid]
+        return evictions
+
+    def return_evicted(self, evictions):
+        """Blocks that the arbiter had evicted: for relief, or because loans were due."""
+        reasons = {reason for _, reason, _ in self.reasons()}
+        if reasons:
+            assert reasons == {"due"}
+            self.give_back_due([(zone, blocks) for zone, blocks in evictions if blocks])
+            self.returned(evictions)
+            self.check_overdue()
+        else:
+            assert self.returned(evictions) == self.relieved
+            self.relieved = []
+
+    def check_hopeless(self, request, error):
+        claim = request.claim
+        reachable = self.world.reachable(claim, request.peak)
+        self._saw("can never be served")
+        assert not claim.in_use
+        assert request.needed > reachable
+        assert f"needs {request.needed} blocks" in error
+        assert f"can have {reachable} of this engine's" in error
+
+    def check_victim(self, victim, reason, beneficiary):
+        """Nobody yields but for who lacks blocks, and in the stated order."""
+        self.look_who_lends()
+        self._saw(f"preempted: {reason}")
+        running = self.engine.by_seniority()
+        if reason == "due":
+            assert beneficiary is None
+            assert victim is [work for work in running if work.zone is victim.zone][-1]
+            past = [
+                loan for loan in self.tenancy.loans if loan.borrower is victim.zone and loan.grace_until is not None
+            ]
+            assert any(loan.grace_until <= self.now for loan in past)
+            return
+        claim = self.world.claims[beneficiary.spec.tenant]
+        lacking = [*self._lacking(claim, running)]
+        if reason == "own":
+            assert victim is [work for work in running if work.zone is beneficiary][-1]
+            assert any(not self.world.is_entitled(claim, count) for count in lacking)
+            return
+        assert any(self.world.is_entitled(claim, count) for count in lacking), "preempted for nobody"
+        assert len(victim.claim.in_use) > victim.claim.reserved, "within its reservation nobody yields to another"
+        yielding = [
+            (work.claim.priority, -index, work)
+            for index, work in enumerate(running)
+            if work.claim is not claim and len(work.claim.in_use) > work.claim.reserved
+        ]
+        assert victim is min(yielding, key=lambda rank: rank[:2])[2]
+
+    def _lacking(self, claim, running):
+        """Blocks that requests of a zone ask for, alone or after one another, and may not take."""
+        alone = [(work, self.engine.blocks_to_continue(work)) for work in running if work.claim is claim]
+        after_one_another, total = [], 0
+        for work, count in self.engine.needs():
+            if work.claim is claim:
+                total += count
+                after_one_another.append((work, total))
+        for work, count in alone + after_one_another:
+            if count > self._takeable(work, growing=True):
+                yield count
+        for front in self._fronts():
+            if front.claim is claim and front.needed > self._takeable(front):
+                yield front.needed

@@ -1,0 +1,148 @@
+"""A small engine for the arbiter: requests take all their blocks at once, and ask for more when the test says so."""
+
+from dataclasses import dataclass, field
+
+from tenantzone_runtime.zones.arbiter import Arbiter
+from tenantzone_runtime.zones.eviction import make_room
+from tenantzone_runtime.zones.zone import Zone
+
+
+@dataclass(eq=False)
+class Work:
+    """A request of a zone; ``count`` is what it asks for: when it waits to be admitted, when it runs to go on."""
+
+    zone: Zone
+    count: int
+    peak: int = 0
+    blocks: list[int] = field(default_factory=list)
+
+
+class SmallEngine:
+    """An engine around a zoo.
+
+    Args:
+        zoo: whose zones.
+        seats: how many requests run at once.
+        headroom: blocks that are to stay free or cached while others run.
+    """
+
+    def __init__(self, zoo, *, seats=100, headroom=0):
+        self.zoo = zoo
+        self.seats = seats
+        self.headroom = headroom
+        self.is_open = True
+        self.running = []
+        self.queues = {}
+        self.preempted = []
+        self.failed = []
+        self.warned = []
+        self.foreseen = []
+        """Running requests whose next blocks are known before the step."""
+        self.looked_at = []
+        self.arbiter = Arbiter(zoo.tenancy, self)
+
+    def by_seniority(self):
+        return list(self.running)
+
+    @property
+    def free_blocks(self):
+        return self.zoo.free
+
+    def has_seat(self):
+        return self.is_open and len(self.running) < self.seats
+
+    def needs(self):
+        return [(work, work.count) for work in self.foreseen]
+
+    def is_running(self, work):
+        return work in self.running
+
+    def front(self, zone):
+        return self.queues[zone][0]
+
+    def blocks_at_most(self, work):
+        self.looked_at.append(work)
+        return work.count
+
+    def blocks_to_admit(self, work):
+        return work.count
+
+    def blocks_to_continue(self, work):
+        return work.count
+
+    def preempt(self, work):
+        self.running.remove(work)
+        self.preempted.append(work)
+        work.count += len(work.blocks)
+        self.zoo.ledger.release(work.zone, work.blocks, [])
+        work.blocks = []
+        self.queues.setdefault(work.zone, []).insert(0, work)
+        self.arbiter.waits(work.zone)
+
+    def warn(self, work, warning):
+        self.warned.append(work)
+
+    def fail(self, work, error):
+        self.failed.append((work, error))
+        self.leave(work)
+
+    def return_evicted(self, evictions):
+        self.zoo.settle_evictions(evictions)
+
+    # What a test does
+
+    def wait(self, zone, count, peak=0):
+        """A request comes to wait."""
+        work = Work(zone, count, peak)
+        self.zoo.tenancy.request_arrived(zone, self.zoo.now)
+        self.queues.setdefault(zone, []).append(work)
+        if len(self.queues[zone]) == 1:
+            self.arbiter.waits(zone)
+        return work
+
+    def run(self, zone, count, *, asks=0, peak=0):
+        """A request that runs already, uses so many blocks and asks for more."""
+        self.zoo.tenancy.request_arrived(zone, self.zoo.now)
+        work = Work(zone, asks, peak, self.zoo.take(zone, count))
+        self.running.append(work)
+        return work
+
+    def end(self, work, *, kept=False):
+        """A running request ends."""
+        self.running.remove(work)
+        self.zoo.ledger.release(work.zone, *((work.blocks, []) if kept else ([], work.blocks)))
+        self.zoo.tenancy.request_finished(work.zone, self.zoo.now)
+
+    def leave(self, work):
+        """A waiting request leaves its queue."""
+        queue = self.queues[work.zone]
+        queue.remove(work)
+        if queue:
+            self.arbiter.waits(work.zone)
+        else:
+            del self.queues[work.zone]
+            self.arbiter.waits_no_more(work.zone)
+
+    def step(self):
+        """Go on with what runs and admit what waits. Returns who lost its turn, and who was admitted."""
+        self.arbiter.begin_step()
+        withheld = [work for work in list(self.running) if work.count and not self._go_on(work)]
+        admitted = []
+        while (work := self.arbiter.next_front()) is not None:
+            self.leave(work)
+            self.running.append(work)
+            self._take(work)
+            admitted.append(work)
+        self.arbiter.end_step()
+        return withheld, admitted
+
+    def _go_on(self, work):
+        if not self.arbiter.may_continue(work, work.count):
+            return False
+        self._take(work)
+        return True
+
+    def _take(self, work):
+        self.return_evicted(make_room(self.zoo.ledger, work.zone, work.count, self.zoo.free))
+        work.blocks += self.zoo.take(work.zone, work.count)
+        work.count = 0

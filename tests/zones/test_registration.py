@@ -1,0 +1,314 @@
+"""Zones for tenants that no config declares: what they are given, and when they have what their level reserves."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenantzone_contract.config import (
+    ConfigError,
+    Idle,
+    PoolConfig,
+    TenantLevel,
+    UnknownTenants,
+    UnknownTenantTemplate,
+    make_config,
+)
+from tenantzone_runtime.zones.quota import Quota
+from tenantzone_runtime.zones.registration import spec_for
+from tenantzone_runtime.zones.zone import IdleTimes
+from tests.zones.zoo import Zoo, declare, releasing
+
+CAPACITY = 100
+
+
+def anybody(*levels, limit=None, priority=0, **idle):
+    """A pool that registers unknown tenants."""
+    times = {name if name == "release" else f"{name}_seconds": value for name, value in idle.items()}
+    template = UnknownTenantTemplate(limit=limit, priority=priority, idle=Idle(**times))
+    return {"unknown_tenants": UnknownTenants(mode="AutoRegister", template=template, levels=levels)}
+
+
+def level(name, *, tenants=None, **terms):
+    return TenantLevel(name=name, tenants=tenants or [f"{name}-*"], **terms)
+
+
+GOLD = level("gold", reserved=30, limit=60, weight=3, priority=5)
+SMALL = level("small", reserved=10)
+
+
+@pytest.fixture
+def zoo():
+    return Zoo(CAPACITY)
+
+
+def arrive(zoo, tenant, now=None):
+    return zoo.tenancy.zone_for(tenant, zoo.now if now is None else now)
+
+
+def reserved(zoo):
+    """What each registered zone has reserved, and what it awaits."""
+    zones = zoo.ledger.zones.values()
+    return {
+        zone.spec.tenant: (zone.spec.quota.reserved, zone.spec.awaited) for zone in zones if zone.spec.auto_registered
+    }
+
+
+def given_by(*levels, tenant="guest", capacity=255, room=255, **template):
+    return spec_for(anybody(*levels, **template)["unknown_tenants"], tenant, capacity, room)
+
+
+def test_the_template_gives_a_tenant_a_limit_and_times_and_no_promise():
+    spec = given_by(limit="33%", priority=-2, after=1.0, evict_after=2.0, forget_after=3.0)
+    assert (spec.tenant, spec.name, spec.generation, spec.priority) == ("guest", "guest", 0, -2)
+    assert (spec.quota, spec.auto_registered, spec.weight) == (Quota(0, 85, 0), True, 1)
+    assert (spec.level, spec.awaited) == ("", 0)
+    assert spec.idle == IdleTimes(1.0, 2.0, 3.0)
+    assert given_by().quota == Quota(0, 255, 0)
+    assert given_by(limit=999).quota == Quota(0, 255, 0)
+
+
+def test_a_level_gives_a_tenant_all_but_the_times_which_are_the_templates():
+    gold = level("gold", reserved="33%", limit="50%", weight=3, priority=5)
+    spec = given_by(gold, tenant="gold-7", limit=10, priority=-2, after=1.0, release=releasing((25, 5.0)))
+    assert (spec.tenant, spec.name, spec.generation, spec.auto_registered) == ("gold-7", "gold-7", 0, True)
+    assert (spec.quota, spec.weight, spec.priority) == (Quota(84, 128, 84), 3, 5)
+    assert (spec.level, spec.awaited) == ("gold", 0)
+    assert (spec.idle.after_seconds, spec.idle.release.share, spec.idle.release.every_seconds) == (1.0, 25, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("tenant", "expected"),
+    [
+        pytest.param("gold-7", "first", id="the first level that has it"),
+        pytest.param("gold-", "first", id="nothing behind the beginning"),
+        pytest.param("gold", "second", id="a name"),
+        pytest.param("golden", "", id="not a name that only begins so"),
+        pytest.param("my-gold-7", "", id="not one that has it inside"),
+        pytest.param("Gold-7", "", id="upper case is another name"),
+        pytest.param("silver", "third", id="one of two names"),
+        pytest.param("bronze", "third", id="the other"),
+    ],
+)
+def test_of_which_level_a_tenant_is(tenant, expected):
+    levels = (
+        level("first", tenants=["gold-*"]),
+        level("second", tenants=["gold-7", "gold"]),
+        level("third", tenants=["silver", "bronze"]),
+    )
+    assert given_by(*levels, tenant=tenant).level == expected
+
+
+def test_a_star_alone_is_for_all():
+    assert given_by(level("first", tenants=["acme"]), level("rest", tenants=["*"]), tenant="guest").level == "rest"
+
+
+@pytest.mark.parametrize(("room", "expected"), [(84, (84, 0)), (83, (0, 84)), (0, (0, 84)), (255, (84, 0))])
+def test_a_reservation_is_taken_whole_or_not_at_all(room, expected):
+    spec = given_by(level("gold", reserved="33%", weight=3), tenant="gold-7", room=room)
+    assert (spec.quota.reserved, spec.awaited) == expected
+    assert (spec.quota.lendable, spec.weight) == (expected[0], 3)
+
+
+def test_where_a_number_and_a_percentage_contradict_each_other_the_limit_counts():
+    assert given_by(level("gold", reserved=60, limit="10%"), tenant="gold-7").quota == Quota(26, 26, 26)
+
+
+def test_what_a_level_reserves_is_a_promise_like_any_other(zoo):
+    zoo.apply(declare("burst"), **anybody(GOLD))
+    gold = arrive(zoo, "gold-1")
+    burst = zoo.ledger.zones["burst"]
+    zoo.tenancy.request_arrived(burst, 0.0)
+    zoo.hold(burst, cached=80)
+    assert zoo.takeable(burst) == 70
+    assert zoo.takeable(gold) == 30
+    assert gold.account.weight == 3
+    zoo.check()
+
+
+def test_who_comes_when_no_room_is_left_is_registered_without_a_reservation(zoo):
+    zoo.apply(declare("acme", reserved=50), **anybody(GOLD, SMALL))
+    for tenant in ("gold-1", "gold-2", "small-1"):
+        arrive(zoo, tenant)
+    assert reserved(zoo) == {"gold-1": (30, 0), "gold-2": (0, 30), "small-1": (10, 0)}
+    zoo.check()
+
+
+def test_who_awaits_a_reservation_gets_it_when_another_one_is_forgotten_the_oldest_first(zoo):
+    zoo.apply(declare("acme", reserved=60), **anybody(GOLD, SMALL, forget_after=100.0))
+    for now, tenant in enumerate(("gold-1", "gold-2", "gold-3", "small-1")):
+        arrive(zoo, tenant, now)
+        zoo.tenancy.request_arrived(zoo.ledger.zones[tenant], now)
+    assert reserved(zoo) == {"gold-1": (30, 0), "gold-2": (0, 30), "gold-3": (0, 30), "small-1": (10, 0)}
+    zoo.tenancy.request_finished(zoo.ledger.zones["gold-1"], 10.0)
+    zoo.upkeep(109.9)
+    assert reserved(zoo)["gold-2"] == (0, 30)
+    zoo.events("lifecycle")
+    zoo.upkeep(110.0)
+    assert reserved(zoo) == {"gold-2": (30, 0), "gold-3": (0, 30), "small-1": (10, 0)}
+    assert [(note.zone, note.change) for note in zoo.events("lifecycle")] == [
+        ("gold-1", "forgotten"),
+        ("gold-2", "changed"),
+    ]
+    zoo.check()
+
+
+def test_who_awaits_less_than_the_one_before_gets_what_the_other_can_not_have(zoo):
+    zoo.apply(declare("acme", reserved=60), **anybody(level("huge", reserved=50), GOLD, SMALL, forget_after=100.0))
+    for tenant in ("small-1", "small-2", "small-3"):
+        arrive(zoo, tenant, 0.0)
+    for tenant in ("huge-1", "gold-1"):
+        zoo.tenancy.request_arrived(arrive(zoo, tenant, 1.0), 1.0)
+    zoo.upkeep(100.0)
+    assert reserved(zoo) == {"huge-1": (0, 50), "gold-1": (30, 0)}
+
+
+def test_a_zone_that_leaves_without_a_reservation_gives_nobody_one(zoo):
+    zoo.apply(declare("acme", reserved=75), **anybody(GOLD, forget_after=100.0))
+    arrive(zoo, "guest", 0.0)
+    gold = arrive(zoo, "gold-1", 50.0)
+    before = gold.spec
+    zoo.upkeep(100.0)
+    assert list(zoo.ledger.zones) == ["acme", "gold-1"]
+    assert gold.spec is before
+
+
+def test_declared_reservations_go_before_registered_ones_and_the_youngest_lose_theirs(zoo):
+    zoo.apply(**anybody(GOLD, SMALL))
+    for tenant in ("gold-1", "gold-2", "gold-3", "small-1"):
+        arrive(zoo, tenant)
+    assert reserved(zoo) == {"gold-1": (30, 0), "gold-2": (30, 0), "gold-3": (30, 0), "small-1": (10, 0)}
+    zoo.apply(declare("acme", reserved=31), **anybody(GOLD, SMALL))
+    assert reserved(zoo) == {"gold-1": (30, 0), "gold-2": (30, 0), "gold-3": (0, 30), "small-1": (0, 10)}
+    zoo.apply(declare("acme", reserved=100), **anybody(GOLD, SMALL))
+    assert {held for held, _ in reserved(zoo).values()} == {0}
+    zoo.check()
+
+
+def test_who_has_a_reservation_keeps_it_before_an_older_one_that_awaits_one(zoo):
+    zoo.apply(declare("acme", reserved=80), **anybody(GOLD, SMALL))
+    for tenant in ("gold-1", "small-1", "small-2"):
+        arrive(zoo, tenant)
+    zoo.apply(declare("acme", reserved=65), **anybody(GOLD, SMALL))
+    assert reserved(zoo) == {"gold-1": (0, 30), "small-1": (10, 0), "small-2": (10, 0)}
+    zoo.apply(declare("acme", reserved=50), **anybody(GOLD, SMALL))
+    assert reserved(zoo) == {"gold-1": (30, 0), "small-1": (10, 0), "small-2": (10, 0)}
+
+
+def test_a_reload_that_says_the_same_changes_no_registered_zone(zoo):
+    zoo.apply(declare("acme", reserved=60), **anybody(GOLD))
+    for tenant in ("gold-1", "gold-2"):
+        arrive(zoo, tenant)
+    zoo.events("lifecycle")
+    zoo.apply(declare("acme", reserved=60), **anybody(GOLD))
+    assert zoo.events("lifecycle") == []
+
+
+def test_a_tenantzone_takes_a_registered_zone_over_with_its_reservation(zoo):
+    zoo.apply(**anybody(GOLD))
+    first = arrive(zoo, "gold-1")
+    zoo.hold(first, cached=20)
+    zoo.apply(declare("gold-1", reserved=90), **anybody(GOLD))
+    assert zoo.ledger.zones == {"gold-1": first}
+    assert (first.spec.quota.reserved, first.spec.auto_registered, first.spec.level, first.held) == (90, False, "", 20)
+
+
+def test_levels_follow_the_config_and_go_with_it(zoo):
+    zoo.apply(**anybody(GOLD))
+    zone = arrive(zoo, "gold-1")
+    zoo.hold(zone, cached=50)
+    assert zoo.apply(**anybody(level("gold", reserved=20, limit=40))) == [("gold-1", 10)]
+    assert (zone.spec.quota, zone.spec.weight) == (Quota(20, 40, 20), 1)
+    zoo.apply(**anybody(limit=70))
+    assert (zone.spec.quota, zone.spec.level, zone.spec.awaited) == (Quota(0, 70, 0), "", 0)
+
+
+def test_a_zone_that_is_leaving_is_promised_nothing_and_awaits_nothing(zoo):
+    zoo.apply(**anybody(GOLD, forget_after=50.0))
+    first, second = arrive(zoo, "gold-1"), arrive(zoo, "gold-2")
+    for zone in (first, second):
+        zoo.tenancy.request_arrived(zone, 0.0)
+        zoo.take(zone, 5)
+    zoo.apply(declare("acme", reserved=100))
+    assert (first.leaving, first.spec.quota.reserved) == (True, 0)
+    assert zoo.ledger.standings.promised == 100
+
+
+def test_a_leaving_zone_whose_tenant_comes_back_has_what_its_level_reserves_if_it_fits(zoo):
+    zoo.apply(declare("gold-1", reserved=60))
+    zone = zoo.ledger.zones["gold-1"]
+    zoo.tenancy.request_arrived(zone, 0.0)
+    zoo.take(zone, 20)
+    zoo.apply(declare("acme", reserved=70), **anybody(GOLD))
+    assert arrive(zoo, "gold-1") is zone
+    assert (zone.leaving, zone.spec.quota.reserved, zone.in_use) == (False, 30, 20)
+
+
+def test_while_a_config_is_enforced_no_more_is_promised_than_there_is(zoo):
+    zoo.apply(declare("acme", reserved=30), declare("burst", reserved=10), **anybody(GOLD))
+    for tenant in ("gold-1", "gold-2"):
+        arrive(zoo, tenant)
+    zones = (declare("acme", reserved=10), declare("burst", reserved=50), declare("new", reserved=40))
+    config = make_config(9, PoolConfig(namespace="n", name="p", **anybody(GOLD)), zones)
+    promised = [zoo.ledger.standings.promised]
+    for _ in zoo.tenancy.enforce(config, zoo.tenancy.plan(config), zoo.now):
+        promised.append(zoo.ledger.standings.promised)
+    assert max(promised) == CAPACITY
+    assert reserved(zoo) == {"gold-1": (0, 30), "gold-2": (0, 30)}
+
+
+# Random registrations and reloads: what is promised fits, and declared zones do not notice registered ones.
+
+TENANTS = [f"{name}-{number}" for name in ("gold", "small", "huge", "guest") for number in range(3)]
+
+
+@st.composite
+def reloads(draw):
+    shares = draw(st.lists(st.integers(0, 60), max_size=3))
+    declared = [declare(tenant, reserved=share) for tenant, share in zip(TENANTS[::3], shares, strict=False)]
+    levels = [
+        level(name, reserved=draw(st.one_of(st.integers(0, 120), st.sampled_from(["10%", "35%", "100%"]))))
+        for name in draw(st.permutations(["gold", "small", "huge"]))[: draw(st.integers(0, 3))]
+    ]
+    return declared, anybody(*levels, forget_after=draw(st.sampled_from([None, 5.0, 20.0])))
+
+
+steps = st.one_of(
+    reloads(), st.sampled_from(TENANTS), st.sampled_from(TENANTS), st.sampled_from([1.0, 5.0, 10.0]).map(float)
+)
+
+
+def do(zoo, step):
+    """A reload, a request that comes and ends at once, or time that passes."""
+    if isinstance(step, str):
+        zone = arrive(zoo, step)
+        if zone is not None:
+            zoo.tenancy.request_arrived(zone, zoo.now)
+            zoo.tenancy.request_finished(zone, zoo.now)
+    elif isinstance(step, float):
+        zoo.upkeep(zoo.now + step)
+    else:
+        declared, pool = step
+        fits = sum(zone.reserved for zone in declared) <= CAPACITY
+        try:
+            zoo.apply(*declared, **pool)
+        except ConfigError:
+            assert not fits, "a config was refused because of registered zones"
+        else:
+            assert fits
+
+
+@given(st.lists(steps, min_size=1, max_size=40))
+def test_whoever_comes_and_whatever_is_declared_what_is_promised_fits(history):
+    zoo = Zoo(CAPACITY)
+    zoo.apply(**anybody(GOLD, SMALL))
+    for step in history:
+        had = {tenant: amounts for tenant, amounts in reserved(zoo).items() if amounts[0]}
+        do(zoo, step)
+        zoo.check()
+        assert zoo.ledger.standings.promised <= CAPACITY
+        room = CAPACITY - zoo.ledger.standings.promised
+        for tenant, (amount, awaited) in reserved(zoo).items():
+            assert not (amount and awaited), "whole or not at all"
+            assert not 0 < awaited <= room, f"{tenant} awaits what would fit"
+        if isinstance(step, str):
+            assert had.items() <= reserved(zoo).items(), "somebody lost a reservation to a newcomer"
