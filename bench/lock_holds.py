@@ -124,7 +124,7 @@ class Engine:
 
     def _tell_usage(self) -> None:
         usage = self._scheduler.tenancy.usage_in_slices()
-        events: list[Event] | None = []
+        events: Iterator[Event] | None = iter(())
         while events is not None:
             with self.lock:
                 events = next(usage, None)

@@ -197,6 +197,13 @@ def test_loans_are_billed_by_lender_and_borrower(tmp_path):
     assert make_bill([folder], period(15)).loans["acme", "burst"].block_seconds == 1.5
 
 
+def test_loans_of_the_same_two_that_follow_one_another_add_up(tmp_path):
+    events = [(10, LoanUsage("acme", "burst", 0.0, 2.5)), (20, LoanUsage("acme", "burst", 12.0, 1.0))]
+    folder = journal(tmp_path, *events, (30, LoanUsage("acme", "burst", 25.0, 4.0)))
+    assert make_bill([folder], period()).loans["acme", "burst"].block_seconds == 7.5
+    assert make_bill([folder], period(15, 25)).loans["acme", "burst"].block_seconds == 1.0
+
+
 def test_what_an_older_file_billed_is_not_billed_again_when_it_is_gone(tmp_path):
     folder = journal(tmp_path, *[(10 * number, usage("acme", 0.0, used(number))) for number in range(1, 6)])
     put(folder, (folder / "journal-00000001.jsonl").read_bytes().splitlines(keepends=True)[2:])

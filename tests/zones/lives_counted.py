@@ -74,6 +74,8 @@ class LivesCounted(LivesInTime):
         self.ever |= dict.fromkeys(self.ledger.zones.values())
         self.lent.take(self.tenancy.usage())
         told = self.lent.block_seconds()
+        for zone in self.ever:
+            self.ledger.accrue(zone)
         for name in ("lent_block_seconds", "borrowed_block_seconds"):
             assert sum(getattr(zone.counters, name) for zone in self.ever) == pytest.approx(told)
 

@@ -163,7 +163,8 @@ def test_a_hit_changes_nothing_on_the_bill():
     zoo.now = 5.0
     zoo.ledger.reuse(acme, list(acme.cached)[:4])
     zoo.now = 10.0
-    assert zoo.ledger.tell_usage(acme).block_seconds == 100
+    (usage,) = zoo.tenancy.usage()
+    assert usage.block_seconds == 100
 
 
 def test_loans_are_billed_to_the_pair():

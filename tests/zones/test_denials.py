@@ -173,3 +173,14 @@ def test_bars_of_zones_that_went_on_do_not_pile_up(zoo, engine):
         engine.leave(work)
     denials = engine.arbiter._admission._denials
     assert sum(len(bars.heap) for bars in denials._bars.values()) <= 64
+
+
+def test_bars_of_priorities_of_which_nobody_waits_any_more_do_not_pile_up(zoo, engine):
+    engine.run(zoo.zone("busy"), 95)
+    for priority in range(300):
+        zone = zoo.zone(f"tenant-{priority}", priority=priority)
+        work = engine.wait(zone, 10)
+        looks(engine)
+        engine.leave(work)
+    looks(engine)
+    assert len(engine.arbiter._admission._denials._bars) <= 1

@@ -54,7 +54,7 @@ class Auditing:
         self._collected = self._told_usage = self._taken = time.monotonic()
         self._helping: Iterator[Event] = iter(())
         """What was taken, and is not handed over yet."""
-        self._usage: Iterator[list[Event]] = iter(())
+        self._usage: Iterator[Iterator[Event]] = iter(())
         """What is left of the minute's usage."""
 
     def turn(self) -> None:
@@ -100,7 +100,7 @@ class Auditing:
         if events is None and self._taken - self._told_usage >= USAGE_SECONDS:
             self._told_usage = self._taken
             self._usage = self._tenancy.usage_in_slices()
-        self._helping = iter(events or ())
+        self._helping = events or iter(())
         return events is not None
 
     def _take_notes(self) -> Notes:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from sys import intern
 from typing import Any, Final
 
 from tenantzone_runtime.journal.progress import Progress
@@ -169,7 +170,8 @@ class _Kept:
 
 
 def _take(record: dict[str, Any], period: Period, runs: dict[tuple[str, str, Who], _Run], kept: _Kept) -> None:
-    engine, at = str(record["engine"]), time_of(record["time"])
+    # One text for each name, in however many records it is: a month has many loans.
+    engine, at = intern(record["engine"]), time_of(record["time"])
     if record["kind"] == Started.kind:
         kept.started.add(engine)
     counted = _counted(record)
@@ -189,9 +191,9 @@ def _counted(record: dict[str, Any]) -> tuple[Who, Amounts] | None:
     match record["kind"]:
         case Usage.kind:
             tokens = (int(record[name]) for name in ("promptTokens", "cachedTokens", "generationTokens"))
-            return (record["zone"],), Amounts(_milliseconds(record), *tokens)
+            return (intern(record["zone"]),), Amounts(_milliseconds(record), *tokens)
         case LoanUsage.kind:
-            return (record["lender"], record["borrower"]), Amounts(_milliseconds(record))
+            return (intern(record["lender"]), intern(record["borrower"])), Amounts(_milliseconds(record))
     return None
 
 

@@ -12,6 +12,7 @@ from tenantzone_runtime.zones.audit import Change, Lifecycle
 from tenantzone_runtime.zones.eviction import trim_to_limit
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.quota import Quota
+from tenantzone_runtime.zones.usage import zone_usage
 from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Zone, ZoneSpec, new_zone
 
 
@@ -131,8 +132,8 @@ def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
     """A zone that left the config is forgotten with its last request and block. Harmless when it is already."""
     if ledger.is_present(zone) and zone.leaving and zone.held == 0 and zone.requests == 0:
         # Its bill ends here.
-        if (usage := ledger.tell_usage(zone)) is not None:
-            ledger.trail.note(usage)
+        if ledger.tell_usage(zone):
+            ledger.trail.note(zone_usage(zone, zone.usage_told))
         ledger.discard(zone)
         if zone.name_in_journal is not None:
             ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")

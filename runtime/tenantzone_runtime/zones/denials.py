@@ -34,10 +34,14 @@ class _Bars:
         heapq.heappush(self.heap, (bar, zone.parked, zone))
 
     def reached(self, height: int) -> Iterator[Zone]:
-        """Zones whose bar is not above this height; they leave."""
-        while self.heap and self.heap[0][0] <= height:
-            _, ticket, zone = heapq.heappop(self.heap)
-            if ticket == zone.parked:
+        """Zones whose bar is not above this height; they leave, and so do stale entries that have come to the top."""
+        while self.heap:
+            bar, ticket, zone = self.heap[0]
+            is_stale = ticket != zone.parked
+            if bar > height and not is_stale:
+                return
+            heapq.heappop(self.heap)
+            if not is_stale:
                 yield zone
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 from tenantzone_contract.report import EvictionReason, WaitReason
 from tenantzone_runtime.zones import quota
-from tenantzone_runtime.zones.audit import Usage
 from tenantzone_runtime.zones.counters import Beneficiary
 from tenantzone_runtime.zones.overflow import Overflow
 from tenantzone_runtime.zones.replacement import Links
@@ -155,21 +154,28 @@ class Ledger:
                 self._to_scrub.append(block_id)
 
     def accrue(self, zone: Zone) -> None:
-        """Bring the zone's block-seconds up to date; whatever changes what it holds does so first."""
+        """Bring the zone's block-seconds up to date; whatever changes what it holds, lends or borrows does so first."""
         elapsed = self.now - zone.accrued_until
         if elapsed:
-            zone.counters.block_seconds += zone.held * elapsed
+            counters = zone.counters
+            counters.block_seconds += zone.held * elapsed
+            if zone.lent:
+                counters.lent_block_seconds += zone.lent * elapsed
+            if zone.borrowed:
+                counters.borrowed_block_seconds += zone.borrowed * elapsed
             zone.accrued_until = self.now
 
     def wait_reason(self, zone: Zone, count: int, free: int, peak: int = 0) -> WaitReason:
         """Why a request of the zone, of this peak, may not take ``count`` blocks now."""
         return quota.wait_reason(zone.spec.quota, zone.in_use, count, peak=peak, free=free, cached=self.cached_blocks)
 
-    def tell_usage(self, zone: Zone) -> Usage | None:
-        """What the zone has used up to now; None if that is what was told of it last, or if the journal has no name for
-        it."""
+    def tell_usage(self, zone: Zone) -> bool:
+        """Whether the zone has used more than was told of it last; then ``usage_told`` is brought up to now.
+
+        Of a zone that the journal has no name for, nothing is told.
+        """
         if zone.name_in_journal is None:
-            return None
+            return False
         self.accrue(zone)
         counters = zone.counters
         used = (
@@ -179,9 +185,9 @@ class Ledger:
             counters.generation_tokens,
         )
         if used == zone.usage_told:
-            return None
+            return False
         zone.usage_told = used
-        return Usage(zone.spec.tenant, zone.born, *used)
+        return True
 
     def check(self, free: int, capacity: int) -> None:
         """Invariant I1, the slow way: every block is counted once, and the sums are what the parts add up to.

@@ -8,17 +8,19 @@ The book is settled from time to time, not with each block: it is brought in lin
 and block-seconds are counted for what stood in it since the last time. The zones' promises do not depend on it: what a
 lender needs is reclaimed by eviction and preemption at once, whatever the book says.
 
-What is known of a pair goes with its loan: when that is over, its block-seconds are in the trail, and those of each
-zone in its counters.
+Settling looks at zones that have changed since the last time, at their loans, and at those who lend and borrow what is
+missing then: it costs the same however many other zones and loans there are. What is known of a pair goes with its
+loan: when that is over, its block-seconds are in the trail, and those of each zone in its counters.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from tenantzone_contract.config import Borrowers
 from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.audit import LoanUsage
 from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.victims import VictimOrder
 from tenantzone_runtime.zones.zone import Zone
 
 
@@ -26,6 +28,8 @@ from tenantzone_runtime.zones.zone import Zone
 class Loan:
     """Blocks of ``lender``'s reservation that ``borrower`` holds. Further blocks come under the same due time."""
 
+    number: int
+    """Grows from loan to loan."""
     lender: Zone
     borrower: Zone
     blocks: int
@@ -34,14 +38,30 @@ class Loan:
     """None: when the lender asks for it."""
     grace_until: float | None
     """From then on running requests of the borrower are preempted for it."""
+    accrued_until: float
+    """When ``block_seconds`` were added up last."""
     counting_since: float
     block_seconds: float = 0.0
     """Blocks times seconds since ``counting_since``: since the loan began, or an earlier one whose sum was not told."""
     told: float = 0.0
     """Of the block-seconds, those that the journal has."""
 
-    def usage(self) -> LoanUsage:
-        return LoanUsage(self.lender.spec.tenant, self.borrower.spec.tenant, self.counting_since, self.block_seconds)
+    def accrue(self, now: float) -> None:
+        """Bring the block-seconds up to date; whatever changes the blocks does so first."""
+        self.block_seconds += self.blocks * (now - self.accrued_until)
+        self.accrued_until = now
+
+    def tell(self, now: float) -> bool:
+        """Whether it has come to more than was told of it last; then ``told`` is brought up to now."""
+        self.accrue(now)
+        is_new = self.block_seconds != self.told
+        self.told = self.block_seconds
+        return is_new
+
+
+def loan_usage(loan: Loan, block_seconds: float) -> LoanUsage:
+    """How to tell what a loan has come to."""
+    return LoanUsage(loan.lender.spec.tenant, loan.borrower.spec.tenant, loan.counting_since, block_seconds)
 
 
 def may_borrow(borrower: Zone, lender: Zone) -> bool:
@@ -59,7 +79,20 @@ class LoanBook:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._loans: dict[tuple[Zone, Zone], Loan] = {}
-        self._settled = ledger.now
+        self._loans_of: dict[Zone, dict[Loan, None]] = {}
+        """Those that a zone is the lender or the borrower of."""
+        self._blocks = 0
+        """Of all loans."""
+        self._begun = 0
+        self._needing = VictimOrder()
+        """Zones with surplus for which there is no loan yet."""
+        self._offering: dict[Borrowers, VictimOrder] = {
+            "SameOrHigherPriority": VictimOrder(),
+            "AnyPriority": VictimOrder(),
+        }
+        """Zones with more to lend, by whom they lend to; those that are more particular are asked first."""
+        self._lending = VictimOrder()
+        """Zones on whose reservation there is room, offered or not."""
 
     def __iter__(self) -> Iterator[Loan]:
         """Loans that stand now, oldest first."""
@@ -67,84 +100,87 @@ class LoanBook:
 
     def settle(self, free: int) -> None:
         """Bring the loans in line with what zones hold now, ``free`` blocks being free."""
-        self._accrue()
         standings = self._ledger.standings
+        changed = standings.take_changed()
+        self._shrink(changed)
+        for zone in changed:
+            self._place(zone)
         # All reservations, less what is used of them, less what is free: the part of them that others stand on.
         stood_on = standings.promised - (self._ledger.held_blocks - standings.surplus) - free
         total = max(0, min(stood_on, standings.surplus))
-        if not total and not self._loans:
-            return
-        lent, borrowed = self._shrink(total)
-        missing = total - sum(loan.blocks for loan in self)
-        if missing > 0:
-            self._grow(missing, lent, borrowed)
+        self._cut(self._blocks - total)
+        self._grow(total - self._blocks)
 
     def repay(self, loan: Loan, blocks: int) -> None:
         """The borrower has given back so many blocks of a loan."""
-        loan.blocks -= blocks
         overdue = loan.due is not None and self._ledger.now >= loan.due
         lender, borrower = loan.lender.spec.tenant, loan.borrower.spec.tenant
-        if blocks:
-            after = self._ledger.now - loan.since
-            self._ledger.trail.repaid(lender, borrower, blocks, after, overdue=overdue)
+        self._change(loan, -blocks)
+        self._ledger.trail.repaid(lender, borrower, blocks, self._ledger.now - loan.since, overdue=overdue)
         if not loan.blocks:
-            del self._loans[loan.lender, loan.borrower]
-            if loan.block_seconds:
-                self._ledger.trail.loan_over(loan.usage())
+            self._end(loan)
 
     def due(self) -> list[Loan]:
         """Loans whose time is over."""
         return [loan for loan in self if loan.due is not None and loan.due <= self._ledger.now]
 
-    def _accrue(self) -> None:
-        elapsed, self._settled = self._ledger.now - self._settled, self._ledger.now
-        for loan in self:
-            block_seconds = loan.blocks * elapsed
-            loan.block_seconds += block_seconds
-            loan.lender.counters.lent_block_seconds += block_seconds
-            loan.borrower.counters.borrowed_block_seconds += block_seconds
-
-    def _shrink(self, total: int) -> tuple[Counter[Zone], Counter[Zone]]:
-        """Keep of each loan what lender, borrower and total still have room for, the oldest first.
-
-        Returns:
-            What each zone lends, and what each borrows.
-        """
-        lent: Counter[Zone] = Counter()
-        borrowed: Counter[Zone] = Counter()
-        for loan in list(self):
-            lendable = _unused(loan.lender) - lent[loan.lender]
-            kept = min(loan.blocks, lendable, loan.borrower.surplus - borrowed[loan.borrower], total)
+    def _shrink(self, changed: Iterable[Zone]) -> None:
+        """Keep of each loan what its lender and its borrower still have room for, the oldest first."""
+        lendable = {zone: room for zone in changed if zone.lent > (room := self._unused(zone))}
+        needed = {zone: zone.surplus for zone in changed if zone.borrowed > zone.surplus}
+        loans = {loan for zone in (*lendable, *needed) for loan in self._loans_of[zone]}
+        for loan in sorted(loans, key=lambda loan: loan.number):
+            kept = loan.blocks
+            for zone, rooms in ((loan.lender, lendable), (loan.borrower, needed)):
+                kept = min(kept, rooms.get(zone, kept))
+            for zone, rooms in ((loan.lender, lendable), (loan.borrower, needed)):
+                if zone in rooms:
+                    rooms[zone] -= kept
             if kept < loan.blocks:
                 self.repay(loan, loan.blocks - kept)
-            lent[loan.lender] += kept
-            borrowed[loan.borrower] += kept
-            total -= kept
-        return lent, borrowed
 
-    def _grow(self, missing: int, lent: Counter[Zone], borrowed: Counter[Zone]) -> None:
+    def _cut(self, excess: int) -> None:
+        """More is lent than stands on reservations in all: the newest loans are over."""
+        while excess > 0:
+            loan = next(reversed(self._loans.values()))
+            blocks = min(excess, loan.blocks)
+            self.repay(loan, blocks)
+            excess -= blocks
+
+    def _grow(self, missing: int) -> None:
         """Find lenders for surplus that has none: those who offer it, then any on whose reservation it stands."""
-        zones = sorted(
-            self._ledger.zones.values(), key=lambda zone: (zone.spec.priority, zone.last_active, zone.number)
-        )
-        needs = {zone: zone.surplus - borrowed[zone] for zone in zones if zone.surplus > borrowed[zone]}
-        # Without the blocks that its owner keeps to itself now.
-        offers = {zone: _unused(zone) - zone.locked - lent[zone] for zone in zones}
-        for borrowers in ("SameOrHigherPriority", "AnyPriority"):
-            lenders = {zone: offer for zone, offer in offers.items() if zone.spec.lending.borrowers == borrowers}
-            for lender, borrower, blocks in _match(lenders, needs, missing, may_borrow):
+        for offering in self._offering.values():
+            missing = self._match(missing, offering, self._offered, may_borrow)
+        self._match(missing, self._lending, self._lendable, lambda borrower, lender: True)
+
+    def _match(
+        self,
+        missing: int,
+        lending: VictimOrder,
+        room: Callable[[Zone], int],
+        may_borrow: Callable[[Zone, Zone], bool],
+    ) -> int:
+        """Pair borrowers with lenders, both lowest priority first, until what is ``missing`` has found each other.
+
+        Each step uses up a lender or a borrower, which then is no more in its order, or passes over a borrower.
+
+        Returns:
+            What is still missing.
+        """
+        passed_over = 0
+        while missing > 0 and (borrower := self._needing.at(passed_over)) and (lender := lending.first()):
+            if may_borrow(borrower, lender):
+                blocks = min(missing, borrower.surplus - borrower.borrowed, room(lender))
+                assert blocks > 0, "who has no need or no room is in no order"
                 self._lend(lender, borrower, blocks)
-                lent[lender] += blocks
                 missing -= blocks
-        owed = {zone: _unused(zone) - lent[zone] for zone in zones}
-        for lender, borrower, blocks in _match(owed, needs, missing, lambda borrower, lender: True):
-            self._lend(lender, borrower, blocks)
+            else:
+                passed_over += 1
+        return missing
 
     def _lend(self, lender: Zone, borrower: Zone, blocks: int) -> None:
-        loan = self._loans.get((lender, borrower))
-        if loan is None:
-            loan = self._loans[lender, borrower] = self._begin(lender, borrower)
-        loan.blocks += blocks
+        loan = self._loans.get((lender, borrower)) or self._begin(lender, borrower)
+        self._change(loan, blocks)
         due_in = None if loan.due is None else loan.due - self._ledger.now
         self._ledger.trail.lent(lender.spec.tenant, borrower.spec.tenant, blocks, due_in)
 
@@ -152,32 +188,50 @@ class LoanBook:
         now, terms = self._ledger.now, lender.spec.lending
         due = None if terms.max_loan_seconds is None else now + terms.max_loan_seconds
         grace_until = None if due is None else due + terms.grace_seconds
+        self._begun += 1
+        loan = Loan(self._begun, lender, borrower, 0, now, due, grace_until, accrued_until=now, counting_since=now)
         untold = self._ledger.trail.resume_loan(lender.spec.tenant, borrower.spec.tenant)
-        if untold is None:
-            return Loan(lender, borrower, 0, now, due, grace_until, counting_since=now)
-        return Loan(lender, borrower, 0, now, due, grace_until, untold.counting_since, untold.block_seconds)
+        if untold is not None:
+            loan.counting_since, loan.block_seconds = untold.counting_since, untold.block_seconds
+        self._loans[lender, borrower] = loan
+        for zone in (lender, borrower):
+            self._loans_of.setdefault(zone, {})[loan] = None
+        return loan
 
+    def _end(self, loan: Loan) -> None:
+        del self._loans[loan.lender, loan.borrower]
+        for zone in (loan.lender, loan.borrower):
+            del self._loans_of[zone][loan]
+            if not self._loans_of[zone]:
+                del self._loans_of[zone]
+        if loan.block_seconds:
+            self._ledger.trail.loan_over(loan_usage(loan, loan.block_seconds))
 
-def _unused(zone: Zone) -> int:
-    return quota.unused(zone.spec.quota, zone.held)
+    def _change(self, loan: Loan, blocks: int) -> None:
+        """So many blocks more are lent, or fewer."""
+        self._ledger.accrue(loan.lender)
+        self._ledger.accrue(loan.borrower)
+        loan.accrue(self._ledger.now)
+        loan.blocks += blocks
+        loan.lender.lent += blocks
+        loan.borrower.borrowed += blocks
+        self._blocks += blocks
+        self._place(loan.lender)
+        self._place(loan.borrower)
 
+    def _place(self, zone: Zone) -> None:
+        """Enter the zone among those that need, offer and can lend, or take it out."""
+        self._needing.put(zone, zone.surplus > zone.borrowed)
+        for borrowers, offering in self._offering.items():
+            offering.put(zone, zone.spec.lending.borrowers == borrowers and self._offered(zone) > 0)
+        self._lending.put(zone, self._lendable(zone) > 0)
 
-def _match(
-    rooms: dict[Zone, int], needs: dict[Zone, int], max_blocks: int, may_borrow: Callable[[Zone, Zone], bool]
-) -> Iterator[tuple[Zone, Zone, int]]:
-    """Pair borrowers with lenders, both lowest priority first, until ``max_blocks`` blocks have found each other.
+    def _offered(self, zone: Zone) -> int:
+        """Without the blocks that the zone keeps to itself now."""
+        return self._lendable(zone) - zone.locked
 
-    Each step uses up a lender or a borrower, so that it ends after as many as there are of both. ``needs`` is brought
-    up to date.
-    """
-    lenders = deque(lender for lender, room in rooms.items() if room > 0)
-    for borrower in needs:
-        while max_blocks and needs[borrower] and lenders and may_borrow(borrower, lenders[0]):
-            lender = lenders[0]
-            blocks = min(max_blocks, needs[borrower], rooms[lender])
-            yield lender, borrower, blocks
-            max_blocks -= blocks
-            needs[borrower] -= blocks
-            rooms[lender] -= blocks
-            if not rooms[lender]:
-                lenders.popleft()
+    def _lendable(self, zone: Zone) -> int:
+        return self._unused(zone) - zone.lent
+
+    def _unused(self, zone: Zone) -> int:
+        return quota.unused(zone.spec.quota, zone.held) if self._ledger.is_present(zone) else 0

@@ -254,7 +254,7 @@ class Tenancy:
         """What each zone has used, and each borrower of each lender, where that is more than was told before."""
         return list(chain.from_iterable(self.usage_in_slices()))
 
-    def usage_in_slices(self, at_once: int = MAX_AT_ONCE) -> Iterator[list[Event]]:
+    def usage_in_slices(self, at_once: int = MAX_AT_ONCE) -> Iterator[Iterator[Event]]:
         """The same, with pauses in which anything may happen to zones; ``at_once`` of them are looked at in between."""
         return tell_usage(self.ledger, self.loans, at_once)
 

@@ -1,4 +1,5 @@
-"""Victim orders: zones in the order in which they give up blocks, lowest priority first, then least recently active."""
+"""Victim orders: zones in the order in which they give up blocks, or lend them: lowest priority first, then least
+recently active."""
 
 from __future__ import annotations
 
@@ -33,11 +34,19 @@ class VictimOrder:
         if zone in self.members:
             self.remove(zone)
             return
-        rank = (zone.spec.priority, zone.last_active, zone.number)
+        rank = _rank(zone)
         index = bisect_left(self._ranks, rank)
         self._ranks.insert(index, rank)
         self._zones.insert(index, zone)
         self.members[zone] = rank
+
+    def put(self, zone: Zone, belongs: bool) -> None:
+        """Enter the zone where it belongs now, or take it out if it does not."""
+        if belongs and self.members.get(zone) == _rank(zone):
+            return
+        self.remove(zone)
+        if belongs:
+            self.toggle(zone)
 
     def move(self, zone: Zone) -> None:
         """Put the zone where it belongs now; harmless if it is not in."""
@@ -51,6 +60,10 @@ class VictimOrder:
         if rank is not None:
             index = bisect_left(self._ranks, rank)
             del self._ranks[index], self._zones[index]
+
+    def at(self, index: int) -> Zone | None:
+        """The zone in this place; None: there are fewer."""
+        return self._zones[index] if index < len(self._zones) else None
 
     def first(self, excluding: Zone | None = None) -> Zone | None:
         """The next victim."""
@@ -67,6 +80,10 @@ class VictimOrder:
         """The next victim of a higher priority."""
         index = bisect_right(self._ranks, (priority, inf, 0))
         return self._zones[index] if index < len(self._zones) else None
+
+
+def _rank(zone: Zone) -> Rank:
+    return zone.spec.priority, zone.last_active, zone.number
 
 
 class SumsByPriority:

@@ -23,6 +23,10 @@ class ReleaseSteps:
     """Seconds from one step to the next."""
 
 
+Used = tuple[float, int, int, int]
+"""Block-seconds, prompt tokens, cached ones among them, and generated ones."""
+
+
 @dataclass(frozen=True, slots=True)
 class IdleTimes:
     """Seconds without a request until the zone lends, until its blocks go, and until it is forgotten; None: never."""
@@ -119,9 +123,13 @@ class Zone:
     surplus: int = 0
     active_weight: int = 0
     accrued_until: float = 0.0
-    """When ``block_seconds`` were added up last."""
-    usage_told: tuple[float, int, int, int] = (0.0, 0, 0, 0)
-    """Block-seconds, prompt tokens, cached ones among them and generated ones, as the journal has them."""
+    """When block-seconds were added up last."""
+    lent: int = 0
+    """Blocks of its reservation on loans. Only the loan book changes it."""
+    borrowed: int = 0
+    """Blocks of its surplus on loans; the same."""
+    usage_told: Used = (0.0, 0, 0, 0)
+    """What the journal has."""
     timer: float | None = None
     """When the zone is looked at next because time has passed; None: not before something else happens to it."""
 

@@ -1,0 +1,59 @@
+"""The zone core for days in virtual time: what it keeps must depend on what there is now, and not on what has been.
+
+Everything that the core keeps is counted: of each attribute that holds things, how many there are. Half a day fills
+what there is room for. From then on nothing may grow: exit code 1 says that something did.
+"""
+
+import argparse
+import gc
+import sys
+import time
+import tracemalloc
+from typing import Final
+
+from bench.soak.days import DAY_SECONDS, Days
+from bench.soak.kept import FEW, MAX_GROWTH
+
+PROGRESS_SECONDS: Final = 2.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--days", type=int, default=7, help="simulated ones (default: %(default)s)")
+    parser.add_argument("--zones", type=int, default=1000, help="that are declared (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of what happens (default: %(default)s)")
+    options = parser.parse_args()
+    if options.days < 2:
+        parser.error("--days: 2 at least, or there is nothing to compare")
+    tracemalloc.start()
+    days = Days(options.zones, options.seed)
+    sizes: list[int] = []
+    began = shown = time.monotonic()
+    for day in range(1, options.days + 1):
+        for now in days.live_a_day():
+            if time.monotonic() - shown > PROGRESS_SECONDS:
+                shown = time.monotonic()
+                print(f"  {shown - began:4.0f} s: day {day}, {now % DAY_SECONDS / 3600:.1f} h", flush=True)
+        gc.collect()
+        sizes.append(tracemalloc.get_traced_memory()[0])
+        print(f"day {day}: {sizes[-1] / 2**20:.2f} MiB, {days.told.total():,} events so far", flush=True)
+    return _print(days, sizes)
+
+
+def _print(days: Days, sizes: list[int]) -> int:
+    print("\nevents: " + ", ".join(f"{kind} {count:,}" for kind, count in sorted(days.told.items())))
+    print(f"\n{'on average':<40}{'first day':>12}{'last day':>12}")
+    for name, (first, last) in days.averages.by_name().items():
+        if max(first, last) > FEW:
+            print(f"{name:<40}{first:>12,.0f}{last:>12,.0f}")
+    grown = days.averages.grown()
+    for name, (first, last) in grown.items():
+        print(f"GREW: {name}, from {first:,.0f} to {last:,.0f}", file=sys.stderr)
+    print(f"\nmemory after the last day: {sizes[-1] / sizes[0]:.3f} of that after the first")
+    return 1 if grown or sizes[-1] > MAX_GROWTH * sizes[0] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

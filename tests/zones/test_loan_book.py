@@ -1,0 +1,93 @@
+"""The loan book, which looks at what has changed, against one that looks at everything."""
+
+import random
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from tenantzone_contract.config import Borrowers
+from tenantzone_runtime.zones import configure
+from tenantzone_runtime.zones.quota import Quota
+from tests.zones.reference_book import ReferenceBook
+from tests.zones.zoo import Zoo
+
+BORROWERS = get_args(Borrowers)
+ZONES = 6
+DEEDS = ["take", "take", "keep", "drop", "evict", "active", "quiet", "change", "leave", "due", "settle", "settle"]
+LIVES = 30
+ACTS = 300
+
+
+def declare(zoo, number):
+    return zoo.zone(f"tenant-{number}", reserved=5 * number, priority=number % 3 - 1, borrowers=BORROWERS[number % 2])
+
+
+def act(zoo, deed, number, amount):
+    ledger = zoo.ledger
+    zone = ledger.zones[f"tenant-{number}"]
+    match deed:
+        case "take":
+            zoo.take(zone, min(amount, zoo.free))
+        case "keep":
+            zoo.release(zone, kept=amount)
+        case "drop":
+            zoo.release(zone, dropped=amount)
+        case "evict":
+            ledger.evict(zone, min(amount, len(zone.cached)), "own")
+        case "active":
+            zone.last_active = zoo.now
+            zone.quiet = False
+            ledger.standings.was_active(zone)
+        case "quiet":
+            zoo.set_quiet(zone, True)
+        case "change":
+            room = zoo.capacity - ledger.standings.promised + zone.spec.quota.reserved
+            reserved = min(amount, room)
+            terms = replace(zone.spec.lending, borrowers=BORROWERS[amount % 2])
+            quota = Quota(reserved, zoo.capacity, reserved // 2)
+            configure.respec(ledger, zone, replace(zone.spec, priority=amount % 5 - 2, quota=quota, lending=terms))
+        case "leave" if zone.held == 0:
+            ledger.discard(zone)
+            declare(zoo, number)
+
+
+@pytest.mark.parametrize("seed", range(LIVES))
+def test_loans_are_those_of_looking_at_all_zones_and_all_loans_each_time(seed):
+    rng = random.Random(seed)
+    zoo = Zoo()
+    book, reference = zoo.tenancy.loans, ReferenceBook(zoo.ledger)
+    for number in range(ZONES):
+        declare(zoo, number)
+    for _ in range(ACTS):
+        deed, number, amount = rng.choice(DEEDS), rng.randrange(ZONES), rng.randrange(60)
+        zoo.now += 1.0
+        act(zoo, deed, number, amount)
+        if deed in ("settle", "due"):
+            book.settle(zoo.free)
+            reference.settle(zoo.free)
+        if deed == "due" and (loans := list(book)):
+            loan = loans[number % len(loans)]
+            blocks = min(amount, loan.blocks, len(loan.borrower.cached))
+            zoo.ledger.evict(loan.borrower, blocks, "due", loan.lender)
+            if blocks:
+                book.repay(loan, blocks)
+                reference.loans[loan.lender, loan.borrower] -= blocks
+                if not loan.blocks:
+                    del reference.loans[loan.lender, loan.borrower]
+        assert [((loan.lender, loan.borrower), loan.blocks) for loan in book] == list(reference.loans.items())
+        for zone in zoo.ledger.zones.values():
+            assert zone.lent == sum(loan.blocks for loan in book if loan.lender is zone)
+            assert zone.borrowed == sum(loan.blocks for loan in book if loan.borrower is zone)
+
+
+def test_a_book_that_is_settled_looks_at_no_zone_again_that_has_not_changed():
+    zoo = Zoo(1000)
+    for number in range(50):
+        zoo.zone(f"lender-{number}", reserved=10, quiet=True)
+    borrowers = [zoo.zone(f"borrower-{number}", cached=20) for number in range(50)]
+    zoo.tenancy.loans.settle(zoo.free)
+    assert sum(loan.blocks for loan in zoo.tenancy.loans) == 500
+    assert zoo.ledger.standings.take_changed() == set()
+    zoo.ledger.evict(borrowers[7], 1, "own")
+    assert zoo.ledger.standings.take_changed() == {borrowers[7]}
