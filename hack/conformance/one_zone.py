@@ -109,7 +109,7 @@ def _binding(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def bound(manager: ZoneKVCacheManager, request: Request, *args: Any, **kwargs: Any) -> Any:
         if zone_of(request) is None:
-            request.zone = manager.block_pool.zones[TENANT]
+            request.zone, request.peak = manager.block_pool.zones[TENANT], 0
         return method(manager, request, *args, **kwargs)
 
     return bound

@@ -25,8 +25,10 @@ def pytest_configure() -> None:
     for module in (scheduling, synchronous):
         module.check_supported = lambda config, caches: None
         # Two tests make a scheduler without its constructor, and set by hand whatever stock's method reads. Ours reads
-        # one field more.
+        # a few fields more.
         module.ZoneAwareScheduler.zone_lock = RLock()
+        module.ZoneAwareScheduler._refused = {}
+        module.ZoneAwareScheduler._steps_in_flight = 0
     _replace(
         {
             scheduler.Scheduler: synchronous.ZoneAwareScheduler,

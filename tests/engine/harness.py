@@ -214,6 +214,10 @@ class Driver:
         pool = getattr(self.scheduler, "block_pool", None)
         if pool is None:
             return
+        with self.scheduler.zone_lock:
+            self._check(pool)
+
+    def _check(self, pool) -> None:
         manager = self.scheduler.kv_cache_manager
         if pool.zones:
             pool.ledger.check(pool.free_block_queue.num_free_blocks, pool.capacity)

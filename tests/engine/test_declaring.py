@@ -35,7 +35,7 @@ def test_a_zone_without_traffic_preempts_nobody(driver, clock):
     running = [driver.send("burst", prompt(12), max_tokens=48) for _ in range(6)]
     driver.step()
     driver.declare(zone("burst"), zone("fresh", reserved=50))
-    clock.run(driver, 47)
+    clock.run(driver, 60)
     assert [request.num_output_tokens for request in running] == [48] * 6
     assert driver.zone("burst").counters.preemptions == 0
 
@@ -43,6 +43,8 @@ def test_a_zone_without_traffic_preempts_nobody(driver, clock):
 def test_an_engine_that_has_just_started_lends_what_is_reserved(driver):
     driver.declare(zone("acme", reserved=60), zone("burst"))
     request = driver.send("burst", prompt(80))
+    # The prompt takes two steps, and no time passes meanwhile.
+    driver.step()
     driver.step()
     assert driver.finished.get(request.request_id) == "length"
 

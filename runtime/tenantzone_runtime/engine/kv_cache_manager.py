@@ -91,9 +91,7 @@ class ZoneKVCacheManager(KVCacheManager):
             if num_new_tokens and full <= self._full_blocks.get(request.request_id, -1):
                 table = self._tables[request.request_id]
                 if full < len(table):
-                    if self._has_window:
-                        processed = max(0, computed - request.num_in_flight_tokens)
-                        self.remove_skipped_blocks(request.request_id, processed, request.num_prompt_tokens)
+                    self.let_go_of_skipped(request)
                     return self.empty_kv_cache_blocks
         pool, zone = self.block_pool, zone_of(request)
         if zone is not None:
@@ -122,6 +120,12 @@ class ZoneKVCacheManager(KVCacheManager):
         # Called for every request in every step, too, and only a block that has become full changes anything.
         if num_computed_tokens // self._block_tokens > self._full_blocks.get(request.request_id, -1):
             super().cache_blocks(request, num_computed_tokens)
+
+    def let_go_of_skipped(self, request: Request) -> None:
+        """Free what a running request no longer sees through its window, as vLLM does before it takes blocks."""
+        if self._has_window:
+            processed = max(0, request.num_computed_tokens - request.num_in_flight_tokens)
+            self.remove_skipped_blocks(request.request_id, processed, request.num_prompt_tokens)
 
     def begins_a_block(self, request: Request) -> bool:
         """Whether the next token that a running request generates is the first one in a block."""

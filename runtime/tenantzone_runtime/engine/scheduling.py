@@ -215,6 +215,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             return tokens
         if self.kv_cache_manager.has_slots_for(request, tokens):
             return tokens
+        self.kv_cache_manager.let_go_of_skipped(request)
         return tokens if self._arbiter.may_continue(request, self._demand.of_running(request, tokens)) else 0
 
     def _request_blocks_can_be_freed(self, request: Request) -> bool:

@@ -47,7 +47,6 @@ class ZoneEngine:
         self.fail = fail
         self.front: Callable[[Zone], Request] = queue.front
         self.blocks_to_admit = demand.to_admit
-        self.blocks_to_continue = demand.to_continue
 
     @property
     def running(self) -> Sequence[Request]:
@@ -89,9 +88,15 @@ class ZoneEngine:
     def blocks_at_most(self, request: Request) -> int:
         return 0 if _waits_for_something_else(request) else self._demand.at_most(request)
 
+    def blocks_to_continue(self, request: Request) -> int:
+        self._manager.let_go_of_skipped(request)
+        return self._demand.to_continue(request)
+
     def preempt(self, request: Request) -> None:
         self._scheduler.running.remove(request)
-        self._scheduler._preempt_request(request, self._pool.ledger.now)
+        # What is on its way to somebody who is to get the KV itself must not be told: its blocks are let go.
+        is_delivered = self._scheduler.requires_kv_delivery
+        self._scheduler._preempt_request(request, self._pool.ledger.now, drop_stale_output=is_delivered)
 
     def warn(self, request: Request, warning: str) -> None:
         logger.warning("request %s can't be served: %s", request.request_id, warning)
