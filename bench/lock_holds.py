@@ -201,24 +201,17 @@ def main() -> None:
 
 def _print(zones: int, engine: Engine) -> None:
     print(f"\n{zones:,} zones, {engine.loans:,} loans")
-    print(
-        f"{'':<32}{'holds':>8}{'wall, ms: median':>18}{'p99':>8}{'longest':>9}{'processor: median':>19}{'p99':>8}",
-        end="",
-    )
-    print(f"{'longest':>9}{'collections':>14}")
+    clock = f"{'median':>9}{'p99':>8}{'longest':>9}"
+    print(f"{'':<31}{'':>7}{'on the wall, ms':>26}{'processor, ms':>26}{'collections':>14}")
+    print(f"{'':<31}{'holds':>7}{clock}{clock}{'0/1/2':>14}")
     for operation, holds in sorted(engine.lock.holds.items()):
         runs = engine.lock.collections[operation]
         wall, processor = (sorted(1000 * hold[clock] for hold in holds) for clock in (0, 1))
-        print(
-            f"{operation:<32}{len(holds):>8,}"
-            f"{statistics.median(wall):>18.2f}{_p99(wall):>8.2f}{wall[-1]:>9.2f}"
-            f"{statistics.median(processor):>19.2f}{_p99(processor):>8.2f}{processor[-1]:>9.2f}"
-            f"{f'{runs[0]}/{runs[1]}/{runs[2]}':>14}"
-        )
+        print(f"{operation:<31}{len(holds):>7,}{_row(wall)}{_row(processor)}{f'{runs[0]}/{runs[1]}/{runs[2]}':>14}")
 
 
-def _p99(times: list[float]) -> float:
-    return times[int(len(times) * 0.99)]
+def _row(times: list[float]) -> str:
+    return f"{statistics.median(times):>9.2f}{times[int(len(times) * 0.99)]:>8.2f}{times[-1]:>9.2f}"
 
 
 if __name__ == "__main__":

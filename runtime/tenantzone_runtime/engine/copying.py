@@ -6,11 +6,13 @@ whole; two zones may be of moments some milliseconds apart, and a block that cha
 with neither. Zones that leave meanwhile are left out, and those that come are not in it yet.
 
 Under the lock, values are put into a list and nothing else is made. Python's collector is set off by what is made, and
-walks through all that there is: it is to do so when the lock is free.
+may walk through all that there is: it is to do so when the lock is free.
 """
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
 from threading import RLock
@@ -29,6 +31,9 @@ from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 ZONES_AT_ONCE = 100
 """Some tenths of a millisecond's work."""
 LOANS_AT_ONCE = 1000
+
+_MAX_CONTAINERS = 50
+"""More than are made under the lock: iterators and views that go at once, and the few that a copy of the pool is of."""
 
 Item = TypeVar("Item")
 Counts = TypeVar("Counts")
@@ -77,10 +82,21 @@ _read_zone = attrgetter(*ZoneCopy._fields[2:])
 _read_loan = attrgetter(*LoanCopy._fields)
 
 
+@contextmanager
+def held(lock: RLock) -> Iterator[None]:
+    """Hold the scheduler's lock to copy something, which does not set off Python's collector."""
+    threshold, *_ = gc.get_threshold()
+    if threshold and gc.get_count()[0] > threshold - _MAX_CONTAINERS:
+        # A few more containers would: have it look at the newest ones before.
+        gc.collect(0)
+    with lock:
+        yield
+
+
 def copy_pool(scheduler: ZoneAwareScheduler) -> PoolCopy:
     """What is known of all zones together."""
     tenancy = scheduler.tenancy
-    with scheduler.zone_lock:
+    with held(scheduler.zone_lock):
         return PoolCopy(
             free_blocks=scheduler.block_pool.free_block_queue.num_free_blocks,
             refusals=dict(tenancy.refusals),
@@ -141,6 +157,6 @@ def _in_slices(
 ) -> Iterator[list[Any]]:
     for some in in_turns(items, at_once):
         values: list[Any] = []
-        with lock:
+        with held(lock):
             put(some, values)
         yield values

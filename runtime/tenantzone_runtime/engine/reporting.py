@@ -13,7 +13,7 @@ from typing import Any, Final
 import vllm
 
 from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport, in_older_words
-from tenantzone_runtime.engine.copying import LoanCopy, ZoneCopy, copy_loans, copy_pool, copy_zones
+from tenantzone_runtime.engine.copying import LoanCopy, ZoneCopy, copy_loans, copy_pool, copy_zones, held
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.metrics.figures import EngineFigures, ReloadResult, ZoneFigures
 from tenantzone_runtime.zones.counters import Counters, evicted_by_reason
@@ -104,7 +104,7 @@ def make_figures(
             members.append(_zone_figures(zone, lending, _NOT_TOLD))
         else:
             zones.append(_zone_figures(zone, lending, counters))
-    with scheduler.zone_lock:
+    with held(scheduler.zone_lock):
         is_in_use, total = overflow.is_in_use, overflow.total()
     if is_in_use:
         zones.append(_added_up(members, total))

@@ -93,12 +93,14 @@ def apply(ledger: Ledger, specs: list[ZoneSpec]) -> Iterator[tuple[Zone, list[in
     # First those that leave, then those that are promised no more than before: so that nothing is promised twice.
     for zone in [zone for tenant, zone in ledger.zones.items() if tenant not in staying]:
         yield zone, _dismiss(ledger, zone)
-    for spec in sorted(specs, key=lambda spec: _grows(ledger, spec)):
+    changed = [spec for spec in specs if _changes(ledger.zones.get(spec.tenant), spec)]
+    for spec in sorted(changed, key=lambda spec: _grows(ledger, spec)):
         known = ledger.zones.get(spec.tenant)
-        if known is None:
-            yield add_zone(ledger, spec), []
-        elif known.spec is not spec or known.leaving:
-            yield known, respec(ledger, known, spec)
+        yield (add_zone(ledger, spec), []) if known is None else (known, respec(ledger, known, spec))
+
+
+def _changes(known: Zone | None, spec: ZoneSpec) -> bool:
+    return known is None or known.spec is not spec or known.leaving
 
 
 def _grows(ledger: Ledger, spec: ZoneSpec) -> bool:
