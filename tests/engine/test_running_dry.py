@@ -85,3 +85,17 @@ def test_a_request_admitted_for_its_first_chunk_gets_to_its_end(config, prompt_l
         driver.check()
     assert driver.finished.get(request.request_id) == "length"
     assert computed <= 2 * request.num_tokens
+
+
+def test_nobody_yields_to_a_request_whose_last_token_is_on_its_way(config):
+    """The next token would begin a block, and with two steps in flight it is not there yet that there is none."""
+    flags = {"async_scheduling": True}
+    driver = Driver(make_scheduler(with_flags(config, **flags), 40))
+    driver.declare(zone("acme"))
+    requests = [driver.send("acme", prompt(blocks, extra=extra), max_tokens=4) for blocks, extra in ((10, 13), (28, 1))]
+    in_flight = [driver.schedule()]
+    while driver.scheduler.has_unfinished_requests():
+        in_flight.append(driver.schedule())
+        driver.update(*in_flight.pop(0))
+    assert driver.zone("acme").counters.preemptions == 0
+    assert all(driver.finished[request.request_id] == "length" for request in requests)

@@ -135,7 +135,14 @@ class ZoneKVCacheManager(KVCacheManager):
             is_generating
             and self._has_one_group
             and computed == len(self._tables[request.request_id]) * self._block_tokens
+            and not self._generates_its_last(request)
         )
+
+    def _generates_its_last(self, request: Request) -> bool:
+        """Whether the step in flight is sure to be a running request's last one: vLLM passes over it then."""
+        in_flight = request.num_output_placeholders
+        end = min(request.num_prompt_tokens + request.max_tokens, self.max_model_len)
+        return bool(in_flight > 0 and request.num_computed_tokens + 2 - in_flight >= end)
 
     def has_slots_for(self, request: Request, num_new_tokens: int) -> bool:
         """Whether a running request's blocks take so many tokens more; where that is not known here: no."""
