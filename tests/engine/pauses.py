@@ -1,6 +1,7 @@
-"""What another thread does while a report or a scrape is under way, in the pauses that it makes."""
+"""What another thread does in the pauses of what goes on beside the steps: reports, scrapes, configs, time."""
 
 import threading
+import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -11,18 +12,31 @@ DEADLINE_SECONDS = 60
 
 @contextmanager
 def in_each_pause(monkeypatch, act, *, at_once=1):
-    """Copy so many zones or loans at a time. Gives a list that has an entry for each pause."""
-    pauses = []
+    """Copy so many zones or loans at a time, and change one. Gives a list that has an entry for each pause."""
+    pauses, errors = [], []
+    watched = threading.current_thread()
+
+    def attempt():
+        try:
+            act()
+        except BaseException as error:
+            errors.append(error)
 
     def pause(seconds):
+        # The other thread's own pauses are over at once.
+        if threading.current_thread() is not watched:
+            return
         pauses.append(seconds)
-        thread = threading.Thread(target=act, daemon=True)
+        thread = threading.Thread(target=attempt, daemon=True)
         thread.start()
         thread.join(DEADLINE_SECONDS)
         assert not thread.is_alive(), "the lock is not free in the pause"
+        if errors:
+            raise errors[0]
 
     with monkeypatch.context() as patch:
         patch.setattr(copying, "ZONES_AT_ONCE", at_once)
         patch.setattr(copying, "LOANS_AT_ONCE", at_once)
-        patch.setattr(turns, "time", SimpleNamespace(sleep=pause))
+        patch.setattr(turns, "_TURN_SECONDS", 0.0)
+        patch.setattr(turns, "time", SimpleNamespace(sleep=pause, perf_counter=time.perf_counter))
         yield pauses

@@ -88,6 +88,6 @@ def test_a_book_that_is_settled_looks_at_no_zone_again_that_has_not_changed():
     borrowers = [zoo.zone(f"borrower-{number}", cached=20) for number in range(50)]
     zoo.tenancy.loans.settle(zoo.free)
     assert sum(loan.blocks for loan in zoo.tenancy.loans) == 500
-    assert zoo.ledger.standings.take_changed() == set()
+    assert zoo.ledger.standings.take_changed() == []
     zoo.ledger.evict(borrowers[7], 1, "own")
-    assert zoo.ledger.standings.take_changed() == {borrowers[7]}
+    assert zoo.ledger.standings.take_changed() == [borrowers[7]]

@@ -13,6 +13,7 @@ from tenantzone_contract.config import (
     UnknownTenantTemplate,
     make_config,
 )
+from tenantzone_runtime.zones import configure
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.registration import spec_for
 from tenantzone_runtime.zones.zone import IdleTimes
@@ -250,10 +251,62 @@ def test_while_a_config_is_enforced_no_more_is_promised_than_there_is(zoo):
     zones = (declare("acme", reserved=10), declare("burst", reserved=50), declare("new", reserved=40))
     config = make_config(9, PoolConfig(namespace="n", name="p", **anybody(GOLD)), zones)
     promised = [zoo.ledger.standings.promised]
-    for _ in zoo.tenancy.enforce(config, zoo.tenancy.plan(config), zoo.now):
+    enforcement = zoo.tenancy.enforcement
+    plan = enforcement.plan(config)
+    enforcement.begin(plan, zoo.now)
+    for _ in enforcement.make(enforcement.changes(plan), at_once=1):
         promised.append(zoo.ledger.standings.promised)
+        late = arrive(zoo, f"gold-late-{len(promised)}")
+        assert late.spec.awaited == 30, "the config may need what is left"
+    enforcement.end(plan)
     assert max(promised) == CAPACITY
+    assert set(reserved(zoo).values()) == {(0, 30)}
+    assert len(promised) == 6
+
+
+def test_who_comes_while_a_config_is_enforced_gets_its_reservation_at_the_end(zoo):
+    config = make_config(9, PoolConfig(namespace="n", name="p", **anybody(GOLD)), (declare("acme", reserved=50),))
+    enforcement = zoo.tenancy.enforcement
+    plan = enforcement.plan(config)
+    enforcement.begin(plan, zoo.now)
+    for _ in enforcement.make(enforcement.changes(plan)):
+        arrive(zoo, "gold-1")
+        arrive(zoo, "gold-2")
     assert reserved(zoo) == {"gold-1": (0, 30), "gold-2": (0, 30)}
+    enforcement.end(plan)
+    assert reserved(zoo) == {"gold-1": (30, 0), "gold-2": (0, 30)}
+
+
+def test_a_zone_that_is_forgotten_while_a_config_is_enforced_does_not_come_back(zoo):
+    zoo.apply(**anybody(GOLD, forget_after=0.0))
+    arrive(zoo, "gold-1")
+    arrive(zoo, "gold-2")
+    config = make_config(9, PoolConfig(namespace="n", name="p", **anybody(GOLD, forget_after=5.0)), ())
+    enforcement = zoo.tenancy.enforcement
+    plan = enforcement.plan(config)
+    enforcement.begin(plan, zoo.now)
+    changes = enforcement.changes(plan)
+    zoo.ledger.zones["gold-2"].leaving = True
+    configure.discard_if_gone(zoo.ledger, zoo.ledger.zones["gold-2"])
+    for _ in enforcement.make(changes):
+        pass
+    assert set(zoo.ledger.zones) == {"gold-1"}
+
+
+def test_a_tenant_that_comes_back_while_its_zone_leaves_keeps_what_is_left_of_its_cache(zoo):
+    zoo.apply(declare("acme"), **anybody(GOLD))
+    acme = zoo.ledger.zones["acme"]
+    zoo.hold(acme, cached=5)
+    config = make_config(9, PoolConfig(namespace="n", name="p", **anybody(GOLD)), ())
+    enforcement = zoo.tenancy.enforcement
+    plan = enforcement.plan(config)
+    enforcement.begin(plan, zoo.now)
+    makes = enforcement.make(enforcement.changes(plan), at_once=2)
+    _, evicted = next(makes)
+    assert (acme.leaving, len(evicted)) == (True, 2)
+    assert arrive(zoo, "acme") is acme
+    assert list(makes) == []
+    assert (acme.leaving, len(acme.cached)) == (False, 3)
 
 
 # Random registrations and reloads: what is promised fits, and declared zones do not notice registered ones.

@@ -3,9 +3,11 @@
 import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from threading import RLock
 from typing import TypeVar
 
 _PAUSE_SECONDS = 0.0002
+_TURN_SECONDS = 0.0005
 
 T = TypeVar("T")
 
@@ -20,3 +22,23 @@ def in_turns(items: Iterable[T], at_once: int) -> Iterator[list[T]]:
     while batch := list(islice(left, at_once)):
         yield batch
         time.sleep(_PAUSE_SECONDS)
+
+
+def hold_in_turns(lock: RLock, parts: Iterator[object]) -> None:
+    """Do work with the lock held, and let it go for such a pause each time that a turn is over.
+
+    Args:
+        lock: of what the work is done on.
+        parts: of the work, each done when it is asked for. A turn has one at least.
+    """
+    is_over = False
+    while not is_over:
+        with lock:
+            began = time.perf_counter()
+            is_over = True
+            for _ in parts:
+                if time.perf_counter() - began >= _TURN_SECONDS:
+                    is_over = False
+                    break
+        if not is_over:
+            time.sleep(_PAUSE_SECONDS)

@@ -3,8 +3,9 @@
 Nothing that runs is killed. A zone that left keeps its requests until they finish; its cached blocks go at once.
 """
 
+import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tenantzone_contract.config import ConfigError, Idle, RuntimeConfig, ZoneConfig
 from tenantzone_contract.share import ceil_blocks, floor_blocks, percentage
@@ -77,55 +78,83 @@ def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:
     return zone
 
 
-def apply(ledger: Ledger, specs: list[ZoneSpec]) -> Iterator[tuple[Zone, list[int]]]:
-    """Make the ledger's zones those of these specs, between two steps.
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Between the zones that there are and those that there are to be."""
+
+    leaving: list[Zone]
+    changed: list[ZoneSpec]
+    """Of zones that are new, or other than now; those that are promised more than now come last."""
+
+
+def difference(zones: list[Zone], specs: list[ZoneSpec], *, passing_over_same: bool) -> Difference:
+    """What is to change so that zones become those of these specs.
+
+    Args:
+        zones: all that there are.
+        specs: of all zones that there are to be.
+        passing_over_same: whether a zone that has its spec already needs nothing, since a change came to its end.
+    """
+    known = {zone.spec.tenant: zone for zone in zones}
+    staying = {spec.tenant for spec in specs}
+
+    def changes(spec: ZoneSpec) -> bool:
+        zone = known.get(spec.tenant)
+        return not passing_over_same or zone is None or zone.leaving or zone.spec != spec
+
+    def grows(spec: ZoneSpec) -> bool:
+        zone = known.get(spec.tenant)
+        return zone is None or spec.quota.reserved > zone.spec.quota.reserved
+
+    leaving = [zone for zone in zones if zone.spec.tenant not in staying]
+    return Difference(leaving, sorted(filter(changes, specs), key=grows))
+
+
+def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Zone, list[int]]]:
+    """Make the changes: first the zones that leave, so that nothing is promised twice.
 
     Args:
         ledger: whose zones.
-        specs: of all zones that there are to be, with reservations that the engine can hold. A zone that has that very
-            spec is passed over.
+        changes: what is to change. The engine can hold what is reserved then.
+        at_once: the most blocks of a zone that are evicted before something is yielded.
 
     Yields:
-        Each zone that is new, changed or leaving, with its blocks that were evicted: its limit fell below what it
-        holds, or it leaves. It is done with the zone then; what is not asked for is not done.
+        Zones, with blocks of theirs that were evicted: their limit fell below what they hold, or they leave. What is
+        not asked for is not done.
     """
-    staying = {spec.tenant for spec in specs}
-    # First those that leave, then those that are promised no more than before: so that nothing is promised twice.
-    for zone in [zone for tenant, zone in ledger.zones.items() if tenant not in staying]:
-        yield zone, _dismiss(ledger, zone)
-    changed = [spec for spec in specs if _changes(ledger.zones.get(spec.tenant), spec)]
-    for spec in sorted(changed, key=lambda spec: _grows(ledger, spec)):
+    for zone in changes.leaving:
+        if ledger.is_present(zone):
+            yield zone, _dismiss(ledger, zone, at_once)
+            # A request of its tenant may have come meanwhile, and registered it.
+            while zone.leaving and zone.cached:
+                yield zone, ledger.evict(zone, min(len(zone.cached), at_once), "removed")
+    for spec in changes.changed:
         known = ledger.zones.get(spec.tenant)
-        yield (add_zone(ledger, spec), []) if known is None else (known, respec(ledger, known, spec))
+        if known is not None:
+            yield known, respec(ledger, known, spec, at_once)
+            while evicted := trim_to_limit(ledger, known, at_once):
+                yield known, evicted
+        elif not spec.auto_registered:
+            yield add_zone(ledger, spec), []
 
 
-def _changes(known: Zone | None, spec: ZoneSpec) -> bool:
-    return known is None or known.spec is not spec or known.leaving
-
-
-def _grows(ledger: Ledger, spec: ZoneSpec) -> bool:
-    """Whether the spec promises its tenant more than it is promised now."""
-    known = ledger.zones.get(spec.tenant)
-    return known is None or spec.quota.reserved > known.spec.quota.reserved
-
-
-def respec(ledger: Ledger, zone: Zone, spec: ZoneSpec) -> list[int]:
-    """Give a zone another spec. Returns the blocks that it keeps no more, because its limit fell."""
+def respec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = sys.maxsize) -> list[int]:
+    """Give a zone another spec. Returns blocks that it keeps no more because its limit fell, at most ``at_once``."""
     if zone.spec != spec or zone.leaving:
         ledger.standings.respec(zone, spec)
         ledger.overflow.place(zone)
         zone.leaving = False
         _note(ledger, zone, "changed")
-    return trim_to_limit(ledger, zone)
+    return trim_to_limit(ledger, zone, at_once)
 
 
-def _dismiss(ledger: Ledger, zone: Zone) -> list[int]:
+def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
     """A zone leaves the config: promised nothing any more; what runs may still finish within the old limit."""
     if not zone.leaving:
         zone.leaving = True
         _note(ledger, zone, "leaving")
         ledger.standings.respec(zone, replace(zone.spec, quota=Quota(0, zone.spec.quota.limit, 0), awaited=0))
-    blocks = ledger.evict(zone, len(zone.cached), "removed")
+    blocks = ledger.evict(zone, min(len(zone.cached), at_once), "removed")
     discard_if_gone(ledger, zone)
     return blocks
 

@@ -14,6 +14,7 @@ When these do not give enough, what is left is in use (see ``preemption``). Back
 through S1 and S1b for nobody in particular.
 """
 
+import sys
 from collections.abc import Callable
 
 from tenantzone_contract.report import EvictionReason
@@ -77,9 +78,10 @@ def relieve(ledger: Ledger, zone: Zone, count: int, free: int, peak: int = 0) ->
     return evicted
 
 
-def trim_to_limit(ledger: Ledger, zone: Zone) -> list[int]:
-    """Evict what a zone keeps cached beyond its limit, after the limit fell or blocks came back. Returns their ids."""
-    over = min(zone.held - zone.spec.quota.limit, len(zone.cached))
+def trim_to_limit(ledger: Ledger, zone: Zone, at_once: int = sys.maxsize) -> list[int]:
+    """Evict what a zone keeps cached beyond its limit, after the limit fell or blocks came back: ``at_once`` at most.
+    Returns their ids."""
+    over = min(zone.held - zone.spec.quota.limit, len(zone.cached), at_once)
     return ledger.evict(zone, over, "limit") if over > 0 else []
 
 

@@ -13,7 +13,7 @@ missing then: it costs the same however many other zones and loans there are. Wh
 loan: when that is over, its block-seconds are in the trail, and those of each zone in its counters.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tenantzone_contract.config import Borrowers
@@ -101,15 +101,18 @@ class LoanBook:
     def settle(self, free: int) -> None:
         """Bring the loans in line with what zones hold now, ``free`` blocks being free."""
         standings = self._ledger.standings
-        changed = standings.take_changed()
-        self._shrink(changed)
-        for zone in changed:
-            self._place(zone)
+        self.look_at(standings.take_changed())
         # All reservations, less what is used of them, less what is free: the part of them that others stand on.
         stood_on = standings.promised - (self._ledger.held_blocks - standings.surplus) - free
         total = max(0, min(stood_on, standings.surplus))
         self._cut(self._blocks - total)
         self._grow(total - self._blocks)
+
+    def look_at(self, changed: Sequence[Zone]) -> None:
+        """Zones have changed: their loans are kept as far as they have room for them."""
+        self._shrink(changed)
+        for zone in changed:
+            self._place(zone)
 
     def repay(self, loan: Loan, blocks: int) -> None:
         """The borrower has given back so many blocks of a loan."""

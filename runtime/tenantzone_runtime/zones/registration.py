@@ -47,12 +47,12 @@ def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> 
 
 
 def registered_specs(
-    ledger: Ledger, declared: Iterable[ZoneSpec], unknown: UnknownTenants, capacity: int
+    zones: Iterable[Zone], declared: Iterable[ZoneSpec], unknown: UnknownTenants, capacity: int
 ) -> list[ZoneSpec]:
     """What a new config says of the zones that were registered, beside those that it declares.
 
     Args:
-        ledger: whose zones.
+        zones: all that there are, in the order in which they came.
         declared: what the config declares. A registered zone may be among it now.
         unknown: what the config says of tenants that it does not declare.
         capacity: blocks of the engine.
@@ -62,20 +62,25 @@ def registered_specs(
     for spec in declared:
         room -= spec.quota.reserved
         names.add(spec.tenant)
-    registered = [zone for tenant, zone in ledger.zones.items() if zone.spec.auto_registered and tenant not in names]
-    # The ledger has them in the order in which they came.
+    registered = [zone for zone in zones if zone.spec.auto_registered and zone.spec.tenant not in names]
     by_turn = sorted(registered, key=lambda zone: zone.spec.quota.reserved == 0)
     return list(_specs_for(by_turn, unknown, capacity, room))
 
 
-def give_awaited(ledger: Ledger, unknown: UnknownTenants, capacity: int) -> Evictions:
-    """A reservation is gone: give those that await one what fits now, the longest there first.
+def give_awaited(ledger: Ledger, unknown: UnknownTenants, room: int, capacity: int) -> Evictions:
+    """Give zones that await a reservation what fits now, the longest there first.
+
+    Args:
+        ledger: whose zones.
+        unknown: what the config says of tenants that it does not declare.
+        room: blocks that nobody has reserved.
+        capacity: blocks of the engine.
 
     Returns:
         Blocks that were evicted.
     """
     waiting = [zone for zone in ledger.zones.values() if zone.spec.awaited]
-    specs = _specs_for(waiting, unknown, capacity, capacity - ledger.standings.promised)
+    specs = _specs_for(waiting, unknown, capacity, room)
     return [(zone, respec(ledger, zone, spec)) for zone, spec in zip(waiting, specs, strict=True)]
 
 

@@ -45,12 +45,12 @@ class Standings:
         self._quiet = VictimOrder()
         self._quiet_for_all = VictimOrder()
         self._above_reservation = VictimOrder()
-        self._changed: set[Zone] = set()
+        self._changed: dict[Zone, None] = {}
 
-    def take_changed(self) -> set[Zone]:
+    def take_changed(self) -> list[Zone]:
         """Zones that have come, left or changed since the last call."""
-        changed, self._changed = self._changed, set()
-        return changed
+        changed, self._changed = self._changed, {}
+        return list(changed)
 
     def enter(self, zone: Zone) -> None:
         """Count a zone that is new."""
@@ -76,7 +76,7 @@ class Standings:
         zone.locked = zone.evictable = zone.evictable_by_all = zone.reclaimable = zone.withheld = zone.surplus = 0
         for order in (self._quiet, self._quiet_for_all, self._above_reservation):
             order.remove(zone)
-        self._changed.add(zone)
+        self._changed[zone] = None
 
     def respec(self, zone: Zone, spec: ZoneSpec) -> None:
         """Give the zone another spec; what it holds stays."""
@@ -98,7 +98,7 @@ class Standings:
         self._reclaimable += reclaimable - zone.reclaimable
         self.surplus += surplus - zone.surplus
         zone.locked, zone.evictable, zone.reclaimable, zone.surplus = locked, evictable, reclaimable, surplus
-        self._changed.add(zone)
+        self._changed[zone] = None
         if quiet or zone.withheld or zone.evictable_by_all:
             self._reckon_offer(zone)
         if quiet == (zone.active_weight > 0):

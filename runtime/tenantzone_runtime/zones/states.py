@@ -54,8 +54,8 @@ def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
         _enter(ledger, zone, "Evicted")
 
 
-def advance(ledger: Ledger, zone: Zone) -> list[int]:
-    """Let time pass for the zone. Returns the blocks evicted because it was silent for so long."""
+def advance(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
+    """Let time pass for the zone. Returns blocks evicted because it was silent for so long, at most ``at_once``."""
     if zone.requests > 0:
         return []
     # Compared as moments, as timers are: the difference of two floats may fall short of what was added.
@@ -63,7 +63,7 @@ def advance(ledger: Ledger, zone: Zone) -> list[int]:
     kept = _kept(ledger, zone)
     if kept is None:
         return []
-    blocks = ledger.evict(zone, max(0, len(zone.cached) - kept), "idle")
+    blocks = ledger.evict(zone, min(at_once, max(0, len(zone.cached) - kept)), "idle")
     blocks_evicted(ledger, zone)
     return blocks
 

@@ -3,31 +3,24 @@
 Blocks are taken and let go through the ledger, and room for them is made by ``eviction``; this is for everything else.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from itertools import chain
 from math import inf
 from typing import get_args
 
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, UnknownTenants
-from tenantzone_runtime.zones import configure, registration, states
-from tenantzone_runtime.zones.audit import ConfigApplied, Event, RefusalReason
+from tenantzone_contract.config import PoolConfig, RuntimeConfig
+from tenantzone_runtime.zones import configure, states
+from tenantzone_runtime.zones.audit import Event, RefusalReason
+from tenantzone_runtime.zones.enforcement import Enforcement
 from tenantzone_runtime.zones.eviction import Evictions, evict_to_watermark, relieve
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.loans import LoanBook
+from tenantzone_runtime.zones.parts import ALL, slices, zones_for
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.stalls import Stalls
 from tenantzone_runtime.zones.timers import Timers
 from tenantzone_runtime.zones.usage import MAX_AT_ONCE, tell_usage
 from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
-
-
-@dataclass(frozen=True, slots=True)
-class Watermarks:
-    """Free blocks under which background eviction starts, and up to which it goes on."""
-
-    low: int = 0
-    high: int = 0
 
 
 class Tenancy:
@@ -44,73 +37,33 @@ class Tenancy:
         self.loans = LoanBook(self.ledger)
         self._capacity = capacity
         self._timers = Timers()
-        self._config: RuntimeConfig | None = None
-        self._is_whole = True
-        """Whether no config has been left half enforced."""
-        self._watermarks = Watermarks()
+        self.enforcement = Enforcement(self.ledger, capacity, self._timers)
         self._overdue: list[Zone] = []
         self._stalls = Stalls()
         self.refusals: dict[RefusalReason, int] = dict.fromkeys(get_args(RefusalReason), 0)
         """Requests that were refused; never decrease."""
 
     def apply(self, config: RuntimeConfig, now: float) -> Evictions:
-        """Enforce a new config from now on; requests in flight stay.
+        """Enforce a new config from now on, all at once; requests in flight stay.
 
         Raises:
             ConfigError: it can't be held on this engine; what was enforced before still is.
         """
-        return list(self.enforce(config, self.plan(config), now))
-
-    def plan(self, config: RuntimeConfig) -> list[ZoneSpec]:
-        """What the config means on this engine. It changes nothing, and steps may be made meanwhile.
-
-        Raises:
-            ConfigError: it can't be held on this engine.
-        """
-        specs = configure.zone_specs(config, self._capacity)
-        return [self._as_known(spec) for spec in specs] if self._is_whole else specs
-
-    def _as_known(self, spec: ZoneSpec) -> ZoneSpec:
-        # The very object where nothing changes: to compare thousands takes its time, and steps need not wait for it.
-        zone = self.ledger.zones.get(spec.tenant)
-        return zone.spec if zone is not None and zone.spec == spec else spec
-
-    def enforce(self, config: RuntimeConfig, plan: list[ZoneSpec], now: float) -> Iterator[tuple[Zone, list[int]]]:
-        """Enforce what was planned, zone by zone. Once all have been asked for, the config is in force.
-
-        If something fails in between, what was yielded is done and the rest is not, until a config is enforced whole.
-
-        Yields:
-            Zones with their blocks that were evicted.
-        """
-        self.ledger.now = now
-        self._is_whole = False
-        for zone, evicted in configure.apply(self.ledger, [*plan, *self._registered_specs(config, plan)]):
-            if zone.quiet and not zone.leaving:
-                # Its window may have become longer, and it is quiet no more.
-                self._timers.set_at(zone, now)
-            elif not zone.leaving:
-                self._timers.set(zone)
-            yield zone, evicted
-        marks = config.pool.watermarks
-        self._watermarks = Watermarks(int(marks.low * self._capacity), int(marks.high * self._capacity))
-        self._config = config
-        self._is_whole = True
-        self.ledger.trail.note(ConfigApplied(config.generation, config.hash, len(plan)))
-
-    def _registered_specs(self, config: RuntimeConfig, plan: list[ZoneSpec]) -> list[ZoneSpec]:
-        unknown = _registered_tenants(config)
-        return [] if unknown is None else registration.registered_specs(self.ledger, plan, unknown, self._capacity)
+        plan = self.enforcement.plan(config)
+        self.enforcement.begin(plan, now)
+        evicted = list(self.enforcement.make(self.enforcement.changes(plan)))
+        return evicted + self.enforcement.end(plan)
 
     @property
     def pool(self) -> PoolConfig | None:
-        """What the config in force says of the pool; None: none is."""
-        return None if self._config is None else self._config.pool
+        """What the newest config says of the pool; None: there was none."""
+        config = self.enforcement.config
+        return None if config is None else config.pool
 
     @property
     def is_open_to_anybody(self) -> bool:
         """Whether requests need no zone, because there never was a config: stock vLLM."""
-        return self._config is None and not self.ledger.zones
+        return self.enforcement.config is None and not self.ledger.zones
 
     def zone_of_early_requests(self, count: int) -> Zone:
         """A zone for ``count`` requests that came before any zone was declared.
@@ -131,26 +84,8 @@ class Tenancy:
         zone = self.ledger.zones.get(tenant)
         if zone is not None and not zone.leaving:
             return zone
-        unknown = self._registered_tenants
-        if unknown is None:
-            return None
         self.ledger.now = now
-        spec = registration.spec_for(unknown, tenant, self._capacity, self._unpromised)
-        if zone is None:
-            zone = configure.add_zone(self.ledger, spec)
-            self._timers.set(zone)
-        else:
-            configure.respec(self.ledger, zone, spec)
-        return zone
-
-    @property
-    def _registered_tenants(self) -> UnknownTenants | None:
-        return None if self._config is None else _registered_tenants(self._config)
-
-    @property
-    def _unpromised(self) -> int:
-        """Blocks that nobody has reserved."""
-        return self._capacity - self.ledger.standings.promised
+        return self.enforcement.register(tenant)
 
     def request_arrived(self, zone: Zone, now: float) -> None:
         """A request was bound to the zone."""
@@ -212,14 +147,37 @@ class Tenancy:
             now: the time.
             free: blocks that are free now.
         """
-        self.ledger.now = now
-        evicted = self._let_time_pass()
-        free += _count(evicted)
-        evicted += (repaid := self.collect_due(free))
-        free += _count(repaid)
-        if free < self._watermarks.low:
-            evicted += evict_to_watermark(self.ledger, self._watermarks.high - free)
+        evicted: Evictions = []
+        parts = self.upkeep_in_parts(now, lambda: free + _count(evicted))
+        for part in parts:
+            evicted += part
         return evicted
+
+    def upkeep_in_parts(self, now: float, free: Callable[[], int], at_once: int = ALL) -> Iterator[Evictions]:
+        """The same, with pauses in which anything may happen to zones.
+
+        Args:
+            now: the time.
+            free: tells how many blocks are free.
+            at_once: the most blocks that are evicted without a pause, or as many zones looked at as costs as much.
+        """
+        self.ledger.now = now
+        yield from self._let_time_pass(at_once)
+        for zones in slices(self.ledger.standings.take_changed(), zones_for(at_once)):
+            self.loans.look_at(zones)
+            yield []
+        yield self.collect_due(free())
+        yield from self._keep_watermark(free, at_once)
+
+    def _keep_watermark(self, free: Callable[[], int], at_once: int) -> Iterator[Evictions]:
+        """If fewer blocks are free than the low mark says, evict until there are as many as the high one says."""
+        watermarks = self.enforcement.watermarks
+        wanted = watermarks.high if free() < watermarks.low else 0
+        while (missing := wanted - free()) > 0:
+            evicted = evict_to_watermark(self.ledger, min(missing, at_once))
+            if not evicted:
+                return
+            yield evicted
 
     def collect_due(self, free: int) -> Evictions:
         """Settle the loans, and take back what stands on those past their due time and is only cached.
@@ -258,27 +216,23 @@ class Tenancy:
         """The same, with pauses in which anything may happen to zones; ``at_once`` of them are looked at in between."""
         return tell_usage(self.ledger, self.loans, at_once)
 
-    def _let_time_pass(self) -> Evictions:
-        evicted: Evictions = []
-        promised = self.ledger.standings.promised
-        for zone in list(self._timers.gone_off(self.ledger.now)):
+    def _let_time_pass(self, at_once: int) -> Iterator[Evictions]:
+        now, promised = self.ledger.now, self.ledger.standings.promised
+        for zone in self._timers.gone_off(now):
             if not self.ledger.is_present(zone):
                 continue
-            evicted.append((zone, states.advance(self.ledger, zone)))
-            if states.is_forgotten(self.ledger, zone):
+            evicted = states.advance(self.ledger, zone, at_once)
+            if len(evicted) == at_once:
+                # There may be more: it is looked at again after the others whose time has come.
+                self._timers.set_at(zone, now)
+            elif states.is_forgotten(self.ledger, zone):
                 zone.leaving = True
                 configure.discard_if_gone(self.ledger, zone)
             else:
-                self._timers.set(zone, self.ledger.now)
-        if self.ledger.standings.promised < promised and self._registered_tenants is not None:
-            evicted += registration.give_awaited(self.ledger, self._registered_tenants, self._capacity)
-        return evicted
-
-
-def _registered_tenants(config: RuntimeConfig) -> UnknownTenants | None:
-    """What the config says of tenants that it does not declare; None: they are refused."""
-    unknown = config.pool.unknown_tenants
-    return None if unknown.mode == "Reject" else unknown
+                self._timers.set(zone, now)
+            yield [(zone, evicted)]
+        if self.ledger.standings.promised < promised:
+            yield self.enforcement.give_awaited()
 
 
 def _count(evicted: Evictions) -> int:

@@ -7,15 +7,14 @@ Whoever takes a slice holds the engine's lock, so there the numbers are read and
 made of them when they are asked for.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Iterator
+from typing import Final
 
 from tenantzone_runtime.zones.audit import Event, Usage
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.loans import LoanBook, loan_usage
+from tenantzone_runtime.zones.parts import slices
 from tenantzone_runtime.zones.zone import Used, Zone
-
-T = TypeVar("T")
 
 MAX_AT_ONCE: Final = 250
 """Zones, or loans, that are looked at without a pause: less than a millisecond's work."""
@@ -23,10 +22,10 @@ MAX_AT_ONCE: Final = 250
 
 def tell_usage(ledger: Ledger, loans: LoanBook, at_once: int) -> Iterator[Iterator[Event]]:
     """What has been used up to now, ``at_once`` zones or loans looked at for each item."""
-    for zones in _slices(list(ledger.zones.values()), at_once):
+    for zones in slices(list(ledger.zones.values()), at_once):
         new = [zone for zone in zones if ledger.tell_usage(zone)]
         yield map(zone_usage, new, [zone.usage_told for zone in new])
-    for some in _slices(list(loans), at_once):
+    for some in slices(list(loans), at_once):
         grown = [loan for loan in some if loan.blocks and loan.tell(ledger.now)]
         yield map(loan_usage, grown, [loan.told for loan in grown])
 
@@ -34,8 +33,3 @@ def tell_usage(ledger: Ledger, loans: LoanBook, at_once: int) -> Iterator[Iterat
 def zone_usage(zone: Zone, used: Used) -> Usage:
     """How to tell what a zone has used."""
     return Usage(zone.spec.tenant, zone.born, *used)
-
-
-def _slices(items: Sequence[T], at_once: int) -> Iterator[Sequence[T]]:
-    for first in range(0, len(items), at_once):
-        yield items[first : first + at_once]

@@ -1,9 +1,15 @@
 """An engine core that lives a life: vLLM's real scheduler, stepped as vLLM's engine core steps it."""
 
+import time
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
+from math import inf
+from types import SimpleNamespace
+from unittest.mock import patch
 
 from vllm.config import VllmConfig
 from vllm.v1.core.sched.interface import PauseState
@@ -11,6 +17,7 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_contract.config import ConfigError, make_config
+from tenantzone_runtime.engine import turns
 from tests.engine.clock import Clock
 from tests.engine.harness import BLOCK_TOKENS, AnyToken, Driver, make_scheduler, prompt, with_flags
 from tests.engine.histories.events import Abort, Declare, Flags, Pause, ResetCache, Send, Turns, Wait
@@ -116,7 +123,8 @@ class Engine:
     def pass_time(self, seconds: float) -> None:
         """Time passes; the housekeeper, which looks several times a second, does so at the end of it."""
         self.clock.seconds += seconds
-        self.scheduler.let_time_pass()
+        with self._pauses():
+            self.scheduler.let_time_pass()
         self.driver.check()
 
     def abort(self, requests: list[Request]) -> None:
@@ -131,7 +139,7 @@ class Engine:
         config = make_config(len(self.configs) + 1, event.pool, event.zones)
         before = self.invariants.promises()
         try:
-            with self.invariants.around_a_config():
+            with self.invariants.around_a_config(), self._pauses():
                 self.scheduler.apply_config(config)
         except ConfigError:
             assert sum(zone.reserved for zone in event.zones) > self.flags.capacity, "a config that fits is refused"
@@ -141,6 +149,14 @@ class Engine:
                 "a config that does not fit is taken"
             )
             self.configs.append(event)
+
+    @contextmanager
+    def _pauses(self) -> Iterator[None]:
+        """Of what goes on beside the steps: if there are to be steps in them, after each zone, else none."""
+        turn_seconds = 0.0 if self.flags.steps_in_pauses else inf
+        pause = SimpleNamespace(sleep=lambda _: self.turn(), perf_counter=time.perf_counter)
+        with patch.object(turns, "_TURN_SECONDS", turn_seconds), patch.object(turns, "time", pause):
+            yield
 
     def _send(self, event: Send) -> None:
         number = next(self._numbers) if event.prefix is None else event.prefix

@@ -32,6 +32,8 @@ class Flags:
     steps_in_flight: int
     """1: each step ends before the next one is scheduled."""
     step_seconds: float
+    steps_in_pauses: bool
+    """Whether configs and time change one zone after the other, with a step in between."""
 
 
 @dataclass(frozen=True)

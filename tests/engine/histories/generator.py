@@ -42,6 +42,7 @@ flags = st.builds(
     prefix_caching=st.sampled_from([True, True, True, False]),
     steps_in_flight=st.sampled_from([1, 2]),
     step_seconds=st.sampled_from([0.02, 0.5, 2.0]),
+    steps_in_pauses=st.sampled_from([False, False, True]),
 )
 
 

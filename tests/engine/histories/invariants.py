@@ -100,6 +100,8 @@ class Invariants:
     @contextmanager
     def around_a_schedule(self) -> Iterator[SimpleNamespace]:
         told = SimpleNamespace(output=None)
+        # A config may be coming into force.
+        self._notice_limits()
         before = take_snapshot(self._driver)
         self._scheduler.tenancy.ledger.trail.collect()
         yield told

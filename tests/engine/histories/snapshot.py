@@ -72,10 +72,15 @@ def take_snapshot(driver: Driver) -> Snapshot:
             for zone in zones
             if zone.overdue
             and zone not in scheduler.tenancy.past_grace()
-            and not any(other.locked for other in zones if other is not zone)
+            and not any(_keeps_from(other, zone) for other in zones if other is not zone)
         },
         free=pool.free_block_queue.num_free_blocks,
     )
+
+
+def _keeps_from(zone: Zone, other: Zone) -> bool:
+    """Whether a zone keeps blocks for itself that another one therefore may not take."""
+    return zone.locked > 0 or (zone.withheld > 0 and zone.spec.priority > other.spec.priority)
 
 
 def _could_be_admitted(request: Request) -> bool:

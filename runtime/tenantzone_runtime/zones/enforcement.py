@@ -1,0 +1,143 @@
+"""Enforcement: the newest config, and how it comes into force, zone by zone, with steps in between.
+
+At each moment the zones are promised no more than the engine has: those that leave or shrink come before those that
+grow. A tenant that comes meanwhile and that nobody declared is registered by the new config, but reserves nothing yet.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tenantzone_contract.config import RuntimeConfig, UnknownTenants
+from tenantzone_runtime.zones import configure, registration
+from tenantzone_runtime.zones.audit import ConfigApplied
+from tenantzone_runtime.zones.configure import Difference
+from tenantzone_runtime.zones.eviction import Evictions
+from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.parts import ALL
+from tenantzone_runtime.zones.timers import Timers
+from tenantzone_runtime.zones.zone import Zone, ZoneSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """Free blocks under which background eviction starts, and up to which it goes on."""
+
+    low: int = 0
+    high: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a config means on this engine."""
+
+    config: RuntimeConfig
+    specs: list[ZoneSpec]
+    """Of the zones that it declares."""
+
+
+class Enforcement:
+    """Enforces configs on one engine.
+
+    Args:
+        ledger: whose zones.
+        capacity: blocks that requests can use.
+        timers: of the zones.
+    """
+
+    def __init__(self, ledger: Ledger, capacity: int, timers: Timers) -> None:
+        self._ledger = ledger
+        self._capacity = capacity
+        self._timers = timers
+        self.config: RuntimeConfig | None = None
+        """The newest one; it may not be in force whole yet."""
+        self._is_whole = True
+        """Whether it is."""
+        self._was_whole = True
+        """Whether the one before it was."""
+        self.watermarks = Watermarks()
+
+    def plan(self, config: RuntimeConfig) -> Plan:
+        """What the config means on this engine. It changes nothing.
+
+        Raises:
+            ConfigError: it can't be held on this engine.
+        """
+        return Plan(config, configure.zone_specs(config, self._capacity))
+
+    def begin(self, plan: Plan, now: float) -> None:
+        """From now on it is this config that is coming into force. If it does not come to an end, some zones follow it
+        and others do not, until a config is in force whole."""
+        self._ledger.now = now
+        self._was_whole, self._is_whole = self._is_whole, False
+        self.config = plan.config
+
+    def changes(self, plan: Plan) -> Difference:
+        """What is to change. It changes nothing itself, and steps may be made meanwhile."""
+        zones, registered = list(self._ledger.zones.values()), self._registered
+        specs = plan.specs
+        if registered is not None:
+            specs = [*specs, *registration.registered_specs(zones, specs, registered, self._capacity)]
+        return configure.difference(zones, specs, passing_over_same=self._was_whole)
+
+    def make(self, changes: Difference, at_once: int = ALL) -> Iterator[tuple[Zone, list[int]]]:
+        """Make the changes, with pauses in which anything may happen to zones.
+
+        Args:
+            changes: what is to change.
+            at_once: the most blocks that are evicted without a pause.
+
+        Yields:
+            Zones with blocks of theirs that were evicted.
+        """
+        for zone, evicted in configure.apply(self._ledger, changes, at_once):
+            if zone.quiet and not zone.leaving:
+                # Its window may have become longer, and it is quiet no more.
+                self._timers.set_at(zone, self._ledger.now)
+            elif not zone.leaving:
+                self._timers.set(zone)
+            yield zone, evicted
+
+    def end(self, plan: Plan) -> Evictions:
+        """All changes are made: the config is in force whole."""
+        self._is_whole = True
+        marks = plan.config.pool.watermarks
+        self.watermarks = Watermarks(int(marks.low * self._capacity), int(marks.high * self._capacity))
+        self._ledger.trail.note(ConfigApplied(plan.config.generation, plan.config.hash, len(plan.specs)))
+        return self.give_awaited()
+
+    def register(self, tenant: str) -> Zone | None:
+        """A zone for a tenant that the config does not declare; None: its requests are refused."""
+        registered = self._registered
+        if registered is None:
+            return None
+        spec = registration.spec_for(registered, tenant, self._capacity, self._unpromised)
+        zone = self._ledger.zones.get(tenant)
+        if zone is None:
+            zone = configure.add_zone(self._ledger, spec)
+            self._timers.set(zone)
+        else:
+            configure.respec(self._ledger, zone, spec)
+        return zone
+
+    def give_awaited(self) -> Evictions:
+        """Give registered zones that await a reservation what fits now.
+
+        Returns:
+            Blocks that were evicted.
+        """
+        registered = self._registered
+        if registered is None:
+            return []
+        return registration.give_awaited(self._ledger, registered, self._unpromised, self._capacity)
+
+    @property
+    def _registered(self) -> UnknownTenants | None:
+        """What the config says of tenants that it does not declare; None: they are refused."""
+        if self.config is None or self.config.pool.unknown_tenants.mode == "Reject":
+            return None
+        return self.config.pool.unknown_tenants
+
+    @property
+    def _unpromised(self) -> int:
+        """Blocks that nobody has reserved, or is about to."""
+        return self._capacity - self._ledger.standings.promised if self._is_whole else 0

@@ -1,0 +1,23 @@
+"""Parts: much work cut into pieces, between which the engine makes its steps."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+ALL: Final = sys.maxsize
+"""Blocks at once, for who does not want parts."""
+_BLOCKS_PER_ZONE: Final = 50
+"""What it costs to look at a zone and its loans, in evicted blocks that cost as much, and some more."""
+
+
+def zones_for(blocks: int) -> int:
+    """As many zones as can be looked at for the cost of evicting so many blocks; one at least."""
+    return max(1, blocks // _BLOCKS_PER_ZONE)
+
+
+def slices(items: Sequence[T], at_once: int) -> Iterator[Sequence[T]]:
+    """The items in order, so many at a time."""
+    for first in range(0, len(items), at_once):
+        yield items[first : first + at_once]
