@@ -89,3 +89,12 @@ def test_a_lender_that_wants_its_blocks_waits_for_no_grace(driver, clock):
     driver.step()
     driver.step()
     assert driver.finished[wanted.request_id] == "length"
+
+
+def test_nothing_is_taken_back_for_what_a_config_has_covered_since(driver, clock):
+    clock.seconds += MAX_LOAN + GRACE
+    driver.scheduler.let_time_pass()
+    assert driver.zone("burst").overdue > 0
+    driver.declare(zone("acme"), zone("burst", reserved=CAPACITY))
+    driver.step()
+    assert driver.zone("burst").counters.preemptions == 0

@@ -158,12 +158,15 @@ class Arbiter(Generic[W]):
 
     def _take_back(self, borrower: Zone) -> None:
         """Preempt requests of a zone until it stands on no loan that is past its grace."""
-        while borrower in self._tenancy.past_grace():
+        while True:
+            # What was owed when time passed last may be covered by a config that came since, or given back.
+            self._engine.return_evicted(self._tenancy.collect_due(self._engine.free_blocks))
+            if borrower not in self._tenancy.past_grace():
+                return
             victim = preemption.youngest(self._engine.by_seniority(), borrower)
             if victim is None:
                 return
             self.preempt(victim, "due", None)
-            self._engine.return_evicted(self._tenancy.collect_due(self._engine.free_blocks))
 
     def _foresee(self) -> None:
         """Help those now that the coming step would find short of blocks, as far as that is sure."""
