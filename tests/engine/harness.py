@@ -229,6 +229,9 @@ class Driver:
         manager = self.scheduler.kv_cache_manager
         if pool.zones:
             pool.ledger.check(pool.free_block_queue.num_free_blocks, pool.capacity)
+        assert len(self.scheduler.waiting) == sum(1 for _ in self.scheduler.waiting), (
+            "requests that wait are miscounted"
+        )
         for name, request in self.scheduler.requests.items():
             for block in manager.get_blocks(name).blocks[0]:
                 owner = pool.ledger.owner[block.block_id]

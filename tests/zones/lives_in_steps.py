@@ -92,9 +92,11 @@ class LivesInSteps(Lives):
 
     def check_parked(self):
         """Who is not looked at before something changes could not be admitted before."""
-        self.arbiter._wake()
+        admission = self.arbiter._admission
+        admission.wake()
+        due = zones_due(admission._denials, self.free, is_running=bool(self.engine.running))
         for front in self._fronts():
-            if front.zone.parked:
+            if front.zone.parked and front.zone not in due:
                 self._saw("parked")
                 assert not self.is_admissible(front, with_relief=True), "a bar lost its zone"
 
@@ -197,3 +199,12 @@ class LivesInSteps(Lives):
         for front in self._fronts():
             if front.claim is claim and front.needed > self._takeable(front):
                 yield front.needed
+
+
+def zones_due(denials, free, *, is_running):
+    """Zones that a step looks at, or whose bar is too low to be reached by others first."""
+    due = {zone for of, bar, parked, zone in denials._new if bar <= denials._height(of, free, is_running=is_running)}
+    for of, bars in denials._bars.items():
+        height = denials._height(of, free, is_running=is_running)
+        due |= {entry[3] for bar, heap in bars._heaps.items() if bar <= height for entry in heap}
+    return due

@@ -32,10 +32,14 @@ def nobody(zone):
     return False
 
 
-def in_turn(admission):
+def next_of(zoo, admission, is_admissible=anybody, *, is_running=True):
+    return admission.next(is_admissible, zoo.free, is_running=is_running)
+
+
+def in_turn(zoo, admission):
     """Who is served if all are admissible and each leaves then."""
     served = []
-    while (zone := admission.next(anybody)) is not None:
+    while (zone := next_of(zoo, admission)) is not None:
         served.append(zone)
         admission.leave(zone)
     return served
@@ -47,13 +51,13 @@ def test_zones_have_waiting_requests_from_when_they_enter_to_when_they_leave(zoo
     admission.leave(one)
     admission.leave(one)
     assert one not in admission
-    assert in_turn(admission) == [other]
+    assert in_turn(zoo, admission) == [other]
 
 
-def test_the_least_served_is_next(admission, zones):
+def test_the_least_served_is_next(zoo, admission, zones):
     one, other = zones
     one.account.charge(100.0)
-    assert in_turn(admission) == [other, one]
+    assert in_turn(zoo, admission) == [other, one]
 
 
 def test_a_zone_that_is_new_is_to_be_looked_at_once(admission, zones):
@@ -63,19 +67,73 @@ def test_a_zone_that_is_new_is_to_be_looked_at_once(admission, zones):
     assert admission.take_unseen() == [zones[0]]
 
 
-def test_a_zone_that_is_parked_is_not_next_before_it_is_woken(zoo, admission, zones):
+def test_a_zone_that_is_parked_is_not_next_before_its_bar_is_reached(zoo, admission, zones):
     one, other = zones
     busy = zoo.zone("busy", in_use=95)
-    admission.take_unseen()
     admission.park(one, 10, 0, 0)
     admission.end_step()
-    admission.wake(zoo.free, is_running=True)
-    assert admission.take_unseen() == []
-    assert admission.next(anybody) is other
-    zoo.release(busy, dropped=5)
-    admission.wake(zoo.free, is_running=True)
-    assert admission.take_unseen() == [one]
-    assert in_turn(admission) == [other, one]
+    assert next_of(zoo, admission) is other
+    zoo.release(busy, dropped=4)
+    assert next_of(zoo, admission) is other
+    zoo.release(busy, dropped=1)
+    assert in_turn(zoo, admission) == [other, one]
+
+
+def test_of_many_whose_bars_are_reached_the_least_served_is_next_and_the_others_stay_parked(zoo, admission):
+    busy = zoo.zone("busy", in_use=95)
+    waiting = [zoo.zone(f"waits-{service}") for service in (3, 1, 2, 4)]
+    for zone, service, count in zip(waiting, (3, 1, 2, 4), (10, 20, 10, 20), strict=True):
+        admission.enter(zone)
+        zone.account.charge(service)
+        admission.park(zone, count, 0, 0)
+    admission.end_step()
+    zoo.release(busy, dropped=15)
+    assert next_of(zoo, admission) is waiting[1]
+    assert [bool(zone.parked) for zone in waiting] == [True, False, True, True]
+    assert in_turn(zoo, admission) == [waiting[1], waiting[2], waiting[0], waiting[3]]
+
+
+def test_what_a_parked_zone_is_charged_for_meanwhile_counts(zoo, admission, zones):
+    zoo.zone("busy", in_use=90)
+    for zone in zones:
+        admission.park(zone, 10, 0, 0)
+    admission.end_step()
+    zones[0].account.charge(5.0)
+    assert in_turn(zoo, admission) == [zones[1], zones[0]]
+
+
+def test_a_zone_that_is_denied_again_in_the_same_step_is_not_looked_at_again_in_it(zoo, admission, zones):
+    zoo.zone("busy", in_use=90)
+    for zone in zones:
+        admission.park(zone, 10, 0, 0)
+    admission.end_step()
+    looked_at = []
+
+    def deny(zone):
+        looked_at.append(zone)
+        admission.park(zone, 10, 0, 0)
+        return False
+
+    assert next_of(zoo, admission, deny) is None
+    assert looked_at == zones
+    assert next_of(zoo, admission, deny) is None
+    assert looked_at == zones
+    admission.end_step()
+    assert next_of(zoo, admission, deny) is None
+    assert looked_at == 2 * zones
+
+
+def test_who_waits_for_its_share_is_looked_at_when_it_has_grown_and_not_before(zoo, admission):
+    """A third of 100 blocks each; the first one asks for a half, and has three blocks."""
+    one, *others = (zoo.zone(tenant) for tenant in ("one", "two", "three"))
+    zoo.hold(others[0], cached=97)
+    zoo.hold(one, in_use=3)
+    admission.enter(one)
+    admission.park(one, 47, 0, 0)
+    admission.end_step()
+    assert next_of(zoo, admission) is None
+    zoo.set_quiet(others[1])
+    assert next_of(zoo, admission) is one
 
 
 def test_a_zone_that_is_parked_is_woken_by_what_changes_for_itself(zoo, admission, zones):
@@ -84,27 +142,27 @@ def test_a_zone_that_is_parked_is_woken_by_what_changes_for_itself(zoo, admissio
     admission.park(one, 100, 0, 0)
     admission.take_unseen()
     zoo.release(one, dropped=1)
-    admission.wake(zoo.free, is_running=True)
+    admission.wake()
     assert admission.take_unseen() == [one]
     assert not one.parked
 
 
-def test_a_zone_that_stands_aside_is_not_next_before_the_step_ends(admission, zones):
+def test_a_zone_that_stands_aside_is_not_next_before_the_step_ends(zoo, admission, zones):
     one, other = zones
     admission.set_aside(one)
     admission.enter(one)
-    assert admission.next(anybody) is other
+    assert next_of(zoo, admission) is other
     admission.leave(other)
-    assert admission.next(anybody) is None
+    assert next_of(zoo, admission) is None
     admission.end_step()
-    assert admission.next(anybody) is one
+    assert next_of(zoo, admission) is one
 
 
-def test_who_is_not_admissible_stands_aside_until_the_step_ends(admission, zones):
-    assert admission.next(nobody) is None
-    assert admission.next(anybody) is None
+def test_who_is_not_admissible_stands_aside_until_the_step_ends(zoo, admission, zones):
+    assert next_of(zoo, admission, nobody) is None
+    assert next_of(zoo, admission) is None
     admission.end_step()
-    assert admission.next(anybody) is zones[0]
+    assert next_of(zoo, admission) is zones[0]
 
 
 def test_a_zone_can_be_looked_at_again_without_being_served_before(admission, zones):
@@ -123,7 +181,7 @@ def test_all_that_are_parked_can_be_woken_at_once(zoo, admission, zones):
         admission.park(zone, 10, 0, 0)
     assert admission.wake_all()
     assert [zone.parked for zone in zones] == [0, 0]
-    assert in_turn(admission) == zones
+    assert in_turn(zoo, admission) == zones
 
 
 def test_a_zone_that_leaves_while_it_is_parked_is_woken_by_nothing(zoo, admission, zones):
@@ -132,6 +190,5 @@ def test_a_zone_that_leaves_while_it_is_parked_is_woken_by_nothing(zoo, admissio
     admission.leave(zones[0])
     admission.take_unseen()
     zoo.release(busy, dropped=100)
-    admission.wake(zoo.free, is_running=False)
-    assert admission.take_unseen() == []
-    assert in_turn(admission) == [zones[1]]
+    admission.end_step()
+    assert in_turn(zoo, admission) == [zones[1]]

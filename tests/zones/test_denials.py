@@ -172,7 +172,8 @@ def test_bars_of_zones_that_went_on_do_not_pile_up(zoo, engine):
         assert looks(engine) == ({"burst"}, [])
         engine.leave(work)
     denials = engine.arbiter._admission._denials
-    assert sum(len(bars.heap) for bars in denials._bars.values()) <= 64
+    assert sum(map(len, denials._bars.values())) <= 2 * 64
+    assert not denials._new
 
 
 def test_bars_of_priorities_of_which_nobody_waits_any_more_do_not_pile_up(zoo, engine):

@@ -6,7 +6,7 @@ even see another zone's blocks. With no zone declared, every method is the stock
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,6 +31,9 @@ class ZoneBlockPool(BlockPool):
     The KV cache manager says so around whatever it does for a request. While the pool acts for a zone,
     ``get_num_free_blocks`` answers what that zone may take, which makes each of vLLM's own checks a quota check.
     """
+
+    front: Callable[[Zone], Request]
+    """The next waiting request of a zone that has one."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._unowned_index = BlockHashToBlockMap()
@@ -139,14 +142,16 @@ class ZoneBlockPool(BlockPool):
                 raise ForeignBlockError(block_id, zone)
         self.ledger.take(zone, block_ids)
 
-    def cache_full_blocks(self, request: Request, *args: Any, **kwargs: Any) -> None:
+    def cache_full_blocks(
+        self, request: Request, blocks: list[KVCacheBlock], num_cached_blocks: int, *args: Any, **kwargs: Any
+    ) -> None:
         """Put a request's full blocks into the index of its zone."""
         zone = zone_of(request)
-        if zone is not None and zone.parked:
-            # Its next request may begin with them.
+        if zone is not None and zone.parked and _begin_alike(request, self.front(zone), num_cached_blocks):
+            # It needs fewer blocks now.
             self.ledger.standings.stir(zone)
         before, self.acting = self.acting, zone
-        super().cache_full_blocks(request, *args, **kwargs)
+        super().cache_full_blocks(request, blocks, num_cached_blocks, *args, **kwargs)
         self.acting = before
 
     def touch(self, blocks: Sequence[KVCacheBlock]) -> None:
@@ -267,3 +272,9 @@ class ZoneBlockPool(BlockPool):
             for zone in list(self.ledger.zones.values()):
                 self.evict(zone, "reset")
         return bool(super().reset_prefix_cache())
+
+
+def _begin_alike(request: Request, other: Request, num_blocks: int) -> bool:
+    """Whether two requests are the same up to the block that comes after so many. Each hash covers what is before."""
+    hashes, others = request.block_hashes, other.block_hashes
+    return num_blocks < min(len(hashes), len(others)) and hashes[num_blocks] == others[num_blocks]

@@ -29,6 +29,8 @@ class ZoneRequestQueue(RequestQueue):
         self._policy = policy
         self._before_zones = create_request_queue(policy)
         self._queues: dict[Zone, RequestQueue] = {}
+        self._waiting = 0
+        """Requests in all queues of zones: vLLM asks in each step, and there may be thousands of queues."""
 
     def front(self, zone: Zone) -> Request:
         """The next request of a zone that has one, admissible or not."""
@@ -64,13 +66,16 @@ class ZoneRequestQueue(RequestQueue):
         zone = zone_of(request)
         front = self._queues[zone].peek_request() if zone in self._queues else None
         self._queue_of(request).add_request(request)
+        self._waiting += zone is not None
         # Whoever joins the end changes nothing for its zone.
         if zone is not None and self._queues[zone].peek_request() is not front:
             self.arbiter.waits(zone)
 
     def prepend_request(self, request: Request) -> None:
+        zone = zone_of(request)
         self._queue_of(request).prepend_request(request)
-        self._has_changed(zone_of(request))
+        self._waiting += zone is not None
+        self._has_changed(zone)
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
         for request in requests:
@@ -91,12 +96,12 @@ class ZoneRequestQueue(RequestQueue):
         zone = zone_of(self.peek_request())
         assert zone is not None, "a request outside of zones waits before them"
         request = self._queues[zone].pop_request()
+        self._waiting -= 1
         self._has_changed(zone)
         return request
 
     def remove_request(self, request: Request) -> None:
-        self._queue_of(request).remove_request(request)
-        self._has_changed(zone_of(request))
+        self.remove_requests([request])
 
     def remove_requests(self, requests: Iterable[Request]) -> None:
         by_zone: dict[Zone | None, set[Request]] = {}
@@ -106,7 +111,10 @@ class ZoneRequestQueue(RequestQueue):
             if zone is None:
                 self._before_zones.remove_requests(leaving)
             elif zone in self._queues:
-                self._queues[zone].remove_requests(leaving)
+                queue = self._queues[zone]
+                before = len(queue)
+                queue.remove_requests(leaving)
+                self._waiting -= before - len(queue)
                 self._has_changed(zone)
 
     def __getitem__(self, index: int) -> Request:
@@ -117,7 +125,7 @@ class ZoneRequestQueue(RequestQueue):
         return bool(self._before_zones) or (bool(self._queues) and self.arbiter.next_front() is not None)
 
     def __len__(self) -> int:
-        return len(self._before_zones) + sum(len(queue) for queue in self._queues.values())
+        return len(self._before_zones) + self._waiting
 
     def __iter__(self) -> Iterator[Request]:
         yield from self._before_zones

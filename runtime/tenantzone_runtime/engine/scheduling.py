@@ -74,6 +74,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.tenancy = self.block_pool.tenancy
         self._zones = self.tenancy.ledger.zones
         self.waiting = ZoneRequestQueue(self.policy)
+        self.block_pool.front = self.waiting.front
         self._demand = Demand(self)
         engine = ZoneEngine(self, self.waiting, self.block_pool, manager, self._demand, self._fail_hopeless)
         self._arbiter: Arbiter[Request] = Arbiter(self.tenancy, engine)

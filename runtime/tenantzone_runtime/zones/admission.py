@@ -7,7 +7,7 @@ before something changes for it (``denials``). A zone may also stand aside for t
 from collections.abc import Callable
 
 from tenantzone_runtime.zones.denials import Denials
-from tenantzone_runtime.zones.fair_queue import Account, FairQueue
+from tenantzone_runtime.zones.fair_queue import Account, FairQueue, Place
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.zone import Zone
 
@@ -54,13 +54,30 @@ class Admission:
         if zone.account in self._zones:
             self._unseen[zone] = None
 
-    def next(self, is_admissible: Callable[[Zone], bool]) -> Zone | None:
+    def next(self, is_admissible: Callable[[Zone], bool], free: int, *, is_running: bool) -> Zone | None:
         """The zone whose turn it is, of those whose next request can be admitted.
 
         The others are parked by whoever finds that out, or stand aside until the step is over.
+
+        Args:
+            is_admissible: whether a zone's next request can be admitted.
+            free: blocks that are free now.
+            is_running: whether requests run.
         """
-        account = self._fair.next(lambda candidate: is_admissible(self._zones[candidate]))
+
+        def call(first: Place | None) -> Account | None:
+            zone = self._denials.first(free, self._fair.place, is_running=is_running)
+            if zone is None or (first is not None and first < self._fair.place(zone.account)):
+                return None
+            zone.parked = 0
+            return zone.account
+
+        account = self._fair.next(lambda candidate: is_admissible(self._zones[candidate]), call)
         return None if account is None else self._zones[account]
+
+    def somebody_was_admitted(self) -> None:
+        """What room was made, and what is kept for whom, is different now."""
+        self._denials.line_up()
 
     def park(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
         """The zone's next request was denied ``count`` blocks: look at it when that may be different."""
@@ -75,17 +92,11 @@ class Admission:
 
     def end_step(self) -> None:
         """Zones that stood aside are in the queue again."""
+        self._denials.line_up()
         self._fair.end_round()
 
-    def wake(self, free: int, *, is_running: bool) -> None:
-        """Look again at the zones for which enough has changed.
-
-        Args:
-            free: blocks that are free now.
-            is_running: whether requests run.
-        """
-        for zone in self._denials.due(free, is_running=is_running):
-            self._unpark(zone)
+    def wake(self) -> None:
+        """Look again at the zones for which something has changed."""
         for zone in self._standings.take_stirred():
             self._unpark(zone)
 

@@ -68,6 +68,7 @@ class Arbiter(Generic[W]):
         if self._front is not None:
             self._drop_claim(self._front)
             self._front = None
+            self._admission.somebody_was_admitted()
 
     # Steps
 
@@ -86,7 +87,7 @@ class Arbiter(Generic[W]):
         self._foresee()
         if self._engine.is_open:
             self._fail_hopeless()
-            self._wake()
+            self._admission.wake()
             for zone in self._admission.take_unseen():
                 self._claim(zone)
 
@@ -101,8 +102,8 @@ class Arbiter(Generic[W]):
     def next_front(self) -> W | None:
         """The waiting request to admit next; None: there is no seat, or no zone's next request can have its blocks."""
         if self._front is None and self._engine.has_seat():
-            self._wake()
-            zone = self._admission.next(self._is_admissible)
+            self._admission.wake()
+            zone = self._next_zone()
             if zone is None and not self._engine.running:
                 zone = self._get_unstuck()
             if zone is not None:
@@ -203,8 +204,9 @@ class Arbiter(Generic[W]):
 
     # Waiting requests
 
-    def _wake(self) -> None:
-        self._admission.wake(self._engine.free_blocks, is_running=bool(self._engine.running))
+    def _next_zone(self) -> Zone | None:
+        engine = self._engine
+        return self._admission.next(self._is_admissible, engine.free_blocks, is_running=bool(engine.running))
 
     def _claim(self, zone: Zone) -> None:
         """Make room for a zone's next request if the zone is entitled to it, and note if it must wait."""
@@ -235,8 +237,7 @@ class Arbiter(Generic[W]):
         """Whether a zone's next request gets its blocks now, if need be of what others merely cache; else it waits."""
         work = self._engine.front(zone)
         denied = self._denied(work)
-        if denied is not None and not denied.headroom:
-            self._relieve(work, denied.blocks)
+        if denied is not None and not denied.headroom and self._relieve(work, denied.blocks):
             denied = self._denied(work)
         if denied is None:
             self._tenancy.may_go_on(zone)
@@ -266,10 +267,11 @@ class Arbiter(Generic[W]):
             return _Denied(count, headroom)
         return _Denied(count, 0) if count > available else None
 
-    def _relieve(self, work: W, count: int) -> None:
-        """Evict what other active zones merely cache, if the zone may have it."""
+    def _relieve(self, work: W, count: int) -> bool:
+        """Evict what other active zones merely cache, if the zone may have it. Returns whether anything was."""
         evictions = self._tenancy.relieve(work.zone, count, self._engine.free_blocks, work.peak)
         self._engine.return_evicted(evictions)
+        return bool(evictions)
 
     def _note_hopeless(self, work: W, count: int) -> None:
         """Say so if a denied request asks for more than its zone can ever have. It came when it could have it."""
@@ -302,4 +304,4 @@ class Arbiter(Generic[W]):
         if not self._admission.wake_all():
             return None
         states.lend_what_is_unused(self._ledger)
-        return self._admission.next(self._is_admissible)
+        return self._next_zone()

@@ -2,47 +2,93 @@
 
 A zone's next request that may not take its blocks need not be looked at again before something changes for it: what its
 own zone holds or may hold (whoever changes that wakes it), or what all zones leave it together. Of the latter, each
-request waits for a few sums to reach a bar; the bars are kept in heaps, one for each sum, so that a step looks at the
-lowest bar of each and not at the requests. A bar may be too low, never too high: a request that is woken too early is
-denied again.
+request waits for a few sums to reach a bar. Where many bars are reached, who comes first by service is looked at, and
+nobody else: once it has its blocks, the sums are lower, and the others wait on. A bar may be too low, never too high: a
+request that is looked at too early is denied again.
 """
 
 import heapq
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterator
+from itertools import chain
+from math import inf
+from typing import Literal
 
+from tenantzone_runtime.zones.fair_queue import Account, Place
 from tenantzone_runtime.zones.ledger import Ledger
-from tenantzone_runtime.zones.standings import Source
 from tenantzone_runtime.zones.zone import Zone
 
 _MIN_STALE = 64
 
+_Name = Literal["spare", "relief", "headroom", "share"]
+"""headroom: what is free or cached. share: a zone's of what nobody reserved, for a weight of 1."""
+_Sum = tuple[_Name, int]
+"""The priority is that of the zones that it is reckoned for; 0 where it knows none."""
+_Entry = tuple[float, int, int, Zone]
+"""Its service when it was entered or looked at last, its ticket in the queue, its ticket here, and the zone."""
 
-@dataclass(slots=True)
+
 class _Bars:
-    """Zones by how high a sum must be for them, lowest first. Entries of zones that were woken since are stale."""
+    """Zones by how high a sum must be for them; of those with the same bar, the least served first.
 
-    heap: list[tuple[int, int, Zone]] = field(default_factory=list)
-    limit: int = _MIN_STALE
+    Entries of zones that were woken since are stale. They go when they come first, or all at once before they pile up.
+    """
 
-    def push(self, bar: int, zone: Zone) -> None:
-        if len(self.heap) >= self.limit:
-            # Else they would pile up in a heap whose sum stays low.
-            self.heap = [entry for entry in self.heap if entry[1] == entry[2].parked]
-            heapq.heapify(self.heap)
-            self.limit = max(_MIN_STALE, 2 * len(self.heap))
-        heapq.heappush(self.heap, (bar, zone.parked, zone))
+    def __init__(self) -> None:
+        self._heaps: dict[float, list[_Entry]] = {}
+        self._bars: list[float] = []
+        """In order."""
+        self._entries = 0
+        self._max_entries = _MIN_STALE
 
-    def reached(self, height: int) -> Iterator[Zone]:
-        """Zones whose bar is not above this height; they leave, and so do stale entries that have come to the top."""
-        while self.heap:
-            bar, ticket, zone = self.heap[0]
-            is_stale = ticket != zone.parked
-            if bar > height and not is_stale:
-                return
-            heapq.heappop(self.heap)
-            if not is_stale:
+    def __len__(self) -> int:
+        """Entries, stale ones among them."""
+        return self._entries
+
+    def push(self, bar: float, zone: Zone) -> None:
+        if self._entries >= self._max_entries:
+            self._tidy_up()
+        heap = self._heaps.get(bar)
+        if heap is None:
+            heap = self._heaps[bar] = []
+            insort(self._bars, bar)
+        heapq.heappush(heap, (zone.account.service, abs(zone.account.ticket), zone.parked, zone))
+        self._entries += 1
+
+    def firsts(self, height: float) -> Iterator[Zone]:
+        """Of each bar that is not above this height, the least served zone."""
+        # And one above it, so that stale ones there go in the end.
+        for bar in self._bars[: bisect_right(self._bars, height) + 1]:
+            zone = self._first(self._heaps[bar])
+            if zone is None:
+                self._drop(bar)
+            elif bar <= height:
                 yield zone
+
+    def _first(self, heap: list[_Entry]) -> Zone | None:
+        while heap:
+            service, ticket, parked, zone = heap[0]
+            if parked != zone.parked:
+                heapq.heappop(heap)
+                self._entries -= 1
+            elif service != zone.account.service:
+                heapq.heapreplace(heap, (zone.account.service, ticket, parked, zone))
+            else:
+                return zone
+        return None
+
+    def _drop(self, bar: float) -> None:
+        del self._heaps[bar]
+        del self._bars[bisect_right(self._bars, bar) - 1]
+
+    def _tidy_up(self) -> None:
+        for bar, heap in list(self._heaps.items()):
+            heap[:] = [entry for entry in heap if entry[2] == entry[3].parked]
+            heapq.heapify(heap)
+            if not heap:
+                self._drop(bar)
+        self._entries = sum(map(len, self._heaps.values()))
+        self._max_entries = max(_MIN_STALE, 2 * self._entries)
 
 
 class Denials:
@@ -54,16 +100,13 @@ class Denials:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._bars: dict[tuple[Source, int], _Bars] = {}
-        """By source and priority; a reservation knows no priority."""
-        self._headroom = _Bars()
-        self._by_share: list[tuple[int, Zone]] = []
-        """Denied because of their share of what nobody reserved."""
-        self._share_seen = ledger.standings.share_changes
+        self._bars: dict[_Sum, _Bars] = {}
+        self._new: list[tuple[_Sum, float, int, Zone]] = []
+        """Denied since somebody was admitted, or in this step."""
         self._tickets = 0
 
     def park(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
-        """The zone's next request was denied ``count`` blocks.
+        """The zone's next request was denied ``count`` blocks that it is not entitled to.
 
         Args:
             zone: whose.
@@ -72,51 +115,53 @@ class Denials:
             headroom: blocks that are to be there besides, and were missing.
         """
         self._tickets += 1
-        zone.parked = self._tickets
-        standings, own = self._ledger.standings, len(zone.cached)
-        if zone.in_use + count > max(zone.spec.quota.limit, peak):
+        zone.parked, zone.denied_with = self._tickets, zone.prospects
+        standings, own, promise = self._ledger.standings, len(zone.cached), zone.spec.quota
+        if zone.in_use + count > max(promise.limit, peak):
             return
         if headroom:
             # Whatever else is missing: before that is there, the request is denied.
-            self._headroom.push(count + headroom, zone)
+            self._enter("headroom", 0, count + headroom, zone)
+        elif zone.overdue:
             return
-        if zone.is_entitled_to(count):
-            self._push("reservation", 0, count - own + zone.reclaimable, zone)
-        if zone.overdue:
-            return
-        priority = zone.spec.priority
-        if standings.may_have_relief(zone, count, peak):
-            self._push("relief", priority, count - own - zone.locked + zone.reclaimable, zone)
+        elif standings.may_have_relief(zone, count, peak):
+            self._enter("relief", zone.spec.priority, count - own - zone.locked + zone.reclaimable, zone)
         else:
-            self._push("spare", priority, count - own - zone.locked + zone.evictable, zone)
-            self._by_share.append((zone.parked, zone))
+            self._enter("spare", zone.spec.priority, count - own - zone.locked + zone.evictable, zone)
+            self._enter("share", 0, (zone.in_use + count - promise.reserved) / zone.spec.weight, zone)
 
-    def _push(self, source: Source, priority: int, bar: int, zone: Zone) -> None:
-        key = source, priority
-        bars = self._bars.get(key)
-        if bars is None:
-            bars = self._bars[key] = _Bars()
-        bars.push(bar, zone)
+    def _enter(self, name: _Name, priority: int, bar: float, zone: Zone) -> None:
+        self._new.append(((name, priority), bar, zone.parked, zone))
 
-    def due(self, free: int, *, is_running: bool) -> Iterator[Zone]:
-        """Zones whose next request may be admissible now, as far as all zones together go.
+    def line_up(self) -> None:
+        """Who was denied may be looked at again from now on: the step is over, or somebody was admitted."""
+        new, self._new = self._new, []
+        for of, bar, parked, zone in new:
+            if parked == zone.parked:
+                if of not in self._bars:
+                    self._bars[of] = _Bars()
+                self._bars[of].push(bar, zone)
+
+    def first(self, free: int, place: Callable[[Account], Place], *, is_running: bool) -> Zone | None:
+        """The zone to look at first, of those whose next request may be admissible as far as all zones together go.
 
         Args:
             free: blocks that are free now.
+            place: of an account in the queue.
             is_running: whether requests run; else no headroom is asked for.
         """
-        standings = self._ledger.standings
-        for (source, priority), bars in list(self._bars.items()):
-            if not bars.heap:
-                del self._bars[source, priority]
-                continue
-            yield from bars.reached(standings.total(source, priority, free))
-        yield from self._headroom.reached(free + self._ledger.cached_blocks if is_running else free + (1 << 60))
-        if self._share_seen != standings.share_changes:
-            self._share_seen = standings.share_changes
-            waiting, self._by_share = self._by_share, []
-            for ticket, zone in waiting:
-                if ticket == zone.parked:
-                    yield zone
-        elif len(self._by_share) > 2 * len(self._ledger.zones) + _MIN_STALE:
-            self._by_share = [entry for entry in self._by_share if entry[0] == entry[1].parked]
+        due: list[Iterator[Zone]] = []
+        for of, bars in list(self._bars.items()):
+            if len(bars):
+                due.append(bars.firsts(self._height(of, free, is_running=is_running)))
+            else:
+                del self._bars[of]
+        return min(chain.from_iterable(due), key=lambda zone: place(zone.account), default=None)
+
+    def _height(self, of: _Sum, free: int, *, is_running: bool) -> float:
+        name, priority = of
+        if name == "headroom":
+            return free + self._ledger.cached_blocks if is_running else inf
+        if name == "share":
+            return self._ledger.standings.share_of_one
+        return self._ledger.standings.total(name, priority, free)

@@ -26,6 +26,10 @@ _FEW: Final = 64
 """Places in the heap that are not worth tidying up."""
 
 
+Place = tuple[float, int]
+"""In the queue: service, and of those with the same, a ticket. The least is first."""
+
+
 @dataclass(slots=True, eq=False)
 class Account:
     """The service that one zone has had. ``weight`` is its share when zones compete."""
@@ -60,25 +64,40 @@ class FairQueue:
     def enter(self, account: Account) -> None:
         """A zone without waiting requests has one now. It starts level with those that wait."""
         if not account.ticket:
-            self._line_up(account)
+            self._line_up(account, self._new_place(account))
 
     def leave(self, account: Account) -> None:
         """The zone has no waiting request any more."""
         account.ticket = 0
 
-    def next(self, admissible: Callable[[Account], bool]) -> Account | None:
+    def next(
+        self, admissible: Callable[[Account], bool], call: Callable[[Place | None], Account | None] | None = None
+    ) -> Account | None:
         """The account to serve: of those whose next request can be admitted, the one with the least service.
 
         Those that can't stand aside until :meth:`end_round`, unless whoever finds that out holds them for longer.
+
+        Args:
+            admissible: whether the next request of an account can be admitted.
+            call: says which account that was held is to be looked at before the one in this place, which is the first
+                in the queue; None: none is.
         """
-        while self._settle():
+        while True:
+            first = self._settle()
+            if call is not None and (called := call(first)) is not None:
+                self._line_up(called, self.place(called))
+            elif first is None:
+                return None
             account = self._heap[0][2]
             if admissible(account):
                 self._reached = max(self._reached, account.service)
                 return account
             if account.ticket > 0:
                 self.set_aside(account)
-        return None
+
+    def place(self, account: Account) -> Place:
+        """Where an account that is held would stand in the queue."""
+        return max(account.service, self._reached), abs(account.ticket)
 
     def set_aside(self, account: Account) -> None:
         """Do not serve this account until the round ends."""
@@ -87,13 +106,13 @@ class FairQueue:
             self._aside.append(account)
 
     def hold(self, account: Account) -> None:
-        """Do not serve this account until it is released."""
-        account.ticket = -abs(account.ticket)
+        """Do not serve this account until it is released, or called."""
+        account.ticket = -next(self._tickets)
 
     def release(self, account: Account) -> None:
         """An account that was held may be served again."""
         if account.ticket < 0:
-            self._line_up(account)
+            self._line_up(account, self._new_place(account))
 
     def end_round(self) -> None:
         """Those that stood aside are in the queue again."""
@@ -101,17 +120,19 @@ class FairQueue:
         for account in aside:
             self.release(account)
 
-    def _line_up(self, account: Account) -> None:
-        account.service = max(account.service, self._reached)
-        account.ticket = next(self._tickets)
-        heapq.heappush(self._heap, (account.service, account.ticket, account))
+    def _new_place(self, account: Account) -> Place:
+        return max(account.service, self._reached), next(self._tickets)
+
+    def _line_up(self, account: Account, place: Place) -> None:
+        account.service, account.ticket = place
+        heapq.heappush(self._heap, (*place, account))
         if len(self._heap) > self._max_places:
             self._heap = [place for place in self._heap if place[1] == place[2].ticket]
             heapq.heapify(self._heap)
             self._max_places = max(_FEW, 2 * len(self._heap))
 
-    def _settle(self) -> bool:
-        """Bring the top of the heap up to date. Returns whether there is one."""
+    def _settle(self) -> Place | None:
+        """Bring the top of the heap up to date. Returns its place; None: there is none."""
         while self._heap:
             service, ticket, account = self._heap[0]
             if ticket != account.ticket:
@@ -119,5 +140,5 @@ class FairQueue:
             elif service != account.service:
                 heapq.heapreplace(self._heap, (account.service, ticket, account))
             else:
-                return True
-        return False
+                return service, ticket
+        return None

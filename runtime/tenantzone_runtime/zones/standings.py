@@ -4,15 +4,16 @@ With them, asking what a zone may take costs the same with one zone and with a t
 without looking at all zones.
 """
 
+from math import inf
 from typing import Literal
 
 from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.victims import SumsByPriority, VictimOrder
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
-Source = Literal["spare", "relief", "reservation"]
+Source = Literal["spare", "relief"]
 """Of blocks for a request. spare: what is nobody's promise. relief: that, and what others cache above their
-reservations. reservation: all that is free, cached by quiet zones, or cached above reservations."""
+reservations."""
 
 
 class Standings:
@@ -32,8 +33,6 @@ class Standings:
         """All that zones hold above their reservations."""
         self.evictable = 0
         """All that quiet zones give up (S1)."""
-        self.share_changes = 0
-        """Grows whenever a zone's share of what nobody reserved may have grown."""
         self._locked = 0
         self._reclaimable = 0
         self._kept = 0
@@ -57,7 +56,6 @@ class Standings:
         self.promised += zone.spec.quota.reserved
         self._kept += quota.floor(zone.spec.quota, quiet=True)
         self._never_lent.add(zone.spec.priority, _lent_to_none_below(zone))
-        self.share_changes += 1
         self.reckon(zone)
 
     def leave(self, zone: Zone) -> None:
@@ -66,7 +64,6 @@ class Standings:
         self._kept -= quota.floor(zone.spec.quota, quiet=True)
         self._never_lent.add(zone.spec.priority, -_lent_to_none_below(zone))
         self._withheld.add(zone.spec.priority, -zone.withheld)
-        self.share_changes += 1
         self._locked -= zone.locked
         self.evictable -= zone.evictable
         self._reclaimable -= zone.reclaimable
@@ -83,11 +80,11 @@ class Standings:
         self.leave(zone)
         zone.follow(spec)
         self.enter(zone)
+        if zone.parked:
+            self.stir(zone)
 
     def reckon(self, zone: Zone) -> None:
         """Bring the zone's part up to date, after what it holds or its quietness changed."""
-        if zone.parked:
-            self.stir(zone)
         promise, in_use, cached, quiet = zone.spec.quota, zone.in_use, len(zone.cached), zone.quiet
         locked = quota.locked(promise, in_use + cached, quiet)
         surplus = quota.surplus(promise, in_use + cached)
@@ -98,6 +95,8 @@ class Standings:
         self._reclaimable += reclaimable - zone.reclaimable
         self.surplus += surplus - zone.surplus
         zone.locked, zone.evictable, zone.reclaimable, zone.surplus = locked, evictable, reclaimable, surplus
+        if zone.parked and zone.has_better_prospects:
+            self.stir(zone)
         self._changed[zone] = None
         if quiet or zone.withheld or zone.evictable_by_all:
             self._reckon_offer(zone)
@@ -105,8 +104,6 @@ class Standings:
             weight = 0 if quiet else zone.spec.weight
             self._active_weight += weight - zone.active_weight
             zone.active_weight = weight
-            if quiet:
-                self.share_changes += 1
         # Most changes leave a zone in the orders where it is.
         if (evictable > 0) != (zone in self._quiet.members):
             self._quiet.toggle(zone)
@@ -148,8 +145,6 @@ class Standings:
             priority: whose.
             free: blocks that are free now.
         """
-        if source == "reservation":
-            return free + self._reclaimable
         of_others = self.evictable if source == "spare" else self._reclaimable
         return free + of_others - self._locked - self._withheld.above(priority)
 
@@ -214,6 +209,11 @@ class Standings:
     def share(self, zone: Zone) -> int:
         """The zone's share, by weight among those that are not quiet, of the blocks that nobody reserved."""
         return (self._capacity - self.promised) * zone.spec.weight // max(self._active_weight, zone.spec.weight)
+
+    @property
+    def share_of_one(self) -> float:
+        """The share of a zone with weight 1, if it were not rounded down."""
+        return (self._capacity - self.promised) / self._active_weight if self._active_weight else inf
 
     def surplus_cached_elsewhere(self, zone: Zone) -> int:
         """What other active zones keep cached above their reservations."""

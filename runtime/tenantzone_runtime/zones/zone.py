@@ -109,6 +109,8 @@ class Zone:
     """Blocks that the request was denied; the same."""
     parked: int = 0
     """Not 0 while its next request, once denied, is not looked at before something changes: ``admission`` says when."""
+    denied_with: tuple[int, int, int] = (0, 0, 0)
+    """Its prospects when it was parked."""
     counters: Counters = field(default_factory=Counters)
     account: Account = field(default_factory=Account)
     """Its place in the fair queue."""
@@ -141,6 +143,19 @@ class Zone:
     def name_in_journal(self) -> str | None:
         """Its tenant; None for the zone of requests that came before any zone was declared."""
         return self.spec.tenant or None
+
+    @property
+    def prospects(self) -> tuple[int, int, int]:
+        """What of the zone itself decides whether its next request gets its blocks, what all zones leave it being the
+        same: blocks that it does not use, and what is its own of spare blocks and of what relief would give. Each only
+        helps."""
+        own = len(self.cached) + self.locked
+        return -self.in_use, own - self.evictable, own - self.reclaimable
+
+    @property
+    def has_better_prospects(self) -> bool:
+        """Whether one of them has become better since its next request was denied."""
+        return any(now > then for now, then in zip(self.prospects, self.denied_with, strict=True))
 
     @property
     def borrows(self) -> bool:
