@@ -98,3 +98,16 @@ def test_nothing_is_taken_back_for_what_a_config_has_covered_since(driver, clock
     driver.declare(zone("acme"), zone("burst", reserved=CAPACITY))
     driver.step()
     assert driver.zone("burst").counters.preemptions == 0
+
+
+def test_before_a_request_yields_goes_what_others_merely_cache(config, clock):
+    """Each time it would be admitted again at once, and preempted again, because of what somebody else caches."""
+    driver = Driver(make_scheduler(config, 40))
+    lending = Lending(max_loan_seconds=0, grace_seconds=0)
+    driver.declare(zone("acme", reserved=25, lending=lending), zone("burst"), zone("calm"))
+    driver.ask("calm", prompt(12))
+    request = driver.send("burst", prompt(8), max_tokens=5)
+    clock.run(driver, 20)
+    assert driver.finished[request.request_id] == "length"
+    assert driver.zone("burst").counters.preemptions == 0
+    assert 0 < len(driver.zone("calm").cached) < 12

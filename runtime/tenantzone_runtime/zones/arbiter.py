@@ -164,6 +164,10 @@ class Arbiter(Generic[W]):
             self._engine.return_evicted(self._tenancy.collect_due(self._engine.free_blocks))
             if borrower not in self._tenancy.past_grace():
                 return
+            covered = self._tenancy.cover_loans(borrower)
+            self._engine.return_evicted(covered)
+            if covered:
+                continue
             victim = preemption.youngest(self._engine.by_seniority(), borrower)
             if victim is None:
                 return

@@ -78,6 +78,20 @@ def relieve(ledger: Ledger, zone: Zone, count: int, free: int, peak: int = 0) ->
     return evicted
 
 
+def cover_loans(ledger: Ledger, borrower: Zone, count: int) -> Evictions:
+    """Evict what other zones cache above their reservations, so that ``count`` blocks less of a borrower's stand on
+    loans: before its requests yield, since work in progress counts more than a cache that nobody was promised."""
+    others = [zone for zone in ledger.zones.values() if zone is not borrower and zone.surplus and zone.cached]
+    evicted: Evictions = []
+    for zone in sorted(others, key=lambda zone: (not zone.quiet, zone.spec.priority, zone.last_active, zone.number)):
+        blocks = min(count, zone.surplus, len(zone.cached))
+        evicted.append((zone, ledger.evict(zone, blocks, "relief", borrower)))
+        count -= blocks
+        if not count:
+            break
+    return evicted
+
+
 def trim_to_limit(ledger: Ledger, zone: Zone, at_once: int = sys.maxsize) -> list[int]:
     """Evict what a zone keeps cached beyond its limit, after the limit fell or blocks came back: ``at_once`` at most.
     Returns their ids."""

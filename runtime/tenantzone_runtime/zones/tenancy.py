@@ -12,9 +12,9 @@ from tenantzone_contract.config import PoolConfig, RuntimeConfig
 from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones.audit import Event, RefusalReason
 from tenantzone_runtime.zones.enforcement import Enforcement
-from tenantzone_runtime.zones.eviction import Evictions, evict_to_watermark, relieve
+from tenantzone_runtime.zones.eviction import Evictions, cover_loans, evict_to_watermark, relieve
 from tenantzone_runtime.zones.ledger import Ledger
-from tenantzone_runtime.zones.loans import LoanBook
+from tenantzone_runtime.zones.loans import Loan, LoanBook
 from tenantzone_runtime.zones.parts import ALL, slices, zones_for
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.stalls import Stalls
@@ -203,10 +203,18 @@ class Tenancy:
 
     def past_grace(self) -> list[Zone]:
         """Zones whose running requests must be preempted now, until they stand on no loan that is past its grace."""
-        if not self._overdue:
-            return []
+        return list(dict.fromkeys(loan.borrower for loan in self._past_grace()))
+
+    def cover_loans(self, borrower: Zone) -> Evictions:
+        """Evict what others merely cache, as far as that ends loans of a borrower that are past their grace."""
+        count = sum(loan.blocks for loan in self._past_grace() if loan.borrower is borrower)
+        return cover_loans(self.ledger, borrower, count)
+
+    def _past_grace(self) -> Iterator[Loan]:
         now = self.ledger.now
-        return [loan.borrower for loan in self.loans.due() if loan.grace_until is not None and loan.grace_until <= now]
+        for loan in self.loans.due() if self._overdue else ():
+            if loan.grace_until is not None and loan.grace_until <= now:
+                yield loan
 
     def usage(self) -> list[Event]:
         """What each zone has used, and each borrower of each lender, where that is more than was told before."""
