@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones.audit import PreemptionReason
-from tenantzone_runtime.zones.tenancy import Watermarks
+from tenantzone_runtime.zones.enforcement import Watermarks
 from tenantzone_runtime.zones.zone import ZoneSpec
 
 REPOSITORY = Path(__file__).parents[2]
