@@ -43,7 +43,7 @@ def pytest_configure() -> None:
     """Whether one of our managers is at work on the pool."""
     ZoneBlockPool.acting = property(_acting, _act)
     ZoneBlockPool.free_block_queue = property(_free_queue, _set_free_queue)
-    Binder.bind = lambda binder, request, now: binder._tenancy.zone_for(TENANT, now)
+    Binder._find = lambda binder, request, now: binder._tenancy.zone_for(TENANT, now)
     for name, method in inspect.getmembers(ZoneKVCacheManager, inspect.isfunction):
         if name in _FINDS_BLOCKS:
             method = _binding(method)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_contract.config import Idle, ZoneConfig
+from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate, ZoneConfig
 from tests.engine.clock import Clock
 from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 
@@ -83,3 +83,15 @@ def test_one_that_waits_does_not_stop_those_that_run(config, clock):
     clock.run(driver, 1500)
     assert [request.num_output_tokens for request in early] == [150] * 8
     assert [request.num_output_tokens for request in late] == [60] * 6
+
+
+def test_a_request_that_is_refused_by_the_first_zone_that_is_registered_leaves_nobody_without_one(config):
+    driver = Driver(make_scheduler(config, 100))
+    early = driver.send(None, prompt(3), max_tokens=20)
+    driver.step()
+    template = UnknownTenantTemplate(limit=2)
+    driver.declare(unknown_tenants=UnknownTenants(mode="AutoRegister", template=template))
+    refused = driver.send("guest", prompt(10))
+    assert early.zone is not None
+    driver.run()
+    assert driver.finished == {early.request_id: "length", refused.request_id: "error"}

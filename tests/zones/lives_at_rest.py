@@ -1,6 +1,6 @@
 """What becomes of an engine's requests when no more come: liveness."""
 
-from tenantzone_runtime.zones.arbiter import HOPELESS_SECONDS
+from tenantzone_runtime.zones.hopeless import HOPELESS_SECONDS
 from tests.zones.lives_counted import LivesCounted
 
 SECONDS_AT_REST = 100

@@ -59,7 +59,7 @@ class LivesInSteps(Lives):
 
     def _takeable(self, request, *, growing=False):
         """What the arbiter keeps in this step for others within their reservations, nobody else gets as entitled."""
-        claimed = sum(count for work, count in self.arbiter._claims.items() if work is not request)
+        claimed = self.arbiter._claims.of_others(request)
         return self.world.takeable(request.claim, growing=growing, peak=request.peak, claimed=claimed)
 
     # What the reference says of a waiting request

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.zones.arbiter import HOPELESS_SECONDS
+from tenantzone_runtime.zones.hopeless import HOPELESS_SECONDS
 from tests.zones.small_engine import SmallEngine
 from tests.zones.zoo import Zoo, declare
 

@@ -3,6 +3,7 @@
 from vllm.v1.request import Request
 
 from tenantzone_contract.seal import SEAL_ARGUMENT, SealError, unseal
+from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.zones.audit import RefusalReason
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
@@ -24,18 +25,29 @@ class Binder:
     Args:
         seal_key: shared with the front door.
         tenancy: the zones.
+        demand: how many blocks requests ask for.
+        block_size: tokens of a block.
     """
 
-    def __init__(self, seal_key: bytes, tenancy: Tenancy) -> None:
+    def __init__(self, seal_key: bytes, tenancy: Tenancy, demand: Demand, block_size: int) -> None:
         self._seal_key = seal_key
         self._tenancy = tenancy
+        self._demand = demand
+        self._block_size = block_size
 
     def bind(self, request: Request, now: float) -> Zone | None:
-        """The request's zone, or None where no zone is declared: stock vLLM then.
+        """The request's zone, or None where no zone is declared: stock vLLM then. Its length is bounded by the zone.
 
         Raises:
-            BindingError: zones are declared, and the request has no valid seal or its tenant no zone.
+            BindingError: zones are declared, and the request has no valid seal, its tenant no zone, or its prompt is
+                longer than its zone can ever hold.
         """
+        zone = self._find(request, now)
+        if zone is not None:
+            self._fit(request, zone)
+        return zone
+
+    def _find(self, request: Request, now: float) -> Zone | None:
         seal = self._take_seal(request)
         if self._tenancy.is_open_to_anybody:
             return None
@@ -51,6 +63,25 @@ class Binder:
         if zone is None:
             raise BindingError("unknown_tenant", tenant, f"tenant {tenant!r} has no zone")
         return zone
+
+    def _fit(self, request: Request, zone: Zone) -> None:
+        """What a zone can ever have bounds the length of its requests, as the model's maximum length does for all."""
+        limit, prompt = zone.spec.quota.limit, int(request.num_prompt_tokens)
+        self._check_room(zone, prompt, limit, f"the limit of zone {zone.spec.tenant}")
+        request.max_tokens = min(request.max_tokens, limit * self._block_size - prompt)
+        # What other zones never lend is out of reach, whatever the limit says: it would wait for ever.
+        reachable = self._tenancy.ledger.standings.reachable(zone)
+        if self._demand.peak(prompt + 1) > reachable:
+            self._check_room(zone, prompt, reachable, f"what other zones can leave to zone {zone.spec.tenant}")
+        request.peak = self._demand.peak(prompt + request.max_tokens)
+
+    def _check_room(self, zone: Zone, prompt: int, blocks: int, of: str) -> None:
+        if blocks * self._block_size <= prompt:
+            raise BindingError(
+                "too_long",
+                zone.spec.tenant,
+                f"the prompt of {prompt} tokens does not fit into {of}: {blocks} blocks of {self._block_size} tokens",
+            )
 
     @staticmethod
     def _take_seal(request: Request) -> str:

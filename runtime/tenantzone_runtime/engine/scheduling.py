@@ -35,7 +35,6 @@ from tenantzone_runtime.engine.versions import check_supported, check_version
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
 from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.configure import Difference
-from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +78,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         engine = ZoneEngine(self, self.waiting, self.block_pool, manager, self._demand, self._fail_hopeless)
         self._arbiter: Arbiter[Request] = Arbiter(self.tenancy, engine)
         self.waiting.arbiter = self._arbiter
-        self._binder = Binder(seal_key, self.tenancy)
+        self._binder = Binder(seal_key, self.tenancy, self._demand, self.block_size)
         self._guard = Guard(manager, self._arbiter, self.end_with_error)
         self._refused: dict[str, Request] = {}
         """By id. They wait in no queue, so that nothing can schedule them, until the next output ends them."""
@@ -164,41 +163,17 @@ class ZoneAwareScheduler(AsyncScheduler):
         had_zones = bool(self._zones)
         try:
             zone = self._binder.bind(request, now)
-            if not had_zones:
-                self._adopt_requests()
-            if zone is not None:
-                self._fit(request, zone)
         except BindingError as error:
             logger.warning("request %s is refused: %s", request.request_id, error, extra={"tenant": error.tenant})
             self.tenancy.refused(error.tenant, error.reason)
             self._refused[request.request_id] = request
             return
+        finally:
+            if not had_zones:
+                self._adopt_requests()
         request.zone = zone
         if zone is not None:
             self.tenancy.request_arrived(zone, now)
-
-    def _fit(self, request: Request, zone: Zone) -> None:
-        """What a zone can ever have bounds the length of its requests, as the model's maximum length does for all.
-
-        Raises:
-            BindingError: not even the prompt and one more token fit.
-        """
-        limit, prompt = zone.spec.quota.limit, int(request.num_prompt_tokens)
-        self._check_room(zone, prompt, limit, f"the limit of zone {zone.spec.tenant}")
-        request.max_tokens = min(request.max_tokens, limit * self.block_size - prompt)
-        # What other zones never lend is out of reach, whatever the limit says: it would wait for ever.
-        reachable = self.tenancy.ledger.standings.reachable(zone)
-        if self._demand.peak(prompt + 1) > reachable:
-            self._check_room(zone, prompt, reachable, f"what other zones can leave to zone {zone.spec.tenant}")
-        request.peak = self._demand.peak(prompt + request.max_tokens)
-
-    def _check_room(self, zone: Zone, prompt: int, blocks: int, of: str) -> None:
-        if blocks * self.block_size <= prompt:
-            raise BindingError(
-                "too_long",
-                zone.spec.tenant,
-                f"the prompt of {prompt} tokens does not fit into {of}: {blocks} blocks of {self.block_size} tokens",
-            )
 
     def _enqueue_waiting_request(self, request: Request) -> None:
         if request.request_id not in self._refused:

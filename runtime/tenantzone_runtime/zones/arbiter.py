@@ -6,17 +6,16 @@ not take its blocks loses its own request's turn, and nobody else's.
 """
 
 from dataclasses import dataclass
-from typing import Final, Generic
+from typing import Generic
 
 from tenantzone_runtime.zones import preemption, states
 from tenantzone_runtime.zones.admission import Admission
 from tenantzone_runtime.zones.audit import PreemptionReason
+from tenantzone_runtime.zones.claims import Claims
 from tenantzone_runtime.zones.engine import Engine, W
+from tenantzone_runtime.zones.hopeless import Hopeless
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
-
-HOPELESS_SECONDS: Final = 30.0
-"""How long a waiting request that a new config has made impossible waits for the next one before it is failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +42,8 @@ class Arbiter(Generic[W]):
         self._withheld: list[W] = []
         """Running requests that may not take the blocks of their next tokens, as the last step found."""
         self._front: W | None = None
-        self._hopeless: dict[Zone, tuple[W, float]] = {}
-        """Next requests that can't be served by the config in force, and since when that is known."""
-        self._claims: dict[W, int] = {}
-        """Blocks kept in this step for requests within their zones' reservations: each block is there for one only."""
-        self._claimed = 0
-        """All of them."""
+        self._hopeless = Hopeless(tenancy, engine, self._admission)
+        self._claims = Claims[W]()
 
     # Queues
 
@@ -66,7 +61,7 @@ class Arbiter(Generic[W]):
     def _forget_front(self) -> None:
         """It was admitted, most likely."""
         if self._front is not None:
-            self._drop_claim(self._front)
+            self._claims.drop(self._front)
             self._front = None
             self._admission.somebody_was_admitted()
 
@@ -86,7 +81,7 @@ class Arbiter(Generic[W]):
                 self._help(work, self._engine.blocks_to_continue(work))
         self._foresee()
         if self._engine.is_open:
-            self._fail_hopeless()
+            self._hopeless.fail()
             self._admission.wake()
             for zone in self._admission.take_unseen():
                 self._claim(zone)
@@ -94,7 +89,7 @@ class Arbiter(Generic[W]):
     def may_continue(self, work: W, count: int) -> bool:
         """Whether a running request may take blocks now. Else it loses its turn, and is helped before the next step."""
         if count <= self._available(work, growing=True):
-            self._drop_claim(work)
+            self._claims.drop(work)
             return True
         self._withheld.append(work)
         return False
@@ -122,7 +117,6 @@ class Arbiter(Generic[W]):
         """The step is made: what stood aside in it may be asked for again."""
         self._front = None
         self._claims.clear()
-        self._claimed = 0
         self._admission.end_step()
 
     def pause(self) -> None:
@@ -136,7 +130,7 @@ class Arbiter(Generic[W]):
         """Send a running request back to wait; it does not come back in this step."""
         self._engine.preempt(work)
         self.note_preemption(work, reason, beneficiary)
-        self._drop_claim(work)
+        self._claims.drop(work)
         self._front = None
         self._admission.set_aside(work.zone)
 
@@ -154,7 +148,7 @@ class Arbiter(Generic[W]):
             self._engine.free_blocks,
             growing=growing,
             peak=work.peak,
-            claimed=self._claimed - self._claims.get(work, 0),
+            claimed=self._claims.of_others(work),
         )
 
     def _take_back(self, borrower: Zone) -> None:
@@ -199,12 +193,7 @@ class Arbiter(Generic[W]):
             if victim is work:
                 return
         if work.zone.is_entitled_to(count):
-            self._drop_claim(work)
-            self._claims[work] = count
-            self._claimed += count
-
-    def _drop_claim(self, work: W) -> None:
-        self._claimed -= self._claims.pop(work, 0)
+            self._claims.keep(work, count)
 
     # Waiting requests
 
@@ -234,7 +223,7 @@ class Arbiter(Generic[W]):
         if not at_most or not work.zone.is_entitled_to(1):
             return 0
         # Where blocks abound it does not matter how many of them it finds in its cache.
-        abound = self._engine.free_blocks >= self._claimed + at_most
+        abound = self._engine.free_blocks >= self._claims.total + at_most
         return at_most if abound else self._engine.blocks_to_admit(work)
 
     def _is_admissible(self, zone: Zone) -> bool:
@@ -247,7 +236,7 @@ class Arbiter(Generic[W]):
             self._tenancy.may_go_on(zone)
             states.is_served(self._ledger, zone)
             return True
-        self._note_hopeless(work, denied.blocks)
+        self._hopeless.note(work, denied.blocks)
         self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
         if zone.is_entitled_to(denied.blocks):
             # Room is made before the next step: in the midst of one, whoever would yield has its tokens already.
@@ -276,28 +265,6 @@ class Arbiter(Generic[W]):
         evictions = self._tenancy.relieve(work.zone, count, self._engine.free_blocks, work.peak)
         self._engine.return_evicted(evictions)
         return bool(evictions)
-
-    def _note_hopeless(self, work: W, count: int) -> None:
-        """Say so if a denied request asks for more than its zone can ever have. It came when it could have it."""
-        zone = work.zone
-        if zone.in_use or count <= self._standings.reachable(zone, work.peak):
-            self._hopeless.pop(zone, None)
-        elif zone not in self._hopeless or self._hopeless[zone][0] is not work:
-            self._hopeless[zone] = work, self._ledger.now
-            self._engine.warn(work, self._tenancy.why_never(zone, count, work.peak))
-
-    def _fail_hopeless(self) -> None:
-        """End requests that no config has come to help for a while: they hold up the others of their zone."""
-        for zone, (work, since) in list(self._hopeless.items()):
-            if zone not in self._admission or self._engine.front(zone) is not work or zone.in_use:
-                del self._hopeless[zone]
-                continue
-            count = self._engine.blocks_to_admit(work)
-            if count <= self._standings.reachable(zone, work.peak):
-                del self._hopeless[zone]
-            elif self._ledger.now - since >= HOPELESS_SECONDS:
-                del self._hopeless[zone]
-                self._engine.fail(work, self._tenancy.why_never(zone, count, work.peak))
 
     def _get_unstuck(self) -> Zone | None:
         """Nothing runs, and no zone's next request is admissible: each waits for what others were promised.

@@ -1,16 +1,13 @@
 """Victim orders: zones in the order in which they give up blocks, or lend them: lowest priority first, then least
 recently active."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.zone import Zone
 
-    Rank = tuple[int, float, int]
+Rank = tuple[int, float, int]
 
 _LOWEST: Final = -(2**31)
 _PRIORITIES: Final = 2**32

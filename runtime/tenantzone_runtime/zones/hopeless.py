@@ -1,0 +1,54 @@
+"""Hopeless requests: they could have their blocks when they came, and a config has made that impossible since."""
+
+from typing import Final, Generic
+
+from tenantzone_runtime.zones.admission import Admission
+from tenantzone_runtime.zones.engine import Engine, W
+from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.zone import Zone
+
+HOPELESS_SECONDS: Final = 30.0
+"""How long such a request waits for the next config before it is failed."""
+
+
+class Hopeless(Generic[W]):
+    """Next requests of zones that can't be served by the config in force.
+
+    Args:
+        tenancy: the zones.
+        engine: whose requests.
+        admission: which zones have waiting requests.
+    """
+
+    def __init__(self, tenancy: Tenancy, engine: Engine[W], admission: Admission) -> None:
+        self._tenancy = tenancy
+        self._ledger = tenancy.ledger
+        self._engine = engine
+        self._admission = admission
+        self._since: dict[Zone, tuple[W, float]] = {}
+        """And since when that is known."""
+
+    def note(self, work: W, count: int) -> None:
+        """A zone's next request was denied so many blocks. If its zone can never have as many, say so."""
+        zone = work.zone
+        if zone.in_use or self._can_have(work, count):
+            self._since.pop(zone, None)
+        elif zone not in self._since or self._since[zone][0] is not work:
+            self._since[zone] = work, self._ledger.now
+            self._engine.warn(work, self._tenancy.why_never(zone, count, work.peak))
+
+    def fail(self) -> None:
+        """End requests that no config has come to help for a while: they hold up the others of their zone."""
+        for zone, (work, since) in list(self._since.items()):
+            if zone not in self._admission or self._engine.front(zone) is not work or zone.in_use:
+                del self._since[zone]
+                continue
+            count = self._engine.blocks_to_admit(work)
+            if self._can_have(work, count):
+                del self._since[zone]
+            elif self._ledger.now - since >= HOPELESS_SECONDS:
+                del self._since[zone]
+                self._engine.fail(work, self._tenancy.why_never(zone, count, work.peak))
+
+    def _can_have(self, work: W, count: int) -> bool:
+        return count <= self._ledger.standings.reachable(work.zone, work.peak)
