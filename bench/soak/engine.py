@@ -132,6 +132,7 @@ class Engine:
 
     headroom = 0
     is_open = True
+    goes_on = True
 
     def by_seniority(self) -> Sequence[Request]:
         return self.running

@@ -1,6 +1,7 @@
 """Requests from before the first zone was declared: they wait and yield like any other's, and stop nobody."""
 
 import pytest
+from vllm.v1.request import RequestStatus
 
 from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate, ZoneConfig
 from tests.engine.clock import Clock
@@ -95,3 +96,29 @@ def test_a_request_that_is_refused_by_the_first_zone_that_is_registered_leaves_n
     assert early.zone is not None
     driver.run()
     assert driver.finished == {early.request_id: "length", refused.request_id: "error"}
+
+
+def test_a_session_ends_when_zones_are_declared_and_stops_nobody(driver):
+    """It holds blocks while it waits for more input, in a queue of vLLM's that nobody passes."""
+    session = driver.send(None, prompt(40), resumable=True)
+    driver.step()
+    driver.step()
+    assert session.status == RequestStatus.WAITING_FOR_STREAMING_REQ
+    never = Idle(after_seconds=1e6)
+    driver.declare(zone("gold", reserved=55, idle=never), zone("lead", idle=never))
+    driver.send("gold", prompt(3), max_tokens=200)
+    driver.step()
+    assert driver.finished[session.request_id] == "error"
+    requests = [driver.send("gold", prompt(5)) for _ in range(3)] + [driver.send("lead", prompt(1))]
+    for _ in range(10):
+        driver.step()
+    assert [driver.finished[request.request_id] for request in requests] == ["length"] * 4
+
+
+def test_a_session_that_runs_ends_with_its_next_output(driver):
+    session = driver.send(None, prompt(40), max_tokens=50, resumable=True)
+    driver.step()
+    driver.declare(zone("acme"))
+    driver.run()
+    assert driver.finished[session.request_id] == "error"
+    assert driver.scheduler.get_num_unfinished_requests() == 0

@@ -5,7 +5,7 @@ from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_runtime.zones.audit import Violation
-from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
+from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_flags
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +94,21 @@ def test_a_foreign_block_in_a_block_table(driver, foreign):
     driver.run()
     assert bystander.num_output_tokens == 20
     assert_only_it_was_failed(driver, request, foreign)
+
+
+def test_one_that_is_caught_with_its_last_token_in_flight_ends_with_an_error_all_the_same(config):
+    driver = Driver(make_scheduler(with_flags(config, async_scheduling=True), 100))
+    driver.declare(*(ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in ("acme", "burst")))
+    driver.ask("acme", prompt(6, seed=1))
+    foreign = driver.scheduler.block_pool.blocks[next(iter(driver.zone("acme").cached))]
+    request = driver.send("burst", prompt(6, seed=2), max_tokens=2)
+    in_flight = [driver.schedule(), driver.schedule()]
+    driver.update(*in_flight.pop(0))
+    driver.scheduler.kv_cache_manager.get_blocks(request.request_id).blocks[0][2] = foreign
+    in_flight.append(driver.schedule())
+    while in_flight:
+        driver.update(*in_flight.pop(0))
+    driver.run()
+    assert driver.finished[request.request_id] == "error"
+    assert len(request.output_token_ids) == 1, "what was computed over the foreign block is told nobody"
+    assert driver.scheduler.get_num_unfinished_requests() == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_contract.config import Idle, UnknownTenants, Watermarks, ZoneConfig
+from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate, Watermarks, ZoneConfig
 from tenantzone_runtime.engine import scheduling
 from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 from tests.engine.pauses import in_each_pause
@@ -140,3 +140,40 @@ def test_a_request_of_an_idle_zone_stops_the_eviction_of_its_cache(driver, monke
         driver.scheduler.let_time_pass()
     assert len(driver.zone("acme").cached) == 10
     driver.check()
+
+
+def test_no_block_is_lost_when_a_tenant_comes_back_to_less_than_is_left_of_its_cache(driver, monkeypatch):
+    anybody = {"unknown_tenants": UnknownTenants(mode="AutoRegister", template=UnknownTenantTemplate(limit=10))}
+    driver.declare(zone("acme"), **anybody)
+    driver.ask("acme", prompt(20, seed=1))
+    acme = driver.zone("acme")
+    sent = []
+
+    def come_back():
+        if len(acme.cached) == 15 and not sent:
+            sent.append(driver.send("acme", prompt(1), max_tokens=2))
+
+    with in_each_pause(monkeypatch, come_back):
+        driver.declare(**anybody)
+    driver.check()
+    assert (acme.leaving, len(acme.cached)) == (False, 10)
+    driver.run()
+    for _ in range(2):
+        request = driver.ask("acme", prompt(8, seed=1))
+        assert driver.finished[request.request_id] == "length"
+
+
+def test_a_tenant_that_both_configs_serve_is_served_in_between(driver, monkeypatch):
+    driver.declare(zone("other"), unknown_tenants=UnknownTenants(mode="AutoRegister"))
+    sent = []
+
+    def arrive():
+        if not sent:
+            sent.append(driver.send("acme", prompt(4), max_tokens=2))
+            assert driver.zone("acme").spec.quota.reserved == 0, "its turn has not come"
+
+    with in_each_pause(monkeypatch, arrive):
+        driver.declare(zone("other", weight=2), zone("acme", reserved=30))
+    assert driver.zone("acme").spec.quota.reserved == 30
+    driver.run()
+    assert driver.finished[sent[0].request_id] == "length"

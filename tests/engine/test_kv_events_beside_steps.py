@@ -3,7 +3,7 @@
 import itertools
 import random
 import threading
-from collections import deque
+from collections import Counter, deque
 
 import msgspec
 import pytest
@@ -170,3 +170,22 @@ def test_whoever_follows_the_events_knows_the_blocks_whatever_goes_on_beside_the
     assert published.blocks() == cached(driver)
     driver.scheduler.let_time_pass()
     assert published.blocks() == set()
+
+
+def test_what_a_waiting_request_would_find_is_told_when_it_is_admitted(driver, published):
+    """A request may ask that its hits are told, too; it is looked at more often than admitted."""
+    driver.declare(zone("acme"), zone("burst"))
+    driver.ask("acme", prompt(10, seed=1))
+    driver.send("burst", prompt(80), max_tokens=40)
+    for _ in range(3):
+        driver.step()
+    waiting = driver.send("acme", prompt(30, seed=1))
+    waiting.kv_cache_report_mode = "full"
+    events = list(itertools.chain.from_iterable(published.batches()))
+    prefix = next(event for event in events if isinstance(event, BlockStored)).block_hashes
+    assert len(prefix) == 10
+    while not waiting.num_computed_tokens:
+        driver.step()
+    later = list(itertools.chain.from_iterable(published.batches()))[len(events) :]
+    told = Counter(block for event in later if isinstance(event, BlockStored) for block in event.block_hashes)
+    assert {told[block] for block in prefix} == {1}

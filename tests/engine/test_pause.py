@@ -2,6 +2,7 @@
 
 import pytest
 from vllm.v1.core.sched.interface import PauseState
+from vllm.v1.request import RequestStatus
 
 from tenantzone_contract.config import Idle, ZoneConfig
 from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
@@ -45,3 +46,21 @@ def test_nothing_is_evicted_for_a_request_that_the_pause_holds_back(config):
     driver.run()
     assert running.is_finished()
     assert driver.zone("burst").counters.evicted == {}
+
+
+def test_nobody_yields_while_all_is_paused(config):
+    """A client that goes away makes the engine step; nothing is computed in it."""
+    driver = Driver(make_scheduler(config, 20))
+    driver.declare(zone("acme"), zone("burst"))
+    running = [driver.send("acme", prompt(9, extra=16), max_tokens=40) for _ in range(2)]
+    driver.step()
+    late = driver.send("burst", prompt(3))
+    driver.scheduler.set_pause_state(PauseState.PAUSED_ALL)
+    driver.scheduler.finish_requests(late.request_id, RequestStatus.FINISHED_ABORTED)
+    driver.step()
+    assert [request.status for request in running] == [RequestStatus.RUNNING] * 2
+    driver.scheduler.finish_requests(running[0].request_id, RequestStatus.FINISHED_ABORTED)
+    driver.scheduler.set_pause_state(PauseState.UNPAUSED)
+    driver.run()
+    assert running[1].num_preemptions == 0
+    assert driver.finished[running[1].request_id] == "length"

@@ -99,3 +99,24 @@ def test_nobody_yields_to_a_request_whose_last_token_is_on_its_way(config):
         driver.update(*in_flight.pop(0))
     assert driver.zone("acme").counters.preemptions == 0
     assert all(driver.finished[request.request_id] == "length" for request in requests)
+
+
+def test_a_prefill_in_short_chunks_needs_no_more_than_its_next_chunk(config):
+    """With --long-prefill-token-threshold. It was held back, and what it asked for is there in the next step."""
+    driver = Driver(make_scheduler(with_flags(config, long_prefill_token_threshold=BLOCK_TOKENS), 20))
+    driver.declare(zone("acme"), zone("burst"))
+    other = driver.send("burst", prompt(1), max_tokens=15)
+    prefill = driver.send("acme", prompt(9, extra=1), max_tokens=1)
+    for _ in range(5):
+        driver.step()
+    assert 0 < prefill.num_computed_tokens < prefill.num_tokens
+    fillers = driver.scheduler.block_pool.free_block_queue.popleft_n(
+        driver.scheduler.block_pool.free_block_queue.num_free_blocks
+    )
+    driver.scheduler.tenancy.ledger.take(driver.zone("burst"), [block.block_id for block in fillers])
+    assert driver.step() == [other.request_id]
+    block = fillers.pop()
+    driver.scheduler.tenancy.ledger.release(driver.zone("burst"), [], [block.block_id])
+    driver.scheduler.block_pool.free_block_queue.append(block)
+    assert prefill.request_id in driver.step()
+    assert (prefill.num_preemptions, other.num_preemptions) == (0, 0)

@@ -1,6 +1,7 @@
 """Lending, fair service and unknown tenants inside vLLM's real scheduler; the model's tokens are made up."""
 
 import pytest
+from vllm.v1.request import RequestStatus
 
 from tenantzone_contract.config import (
     Idle,
@@ -289,3 +290,24 @@ def test_a_new_tenant_gets_its_share_of_a_pool_that_another_one_has_filled(drive
     assert most == 24, "a quarter of 100 holds three requests of 8 blocks"
     assert driver.zone("first").held >= 75
     assert {driver.finished[request.request_id] for request in requests} == {"length"}
+
+
+def test_who_shares_a_block_that_was_computed_twice_is_looked_at_when_the_cached_one_goes(config):
+    """Both copies are there: it counts the cached one as a block to take. When that goes it shares the other one."""
+    driver = Driver(make_scheduler(config, 36))
+    driver.declare(zone("chat", limit=26), zone("gold", reserved=20, idle=Idle(after_seconds=0)))
+    tokens = prompt(2, extra=0)
+    first, second = (driver.send("chat", tokens, max_tokens=330) for _ in range(2))
+    for _ in range(16 * 8 + 1):
+        driver.step()
+    driver.scheduler.finish_requests(first.request_id, RequestStatus.FINISHED_ABORTED)
+    answer = list(second.all_token_ids)[: 10 * BLOCK_TOKENS]
+    waiting = driver.send("chat", answer + prompt(7, extra=8), max_tokens=2)
+    driver.step()
+    assert waiting.num_computed_tokens == 0
+    driver.send("gold", prompt(19), max_tokens=2)
+    for _ in range(6):
+        driver.step()
+        driver.scheduler.let_time_pass()
+    assert waiting.num_computed_tokens > 0
+    assert not second.is_finished()

@@ -17,6 +17,7 @@ class LivesEngine:
         self.headroom = headroom
         self.by_priority = by_priority
         self.is_open = True
+        self.goes_on = True
         self.running = []
         self.queues = {}
         self.stood_aside = set()

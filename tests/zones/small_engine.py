@@ -31,6 +31,7 @@ class SmallEngine:
         self.seats = seats
         self.headroom = headroom
         self.is_open = True
+        self.goes_on = True
         self.running = []
         self.queues = {}
         self.preempted = []

@@ -359,3 +359,33 @@ def test_what_a_config_makes_possible_in_time_is_served(zoo, engine):
     zoo.now = HOPELESS_SECONDS
     assert engine.step()[1] == [work]
     assert engine.failed == []
+
+
+def test_a_request_that_is_hopeless_costs_nothing_while_it_waits_for_a_config(zoo, engine):
+    zoo.zone("acme", reserved=50, lendable=0)
+    engine.run(zoo.zone("busy"), 10)
+    for number in range(5):
+        engine.wait(zoo.zone(f"burst-{number}"), 51)
+    engine.step()
+    asked = []
+    engine.blocks_to_admit = lambda work: asked.append(work) or work.count
+    zoo.now = HOPELESS_SECONDS / 2
+    assert engine.step() == ([], [])
+    assert asked == []
+    zoo.now = HOPELESS_SECONDS
+    engine.step()
+    assert len(engine.failed) == 5
+
+
+def test_where_lending_everything_has_helped_nobody_it_is_not_tried_again_before_something_changes(zoo, engine):
+    acme = zoo.zone("acme", reserved=50, lendable=0)
+    engine.wait(zoo.zone("burst"), 51)
+    engine.step()
+    engine.step()
+    engine.looked_at = []
+    assert engine.step() == ([], [])
+    assert engine.looked_at == []
+    zoo.set_quiet(acme)
+    zoo.hold(acme, cached=5)
+    engine.step()
+    assert engine.looked_at

@@ -269,3 +269,14 @@ def test_the_bound_holds_between_any_two_that_are_backlogged(load, pool, somebod
             least[pair] = min(ahead, least.get(pair, ahead))
             most[pair] = max(ahead, most.get(pair, ahead))
             assert most[pair] - least[pair] <= bound
+
+
+def test_who_stood_aside_and_is_held_since_stays_held_when_the_round_ends(queue):
+    account = Account()
+    queue.enter(account)
+    queue.set_aside(account)
+    queue.hold(account)
+    queue.end_round()
+    assert queue.next(lambda account: True) is None
+    queue.release(account)
+    assert queue.next(lambda account: True) is account

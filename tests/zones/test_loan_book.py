@@ -91,3 +91,21 @@ def test_a_book_that_is_settled_looks_at_no_zone_again_that_has_not_changed():
     assert zoo.ledger.standings.take_changed() == []
     zoo.ledger.evict(borrowers[7], 1, "own")
     assert zoo.ledger.standings.take_changed() == [borrowers[7]]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_book_is_right_when_a_step_settles_it_while_changes_are_looked_at(seed):
+    rng = random.Random(seed)
+    zoo = Zoo(300)
+    for number in range(ZONES):
+        declare(zoo, number)
+    for _ in range(100):
+        for _ in range(5):
+            act(zoo, rng.choice(DEEDS[:8]), rng.randrange(ZONES), rng.randrange(60))
+        zoo.now += 1.0
+        for _ in zoo.tenancy.upkeep_in_parts(zoo.now, lambda: zoo.free, at_once=1):
+            act(zoo, rng.choice(DEEDS[:8]), rng.randrange(ZONES), rng.randrange(60))
+            zoo.settle_evictions(zoo.tenancy.collect_due(zoo.free))
+            for zone in zoo.ledger.zones.values():
+                assert zone.borrowed <= zone.surplus
+                assert zone.lent <= max(0, zone.spec.quota.reserved - zone.held)

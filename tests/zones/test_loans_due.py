@@ -87,3 +87,65 @@ def test_a_lender_that_needs_its_blocks_does_not_wait_for_the_due_time(zoo):
     zoo.tenancy.loans.settle(zoo.free)
     zoo.tenancy.request_arrived(lender, 1.0)
     assert zoo.takeable(lender) == 50
+
+
+def lent(zoo):
+    return {(loan.lender.spec.tenant, loan.borrower.spec.tenant): loan.blocks for loan in zoo.tenancy.loans}
+
+
+def test_another_lender_takes_a_loan_over_that_is_due(zoo):
+    zoo.zone("first", reserved=30, quiet=True, max_loan=10.0, active=1.0)
+    zoo.zone("second", reserved=30, quiet=True, active=2.0)
+    borrower = zoo.zone("borrower", in_use=60, active=3.0)
+    zoo.upkeep(0.0)
+    assert lent(zoo) == {("first", "borrower"): 20}
+    assert zoo.upkeep(10.0) == []
+    assert lent(zoo) == {("second", "borrower"): 20}
+    assert borrower.overdue == 0
+
+
+def test_it_takes_over_what_it_offers_and_to_whom(zoo):
+    zoo.zone("first", reserved=30, quiet=True, max_loan=10.0, active=1.0)
+    zoo.zone("second", reserved=12, quiet=True, active=2.0)
+    zoo.zone("above", reserved=20, quiet=True, priority=1, active=2.0)
+    borrower = zoo.zone("borrower", in_use=60, active=3.0)
+    zoo.upkeep(0.0)
+    zoo.upkeep(10.0)
+    assert lent(zoo) == {("first", "borrower"): 10, ("second", "borrower"): 12}
+    assert borrower.overdue == 10
+
+
+def test_nobody_takes_a_loan_over_for_no_time_at_all(zoo):
+    zoo.zone("first", reserved=30, quiet=True, max_loan=10.0, active=1.0)
+    zoo.zone("second", reserved=30, quiet=True, max_loan=0.0, active=2.0)
+    zoo.zone("borrower", in_use=60, active=3.0)
+    zoo.upkeep(0.0)
+    zoo.upkeep(10.0)
+    assert lent(zoo) == {("first", "borrower"): 20}
+
+
+def test_what_is_given_back_ends_the_loan_that_is_due_first(zoo):
+    zoo.zone("first", reserved=30, quiet=True, max_loan=10.0, active=1.0)
+    zoo.zone("second", reserved=30, quiet=True, active=2.0)
+    borrower = zoo.zone("borrower", in_use=100, active=3.0)
+    zoo.upkeep(0.0)
+    assert lent(zoo) == {("first", "borrower"): 30, ("second", "borrower"): 30}
+    zoo.upkeep(10.0)
+    zoo.release(borrower, dropped=25)
+    zoo.tenancy.loans.settle(zoo.free)
+    assert lent(zoo) == {("first", "borrower"): 5, ("second", "borrower"): 30}
+
+
+def test_before_requests_yield_what_others_merely_cache_is_given_back(zoo):
+    zoo.zone("lender", reserved=50, quiet=True, max_loan=10.0, grace=5.0)
+    borrower = zoo.zone("borrower", in_use=45)
+    other = zoo.zone("other", reserved=5, cached=20)
+    zoo.upkeep(0.0)
+    zoo.upkeep(10.0)
+    owed = borrower.overdue
+    assert owed > 0
+    zoo.now = 15.0
+    assert zoo.settle_evictions(zoo.tenancy.cover_loans(borrower)) == [("other", owed)]
+    zoo.settle_evictions(zoo.tenancy.collect_due(zoo.free))
+    assert zoo.tenancy.past_grace() == []
+    assert len(other.cached) == 20 - owed

@@ -365,3 +365,58 @@ def test_whoever_comes_and_whatever_is_declared_what_is_promised_fits(history):
             assert not 0 < awaited <= room, f"{tenant} awaits what would fit"
         if isinstance(step, str):
             assert had.items() <= reserved(zoo).items(), "somebody lost a reservation to a newcomer"
+
+
+def test_a_zone_that_left_before_and_is_registered_while_a_config_is_enforced_stays(zoo):
+    zoo.apply(declare("other"), declare("acme"))
+    acme = zoo.ledger.zones["acme"]
+    zoo.tenancy.request_arrived(acme, zoo.now)
+    zoo.apply(declare("other"))
+    assert acme.leaving
+    config = make_config(9, PoolConfig(namespace="n", name="p", **anybody(GOLD)), ())
+    enforcement = zoo.tenancy.enforcement
+    plan = enforcement.plan(config)
+    enforcement.begin(plan, zoo.now)
+    changes = enforcement.changes(plan)
+    assert arrive(zoo, "acme") is acme
+    for _ in enforcement.make(changes):
+        pass
+    assert (acme.leaving, acme.spec.auto_registered) == (False, True)
+
+
+def test_a_zone_that_is_registered_again_is_forgotten_in_its_time(zoo):
+    """Its tenant comes back while the zone's cache goes, with a request that is refused."""
+    zoo.apply(declare("acme"), **anybody(GOLD, forget_after=5.0))
+    acme = zoo.ledger.zones["acme"]
+    zoo.hold(acme, cached=5)
+    zoo.upkeep(1.0)
+    assert acme.timer is None
+    config = make_config(9, PoolConfig(namespace="n", name="p", **anybody(GOLD, forget_after=5.0)), ())
+    enforcement = zoo.tenancy.enforcement
+    plan = enforcement.plan(config)
+    enforcement.begin(plan, zoo.now)
+    makes = enforcement.make(enforcement.changes(plan), at_once=2)
+    zoo.settle_evictions([next(makes)])
+    assert arrive(zoo, "acme") is acme
+    zoo.settle_evictions(list(makes))
+    zoo.upkeep(zoo.now + 5.0)
+    assert "acme" not in zoo.ledger.zones
+
+
+def test_what_a_forgotten_zone_leaves_is_given_even_if_another_has_come_meanwhile(zoo):
+    """In a pause in which time passes: one takes what is there, the next one awaits what the forgotten zone leaves."""
+    levels = [level("gold", reserved=20), level("plenty", reserved=30)]
+    zoo.apply(
+        declare("acme", reserved=50), declare("other", after=1.0), **anybody(*levels, after=1.0, forget_after=5.0)
+    )
+    arrive(zoo, "gold-1", now=0.0)
+    parts = zoo.tenancy.upkeep_in_parts(6.0, lambda: zoo.free)
+    next(parts)
+    assert "gold-1" in zoo.ledger.zones
+    arrive(zoo, "plenty-1")
+    late = arrive(zoo, "gold-2")
+    assert late.spec.awaited == 20
+    for _ in parts:
+        pass
+    assert "gold-1" not in zoo.ledger.zones
+    assert reserved(zoo) == {"plenty-1": (30, 0), "gold-2": (20, 0)}

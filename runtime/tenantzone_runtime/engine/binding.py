@@ -1,5 +1,8 @@
 """From a request to its zone: the scheduler believes the front door's seal and nothing else."""
 
+from copy import copy
+from typing import Final
+
 from vllm.v1.request import Request
 
 from tenantzone_contract.seal import SEAL_ARGUMENT, SealError, unseal
@@ -7,6 +10,8 @@ from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.zones.audit import RefusalReason
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
+
+NO_SESSIONS: Final = "streaming input sessions are not supported together with zones yet"
 
 
 class BindingError(Exception):
@@ -52,9 +57,7 @@ class Binder:
         if self._tenancy.is_open_to_anybody:
             return None
         if request.resumable:
-            raise BindingError(
-                "unsupported", None, "streaming input sessions are not supported together with zones yet"
-            )
+            raise BindingError("unsupported", None, NO_SESSIONS)
         try:
             tenant = unseal(self._seal_key, seal, request.cache_salt or "")
         except SealError as error:
@@ -90,6 +93,8 @@ class Binder:
         if params is None or not params.extra_args:
             return ""
         seal = params.extra_args.get(SEAL_ARGUMENT, "")
-        # Not taken out in place: requests of the same parameters (n > 1) may share the dictionary.
-        params.extra_args = {name: value for name, value in params.extra_args.items() if name != SEAL_ARGUMENT}
+        # Not taken out in place: requests of the same prompt (n > 1) may share the parameters.
+        request.sampling_params = copy(params)
+        others = {name: value for name, value in params.extra_args.items() if name != SEAL_ARGUMENT}
+        request.sampling_params.extra_args = others
         return seal if isinstance(seal, str) else ""

@@ -239,7 +239,11 @@ class ZoneBlockPool(BlockPool):
     def _forget(self, owner: Zone, blocks: list[KVCacheBlock]) -> None:
         before, self.acting = self.acting, owner
         for block in blocks:
+            block_hash = block.block_hash
             self._maybe_evict_cached_block(block)
+            if owner.parked and block_hash and self.cached_block_hash_to_block.get_one_block(block_hash):
+                # One that a request uses was computed twice: who begins like it takes no block for it now.
+                self.ledger.standings.stir(owner)
         self.acting = before
         self.free_block_queue.prepend_n(blocks)
         index = self._index.get(owner)

@@ -20,6 +20,19 @@ class Demand:
         self._cap = caps[0] if len(caps) == 1 else None
         """Blocks that a request uses at most however long it is, where all layers see back so far and no farther."""
 
+    @property
+    def _max_chunk(self) -> int:
+        """The most tokens of one request in a step."""
+        scheduler = self._scheduler
+        budget = int(scheduler.max_num_scheduled_tokens)
+        threshold = int(scheduler.scheduler_config.long_prefill_token_threshold)
+        requests = sum(scheduler.get_request_counts())
+        if threshold <= 0 or requests <= 1:
+            return budget
+        if scheduler.adaptive_long_prefill_threshold:
+            threshold = max(threshold, budget // requests)
+        return min(budget, threshold)
+
     def peak(self, tokens: int) -> int:
         """Blocks that a request of so many tokens uses when it uses the most."""
         blocks = self._blocks(min(tokens, self._scheduler.max_model_len))
@@ -36,7 +49,7 @@ class Demand:
         whose blocks others wait for meanwhile.
         """
         scheduler = self._scheduler
-        computed, hit_tokens, _ = scheduler.kv_cache_manager.get_computed_blocks(request)
+        computed, hit_tokens, _ = scheduler.kv_cache_manager.look_up(request)
         whole = min(int(request.num_tokens), scheduler.max_model_len)
         blocks = self._to_allocate(request, computed.blocks, hit_tokens, whole, capped=True)
         if self._cap is None:
@@ -47,10 +60,9 @@ class Demand:
 
     def to_continue(self, request: Request) -> int:
         """Blocks that a running request asks for in its next step, at the most."""
-        scheduler = self._scheduler
         tokens = min(
             request.num_tokens_with_spec + request.num_output_placeholders,
-            request.num_computed_tokens + int(scheduler.max_num_scheduled_tokens),
+            request.num_computed_tokens + self._max_chunk,
         )
         return self.of_running(request, tokens - request.num_computed_tokens)
 

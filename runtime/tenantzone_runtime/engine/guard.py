@@ -71,6 +71,8 @@ class Guard:
         self._manager.forget_foreign_blocks(request)
         if request.status == RequestStatus.RUNNING:
             self._arbiter.preempt(request, "violation", None)
+            # What is in flight was computed over the foreign block.
+            request.drop_stale_output = True
         else:
             self._manager.free(request)
         self._end_with_error(request)

@@ -22,6 +22,7 @@ class ZoneKVCacheManager(KVCacheManager):
     """Allocates each request's blocks in the name of its zone."""
 
     block_pool: ZoneBlockPool
+    enable_kv_cache_events: bool
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -67,6 +68,14 @@ class ZoneKVCacheManager(KVCacheManager):
         with self.block_pool.acting_for(zone_of(request)):
             computed: tuple[KVCacheBlocks, int, int] = super().get_computed_blocks(request)
         return computed
+
+    def look_up(self, request: Request) -> tuple[KVCacheBlocks, int, int]:
+        """The same for a request that may wait on: nobody is told of what it would find."""
+        tells, self.enable_kv_cache_events = self.enable_kv_cache_events, False
+        try:
+            return self.get_computed_blocks(request)
+        finally:
+            self.enable_kv_cache_events = tells
 
     def get_computed_blocks_for_connector(self, request: Request) -> tuple[KVCacheBlocks, int, int, bool]:
         with self.block_pool.acting_for(zone_of(request)):

@@ -20,7 +20,7 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_contract.config import RuntimeConfig
-from tenantzone_runtime.engine.binding import Binder, BindingError
+from tenantzone_runtime.engine.binding import NO_SESSIONS, Binder, BindingError
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.guard import Guard
@@ -126,6 +126,10 @@ class ZoneAwareScheduler(AsyncScheduler):
             request.zone, request.peak = zone, 0
         self.block_pool.adopt_blocks(zone)
         self.waiting.adopt()
+        for request in early:
+            if request.resumable:
+                self._refuse(request, BindingError("unsupported", None, NO_SESSIONS))
+                self.end_with_error(request)
 
     def let_time_pass(self) -> None:
         """What time alone does to zones and loans; to be called several times a second, whether steps run or not."""
@@ -164,9 +168,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         try:
             zone = self._binder.bind(request, now)
         except BindingError as error:
-            logger.warning("request %s is refused: %s", request.request_id, error, extra={"tenant": error.tenant})
-            self.tenancy.refused(error.tenant, error.reason)
-            self._refused[request.request_id] = request
+            self._refuse(request, error)
             return
         finally:
             if not had_zones:
@@ -174,6 +176,11 @@ class ZoneAwareScheduler(AsyncScheduler):
         request.zone = zone
         if zone is not None:
             self.tenancy.request_arrived(zone, now)
+
+    def _refuse(self, request: Request, error: BindingError) -> None:
+        logger.warning("request %s is refused: %s", request.request_id, error, extra={"tenant": error.tenant})
+        self.tenancy.refused(error.tenant, error.reason)
+        self._refused[request.request_id] = request
 
     def _enqueue_waiting_request(self, request: Request) -> None:
         if request.request_id not in self._refused:
@@ -250,25 +257,27 @@ class ZoneAwareScheduler(AsyncScheduler):
     # Requests end
 
     def end_with_error(self, request: Request) -> None:
-        """Finish a waiting request with an error, in the next ``update_from_output``."""
+        """Finish a request with an error, in the next ``update_from_output``; one that waits is scheduled no more."""
         self.waiting.remove_requests([request])
+        self.kv_holding_waiting.remove_requests([request])
         self.deferred_waiting.discard(request)
         self._refused[request.request_id] = request
 
     def _fail_hopeless(self, request: Request, error: str) -> None:
         """A waiting request can never have its blocks."""
         zone = zone_of(request)
-        tenant = None if zone is None else zone.name_in_journal
-        logger.warning("request %s is refused: %s", request.request_id, error, extra={"tenant": tenant})
-        self.tenancy.refused(tenant, "too_long")
+        self._refuse(request, BindingError("too_long", None if zone is None else zone.name_in_journal, error))
         self.end_with_error(request)
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:
         with self.zone_lock:
             finished: list[Request] = super().finish_requests(request_ids, finished_status)
-            for request in finished:
-                self._refused.pop(request.request_id, None)
             return finished
+
+    def _free_request(self, request: Request, delay_free_blocks: bool = False) -> Any:
+        # However it has ended.
+        self._refused.pop(request.request_id, None)
+        return super()._free_request(request, delay_free_blocks)
 
     def _free_blocks(self, request: Request) -> None:
         super()._free_blocks(request)

@@ -70,6 +70,10 @@ class ZoneEngine:
     def is_open(self) -> bool:
         return bool(self._scheduler.pause_state == PauseState.UNPAUSED)
 
+    @property
+    def goes_on(self) -> bool:
+        return bool(self._scheduler.pause_state != PauseState.PAUSED_ALL)
+
     def has_seat(self) -> bool:
         scheduler = self._scheduler
         seated = len(scheduler.running) + scheduler.num_waiting_for_streaming_input
@@ -86,7 +90,7 @@ class ZoneEngine:
         return bool(request.status == RequestStatus.RUNNING)
 
     def blocks_at_most(self, request: Request) -> int:
-        return 0 if _waits_for_something_else(request) else self._demand.at_most(request)
+        return 0 if self._waits_for_something_else(request) else self._demand.at_most(request)
 
     def blocks_to_continue(self, request: Request) -> int:
         self._manager.let_go_of_skipped(request)
@@ -104,14 +108,23 @@ class ZoneEngine:
     def return_evicted(self, evictions: Evictions) -> None:
         self._pool.return_all_evicted(evictions)
 
+    def _waits_for_something_else(self, request: Request) -> bool:
+        """Whether vLLM will pass over the request whatever blocks there are.
 
-def _waits_for_something_else(request: Request) -> bool:
-    """Whether vLLM will pass over the request whatever blocks there are.
+        The status says so even if what the request waits for is there: vLLM finds that out when it looks at the
+        request, and then goes on to admit it.
+        """
+        if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
+            grammar = request.structured_output_request and request.structured_output_request.grammar
+            return grammar is None or isinstance(grammar, Exception)
+        if request.status in (RequestStatus.WAITING_FOR_REMOTE_KVS, RequestStatus.WAITING_FOR_STREAMING_REQ):
+            return True
+        if request.num_stale_output_tokens and not request.drop_stale_output:
+            return True
+        return request.lora_request is not None and not self._has_room_for(request.lora_request.lora_int_id)
 
-    The status says so even if what the request waits for is there: vLLM finds that out when it looks at the request,
-    and then goes on to admit it.
-    """
-    if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
-        grammar = request.structured_output_request and request.structured_output_request.grammar
-        return grammar is None or isinstance(grammar, Exception)
-    return request.status in (RequestStatus.WAITING_FOR_REMOTE_KVS, RequestStatus.WAITING_FOR_STREAMING_REQ)
+    def _has_room_for(self, adapter: int) -> bool:
+        """Whether a LoRA adapter may be loaded beside those that run."""
+        config = self._scheduler.lora_config
+        running = {each.lora_request.lora_int_id for each in self.running if each.lora_request is not None}
+        return config is None or adapter in running or len(running) < config.max_loras

@@ -44,6 +44,8 @@ class Arbiter(Generic[W]):
         self._front: W | None = None
         self._hopeless = Hopeless(tenancy, engine, self._admission)
         self._claims = Claims[W]()
+        self._stuck_at: int | None = None
+        """How much had changed when lending everything helped nobody."""
 
     # Queues
 
@@ -69,6 +71,8 @@ class Arbiter(Generic[W]):
 
     def begin_step(self) -> None:
         """Make room, before the step, for running requests that were held back and for whoever is entitled to it."""
+        if not self._engine.goes_on:
+            return
         withheld, self._withheld = self._withheld, []
         if not self._engine.is_open:
             # What runs is to end undisturbed, and who can't be admitted has no use for what it reserves.
@@ -272,7 +276,9 @@ class Arbiter(Generic[W]):
         Reservations that nobody uses are lent then, as if their owners were quiet. An owner that comes to ask for what
         it is entitled to gets it back within a step.
         """
-        if not self._admission.wake_all():
+        if self._standings.changes == self._stuck_at or not self._admission.wake_all():
             return None
         states.lend_what_is_unused(self._ledger)
-        return self._next_zone()
+        zone = self._next_zone()
+        self._stuck_at = None if zone is not None else self._standings.changes
+        return zone

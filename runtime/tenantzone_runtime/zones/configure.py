@@ -82,7 +82,8 @@ def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:
 class Difference:
     """Between the zones that there are and those that there are to be."""
 
-    leaving: list[Zone]
+    leaving: list[tuple[Zone, ZoneSpec]]
+    """With what they are now."""
     changed: list[ZoneSpec]
     """Of zones that are new, or other than now; those that are promised more than now come last."""
 
@@ -106,7 +107,7 @@ def difference(zones: list[Zone], specs: list[ZoneSpec], *, passing_over_same: b
         zone = known.get(spec.tenant)
         return zone is None or spec.quota.reserved > zone.spec.quota.reserved
 
-    leaving = [zone for zone in zones if zone.spec.tenant not in staying]
+    leaving = [(zone, zone.spec) for zone in zones if zone.spec.tenant not in staying]
     return Difference(leaving, sorted(filter(changes, specs), key=grows))
 
 
@@ -122,12 +123,14 @@ def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Z
         Zones, with blocks of theirs that were evicted: their limit fell below what they hold, or they leave. What is
         not asked for is not done.
     """
-    for zone in changes.leaving:
-        if ledger.is_present(zone):
+    for zone, spec in changes.leaving:
+        # In any pause a request of its tenant may come, and the zone is one for an unknown tenant then.
+        if ledger.is_present(zone) and zone.spec is spec:
             yield zone, _dismiss(ledger, zone, at_once)
-            # A request of its tenant may have come meanwhile, and registered it.
             while zone.leaving and zone.cached:
                 yield zone, ledger.evict(zone, min(len(zone.cached), at_once), "removed")
+            while not zone.leaving and (evicted := trim_to_limit(ledger, zone, at_once)):
+                yield zone, evicted
     for spec in changes.changed:
         known = ledger.zones.get(spec.tenant)
         if known is not None:

@@ -5,7 +5,7 @@ grow. A tenant that comes meanwhile and that nobody declared is registered by th
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tenantzone_contract.config import RuntimeConfig, UnknownTenants
 from tenantzone_runtime.zones import configure, registration
@@ -14,6 +14,7 @@ from tenantzone_runtime.zones.configure import Difference
 from tenantzone_runtime.zones.eviction import Evictions
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.parts import ALL
+from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.timers import Timers
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
@@ -55,6 +56,8 @@ class Enforcement:
         self._was_whole = True
         """Whether the one before it was."""
         self.watermarks = Watermarks()
+        self._coming: dict[str, ZoneSpec] = {}
+        """By tenant, what the config that is coming into force declares."""
 
     def plan(self, config: RuntimeConfig) -> Plan:
         """What the config means on this engine. It changes nothing.
@@ -70,6 +73,7 @@ class Enforcement:
         self._ledger.now = now
         self._was_whole, self._is_whole = self._is_whole, False
         self.config = plan.config
+        self._coming = {spec.tenant: spec for spec in plan.specs}
 
     def changes(self, plan: Plan) -> Difference:
         """What is to change. It changes nothing itself, and steps may be made meanwhile."""
@@ -100,23 +104,31 @@ class Enforcement:
     def end(self, plan: Plan) -> Evictions:
         """All changes are made: the config is in force whole."""
         self._is_whole = True
+        self._coming = {}
         marks = plan.config.pool.watermarks
         self.watermarks = Watermarks(int(marks.low * self._capacity), int(marks.high * self._capacity))
         self._ledger.trail.note(ConfigApplied(plan.config.generation, plan.config.hash, len(plan.specs)))
         return self.give_awaited()
 
     def register(self, tenant: str) -> Zone | None:
-        """A zone for a tenant that the config does not declare; None: its requests are refused."""
-        registered = self._registered
-        if registered is None:
+        """A zone for a tenant that has none; None: its requests are refused.
+
+        Of one that the config declares whose turn has not come, the zone reserves nothing until then.
+        """
+        spec = self._coming.get(tenant)
+        if spec is not None:
+            spec = replace(spec, quota=Quota(0, spec.quota.limit, 0))
+        elif self._registered is not None:
+            spec = registration.spec_for(self._registered, tenant, self._capacity, self._unpromised)
+        else:
             return None
-        spec = registration.spec_for(registered, tenant, self._capacity, self._unpromised)
         zone = self._ledger.zones.get(tenant)
         if zone is None:
             zone = configure.add_zone(self._ledger, spec)
-            self._timers.set(zone)
         else:
-            configure.respec(self._ledger, zone, spec)
+            # What it caches beyond a lower limit goes when its turn comes.
+            configure.respec(self._ledger, zone, spec, at_once=0)
+        self._timers.set(zone)
         return zone
 
     def give_awaited(self) -> Evictions:

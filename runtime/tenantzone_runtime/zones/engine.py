@@ -43,6 +43,10 @@ class Engine(Protocol[W]):
     def is_open(self) -> bool:
         """Whether the engine takes on waiting requests at all; a pause lets what runs end undisturbed."""
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether what runs is computed; a pause may stop that, too."""
+
     def has_seat(self) -> bool:
         """Whether the engine is open, and one more request can run."""
 

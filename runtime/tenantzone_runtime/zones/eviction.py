@@ -85,7 +85,7 @@ def cover_loans(ledger: Ledger, borrower: Zone, count: int) -> Evictions:
     evicted: Evictions = []
     for zone in sorted(others, key=lambda zone: (not zone.quiet, zone.spec.priority, zone.last_active, zone.number)):
         blocks = min(count, zone.surplus, len(zone.cached))
-        evicted.append((zone, ledger.evict(zone, blocks, "relief", borrower)))
+        evicted.append((zone, ledger.evict(zone, blocks, "due", borrower)))
         count -= blocks
         if not count:
             break

@@ -56,7 +56,7 @@ class FairQueue:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Account]] = []
         self._max_places = _FEW
-        self._aside: list[Account] = []
+        self._aside: list[tuple[Account, int]] = []
         self._tickets = itertools.count(1)
         self._reached = 0.0
         """How far the queue has come: the most service that an account had when it was served. Nobody is behind."""
@@ -103,7 +103,7 @@ class FairQueue:
         """Do not serve this account until the round ends."""
         if account.ticket:
             account.ticket = -abs(account.ticket)
-            self._aside.append(account)
+            self._aside.append((account, account.ticket))
 
     def hold(self, account: Account) -> None:
         """Do not serve this account until it is released, or called."""
@@ -117,8 +117,10 @@ class FairQueue:
     def end_round(self) -> None:
         """Those that stood aside are in the queue again."""
         aside, self._aside = self._aside, []
-        for account in aside:
-            self.release(account)
+        for account, ticket in aside:
+            # Else it left, or is held now.
+            if account.ticket == ticket:
+                self.release(account)
 
     def _new_place(self, account: Account) -> Place:
         return max(account.service, self._reached), next(self._tickets)

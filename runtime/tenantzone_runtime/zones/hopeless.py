@@ -26,7 +26,7 @@ class Hopeless(Generic[W]):
         self._engine = engine
         self._admission = admission
         self._since: dict[Zone, tuple[W, float]] = {}
-        """And since when that is known."""
+        """And since when that is known; in order."""
 
     def note(self, work: W, count: int) -> None:
         """A zone's next request was denied so many blocks. If its zone can never have as many, say so."""
@@ -34,20 +34,21 @@ class Hopeless(Generic[W]):
         if zone.in_use or self._can_have(work, count):
             self._since.pop(zone, None)
         elif zone not in self._since or self._since[zone][0] is not work:
+            self._since.pop(zone, None)
             self._since[zone] = work, self._ledger.now
             self._engine.warn(work, self._tenancy.why_never(zone, count, work.peak))
 
     def fail(self) -> None:
         """End requests that no config has come to help for a while: they hold up the others of their zone."""
-        for zone, (work, since) in list(self._since.items()):
+        while self._since:
+            zone, (work, since) = next(iter(self._since.items()))
+            if self._ledger.now - since < HOPELESS_SECONDS:
+                return
+            del self._since[zone]
             if zone not in self._admission or self._engine.front(zone) is not work or zone.in_use:
-                del self._since[zone]
                 continue
             count = self._engine.blocks_to_admit(work)
-            if self._can_have(work, count):
-                del self._since[zone]
-            elif self._ledger.now - since >= HOPELESS_SECONDS:
-                del self._since[zone]
+            if not self._can_have(work, count):
                 self._engine.fail(work, self._tenancy.why_never(zone, count, work.peak))
 
     def _can_have(self, work: W, count: int) -> bool:

@@ -13,6 +13,7 @@ missing then: it costs the same however many other zones and loans there are. Wh
 loan: when that is over, its block-seconds are in the trail, and those of each zone in its counters.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -67,6 +68,11 @@ def loan_usage(loan: Loan, block_seconds: float) -> LoanUsage:
 def may_borrow(borrower: Zone, lender: Zone) -> bool:
     """High priority may borrow from low and equal; low from high only where the lender lets it."""
     return borrower.spec.priority >= lender.spec.priority or lender.spec.lending.borrowers == "AnyPriority"
+
+
+def _lends_for_some_time(zone: Zone) -> bool:
+    seconds = zone.spec.lending.max_loan_seconds
+    return seconds is None or seconds > 0
 
 
 class LoanBook:
@@ -142,13 +148,37 @@ class LoanBook:
             if kept < loan.blocks:
                 self.repay(loan, loan.blocks - kept)
 
+    def extend(self) -> None:
+        """Let others lend what is due, who offer it for some time: nothing needs to be taken back then."""
+        due = self.due()
+        if not due:
+            return
+        lenders = [deque(filter(_lends_for_some_time, offering)) for offering in self._offering.values()]
+        for loan in due:
+            for zones in lenders:
+                while loan.blocks and (lender := self._another(loan, zones)):
+                    blocks = min(loan.blocks, self._offered(lender))
+                    self.repay(loan, blocks)
+                    self._lend(lender, loan.borrower, blocks)
+
+    def _another(self, loan: Loan, lenders: deque[Zone]) -> Zone | None:
+        """The first of these zones, lowest priority first, that can lend what a loan is of."""
+        while lenders and not self._offered(lenders[0]):
+            lenders.popleft()
+        others = (zone for zone in lenders if zone is not loan.lender and self._offered(zone))
+        lender = next(others, None)
+        return lender if lender is not None and may_borrow(loan.borrower, lender) else None
+
     def _cut(self, excess: int) -> None:
-        """More is lent than stands on reservations in all: the newest loans are over."""
-        while excess > 0:
-            loan = next(reversed(self._loans.values()))
-            blocks = min(excess, loan.blocks)
-            self.repay(loan, blocks)
-            excess -= blocks
+        """More is lent than stands on reservations in all: loans that are due are over, then the newest ones."""
+        if excess <= 0:
+            return
+        for loan in [*self.due(), *reversed(self._loans.values())]:
+            if blocks := min(excess, loan.blocks):
+                self.repay(loan, blocks)
+                excess -= blocks
+            if not excess:
+                return
 
     def _grow(self, missing: int) -> None:
         """Find lenders for surplus that has none: those who offer it, then any on whose reservation it stands."""

@@ -4,6 +4,7 @@ With them, asking what a zone may take costs the same with one zone and with a t
 without looking at all zones.
 """
 
+import sys
 from math import inf
 from typing import Literal
 
@@ -44,12 +45,25 @@ class Standings:
         self._quiet = VictimOrder()
         self._quiet_for_all = VictimOrder()
         self._above_reservation = VictimOrder()
+        self.changes = 0
+        """Grows with each change."""
         self._changed: dict[Zone, None] = {}
 
-    def take_changed(self) -> list[Zone]:
-        """Zones that have come, left or changed since the last call."""
+    @property
+    def changed(self) -> int:
+        """How many zones have come, left or changed and were not taken since."""
+        return len(self._changed)
+
+    def take_changed(self, at_most: int = sys.maxsize) -> list[Zone]:
+        """Zones that have come, left or changed and were not taken since."""
+        if at_most < len(self._changed):
+            return [self._changed.popitem()[0] for _ in range(at_most)]
         changed, self._changed = self._changed, {}
         return list(changed)
+
+    def _note_change(self, zone: Zone) -> None:
+        self._changed[zone] = None
+        self.changes += 1
 
     def enter(self, zone: Zone) -> None:
         """Count a zone that is new."""
@@ -73,7 +87,7 @@ class Standings:
         zone.locked = zone.evictable = zone.evictable_by_all = zone.reclaimable = zone.withheld = zone.surplus = 0
         for order in (self._quiet, self._quiet_for_all, self._above_reservation):
             order.remove(zone)
-        self._changed[zone] = None
+        self._note_change(zone)
 
     def respec(self, zone: Zone, spec: ZoneSpec) -> None:
         """Give the zone another spec; what it holds stays."""
@@ -97,7 +111,7 @@ class Standings:
         zone.locked, zone.evictable, zone.reclaimable, zone.surplus = locked, evictable, reclaimable, surplus
         if zone.parked and zone.has_better_prospects:
             self.stir(zone)
-        self._changed[zone] = None
+        self._note_change(zone)
         if quiet or zone.withheld or zone.evictable_by_all:
             self._reckon_offer(zone)
         if quiet == (zone.active_weight > 0):

@@ -15,7 +15,7 @@ from tenantzone_runtime.zones.enforcement import Enforcement
 from tenantzone_runtime.zones.eviction import Evictions, cover_loans, evict_to_watermark, relieve
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.loans import Loan, LoanBook
-from tenantzone_runtime.zones.parts import ALL, slices, zones_for
+from tenantzone_runtime.zones.parts import ALL, zones_for
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.stalls import Stalls
 from tenantzone_runtime.zones.timers import Timers
@@ -163,8 +163,10 @@ class Tenancy:
         """
         self.ledger.now = now
         yield from self._let_time_pass(at_once)
-        for zones in slices(self.ledger.standings.take_changed(), zones_for(at_once)):
-            self.loans.look_at(zones)
+        zones_at_once = zones_for(at_once)
+        # As many as have changed by now: who changes in a pause is not waited for.
+        for _ in range(self.ledger.standings.changed // zones_at_once):
+            self.loans.look_at(self.ledger.standings.take_changed(zones_at_once))
             yield []
         yield self.collect_due(free())
         yield from self._keep_watermark(free, at_once)
@@ -185,10 +187,10 @@ class Tenancy:
         What is in use is overdue. ``free`` blocks are free now.
         """
         self.loans.settle(free)
-        for zone in self._overdue:
+        self.loans.extend()
+        owing, self._overdue = self._overdue, []
+        for zone in owing:
             zone.overdue = 0
-            self.ledger.standings.stir(zone)
-        self._overdue = []
         evicted: Evictions = []
         for loan in self.loans.due():
             borrower = loan.borrower
@@ -199,6 +201,9 @@ class Tenancy:
             if loan.blocks:
                 borrower.overdue += loan.blocks
                 self._overdue.append(borrower)
+        for zone in owing:
+            if not zone.overdue:
+                self.ledger.standings.stir(zone)
         return evicted
 
     def past_grace(self) -> list[Zone]:
@@ -225,7 +230,7 @@ class Tenancy:
         return tell_usage(self.ledger, self.loans, at_once)
 
     def _let_time_pass(self, at_once: int) -> Iterator[Evictions]:
-        now, promised = self.ledger.now, self.ledger.standings.promised
+        now, freed = self.ledger.now, 0
         for zone in self._timers.gone_off(now):
             if not self.ledger.is_present(zone):
                 continue
@@ -235,11 +240,12 @@ class Tenancy:
                 self._timers.set_at(zone, now)
             elif states.is_forgotten(self.ledger, zone):
                 zone.leaving = True
+                freed += zone.spec.quota.reserved
                 configure.discard_if_gone(self.ledger, zone)
             else:
                 self._timers.set(zone, now)
             yield [(zone, evicted)]
-        if self.ledger.standings.promised < promised:
+        if freed:
             yield self.enforcement.give_awaited()
 
 

@@ -2,6 +2,7 @@
 recently active."""
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from math import inf
 from typing import Final
 
@@ -25,6 +26,9 @@ class VictimOrder:
 
     def __len__(self) -> int:
         return len(self._ranks)
+
+    def __iter__(self) -> Iterator[Zone]:
+        return iter(self._zones)
 
     def toggle(self, zone: Zone) -> None:
         """Enter the zone where it belongs, or take it out if it is in."""

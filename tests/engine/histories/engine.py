@@ -189,6 +189,7 @@ def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
         config,
         max_num_seqs=flags.seats,
         max_num_batched_tokens=flags.batched_tokens,
+        long_prefill_token_threshold=flags.long_prefill,
         watermark=flags.watermark,
         scheduler_reserve_full_isl=flags.whole_prompts,
         policy=flags.policy,

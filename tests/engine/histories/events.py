@@ -22,6 +22,8 @@ class Flags:
     """``--max-num-seqs``."""
     batched_tokens: int
     """``--max-num-batched-tokens``."""
+    long_prefill: int
+    """``--long-prefill-token-threshold``; 0: none."""
     watermark: float
     whole_prompts: bool
     """``--scheduler-reserve-full-isl``."""

@@ -35,6 +35,7 @@ flags = st.builds(
     capacity=st.sampled_from([40, 60, 100]),
     seats=st.sampled_from([64, 2, 3, 4, 8]),
     batched_tokens=st.sampled_from([1024, 64, 128, 256]),
+    long_prefill=st.sampled_from([0, 0, 0, 16, 40]),
     watermark=st.sampled_from([0.0, 0.0, 0.02, 0.1]),
     whole_prompts=st.sampled_from([True, True, False]),
     window=st.sampled_from([None, None, 64]),

@@ -105,4 +105,7 @@ def _tokens_to_compute(driver: Driver, request: Request) -> int:
 
 def _growth(driver: Driver, request: Request, held: int) -> int:
     tokens = min(_tokens_to_compute(driver, request), driver.scheduler.max_num_scheduled_tokens)
+    threshold = driver.scheduler.scheduler_config.long_prefill_token_threshold
+    if threshold and len(driver.scheduler.requests) > 1:
+        tokens = min(tokens, threshold)
     return max(0, blocks_for(request.num_computed_tokens + tokens) - held)
