@@ -225,6 +225,10 @@ class Engine:
     def is_open(self) -> bool:
         return True
 
+    @property
+    def goes_on(self) -> bool:
+        return True
+
     def has_seat(self) -> bool:
         return len(self.running) < self.model.max_running
 
