@@ -53,11 +53,13 @@ class Arbiter(Generic[W]):
         """The zone has a waiting request, or its next one is another than before."""
         self._forget_front()
         self._admission.enter(zone)
+        self._hopeless.look_at_front(zone)
 
     def waits_no_more(self, zone: Zone) -> None:
         """The last waiting request of the zone has left its queue."""
         self._forget_front()
         self._admission.leave(zone)
+        self._hopeless.look_at_front(zone)
         self._tenancy.may_go_on(zone)
 
     def _forget_front(self) -> None:

@@ -33,10 +33,14 @@ class Hopeless(Generic[W]):
         zone = work.zone
         if zone.in_use or self._can_have(work, count):
             self._since.pop(zone, None)
-        elif zone not in self._since or self._since[zone][0] is not work:
-            self._since.pop(zone, None)
+        elif zone not in self._since:
             self._since[zone] = work, self._ledger.now
             self._engine.warn(work, self._tenancy.why_never(zone, count, work.peak))
+
+    def look_at_front(self, zone: Zone) -> None:
+        """The zone's next request may be another than before, or none."""
+        if zone in self._since and not self._is_front(self._since[zone][0]):
+            del self._since[zone]
 
     def fail(self) -> None:
         """End requests that no config has come to help for a while: they hold up the others of their zone."""
@@ -45,11 +49,14 @@ class Hopeless(Generic[W]):
             if self._ledger.now - since < HOPELESS_SECONDS:
                 return
             del self._since[zone]
-            if zone not in self._admission or self._engine.front(zone) is not work or zone.in_use:
+            if zone.in_use:
                 continue
             count = self._engine.blocks_to_admit(work)
             if not self._can_have(work, count):
                 self._engine.fail(work, self._tenancy.why_never(zone, count, work.peak))
+
+    def _is_front(self, work: W) -> bool:
+        return work.zone in self._admission and self._engine.front(work.zone) is work
 
     def _can_have(self, work: W, count: int) -> bool:
         return count <= self._ledger.standings.reachable(work.zone, work.peak)
