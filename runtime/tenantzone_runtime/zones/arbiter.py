@@ -73,9 +73,11 @@ class Arbiter(Generic[W]):
 
     def begin_step(self) -> None:
         """Make room, before the step, for running requests that were held back and for whoever is entitled to it."""
+        withheld = [work for work in self._withheld if self._engine.is_running(work)]
+        self._withheld = []
         if not self._engine.goes_on:
+            self._withheld = withheld
             return
-        withheld, self._withheld = self._withheld, []
         if not self._engine.is_open:
             # What runs is to end undisturbed, and who can't be admitted has no use for what it reserves.
             states.lend_what_is_unused(self._ledger)
@@ -269,7 +271,8 @@ class Arbiter(Generic[W]):
     def _relieve(self, work: W, count: int) -> bool:
         """Evict what other active zones merely cache, if the zone may have it. Returns whether anything was."""
         evictions = self._tenancy.relieve(work.zone, count, self._engine.free_blocks, work.peak)
-        self._engine.return_evicted(evictions)
+        if evictions:
+            self._engine.return_evicted(evictions)
         return bool(evictions)
 
     def _get_unstuck(self) -> Zone | None:

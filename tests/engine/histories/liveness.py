@@ -15,6 +15,7 @@ graces end, and both run since the last step at the latest.
 """
 
 import gc
+import sys
 from typing import Any
 
 from vllm.v1.request import Request
@@ -89,7 +90,7 @@ def _steps_bound(engine: Engine, requests: list[Request]) -> int:
     for request in requests:
         tokens = min(request.num_prompt_tokens + request.max_tokens, engine.scheduler.max_model_len)
         answer = tokens - request.num_tokens
-        prefill = -(-tokens // engine.flags.batched_tokens)
+        prefill = -(-tokens // min(engine.flags.batched_tokens, engine.flags.long_prefill or sys.maxsize))
         alone += prefill + answer + 2
         lost += prefill * len(requests)
     return alone + lost + 2
