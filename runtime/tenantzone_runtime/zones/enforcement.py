@@ -32,8 +32,8 @@ class Plan:
     """What a config means on this engine."""
 
     config: RuntimeConfig
-    specs: list[ZoneSpec]
-    """Of the zones that it declares."""
+    specs: dict[str, ZoneSpec]
+    """Of the zones that it declares, by tenant."""
 
 
 class Enforcement:
@@ -65,7 +65,7 @@ class Enforcement:
         Raises:
             ConfigError: it can't be held on this engine.
         """
-        return Plan(config, configure.zone_specs(config, self._capacity))
+        return Plan(config, {spec.tenant: spec for spec in configure.zone_specs(config, self._capacity)})
 
     def begin(self, plan: Plan, now: float) -> None:
         """From now on it is this config that is coming into force. If it does not come to an end, some zones follow it
@@ -73,12 +73,12 @@ class Enforcement:
         self._ledger.now = now
         self._was_whole, self._is_whole = self._is_whole, False
         self.config = plan.config
-        self._coming = {spec.tenant: spec for spec in plan.specs}
+        self._coming = plan.specs
 
     def changes(self, plan: Plan) -> Difference:
         """What is to change. It changes nothing itself, and steps may be made meanwhile."""
         zones, registered = list(self._ledger.zones.values()), self._registered
-        specs = plan.specs
+        specs = list(plan.specs.values())
         if registered is not None:
             specs = [*specs, *registration.registered_specs(zones, specs, registered, self._capacity)]
         return configure.difference(zones, specs, passing_over_same=self._was_whole)
