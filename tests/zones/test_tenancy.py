@@ -3,6 +3,7 @@
 import pytest
 
 from tenantzone_contract.config import ConfigError, UnknownTenants, Watermarks
+from tenantzone_runtime.zones.audit import Refused
 from tests.zones.zoo import Zoo, declare
 
 
@@ -190,3 +191,21 @@ def test_zones_that_need_each_others_caches_do_not_wait_for_ever(zoo):
     assert zoo.settle_evictions(zoo.tenancy.relieve(one, 60, zoo.free)) == [("other", 10)]
     assert zoo.takeable(one) == 60
     assert other.held == 40
+
+
+def test_refusals_are_counted_by_reason_and_with_the_zone_that_they_name(zoo):
+    zoo.apply(declare("acme"), declare("gone"))
+    zones = dict(zoo.ledger.zones)
+    zoo.tenancy.request_arrived(zones["gone"], 0.0)
+    zoo.apply(declare("acme"))
+    for tenant, reason in (("acme", "too_long"), ("acme", "too_long"), ("gone", "too_long"), ("x", "unknown_tenant")):
+        zoo.tenancy.refused(tenant, reason)
+    zoo.tenancy.refused(None, "unbound")
+    assert zoo.tenancy.refusals == {"unbound": 1, "unknown_tenant": 1, "too_long": 3, "unsupported": 0}
+    assert (zones["acme"].counters.requests, zones["gone"].counters.requests) == ({"refused": 2}, {})
+    assert zoo.events("refused") == [
+        Refused("acme", 2, "too_long"),
+        Refused("gone", 1, "too_long"),
+        Refused("x", 1, "unknown_tenant"),
+        Refused(None, 1, "unbound"),
+    ]
