@@ -4,7 +4,6 @@ import pytest
 from vllm.v1.request import RequestStatus
 
 from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate, ZoneConfig
-from tests.engine.clock import Clock
 from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 100
@@ -13,13 +12,6 @@ CAPACITY = 100
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     return vllm_config(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def clock():
-    clock = Clock()
-    with clock.in_force():
-        yield clock
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import pytest
 
 from tenantzone_contract.config import Idle, Lending, ZoneConfig
-from tests.engine.clock import Clock
 from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 100
@@ -15,13 +14,6 @@ GRACE = 60.0
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     return vllm_config(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def clock():
-    clock = Clock()
-    with clock.in_force():
-        yield clock
 
 
 @pytest.fixture

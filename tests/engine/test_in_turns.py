@@ -2,9 +2,10 @@
 
 import pytest
 
-from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate, Watermarks, ZoneConfig
+from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate, Watermarks
 from tenantzone_runtime.engine import scheduling
 from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
+from tests.engine.measured import zone
 from tests.engine.pauses import in_each_pause
 
 CAPACITY = 100
@@ -24,10 +25,6 @@ def driver(config):
 @pytest.fixture(autouse=True)
 def _one_block_at_once(monkeypatch):
     monkeypatch.setattr(scheduling, "BLOCKS_AT_ONCE", 1)
-
-
-def zone(tenant, **fields):
-    return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
 
 
 def test_steps_are_made_while_a_config_comes_into_force(driver, monkeypatch):

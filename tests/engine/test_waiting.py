@@ -6,26 +6,14 @@ from vllm.lora.request import LoRARequest
 from vllm.v1.engine.parallel_sampling import ParentRequest
 from vllm.v1.request import Request, RequestStatus
 
-from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.seal import SEAL_ARGUMENT, seal, tenant_salt
-from tests.engine.clock import Clock
 from tests.engine.harness import SEAL_KEY, Driver, make_scheduler, prompt, vllm_config
+from tests.engine.measured import zone
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     return vllm_config(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def clock():
-    clock = Clock()
-    with clock.in_force():
-        yield clock
-
-
-def zone(tenant, **fields):
-    return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
 
 
 def adapter(number):

@@ -6,52 +6,19 @@ from hypothesis import strategies as st
 
 from tenantzone_contract.config import (
     ConfigError,
-    Idle,
-    PoolConfig,
-    TenantLevel,
-    UnknownTenants,
-    UnknownTenantTemplate,
-    make_config,
 )
-from tenantzone_runtime.zones import configure
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.registration import spec_for
 from tenantzone_runtime.zones.zone import IdleTimes
+from tests.zones.registered import GOLD, SMALL, anybody, arrive, level, reserved
 from tests.zones.zoo import Zoo, declare, releasing
 
 CAPACITY = 100
 
 
-def anybody(*levels, limit=None, priority=0, **idle):
-    """A pool that registers unknown tenants."""
-    times = {name if name == "release" else f"{name}_seconds": value for name, value in idle.items()}
-    template = UnknownTenantTemplate(limit=limit, priority=priority, idle=Idle(**times))
-    return {"unknown_tenants": UnknownTenants(mode="AutoRegister", template=template, levels=levels)}
-
-
-def level(name, *, tenants=None, **terms):
-    return TenantLevel(name=name, tenants=tenants or [f"{name}-*"], **terms)
-
-
-GOLD = level("gold", reserved=30, limit=60, weight=3, priority=5)
-SMALL = level("small", reserved=10)
-
-
 @pytest.fixture
 def zoo():
     return Zoo(CAPACITY)
-
-
-def arrive(zoo, tenant, now=None):
-    return zoo.tenancy.zone_for(tenant, zoo.now if now is None else now)
-
-
-def reserved(zoo):
-    """What each registered zone has reserved, and what it awaits."""
-    zones = zoo.ledger.zones.values()
-    return {
-        zone.spec.tenant: (zone.spec.quota.reserved, zone.spec.awaited) for zone in zones if zone.spec.auto_registered
-    }
 
 
 def given_by(*levels, tenant="guest", capacity=255, room=255, **template):
@@ -244,71 +211,6 @@ def test_a_leaving_zone_whose_tenant_comes_back_has_what_its_level_reserves_if_i
     assert (zone.leaving, zone.spec.quota.reserved, zone.in_use) == (False, 30, 20)
 
 
-def test_while_a_config_is_enforced_no_more_is_promised_than_there_is(zoo):
-    zoo.apply(declare("acme", reserved=30), declare("burst", reserved=10), **anybody(GOLD))
-    for tenant in ("gold-1", "gold-2"):
-        arrive(zoo, tenant)
-    zones = (declare("acme", reserved=10), declare("burst", reserved=50), declare("new", reserved=40))
-    config = make_config(9, PoolConfig(namespace="n", name="p", **anybody(GOLD)), zones)
-    promised = [zoo.ledger.standings.promised]
-    enforcement = zoo.tenancy.enforcement
-    plan = enforcement.plan(config)
-    enforcement.begin(plan, zoo.now)
-    for _ in enforcement.make(enforcement.changes(plan), at_once=1):
-        promised.append(zoo.ledger.standings.promised)
-        late = arrive(zoo, f"gold-late-{len(promised)}")
-        assert late.spec.awaited == 30, "the config may need what is left"
-    enforcement.end(plan)
-    assert max(promised) == CAPACITY
-    assert set(reserved(zoo).values()) == {(0, 30)}
-    assert len(promised) == 6
-
-
-def test_who_comes_while_a_config_is_enforced_gets_its_reservation_at_the_end(zoo):
-    config = make_config(9, PoolConfig(namespace="n", name="p", **anybody(GOLD)), (declare("acme", reserved=50),))
-    enforcement = zoo.tenancy.enforcement
-    plan = enforcement.plan(config)
-    enforcement.begin(plan, zoo.now)
-    for _ in enforcement.make(enforcement.changes(plan)):
-        arrive(zoo, "gold-1")
-        arrive(zoo, "gold-2")
-    assert reserved(zoo) == {"gold-1": (0, 30), "gold-2": (0, 30)}
-    enforcement.end(plan)
-    assert reserved(zoo) == {"gold-1": (30, 0), "gold-2": (0, 30)}
-
-
-def test_a_zone_that_is_forgotten_while_a_config_is_enforced_does_not_come_back(zoo):
-    zoo.apply(**anybody(GOLD, forget_after=0.0))
-    arrive(zoo, "gold-1")
-    arrive(zoo, "gold-2")
-    config = make_config(9, PoolConfig(namespace="n", name="p", **anybody(GOLD, forget_after=5.0)), ())
-    enforcement = zoo.tenancy.enforcement
-    plan = enforcement.plan(config)
-    enforcement.begin(plan, zoo.now)
-    changes = enforcement.changes(plan)
-    zoo.ledger.zones["gold-2"].leaving = True
-    configure.discard_if_gone(zoo.ledger, zoo.ledger.zones["gold-2"])
-    for _ in enforcement.make(changes):
-        pass
-    assert set(zoo.ledger.zones) == {"gold-1"}
-
-
-def test_a_tenant_that_comes_back_while_its_zone_leaves_keeps_what_is_left_of_its_cache(zoo):
-    zoo.apply(declare("acme"), **anybody(GOLD))
-    acme = zoo.ledger.zones["acme"]
-    zoo.hold(acme, cached=5)
-    config = make_config(9, PoolConfig(namespace="n", name="p", **anybody(GOLD)), ())
-    enforcement = zoo.tenancy.enforcement
-    plan = enforcement.plan(config)
-    enforcement.begin(plan, zoo.now)
-    makes = enforcement.make(enforcement.changes(plan), at_once=2)
-    _, evicted = next(makes)
-    assert (acme.leaving, len(evicted)) == (True, 2)
-    assert arrive(zoo, "acme") is acme
-    assert list(makes) == []
-    assert (acme.leaving, len(acme.cached)) == (False, 3)
-
-
 # Random registrations and reloads: what is promised fits, and declared zones do not notice registered ones.
 
 TENANTS = [f"{name}-{number}" for name in ("gold", "small", "huge", "guest") for number in range(3)]
@@ -365,42 +267,6 @@ def test_whoever_comes_and_whatever_is_declared_what_is_promised_fits(history):
             assert not 0 < awaited <= room, f"{tenant} awaits what would fit"
         if isinstance(step, str):
             assert had.items() <= reserved(zoo).items(), "somebody lost a reservation to a newcomer"
-
-
-def test_a_zone_that_left_before_and_is_registered_while_a_config_is_enforced_stays(zoo):
-    zoo.apply(declare("other"), declare("acme"))
-    acme = zoo.ledger.zones["acme"]
-    zoo.tenancy.request_arrived(acme, zoo.now)
-    zoo.apply(declare("other"))
-    assert acme.leaving
-    config = make_config(9, PoolConfig(namespace="n", name="p", **anybody(GOLD)), ())
-    enforcement = zoo.tenancy.enforcement
-    plan = enforcement.plan(config)
-    enforcement.begin(plan, zoo.now)
-    changes = enforcement.changes(plan)
-    assert arrive(zoo, "acme") is acme
-    for _ in enforcement.make(changes):
-        pass
-    assert (acme.leaving, acme.spec.auto_registered) == (False, True)
-
-
-def test_a_zone_that_is_registered_again_is_forgotten_in_its_time(zoo):
-    """Its tenant comes back while the zone's cache goes, with a request that is refused."""
-    zoo.apply(declare("acme"), **anybody(GOLD, forget_after=5.0))
-    acme = zoo.ledger.zones["acme"]
-    zoo.hold(acme, cached=5)
-    zoo.upkeep(1.0)
-    assert acme.timer is None
-    config = make_config(9, PoolConfig(namespace="n", name="p", **anybody(GOLD, forget_after=5.0)), ())
-    enforcement = zoo.tenancy.enforcement
-    plan = enforcement.plan(config)
-    enforcement.begin(plan, zoo.now)
-    makes = enforcement.make(enforcement.changes(plan), at_once=2)
-    zoo.settle_evictions([next(makes)])
-    assert arrive(zoo, "acme") is acme
-    zoo.settle_evictions(list(makes))
-    zoo.upkeep(zoo.now + 5.0)
-    assert "acme" not in zoo.ledger.zones
 
 
 def test_what_a_forgotten_zone_leaves_is_given_even_if_another_has_come_meanwhile(zoo):

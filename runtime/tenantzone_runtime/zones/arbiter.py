@@ -73,11 +73,10 @@ class Arbiter(Generic[W]):
 
     def begin_step(self) -> None:
         """Make room, before the step, for running requests that were held back and for whoever is entitled to it."""
-        withheld = [work for work in self._withheld if self._engine.is_running(work)]
-        self._withheld = []
+        self._withheld = [work for work in self._withheld if self._engine.is_running(work)]
         if not self._engine.goes_on:
-            self._withheld = withheld
             return
+        withheld, self._withheld = self._withheld, []
         if not self._engine.is_open:
             # What runs is to end undisturbed, and who can't be admitted has no use for what it reserves.
             states.lend_what_is_unused(self._ledger)

@@ -3,7 +3,6 @@
 Nothing that runs is killed. A zone that left keeps its requests until they finish; its cached blocks go at once.
 """
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -12,6 +11,7 @@ from tenantzone_contract.share import ceil_blocks, floor_blocks, percentage
 from tenantzone_runtime.zones.audit import Change, Lifecycle
 from tenantzone_runtime.zones.eviction import trim_to_limit
 from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.parts import ALL
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.usage import zone_usage
 from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Zone, ZoneSpec, new_zone
@@ -141,7 +141,7 @@ def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Z
             yield add_zone(ledger, spec), []
 
 
-def respec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = sys.maxsize) -> list[int]:
+def respec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = ALL) -> list[int]:
     """Give a zone another spec. Returns blocks that it keeps no more because its limit fell, at most ``at_once``."""
     if zone.spec != spec or zone.leaving:
         ledger.standings.respec(zone, spec)

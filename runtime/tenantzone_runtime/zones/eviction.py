@@ -14,11 +14,11 @@ When these do not give enough, what is left is in use (see ``preemption``). Back
 through S1 and S1b for nobody in particular.
 """
 
-import sys
 from collections.abc import Callable
 
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.parts import ALL
 from tenantzone_runtime.zones.zone import Zone
 
 Evictions = list[tuple[Zone, list[int]]]
@@ -92,7 +92,7 @@ def cover_loans(ledger: Ledger, borrower: Zone, count: int) -> Evictions:
     return evicted
 
 
-def trim_to_limit(ledger: Ledger, zone: Zone, at_once: int = sys.maxsize) -> list[int]:
+def trim_to_limit(ledger: Ledger, zone: Zone, at_once: int = ALL) -> list[int]:
     """Evict what a zone keeps cached beyond its limit, after the limit fell or blocks came back: ``at_once`` at most.
     Returns their ids."""
     over = min(zone.held - zone.spec.quota.limit, len(zone.cached), at_once)

@@ -107,7 +107,8 @@ class FairQueue:
 
     def hold(self, account: Account) -> None:
         """Do not serve this account until it is released, or called."""
-        account.ticket = -next(self._tickets)
+        if account.ticket:
+            account.ticket = -next(self._tickets)
 
     def release(self, account: Account) -> None:
         """An account that was held may be served again."""

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 ALL: Final = sys.maxsize
-"""Blocks at once, for who does not want parts."""
+"""As many at once as there are, for who does not want parts."""
 _BLOCKS_PER_ZONE: Final = 50
 """What it costs to look at a zone and its loans, in evicted blocks that cost as much, and some more."""
 

@@ -4,11 +4,11 @@ With them, asking what a zone may take costs the same with one zone and with a t
 without looking at all zones.
 """
 
-import sys
 from math import inf
 from typing import Literal
 
 from tenantzone_runtime.zones import quota
+from tenantzone_runtime.zones.parts import ALL
 from tenantzone_runtime.zones.victims import SumsByPriority, VictimOrder
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
@@ -54,7 +54,7 @@ class Standings:
         """How many zones have come, left or changed and were not taken since."""
         return len(self._changed)
 
-    def take_changed(self, at_most: int = sys.maxsize) -> list[Zone]:
+    def take_changed(self, at_most: int = ALL) -> list[Zone]:
         """Zones that have come, left or changed and were not taken since."""
         if at_most < len(self._changed):
             return [self._changed.popitem()[0] for _ in range(at_most)]

@@ -1,0 +1,30 @@
+"""Pools that register unknown tenants, and what those get."""
+
+from tenantzone_contract.config import Idle, TenantLevel, UnknownTenants, UnknownTenantTemplate
+
+
+def anybody(*levels, limit=None, priority=0, **idle):
+    """A pool that registers unknown tenants."""
+    times = {name if name == "release" else f"{name}_seconds": value for name, value in idle.items()}
+    template = UnknownTenantTemplate(limit=limit, priority=priority, idle=Idle(**times))
+    return {"unknown_tenants": UnknownTenants(mode="AutoRegister", template=template, levels=levels)}
+
+
+def level(name, *, tenants=None, **terms):
+    return TenantLevel(name=name, tenants=tenants or [f"{name}-*"], **terms)
+
+
+GOLD = level("gold", reserved=30, limit=60, weight=3, priority=5)
+SMALL = level("small", reserved=10)
+
+
+def arrive(zoo, tenant, now=None):
+    return zoo.tenancy.zone_for(tenant, zoo.now if now is None else now)
+
+
+def reserved(zoo):
+    """What each registered zone has reserved, and what it awaits."""
+    zones = zoo.ledger.zones.values()
+    return {
+        zone.spec.tenant: (zone.spec.quota.reserved, zone.spec.awaited) for zone in zones if zone.spec.auto_registered
+    }
