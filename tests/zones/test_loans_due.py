@@ -149,3 +149,82 @@ def test_before_requests_yield_what_others_merely_cache_is_given_back(zoo):
     zoo.settle_evictions(zoo.tenancy.collect_due(zoo.free))
     assert zoo.tenancy.past_grace() == []
     assert len(other.cached) == 20 - owed
+
+
+def past_its_grace(zoo, *, priority=0):
+    """A borrower whose loan is past its grace, and who else caches on the reservation of a lender of this priority."""
+    zoo.zone("lender", reserved=20, quiet=True, max_loan=5.0, grace=1.0)
+    zoo.zone("other", reserved=40, quiet=True, priority=priority)
+    zoo.zone("busy", reserved=40, in_use=40)
+    borrower = zoo.zone("borrower", in_use=20)
+    cache = zoo.zone("cache", priority=5, cached=20, in_use=20)
+    zoo.upkeep(0.0)
+    zoo.upkeep(5.0)
+    zoo.now = 6.0
+    assert zoo.tenancy.past_grace() == [borrower]
+    return borrower, cache
+
+
+def test_no_cache_goes_that_stands_on_what_the_borrower_can_not_have(zoo):
+    borrower, cache = past_its_grace(zoo, priority=5)
+    assert zoo.tenancy.cover_loans(borrower) == []
+    assert len(cache.cached) == 20
+
+
+def test_no_cache_goes_that_stands_on_what_the_same_lender_has_lent(zoo):
+    zoo.zone("lender", reserved=60, quiet=True, max_loan=5.0, grace=1.0)
+    zoo.zone("busy", reserved=40, in_use=40)
+    borrower = zoo.zone("borrower", in_use=20)
+    zoo.upkeep(0.0)
+    zoo.now = 3.0
+    zoo.zone("cache", priority=5, cached=20, in_use=20)
+    zoo.upkeep(6.0)
+    assert lent(zoo) == {("lender", "borrower"): 20, ("lender", "cache"): 40}
+    assert zoo.tenancy.past_grace() == [borrower]
+    assert zoo.tenancy.cover_loans(borrower) == []
+
+
+def test_a_cache_goes_that_stands_on_what_the_borrower_can_have(zoo):
+    borrower, _ = past_its_grace(zoo)
+    assert lent(zoo) == {("lender", "borrower"): 20, ("other", "cache"): 40}
+    assert zoo.settle_evictions(zoo.tenancy.cover_loans(borrower)) == [("cache", 20)]
+    zoo.tenancy.collect_due(zoo.free)
+    assert lent(zoo) == {("other", "borrower"): 20, ("other", "cache"): 20}
+    assert zoo.tenancy.past_grace() == []
+
+
+def test_a_loan_that_is_due_is_not_taken_over_by_another_that_is_due(zoo):
+    lender = zoo.zone("lender", reserved=20, quiet=True, max_loan=5.0, grace=10.0, in_use=10)
+    zoo.zone("patient", reserved=10, quiet=True, max_loan=10.0, grace=1000.0, priority=1)
+    rest = zoo.zone("rest", reserved=70, in_use=60)
+    borrower = zoo.zone("borrower", priority=1, in_use=20)
+    zoo.upkeep(0.0)
+    zoo.upkeep(9.0)
+    assert lent(zoo) == {("lender", "borrower"): 10, ("patient", "borrower"): 10}
+    # The lender could lend ten more now; but what it lends the borrower is due already.
+    zoo.release(lender, dropped=10)
+    zoo.take(rest, 10)
+    zoo.upkeep(10.0)
+    assert lent(zoo) == {("lender", "borrower"): 10, ("patient", "borrower"): 10}
+    assert borrower.overdue == 20
+
+
+@pytest.mark.parametrize("since_when", [0.0, 10.0], ids=["an older one", "a younger one"])
+def test_what_a_preemption_gives_back_ends_the_loan_that_is_past_its_grace(zoo, since_when):
+    borrower = zoo.zone("borrower")
+    zoo.zone("busy", reserved=80, in_use=80)
+    zoo.zone(
+        "hasty" if since_when else "patient", reserved=10, quiet=True, max_loan=0.0, grace=10.0 if since_when else 1e6
+    )
+    zoo.take(borrower, 10)
+    zoo.upkeep(0.0)
+    zoo.zone(
+        "patient" if since_when else "hasty", reserved=10, quiet=True, max_loan=0.0, grace=1e6 if since_when else 10.0
+    )
+    zoo.take(borrower, 10)
+    zoo.upkeep(since_when)
+    zoo.upkeep(20.0)
+    assert lent(zoo) == {("hasty", "borrower"): 10, ("patient", "borrower"): 10}
+    zoo.release(borrower, dropped=4)
+    zoo.upkeep(20.0)
+    assert lent(zoo) == {("hasty", "borrower"): 6, ("patient", "borrower"): 10}

@@ -78,15 +78,23 @@ def relieve(ledger: Ledger, zone: Zone, count: int, free: int, peak: int = 0) ->
     return evicted
 
 
-def cover_loans(ledger: Ledger, borrower: Zone, count: int) -> Evictions:
+def cover_loans(ledger: Ledger, borrower: Zone, count: int, covers: Callable[[Zone], int]) -> Evictions:
     """Evict what other zones cache above their reservations, so that ``count`` blocks less of a borrower's stand on
-    loans: before its requests yield, since work in progress counts more than a cache that nobody was promised."""
+    loans: before its requests yield, since work in progress counts more than a cache that nobody was promised.
+
+    Args:
+        ledger: all zones.
+        borrower: whose loans.
+        count: blocks.
+        covers: how many blocks of a zone's go to the borrower if it lets them go.
+    """
     others = [zone for zone in ledger.zones.values() if zone is not borrower and zone.surplus and zone.cached]
     evicted: Evictions = []
     for zone in sorted(others, key=lambda zone: (not zone.quiet, zone.spec.priority, zone.last_active, zone.number)):
-        blocks = min(count, zone.surplus, len(zone.cached))
-        evicted.append((zone, ledger.evict(zone, blocks, "due", borrower)))
-        count -= blocks
+        blocks = min(count, zone.surplus, len(zone.cached), covers(zone))
+        if blocks > 0:
+            evicted.append((zone, ledger.evict(zone, blocks, "due", borrower)))
+            count -= blocks
         if not count:
             break
     return evicted

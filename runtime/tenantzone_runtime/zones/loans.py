@@ -47,6 +47,14 @@ class Loan:
     told: float = 0.0
     """Of the block-seconds, those that the journal has."""
 
+    def is_due(self, now: float) -> bool:
+        """Whether its time is over."""
+        return self.due is not None and self.due <= now
+
+    def is_past_grace(self, now: float) -> bool:
+        """Whether running requests must be preempted for it."""
+        return self.grace_until is not None and self.grace_until <= now
+
     def accrue(self, now: float) -> None:
         """Bring the block-seconds up to date; whatever changes the blocks does so first."""
         self.block_seconds += self.blocks * (now - self.accrued_until)
@@ -122,7 +130,7 @@ class LoanBook:
 
     def repay(self, loan: Loan, blocks: int) -> None:
         """The borrower has given back so many blocks of a loan."""
-        overdue = loan.due is not None and self._ledger.now >= loan.due
+        overdue = loan.is_due(self._ledger.now)
         lender, borrower = loan.lender.spec.tenant, loan.borrower.spec.tenant
         self._change(loan, -blocks)
         self._ledger.trail.repaid(lender, borrower, blocks, self._ledger.now - loan.since, overdue=overdue)
@@ -131,14 +139,14 @@ class LoanBook:
 
     def due(self) -> list[Loan]:
         """Loans whose time is over."""
-        return [loan for loan in self if loan.due is not None and loan.due <= self._ledger.now]
+        return [loan for loan in self if loan.is_due(self._ledger.now)]
 
     def _shrink(self, changed: Iterable[Zone]) -> None:
-        """Keep of each loan what its lender and its borrower still have room for, the oldest first."""
+        """Keep of each loan what its lender and its borrower still have room for."""
         lendable = {zone: room for zone in changed if zone.lent > (room := self._unused(zone))}
         needed = {zone: zone.surplus for zone in changed if zone.borrowed > zone.surplus}
         loans = {loan for zone in (*lendable, *needed) for loan in self._loans_of[zone]}
-        for loan in sorted(loans, key=lambda loan: loan.number):
+        for loan in self._kept_first(loans):
             kept = loan.blocks
             for zone, rooms in ((loan.lender, lendable), (loan.borrower, needed)):
                 kept = min(kept, rooms.get(zone, kept))
@@ -147,6 +155,28 @@ class LoanBook:
                     rooms[zone] -= kept
             if kept < loan.blocks:
                 self.repay(loan, loan.blocks - kept)
+
+    def _kept_first(self, loans: Iterable[Loan]) -> list[Loan]:
+        """In the order in which they are kept: those past their grace last, before them those that are due; of each
+        kind the oldest first."""
+        now = self._ledger.now
+
+        def order(loan: Loan) -> tuple[bool, bool, int]:
+            return loan.is_past_grace(now), loan.is_due(now), loan.number
+
+        return sorted(loans, key=order)
+
+    def covers(self, zone: Zone, borrower: Zone) -> int:
+        """How many blocks a zone can let go above its reservation so that as many less of a borrower's stand on loans
+        that are due: what stands on nobody's reservation, and then on that of lenders that take such a loan over."""
+        due = {loan.lender for loan in self._loans_of.get(borrower, ()) if loan.is_due(self._ledger.now)}
+        blocks = zone.surplus - zone.borrowed
+        own = [loan for loan in self._loans_of.get(zone, ()) if loan.borrower is zone]
+        for loan in reversed(self._kept_first(own)):
+            if loan.lender in due or not may_borrow(borrower, loan.lender) or self._offered(loan.lender) < 0:
+                break
+            blocks += loan.blocks
+        return blocks
 
     def extend(self) -> None:
         """Let others lend what is due, who offer it for some time: nothing needs to be taken back then."""
@@ -165,15 +195,20 @@ class LoanBook:
         """The first of these zones, lowest priority first, that can lend what a loan is of."""
         while lenders and not self._offered(lenders[0]):
             lenders.popleft()
-        others = (zone for zone in lenders if zone is not loan.lender and self._offered(zone))
+        others = (zone for zone in lenders if self._offered(zone) and not self._has_due(zone, loan.borrower))
         lender = next(others, None)
         return lender if lender is not None and may_borrow(loan.borrower, lender) else None
+
+    def _has_due(self, lender: Zone, borrower: Zone) -> bool:
+        """Whether there is a loan between them that is due: what they add to it is due as well."""
+        loan = self._loans.get((lender, borrower))
+        return loan is not None and loan.is_due(self._ledger.now)
 
     def _cut(self, excess: int) -> None:
         """More is lent than stands on reservations in all: loans that are due are over, then the newest ones."""
         if excess <= 0:
             return
-        for loan in [*self.due(), *reversed(self._loans.values())]:
+        for loan in [*reversed(self._kept_first(self.due())), *reversed(self._loans.values())]:
             if blocks := min(excess, loan.blocks):
                 self.repay(loan, blocks)
                 excess -= blocks

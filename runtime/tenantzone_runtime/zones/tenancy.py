@@ -213,12 +213,12 @@ class Tenancy:
     def cover_loans(self, borrower: Zone) -> Evictions:
         """Evict what others merely cache, as far as that ends loans of a borrower that are past their grace."""
         count = sum(loan.blocks for loan in self._past_grace() if loan.borrower is borrower)
-        return cover_loans(self.ledger, borrower, count)
+        return cover_loans(self.ledger, borrower, count, lambda zone: self.loans.covers(zone, borrower))
 
     def _past_grace(self) -> Iterator[Loan]:
         now = self.ledger.now
         for loan in self.loans.due() if self._overdue else ():
-            if loan.grace_until is not None and loan.grace_until <= now:
+            if loan.is_past_grace(now):
                 yield loan
 
     def usage(self) -> list[Event]:
