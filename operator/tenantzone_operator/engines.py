@@ -3,17 +3,20 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import Protocol, TypeVar
 
 import aiohttp
 
-from tenantzone_contract.blocks import BlockMap
 from tenantzone_contract.logs import About
-from tenantzone_contract.report import REPORT_PATH, EngineReport, parse_report
+from tenantzone_contract.report import REPORT_PATH
+from tenantzone_contract.text import printable
 from tenantzone_operator.acknowledgement import Observation
 from tenantzone_operator.metrics import ENGINE_POLLS
+from tenantzone_operator.reading_quota import ReadingQuota
+from tenantzone_operator.reports import EngineReport, read_report_text_aside
 from tenantzone_operator.resources import Pod
 from tenantzone_operator.views import EngineView, view
 
@@ -25,17 +28,28 @@ QUICK_POLL_SECONDS = 0.1
 QUICK_FOR_SECONDS = 30.0
 """... but no longer than this."""
 
-_PAUSE_BY_WORK = 3.0
-"""Of the thread's time, no more than one part to so many is spent with asking."""
+_AT_ONCE = 16
+"""Engines of one pool that are asked at a time: so many answers may be in memory."""
+
+LAST_PENANCE_SECONDS = 30.0
+"""An engine whose answer could not be believed is asked again later each time, at last this long after."""
 
 ANSWER_SECONDS = 1.0
 SILENCE_SECONDS = 3.0
 """An engine that has not answered for this long is unreachable. One late answer is not worth a change of status."""
 FROZEN_SECONDS = 15.0
 """A report that has not been renewed for this long comes from an engine that hangs. (They renew it all the time.)"""
-_LARGEST_ANSWER_BYTES = 16 * 2**20
 
-Answer = TypeVar("Answer", EngineReport, BlockMap)
+Answer = TypeVar("Answer", bound="_Answer")
+
+
+class UnbelievableError(ValueError):
+    """An answer that no engine of ours gives. To read another one like it would cost as much."""
+
+
+class _Answer(Protocol):
+    @property
+    def pod(self) -> str: ...
 
 
 @dataclass(slots=True)
@@ -50,6 +64,18 @@ class _Engine:
     """The engine's own time of its newest report; only compared with itself."""
     renewed_at: float = 0.0
     blocks: int | None = None
+    asking: asyncio.Task[bool] | None = None
+    """Under way."""
+    is_prompt: bool = True
+    """Whether it answered when it was asked last: then others wait for its answer, which takes no time."""
+    penance: float = 0.0
+    """Seconds for which it was not asked after the last answer that could not be believed."""
+    ask_after: float = 0.0
+
+    def forget(self) -> None:
+        """Wait for its answer no longer."""
+        if self.asking is not None:
+            self.asking.cancel()
 
     def observation(self) -> Observation:
         return Observation(self.pod.meta.name, self.report, self.error, self.blocks)
@@ -61,6 +87,7 @@ class EngineWatch:
     Args:
         http: used for all requests.
         changed: called when an observation differs from the one before.
+        quota: of the pool's namespace.
         log: where it says whether engines answer.
     """
 
@@ -68,26 +95,37 @@ class EngineWatch:
         self,
         http: aiohttp.ClientSession,
         changed: Callable[[], None],
+        quota: ReadingQuota | None = None,
         log: logging.Logger | About = logger,
     ) -> None:
         self._http = http
         self._log = log
         self._changed = changed
+        self._quota = quota or ReadingQuota()
         self._engines: dict[tuple[str, str], _Engine] = {}
         self._port = 0
+        self._max_bytes = 0
+        self._slots = asyncio.Semaphore(_AT_ONCE)
         self._quick_until = 0.0
         self._wake = asyncio.Event()
 
-    async def look_at(self, pods: Sequence[Pod], port: int) -> list[Observation]:
+    async def look_at(self, pods: Sequence[Pod], port: int, max_bytes: int) -> list[Observation]:
         """Watch these pods from now on, and say what is known of them, in the order of their names.
 
         One that is new is asked first, so that nobody decides anything without having heard it.
+
+        Args:
+            pods: that are ready.
+            port: of their admin servers.
+            max_bytes: of a report.
         """
-        known, self._port = self._engines, port
+        known, self._port, self._max_bytes = self._engines, port, max_bytes
         self._engines = {}
         for pod in sorted(pods, key=lambda pod: pod.meta.name):
             key = (pod.meta.uid, pod.ip)
             self._engines[key] = known.get(key) or _Engine(pod)
+        for key in known.keys() - self._engines.keys():
+            known[key].forget()
         new = [engine for key, engine in self._engines.items() if key not in known]
         await asyncio.gather(*(self._ask(engine) for engine in new))
         if new:
@@ -103,12 +141,16 @@ class EngineWatch:
         """Everything is acknowledged."""
         self._quick_until = 0.0
 
+    def stop(self) -> None:
+        """Nobody listens any more."""
+        for engine in self._engines.values():
+            engine.forget()
+
     async def run(self) -> None:
         """Ask all engines until cancelled."""
-        spent = 0.0
         while True:
             # Reports of thousands of zones take their time to be read, and asking must not take all of it.
-            quick = max(QUICK_POLL_SECONDS, _PAUSE_BY_WORK * spent)
+            quick = max(QUICK_POLL_SECONDS, self._quota.pause_seconds())
             is_quick = time.monotonic() < self._quick_until
             try:
                 await asyncio.wait_for(self._wake.wait(), quick if is_quick else max(POLL_SECONDS, quick))
@@ -116,50 +158,72 @@ class EngineWatch:
                 await asyncio.sleep(quick)
             except TimeoutError:
                 pass
-            began = time.thread_time()
             await self.ask_all()
-            spent = time.thread_time() - began
 
     async def ask_all(self) -> None:
-        """Ask each engine once."""
-        engines = list(self._engines.values())
-        changes = await asyncio.gather(*(self._ask(engine) for engine in engines))
+        """Ask each engine once, but for those that have not answered yet and those that are not believed for now.
+
+        Who answered promptly the last time is waited for; whoever did not is heard when it answers.
+        """
+        now, prompt = time.monotonic(), []
+        for engine in self._engines.values():
+            if engine.asking is not None or now < engine.ask_after:
+                continue
+            if engine.is_prompt:
+                prompt.append(engine)
+            else:
+                engine.asking = asyncio.create_task(self._ask(engine), name=f"asking {engine.pod.meta.name}")
+                engine.asking.add_done_callback(partial(self._heard, engine))
+        changes = await asyncio.gather(*(self._ask(engine) for engine in prompt))
         if any(changes):
+            self._changed()
+
+    def _heard(self, engine: _Engine, done: asyncio.Task[bool]) -> None:
+        engine.asking = None
+        if not done.cancelled() and done.result():
             self._changed()
 
     async def _ask(self, engine: _Engine) -> bool:
         """Ask one engine. Returns whether what is known of it has changed."""
         before = engine.report, engine.error
-        now = time.monotonic()
-        try:
-            report = await read_report(self._http, engine.pod, self._port)
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            ENGINE_POLLS.labels("failed").inc()
-            if engine.report is None or now - engine.answered_at > SILENCE_SECONDS:
-                engine.report, engine.error = None, reason(error)
-        else:
-            ENGINE_POLLS.labels("ok").inc()
-            engine.answered_at = now
-            engine.blocks = report.capacity_blocks
-            if report.published_unix_time != engine.published:
-                engine.published, engine.renewed_at = report.published_unix_time, now
-            if now - engine.renewed_at <= FROZEN_SECONDS:
-                engine.report, engine.error = view(report), ""
+        async with self._slots:
+            now = time.monotonic()
+            try:
+                report = await read_report(self._http, engine.pod, self._port, self._max_bytes, self._quota)
+            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+                ENGINE_POLLS.labels("failed").inc()
+                engine.is_prompt = not isinstance(error, TimeoutError)
+                if isinstance(error, UnbelievableError):
+                    engine.penance = min(max(2 * engine.penance, POLL_SECONDS), LAST_PENANCE_SECONDS)
+                    engine.ask_after = now + engine.penance
+                if engine.report is None or now - engine.answered_at > SILENCE_SECONDS:
+                    engine.report, engine.error = None, reason(error)
             else:
-                engine.report, engine.error = None, "its report is not renewed any more; the engine hangs"
+                ENGINE_POLLS.labels("ok").inc()
+                engine.is_prompt, engine.penance = True, 0.0
+                engine.answered_at = now
+                engine.blocks = report.capacity_blocks
+                if report.published_unix_time != engine.published:
+                    engine.published, engine.renewed_at = report.published_unix_time, now
+                if now - engine.renewed_at <= FROZEN_SECONDS:
+                    engine.report, engine.error = view(report), ""
+                else:
+                    engine.report, engine.error = None, "its report is not renewed any more; the engine hangs"
         if (before[1] == "") != (engine.error == ""):
             name = engine.pod.meta.name
             self._log.info("engine %s: %s", name, engine.error or "answers", extra={"pod": name})
         return before != (engine.report, engine.error)
 
 
-async def read_report(http: aiohttp.ClientSession, pod: Pod, port: int) -> EngineReport:
+async def read_report(
+    http: aiohttp.ClientSession, pod: Pod, port: int, max_bytes: int, quota: ReadingQuota
+) -> EngineReport:
     """
     Raises:
-        ValueError: it is not a report, or another engine's.
+        ValueError: it is not a report, or another engine's, or longer than it can be.
         aiohttp.ClientError, TimeoutError: the engine does not answer.
     """
-    return await read_answer(http, pod, port, REPORT_PATH, parse_report)
+    return await read_answer(http, pod, port, REPORT_PATH, read_report_text_aside, max_bytes=max_bytes, quota=quota)
 
 
 async def read_answer(
@@ -167,38 +231,47 @@ async def read_answer(
     pod: Pod,
     port: int,
     path: str,
-    parse: Callable[[bytes], Answer],
+    parse: Callable[[bytes], Awaitable[Answer]],
     *,
+    max_bytes: int,
+    quota: ReadingQuota,
     patience: float = ANSWER_SECONDS,
 ) -> Answer:
     """Ask an engine's admin port, and wait for so many seconds at most.
 
     Raises:
-        ValueError: it is not what was asked for, or another engine's.
+        ValueError: it is not what was asked for, or another engine's, or longer than that.
         aiohttp.ClientError, TimeoutError: the engine does not answer.
     """
-    host, what = f"[{pod.ip}]" if ":" in pod.ip else pod.ip, path.partition("?")[0]
+    host, what = f"[{pod.ip}]" if ":" in pod.ip else pod.ip, path.partition("?")[0].removeprefix("/")
     limit = aiohttp.ClientTimeout(total=patience)
     async with http.get(f"http://{host}:{port}{path}", allow_redirects=False, timeout=limit) as response:
         if response.status != 200:
-            raise ValueError(f"{what} answers with status {response.status}")
+            raise ValueError(f"/{what} answers with status {response.status}")
         body = bytearray()
         async for chunk in response.content.iter_any():
+            quota.spend(len(chunk))
+            if len(body) + len(chunk) > max_bytes:
+                raise UnbelievableError(f"its {what} is too large: more than {max_bytes:,} bytes")
             body += chunk
-            if len(body) > _LARGEST_ANSWER_BYTES:
-                raise ValueError(f"its {what.removeprefix('/')} is too large")
     try:
-        answer = parse(bytes(body))
+        answer = await parse(bytes(body))
     except ValueError:
-        raise ValueError(f"what it sends is not a {what.removeprefix('/')} that this version understands") from None
+        raise UnbelievableError(f"what it sends is not a {what} that this version understands") from None
     if answer.pod not in ("", pod.meta.name):
-        raise ValueError(f"at {pod.ip} another pod answers, {answer.pod}")
+        raise ValueError(f"at {pod.ip} another pod answers, {printable(answer.pod)}")
     return answer
 
 
 def new_http_session() -> aiohttp.ClientSession:
-    """For reading reports: short patience, and never through a proxy."""
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS), trust_env=False)
+    """For reading reports: short patience, never through a proxy, and no text that becomes longer when it is read."""
+    return aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
+        connector=aiohttp.TCPConnector(limit=0),
+        headers={"Accept-Encoding": "identity"},
+        auto_decompress=False,
+        trust_env=False,
+    )
 
 
 def reason(error: Exception) -> str:

@@ -5,12 +5,14 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
+from weakref import WeakValueDictionary
 
 import aiohttp
 
 from tenantzone_operator.api import Api, explain
 from tenantzone_operator.events import Recorder
 from tenantzone_operator.outcome import Outcome
+from tenantzone_operator.reading_quota import ReadingQuota
 from tenantzone_operator.rest import RestError
 from tenantzone_operator.store import Key, Store
 from tenantzone_operator.worker import PoolWorker
@@ -33,6 +35,8 @@ class Reconciler:
         self._http = http
         self._workers: dict[Key, PoolWorker] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._quotas: WeakValueDictionary[str, ReadingQuota] = WeakValueDictionary()
+        """By namespace; one goes with the last worker that has it."""
         self._may_plan = False
         self._checked_at = time.monotonic()
         self._recorder = Recorder(api)
@@ -75,7 +79,8 @@ class Reconciler:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, key: Key) -> None:
-        worker = PoolWorker(key, self._store, self._api, self._http, self._recorder)
+        quota = self._quotas.setdefault(key[0], ReadingQuota())
+        worker = PoolWorker(key, self._store, self._api, self._http, self._recorder, quota)
         self._workers[key] = worker
         self._tasks[key] = asyncio.create_task(worker.run(), name=f"pool {'/'.join(key)}")
         self._tasks[key].add_done_callback(lambda _: self._ended(key, worker))

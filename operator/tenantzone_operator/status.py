@@ -8,6 +8,7 @@ from tenantzone_operator.acknowledgement import History, Observation, programmed
 from tenantzone_operator.admission import Budget, Verdict
 from tenantzone_operator.conditions import Condition, Reason, Type, not_enforced, render, stalled
 from tenantzone_operator.plan import Plan
+from tenantzone_operator.reports import MAX_COUNT
 from tenantzone_operator.resources import Pool, Zone
 from tenantzone_operator.views import ZoneView
 
@@ -243,7 +244,7 @@ def _gauges(reports: Sequence[ZoneView]) -> dict[str, Any]:
         "cached": sum(report.cached for report in reports),
         "lent": sum(report.lent for report in reports),
         "borrowed": sum(report.borrowed for report in reports),
-        "evictions": sum(report.evicted for report in reports),
+        "evictions": min(sum(report.evicted for report in reports), MAX_COUNT),
     }
     if asked:
         gauges["hitPercent"] = min(100, 100 * sum(report.prefix_hit_tokens for report in reports) // asked)

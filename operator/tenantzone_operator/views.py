@@ -4,7 +4,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tenantzone_contract.report import EngineReport, EvictionReason, ZoneReport
+from tenantzone_contract.report import EvictionReason
+from tenantzone_contract.text import printable
+from tenantzone_operator.reports import MAX_COUNT, EngineReport, ZoneReport
 
 _LONGEST_ERROR = 1000
 _TAKEN_BACK: tuple[EvictionReason, ...] = ("reclaim", "due")
@@ -51,7 +53,7 @@ def view(report: EngineReport) -> EngineView:
         capacity_blocks=report.capacity_blocks,
         applied_generation=config.applied_generation,
         applied_hash=config.applied_hash,
-        nack=config.rejected.error[:_LONGEST_ERROR] if config.rejected is not None else "",
+        nack=printable(config.rejected.error, _LONGEST_ERROR) if config.rejected is not None else "",
         # An auto-registered zone is named after its tenant, and a TenantZone of that name may be another tenant's.
         zones={sys.intern(zone.name): _zone(zone) for zone in report.zones if not zone.auto_registered},
     )
@@ -70,6 +72,6 @@ def _zone(report: ZoneReport) -> ZoneView:
         borrowed=report.borrowed,
         prefix_query_tokens=report.prefix_query_tokens,
         prefix_hit_tokens=report.prefix_hit_tokens,
-        evicted=sum(evicted.values()) if evicted else 0,
+        evicted=min(sum(evicted.values()), MAX_COUNT) if evicted else 0,
         taken_back=sum(evicted.get(reason, 0) for reason in _TAKEN_BACK) if evicted else 0,
     )

@@ -18,6 +18,8 @@ from tenantzone_operator.metrics import RECONCILE_SECONDS, RECONCILES
 from tenantzone_operator.notices import Reclaims
 from tenantzone_operator.outcome import Outcome, engine_outcomes
 from tenantzone_operator.plan import Plan, make_plan
+from tenantzone_operator.reading_quota import ReadingQuota
+from tenantzone_operator.reports import max_report_bytes
 from tenantzone_operator.resources import Pod, Pool
 from tenantzone_operator.rest import RestError
 from tenantzone_operator.status import ZoneStatuses, pool_status
@@ -47,14 +49,19 @@ class PoolWorker:
         api: for what is to be written.
         http: for the engines' reports.
         recorder: for what a person should notice.
+        quota: of what engines of the pool's namespace may send.
     """
 
-    def __init__(self, key: Key, store: Store, api: Api, http: aiohttp.ClientSession, recorder: Recorder) -> None:
+    def __init__(
+        self, key: Key, store: Store, api: Api, http: aiohttp.ClientSession, recorder: Recorder, quota: ReadingQuota
+    ) -> None:
         self._key = key
         self._store = store
         self._api = api
         self._log = About(logger, {"pool_namespace": key[0], "pool": key[1]})
-        self._engines = EngineWatch(http, changed=self._hear, log=self._log)
+        self._engines = EngineWatch(http, changed=self._hear, quota=quota, log=self._log)
+        self._max_zones = 0
+        """There ever were; an engine may still report those that are gone."""
         self._history = History()
         self._is_delivered = False
         self._must_recall = True
@@ -99,6 +106,7 @@ class PoolWorker:
             await self._work()
         finally:
             watching.cancel()
+            self._engines.stop()
             if self._later is not None:
                 self._later.cancel()
 
@@ -145,8 +153,10 @@ class PoolWorker:
 
     async def _reconcile(self, view: View) -> None:
         pool = view.pool
-        observations = await self._engines.look_at(view.engines, pool.admin_port) if pool is not None else []
-        if pool is not None and (self._must_recall or any(observation.nack for observation in observations)):
+        if pool is not None and self._must_recall:
+            await self._recall(pool)
+        observations = await self._look_at_engines(pool, view) if pool is not None else []
+        if pool is not None and any(observation.nack for observation in observations):
             await self._recall(pool)
         sizes = _sizes(pool, observations)
         plan = make_plan(
@@ -168,6 +178,13 @@ class PoolWorker:
             raise failure
         if all(seen.report is not None and self._history.acknowledges_newest(seen.report) for seen in observations):
             self._engines.relax()
+
+    async def _look_at_engines(self, pool: Pool, view: View) -> list[Observation]:
+        known = self._history.newest.zones if self._history.newest is not None else ()
+        self._max_zones = max(self._max_zones, len(view.zones), len(known))
+        may_register = pool.config is not None and pool.config.unknown_tenants.mode == "AutoRegister"
+        max_bytes = max_report_bytes(self._max_zones, may_register=may_register)
+        return await self._engines.look_at(view.engines, pool.admin_port, max_bytes)
 
     async def _recall(self, pool: Pool) -> None:
         """See what the ConfigMap holds. What this worker has given out counts for more, unless it is older."""

@@ -30,7 +30,7 @@ from the config. reset: the prefix cache was reset.
 
 _OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {"reclaim": "recall", "relief": "reclaim", "watermark": "reclaim"}
 """What an operator of the release before knows these reasons as."""
-_NEWER_WORDS: Final = {"recall": "reclaim", "reclaim": "watermark"}
+EVICTIONS_IN_NEWER_WORDS: Final[Mapping[str, str]] = {"recall": "reclaim", "reclaim": "watermark"}
 """What the reasons of an engine of the release before are now. Its ``reclaim`` may be relief: it does not say."""
 
 WaitReason = Literal["limit", "reserved", "in_use"]
@@ -99,7 +99,7 @@ class ZoneReport(_Model):
         """Evicted blocks by :data:`EvictionReason`; a newer engine may have reasons that this code does not know."""
         if self.evictions is not None:
             return self.evictions
-        return {_NEWER_WORDS.get(reason, reason): blocks for reason, blocks in self.evicted_blocks.items()}
+        return {EVICTIONS_IN_NEWER_WORDS.get(reason, reason): blocks for reason, blocks in self.evicted_blocks.items()}
 
 
 class Rejection(_Model):

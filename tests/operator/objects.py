@@ -5,6 +5,7 @@ from typing import Any
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig, make_config
 from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, ZoneReport
 from tenantzone_operator.acknowledgement import Observation
+from tenantzone_operator.reports import read_report_text
 from tenantzone_operator.resources import Pod, Pool, Zone, read_pod, read_pool, read_zone
 from tenantzone_operator.views import view
 
@@ -70,7 +71,8 @@ def observed(
         zone_report(zone.name, tenant=zone.tenant, generation=zone.generation, limit=blocks, **zones.get(zone.name, {}))
         for zone in entries
     )
-    return Observation(engine, view(report(engine, blocks, status, registered + reports)), blocks=blocks)
+    sent = report(engine, blocks, status, registered + reports).model_dump_json(by_alias=True)
+    return Observation(engine, view(read_report_text(sent.encode())), blocks=blocks)
 
 
 def zone_report(name: str, **fields: Any) -> ZoneReport:

@@ -1,6 +1,7 @@
 """Engines that answer, lie, hang or are gone; over real HTTP."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -10,7 +11,10 @@ from aiohttp import web
 from tenantzone_contract.report import ZoneReport
 from tenantzone_operator import engines
 from tenantzone_operator.engines import EngineWatch, new_http_session
+from tenantzone_operator.reports import max_report_bytes
 from tests.operator.objects import pod, registered, report, zone_report
+
+MAX_BYTES = max_report_bytes(100, may_register=False)
 
 
 class Engine:
@@ -21,10 +25,18 @@ class Engine:
         self.status = 200
         self.delay = 0.0
         self.port = 0
+        self.asked: Counter[str] = Counter()
+        """How often, by address."""
+        self.body_of: dict[str, bytes] = {}
+        """What it sends at some address, ..."""
+        self.delay_of: dict[str, float] = {}
+        """... and how late."""
 
-    async def answer(self, _: web.Request) -> web.Response:
-        await asyncio.sleep(self.delay)
-        return web.Response(body=self.body, status=self.status)
+    async def answer(self, request: web.Request) -> web.Response:
+        address = str(request.url.host)
+        self.asked[address] += 1
+        await asyncio.sleep(self.delay_of.get(address, self.delay))
+        return web.Response(body=self.body_of.get(address, self.body), status=self.status)
 
 
 @pytest.fixture
@@ -34,9 +46,9 @@ async def engine() -> AsyncIterator[Engine]:
     app.router.add_get("/report", made.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
     made.port = runner.addresses[0][1]
+    await web.TCPSite(runner, "127.0.0.2", made.port).start()
     yield made
     await runner.cleanup()
 
@@ -54,7 +66,7 @@ def sent(name: str = "engine-0", blocks: int = 100, *zones: ZoneReport) -> bytes
 async def test_a_new_engine_is_asked_at_once(engine: Engine, http: aiohttp.ClientSession):
     engine.body = sent(blocks=77)
 
-    (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port)
+    (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port, MAX_BYTES)
 
     assert (seen.pod, seen.blocks, seen.error) == ("engine-0", 77, "")
     assert seen.report is not None
@@ -77,7 +89,7 @@ async def test_a_new_engine_is_asked_at_once(engine: Engine, http: aiohttp.Clien
 async def test_what_is_not_believed(engine: Engine, http: aiohttp.ClientSession, body: bytes, status: int, error: str):
     engine.body, engine.status = body, status
 
-    (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port)
+    (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port, MAX_BYTES)
 
     assert seen.report is None
     assert error in seen.error
@@ -86,7 +98,7 @@ async def test_what_is_not_believed(engine: Engine, http: aiohttp.ClientSession,
 async def test_an_engine_that_never_answers_costs_a_second(engine: Engine, http: aiohttp.ClientSession):
     engine.delay = 60.0
 
-    (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port)
+    (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port, MAX_BYTES)
 
     assert seen.error == "no answer within 1 s"
 
@@ -95,7 +107,7 @@ async def test_changes_are_told_and_repetitions_are_not(engine: Engine, http: ai
     changes: list[None] = []
     watch = EngineWatch(http, changed=lambda: changes.append(None))
     engine.body = sent(blocks=1)
-    await watch.look_at([pod()], engine.port)
+    await watch.look_at([pod()], engine.port, MAX_BYTES)
 
     await watch.ask_all()
     assert changes == []
@@ -108,7 +120,7 @@ async def test_what_no_status_shows_is_no_change(engine: Engine, http: aiohttp.C
     changes: list[None] = []
     watch = EngineWatch(http, changed=lambda: changes.append(None))
     engine.body = sent("engine-0", 100, zone_report("acme", cached=5, block_seconds=10.0))
-    await watch.look_at([pod()], engine.port)
+    await watch.look_at([pod()], engine.port, MAX_BYTES)
 
     engine.body = sent("engine-0", 100, registered("stray"), zone_report("acme", cached=5, block_seconds=15.0))
     await watch.ask_all()
@@ -122,7 +134,7 @@ async def test_engines_are_asked_over_and_over(engine: Engine, http: aiohttp.Cli
     changed = asyncio.Event()
     watch = EngineWatch(http, changed=changed.set)
     engine.body = sent(blocks=1)
-    await watch.look_at([pod()], engine.port)
+    await watch.look_at([pod()], engine.port, MAX_BYTES)
     watch.hurry()
     running = asyncio.create_task(watch.run())
 
@@ -139,16 +151,16 @@ async def test_one_missed_answer_is_forgiven_and_silence_is_not(
 ):
     watch = EngineWatch(http, changed=lambda: None)
     engine.body = sent(blocks=64)
-    await watch.look_at([pod()], engine.port)
+    await watch.look_at([pod()], engine.port, MAX_BYTES)
 
     engine.status = 500
     await watch.ask_all()
-    (seen,) = await watch.look_at([pod()], engine.port)
+    (seen,) = await watch.look_at([pod()], engine.port, MAX_BYTES)
     assert seen.report is not None
 
     monkeypatch.setattr(engines, "SILENCE_SECONDS", 0.0)
     await watch.ask_all()
-    (seen,) = await watch.look_at([pod()], engine.port)
+    (seen,) = await watch.look_at([pod()], engine.port, MAX_BYTES)
     assert seen.report is None
     assert seen.blocks == 64, "its size is remembered"
 
@@ -158,12 +170,12 @@ async def test_an_engine_that_repeats_itself_hangs(
 ):
     watch = EngineWatch(http, changed=lambda: None)
     engine.body = sent()
-    await watch.look_at([pod()], engine.port)
+    await watch.look_at([pod()], engine.port, MAX_BYTES)
     monkeypatch.setattr(engines, "FROZEN_SECONDS", 0.0)
 
     for _ in range(2):
         await watch.ask_all()
-        (seen,) = await watch.look_at([pod()], engine.port)
+        (seen,) = await watch.look_at([pod()], engine.port, MAX_BYTES)
         assert seen.report is None
         assert "the engine hangs" in seen.error
 
@@ -171,10 +183,67 @@ async def test_an_engine_that_repeats_itself_hangs(
 async def test_a_pod_that_was_replaced_is_a_new_engine(engine: Engine, http: aiohttp.ClientSession):
     watch = EngineWatch(http, changed=lambda: None)
     engine.body = sent("engine-0")
-    await watch.look_at([pod("engine-0")], engine.port)
+    await watch.look_at([pod("engine-0")], engine.port, MAX_BYTES)
     engine.body = sent("engine-1")
 
-    (seen,) = await watch.look_at([pod("engine-1")], engine.port)
+    (seen,) = await watch.look_at([pod("engine-1")], engine.port, MAX_BYTES)
 
     assert seen.pod == "engine-1"
     assert seen.report is not None
+
+
+async def test_more_than_the_pools_zones_need_is_not_read(engine: Engine, http: aiohttp.ClientSession):
+    engine.body = sent("engine-0", 100, *(zone_report(f"zone-{number}") for number in range(500)))
+
+    (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port, MAX_BYTES)
+    assert seen.report is not None
+    few = max_report_bytes(1, may_register=False)
+    (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port, few)
+    assert "too large" in seen.error
+
+
+async def test_who_sends_what_nobody_believes_is_asked_less_and_less_often(
+    engine: Engine, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+):
+    now = 1000.0
+    monkeypatch.setattr(engines.time, "monotonic", lambda: now)
+    watch = EngineWatch(http, changed=lambda: None)
+    engine.body = b"x"
+    await watch.look_at([pod()], engine.port, MAX_BYTES)
+    asked_at = []
+    for _ in range(100):
+        now += 1.0
+        asked = engine.asked.total()
+        await watch.ask_all()
+        if engine.asked.total() > asked:
+            asked_at.append(now - 1000.0)
+    assert asked_at == [1.0, 3.0, 7.0, 15.0, 31.0, 61.0, 91.0]
+
+    engine.body = sent()
+    now += 30.0
+    await watch.ask_all()
+    asked = engine.asked.total()
+    await watch.ask_all()
+    assert engine.asked.total() == asked + 1, "once it is believed it is asked as often as all"
+
+
+async def test_who_does_not_answer_in_time_keeps_nobody_else_waiting(engine: Engine, http: aiohttp.ClientSession):
+    changes: list[None] = []
+    watch = EngineWatch(http, changed=lambda: changes.append(None))
+    slow, quick = pod("engine-0", ip="127.0.0.1"), pod("engine-1", ip="127.0.0.2")
+    engine.body_of["127.0.0.1"], engine.body_of["127.0.0.2"] = sent("engine-0"), sent("engine-1")
+    engine.delay_of["127.0.0.1"] = 60.0
+    await watch.look_at([slow, quick], engine.port, MAX_BYTES)
+
+    for blocks in range(1, 21):
+        engine.body_of["127.0.0.2"] = sent("engine-1", blocks)
+        await watch.ask_all()
+    assert len(changes) == 20
+    assert engine.asked["127.0.0.2"] == 1 + 20
+    assert engine.asked["127.0.0.1"] < 1 + 20
+
+    engine.delay_of.clear()
+    while any(seen.error for seen in await watch.look_at([slow, quick], engine.port, MAX_BYTES)):
+        await watch.ask_all()
+        await asyncio.sleep(0.01)
+    watch.stop()

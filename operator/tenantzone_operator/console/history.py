@@ -11,6 +11,7 @@ SAMPLE_SECONDS = 2.0
 SAMPLES = 150
 """Five minutes. Four bytes a sample: 3 MB for 5,000 zones."""
 _UNKNOWN = -1
+_MOST = 2**31 - 1
 
 
 class History:
@@ -42,7 +43,8 @@ class History:
         self._newest = (self._newest + 1) % self._samples
         self._rings = {key: self._rings.get(key) or array("i", [_UNKNOWN]) * self._samples for key in held}
         for key, blocks in held.items():
-            self._rings[key][self._newest] = _UNKNOWN if blocks is None else blocks
+            # Of many engines that claim much, the sum may be more than four bytes hold.
+            self._rings[key][self._newest] = _UNKNOWN if blocks is None else min(blocks, _MOST)
 
     def of(self, key: Key) -> list[int | None]:
         """The zone's samples, one for each of the times; None where it was not known or not there."""

@@ -8,20 +8,25 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, BlockMap, parse_block_map
-from tenantzone_contract.report import EngineReport, LoanReport, WaitReason, ZoneReport, ZoneState
+from tenantzone_contract.report import WaitReason, ZoneState
+from tenantzone_contract.text import printable
 from tenantzone_operator.engines import FROZEN_SECONDS, SILENCE_SECONDS, read_answer, read_report, reason
+from tenantzone_operator.reading_quota import ReadingQuota
+from tenantzone_operator.reports import EngineReport, LoanReport, ZoneReport, max_report_bytes
 from tenantzone_operator.resources import Pod
 from tenantzone_operator.store import Key, Store
 
 FRESH_SECONDS = 0.8
-"""However many look, no engine is asked again before this has passed; ..."""
-_PAUSE_BY_WORK = 4.0
-"""... nor is more than one part to so many of the thread's time spent with reading what they say."""
+"""However many look, no engine is asked again before this has passed."""
+_AT_ONCE = 16
+"""Engines that are asked at a time."""
 CURRENT_SECONDS = 3.0
 """What was heard longer ago is not what is now."""
 _PICTURE_SECONDS = 5.0
 """A picture of half a million blocks takes an engine its time."""
+_MAX_PICTURE_BYTES = 2**20
 _KEPT_SECONDS = 30.0
+_LONGEST_REFUSAL = 1000
 _MAX_POOLS = 4
 """Pools that are looked at at the same time; the one that was looked at longest ago is forgotten."""
 
@@ -106,6 +111,7 @@ class _PoolLook:
     engines: dict[tuple[str, str], EngineLook] = field(default_factory=dict)
     asked_at: float = float("-inf")
     fresh_until: float = float("-inf")
+    quota: ReadingQuota = field(default_factory=ReadingQuota)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -147,7 +153,14 @@ class Lookout:
             raise NotThereError(f"{'/'.join(key)} has no ready engine {pod_name}")
         path = f"{BLOCKS_PATH}?{CELLS_PARAMETER}={cells}"
         return await read_answer(
-            self._http, pod, view.pool.admin_port, path, parse_block_map, patience=_PICTURE_SECONDS
+            self._http,
+            pod,
+            view.pool.admin_port,
+            path,
+            _read_block_map,
+            max_bytes=_MAX_PICTURE_BYTES,
+            quota=ReadingQuota(),
+            patience=_PICTURE_SECONDS,
         )
 
     def held(self, key: Key) -> dict[str, int] | None:
@@ -177,14 +190,21 @@ class Lookout:
         pods = sorted(view.engines, key=lambda pod: pod.meta.name)
         known = look.engines
         look.engines = {(pod.meta.uid, pod.ip): known.get((pod.meta.uid, pod.ip)) or EngineLook(pod) for pod in pods}
-        began, port = time.thread_time(), view.pool.admin_port if view.pool is not None else 0
-        await asyncio.gather(*(self._ask_one(engine, port) for engine in look.engines.values()))
+        port = view.pool.admin_port if view.pool is not None else 0
+        max_bytes = max_report_bytes(len(view.zones), may_register=True)
+        slots = asyncio.Semaphore(_AT_ONCE)
+        await asyncio.gather(
+            *(self._ask_one(engine, port, max_bytes, look.quota, slots) for engine in look.engines.values())
+        )
         look.asked_at = self._clock()
-        look.fresh_until = look.asked_at + max(FRESH_SECONDS, _PAUSE_BY_WORK * (time.thread_time() - began))
+        look.fresh_until = look.asked_at + max(FRESH_SECONDS, look.quota.pause_seconds())
 
-    async def _ask_one(self, engine: EngineLook, port: int) -> None:
+    async def _ask_one(
+        self, engine: EngineLook, port: int, max_bytes: int, quota: ReadingQuota, slots: asyncio.Semaphore
+    ) -> None:
         try:
-            report = await read_report(self._http, engine.pod, port)
+            async with slots:
+                report = await read_report(self._http, engine.pod, port, max_bytes, quota)
         except TRANSIENT as error:
             engine.miss(error, self._clock())
         else:
@@ -199,21 +219,25 @@ def declared(tellings: Iterable[Telling]) -> Iterable[ZoneLook]:
 def _telling(report: EngineReport) -> Telling:
     rejected = report.config.rejected
     return Telling(
-        engine_version=report.engine_version,
+        engine_version=printable(report.engine_version),
         capacity_blocks=report.capacity_blocks,
         block_size_tokens=report.block_size_tokens,
         free_blocks=report.free_blocks,
         generation=report.config.applied_generation,
-        refusal=rejected.error if rejected is not None else "",
+        refusal=printable(rejected.error, _LONGEST_REFUSAL) if rejected is not None else "",
         zones=tuple(_zone_look(zone) for zone in report.zones),
         loans=report.loans,
     )
 
 
+async def _read_block_map(text: bytes) -> BlockMap:
+    return parse_block_map(text)
+
+
 def _zone_look(zone: ZoneReport) -> ZoneLook:
     return ZoneLook(
-        name=zone.name,
-        tenant=zone.tenant,
+        name=printable(zone.name),
+        tenant=printable(zone.tenant),
         is_registered=zone.auto_registered,
         state=zone.state,
         reserved=zone.reserved,

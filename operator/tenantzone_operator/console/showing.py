@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tenantzone_contract.text import printable
 from tenantzone_operator.console.changes import Change, ready_condition
 from tenantzone_operator.console.lookout import EngineLook, Telling, ZoneLook, declared
 from tenantzone_operator.resources import Pool, Zone
@@ -167,8 +168,8 @@ def _loan(engine: EngineLook, zones: Iterable[Zone]) -> dict[str, Any]:
         "pod": engine.pod.meta.name,
         "loans": [
             {
-                "lender": names.get(loan.lender, loan.lender),
-                "borrower": names.get(loan.borrower, loan.borrower),
+                "lender": names.get(loan.lender, printable(loan.lender)),
+                "borrower": names.get(loan.borrower, printable(loan.borrower)),
                 "blocks": loan.blocks,
                 "sinceUnixTime": loan.since_unix_time,
                 "dueUnixTime": loan.due_unix_time,

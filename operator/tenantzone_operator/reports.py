@@ -1,0 +1,132 @@
+"""An engine's report as the operator reads it: whatever a pod sends that matches a pool's labels.
+
+The contract's own model is for who writes reports. Here nothing is taken that no status could show: numbers are
+bounded, and of what a report says only what is used comes into memory, about as much as its text. Fields that
+are not known are passed over, since an engine may be newer.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Literal
+
+import msgspec
+
+from tenantzone_contract.report import EVICTIONS_IN_NEWER_WORDS, WaitReason, ZoneState
+
+MAX_COUNT = 2**53 - 1
+"""The largest number that every reader of JSON knows exactly."""
+MAX_BLOCKS = 2**31 - 1
+
+_BASE_BYTES = 64 * 2**10
+_ZONE_BYTES = 4 * 2**10
+"""Several times what a zone and its loans take."""
+_REGISTERED_ZONES = 4096
+"""For how many unknown tenants' zones there is room in the report of an engine that may have any."""
+
+Blocks = Annotated[int, msgspec.Meta(ge=0, le=MAX_BLOCKS)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+Generation = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+Name = Annotated[str, msgspec.Meta(max_length=253)]
+UnixTime = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
+
+_IN_THREAD_BYTES = 64 * 2**10
+_THREADS = ThreadPoolExecutor(2, thread_name_prefix="reports")
+"""For what would keep everybody else waiting."""
+
+
+class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """See the contract's."""
+
+    name: Name
+    tenant: Name
+    generation: Generation
+    state: ZoneState
+    reserved: Blocks
+    limit: Blocks
+    in_use: Blocks
+    cached: Blocks
+    waiting_requests: Count = 0
+    running_requests: Count = 0
+    prefix_query_tokens: Count = 0
+    prefix_hit_tokens: Count = 0
+    evictions: dict[Name, Count] | None = None
+    evicted_blocks: dict[Name, Count] = {}
+    wait_reason: WaitReason | None = None
+    auto_registered: bool = False
+    lent: Blocks = 0
+    borrowed: Blocks = 0
+
+    @property
+    def evicted(self) -> Mapping[str, int]:
+        """Evicted blocks by reason."""
+        if self.evictions is not None:
+            return self.evictions
+        return {EVICTIONS_IN_NEWER_WORDS.get(reason, reason): count for reason, count in self.evicted_blocks.items()}
+
+
+class Rejection(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    error: str
+    generation: Generation | None = None
+
+
+class ConfigStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    applied_generation: Generation | None = None
+    applied_hash: Name | None = None
+    rejected: Rejection | None = None
+
+
+class LoanReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    lender: Name
+    borrower: Name
+    blocks: Blocks
+    since_unix_time: UnixTime
+    due_unix_time: UnixTime | None = None
+
+
+class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    version: Literal[1]
+    engine_version: Annotated[str, msgspec.Meta(max_length=253)]
+    capacity_blocks: Blocks
+    block_size_tokens: Blocks
+    free_blocks: Blocks
+    config: ConfigStatus
+    published_unix_time: UnixTime
+    pod: Name = ""
+    zones: tuple[ZoneReport, ...] = ()
+    loans: tuple[LoanReport, ...] = ()
+
+
+_DECODER = msgspec.json.Decoder(EngineReport)
+
+
+def max_report_bytes(declared: int, *, may_register: bool) -> int:
+    """How long an engine's report can be.
+
+    Args:
+        declared: zones that name the pool.
+        may_register: whether the engine makes zones for unknown tenants.
+    """
+    return _BASE_BYTES + _ZONE_BYTES * (declared + (_REGISTERED_ZONES if may_register else 0))
+
+
+def read_report_text(text: bytes) -> EngineReport:
+    """
+    Raises:
+        ValueError: it is not a report, it is of a version that this code does not know, or a number in it is absurd.
+    """
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+async def read_report_text_aside(text: bytes) -> EngineReport:
+    """The same; what takes long to read keeps nobody waiting.
+
+    Raises:
+        ValueError: see `read_report_text`.
+    """
+    if len(text) <= _IN_THREAD_BYTES:
+        return read_report_text(text)
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, read_report_text, text)

@@ -1,0 +1,133 @@
+"""What the operator takes of a report: all that it uses, within bounds, and nothing that it can't write down."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenantzone_contract.report import ConfigStatus, LoanReport, Rejection, ZoneReport, in_older_words
+from tenantzone_operator.reports import MAX_BLOCKS, MAX_COUNT, max_report_bytes, read_report_text
+from tenantzone_operator.views import view
+from tests.operator.objects import report, zone_report
+
+BLOCKS = st.integers(0, MAX_BLOCKS)
+COUNTS = st.integers(0, MAX_COUNT)
+EVICTIONS = st.dictionaries(st.sampled_from(["quiet", "reclaim", "own", "relief", "watermark", "due"]), COUNTS)
+
+
+@st.composite
+def zone_reports(draw: st.DrawFn) -> ZoneReport:
+    amounts = {field: draw(BLOCKS) for field in ("reserved", "limit", "in_use", "cached", "lent", "borrowed")}
+    counted = ("waiting_requests", "running_requests", "prefix_query_tokens", "prefix_hit_tokens", "generation")
+    evictions = draw(EVICTIONS)
+    return zone_report(
+        draw(st.text(min_size=1, max_size=20)),
+        tenant=draw(st.text(min_size=1, max_size=20)),
+        state=draw(st.sampled_from(["Active", "Idle", "Evicted"])),
+        wait_reason=draw(st.sampled_from([None, "limit", "reserved", "in_use"])),
+        auto_registered=draw(st.booleans()),
+        evictions=draw(st.sampled_from([evictions, None])),
+        evicted_blocks=in_older_words(evictions),
+        **amounts,
+        **{field: draw(COUNTS) for field in counted},
+    )
+
+
+@given(st.lists(zone_reports(), max_size=3))
+def test_what_an_engine_writes_is_what_the_operator_reads(zones: list[ZoneReport]):
+    written = report("engine-0", 77, ConfigStatus(applied_generation=3, applied_hash="sha256:x"), tuple(zones))
+    loan = LoanReport(lender="a", borrower="b", blocks=3, since_unix_time=1.0, due_unix_time=None)
+    written = written.model_copy(update={"loans": (loan,)})
+
+    found = read_report_text(written.model_dump_json(by_alias=True).encode())
+
+    for part in ("pod", "version", "engine_version", "capacity_blocks", "block_size_tokens", "free_blocks"):
+        assert getattr(found, part) == getattr(written, part)
+    assert found.published_unix_time == written.published_unix_time
+    assert (found.config.applied_generation, found.config.applied_hash) == (3, "sha256:x")
+    assert [(loan.lender, loan.borrower, loan.blocks, loan.due_unix_time) for loan in found.loans] == [
+        ("a", "b", 3, None)
+    ]
+    for read, wrote in zip(found.zones, zones, strict=True):
+        for field in read.__struct_fields__:
+            assert getattr(read, field) == getattr(wrote, field)
+        assert read.evicted == wrote.evicted
+
+
+def raw(**changes: Any) -> dict[str, Any]:
+    written = json.loads(report("engine-0", 100, zones=(zone_report("acme"),)).model_dump_json(by_alias=True))
+    return written | changes
+
+
+@pytest.mark.parametrize("absurd", [10**30, 10**25, 2**63, -1, 1.5, "9", True, None])
+@pytest.mark.parametrize("where", ["capacityBlocks", "freeBlocks"])
+def test_an_absurd_number_is_no_report(where: str, absurd: Any):
+    with pytest.raises(ValueError, match=where):
+        read_report_text(json.dumps(raw(**{where: absurd})).encode())
+
+
+@pytest.mark.parametrize("where", ["cached", "prefixQueryTokens", "generation"])
+def test_nor_is_one_with_an_absurd_number_of_a_zone(where: str):
+    whole = raw()
+    whole["zones"][0][where] = 10**25
+    with pytest.raises(ValueError, match=where):
+        read_report_text(json.dumps(whole).encode())
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"1e999", b"1" * 5000])
+def test_nor_what_is_no_number_that_json_has(number: bytes):
+    text = json.dumps(raw(publishedUnixTime=12345)).encode().replace(b"12345", number)
+    with pytest.raises(ValueError, match=r"."):
+        read_report_text(text)
+
+
+@pytest.mark.parametrize("text", [b"[" * 10**6, b'{"a":' * 10**6, b"", b"null", b"\xff\xfe", b'{"version":2}'])
+def test_what_is_no_report_is_an_error_and_no_crash(text: bytes):
+    with pytest.raises(ValueError, match=r"."):
+        read_report_text(text)
+
+
+def test_a_newer_engine_may_say_more():
+    whole = raw(colour="red")
+    whole["zones"][0] |= {"shade": [1, 2], "evictions": {"new-reason": 3}}
+    found = read_report_text(json.dumps(whole).encode())
+    assert found.zones[0].evicted == {"new-reason": 3}
+
+
+def test_sums_stay_within_what_a_status_can_hold():
+    zone = zone_report("acme", evictions=dict.fromkeys(("own", "quiet", "reclaim"), MAX_COUNT))
+    found = view(read_report_text(report("engine-0", zones=(zone,)).model_dump_json(by_alias=True).encode()))
+    assert found.zones["acme"].evicted == MAX_COUNT
+
+
+def test_an_engines_error_is_one_line_without_control_characters():
+    error = "\x1b]0;owned\x07\x1b[2J first\r\nsecond\u202e\x9b31m" + "x" * 5000
+    status = ConfigStatus(rejected=Rejection(error=error, unix_time=0.0))
+    found = view(read_report_text(report("engine-0", config=status).model_dump_json(by_alias=True).encode()))
+    assert len(found.nack) <= 1000
+    assert found.nack.startswith("�]0;owned��[2J first second��31mxxx")
+
+
+def test_a_report_may_be_as_long_as_its_zones_need():
+    def longest(count: int) -> int:
+        name = "z" * 63
+        evictions = {f"reason-{number}": MAX_COUNT for number in range(12)}
+        fields = dict.fromkeys(("reserved", "limit", "in_use", "cached", "lent", "borrowed"), MAX_BLOCKS)
+        counts = dict.fromkeys(("prefix_query_tokens", "prompt_tokens", "generation_tokens"), MAX_COUNT)
+        zones = tuple(
+            zone_report(f"{name}{number}", evictions=evictions, evicted_blocks=evictions, **fields, **counts)
+            for number in range(count)
+        )
+        loans = tuple(
+            LoanReport(lender=name, borrower=name, blocks=MAX_BLOCKS, since_unix_time=1e9 / 3, due_unix_time=1e9 / 3)
+            for _ in range(4 * count)
+        )
+        whole = report("engine-0", zones=zones).model_copy(update={"loans": loans})
+        return len(whole.model_dump_json(by_alias=True))
+
+    for count in (0, 1, 100, 1000):
+        assert longest(count) <= max_report_bytes(count, may_register=False)
+    assert max_report_bytes(100, may_register=False) < 500_000
+    assert max_report_bytes(0, may_register=True) > longest(1000)
