@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tenantzone_cli.api import Api, ApiError, Unreachable
@@ -19,6 +19,7 @@ from tenantzone_cli.figures import Rates
 from tenantzone_cli.kubectl import Kubectl, KubectlError
 from tenantzone_cli.top import Selection, document, read_rows, silent_engines, table
 from tenantzone_cli.watch import watch
+from tenantzone_contract.text import printable
 
 _INTERVAL_SECONDS = 2.0
 _INTERRUPTED = 130
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(parsed)
     except (ApiError, Unreachable, KubectlError) as error:
-        print(f"kubectl tenantzone: {error}", file=sys.stderr)
+        print(printable(f"kubectl tenantzone: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -69,14 +70,14 @@ def _top(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
         rows = rates.add(rows, time.monotonic())
         if parsed.output:
             return [document(rows, selection, indent=None if is_watched else 1)]
-        return [*table(rows, selection), *silent_engines(answers)]
+        return _fit_to_show([*table(rows, selection), *silent_engines(answers)])
 
     def look_again() -> list[str]:
         try:
             return look()
         except (ApiError, Unreachable) as error:
             # It may come back; until then old numbers must not pass for new ones.
-            return [f"kubectl tenantzone: {error}"]
+            return _fit_to_show([f"kubectl tenantzone: {error}"])
 
     if is_watched:
         watch(look_again, parsed.interval or _INTERVAL_SECONDS)
@@ -90,7 +91,7 @@ def _top(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
 def _explain(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
     assert namespace is not None, "one zone is in one namespace"
     zone = parsed.zone.rpartition("/")[2]
-    print("\n".join(explain(gather(api, namespace, zone, time.time()))))
+    print("\n".join(_fit_to_show(explain(gather(api, namespace, zone, time.time())))))
     return 0
 
 
@@ -99,8 +100,13 @@ def _doctor(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
     if parsed.output:
         print(json.dumps({"findings": [dataclasses.asdict(finding) for finding in findings]}, indent=1))
     else:
-        print("\n".join(lines(findings)))
+        print("\n".join(_fit_to_show(lines(findings))))
     return 1 if any(finding.level is Level.FAIL for finding in findings) else 0
+
+
+def _fit_to_show(lines: Iterable[str]) -> list[str]:
+    """Engines, pods and objects of others have a say in what is shown, and none in what the terminal does."""
+    return [printable(line) for line in lines]
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ _REASONS = {
         "kubectl tenantzone doctor -n {namespace}"
     ),
     "ZoneMissing": "The engine has a config without this zone. If it stays so, its log says more.",
+    "ZoneDiffers": "The engine enforces something else than its config says. If it stays so, restart it.",
     "FieldsNotEnforced": "The fields that the message names do nothing in this version; remove them, or live with it.",
 }
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tenantzone_contract.config import RuntimeConfig, ZoneConfig, dump_config
+from tenantzone_contract.share import ceil_blocks, floor_blocks
 from tenantzone_operator.conditions import Condition, Reason, Type
 from tenantzone_operator.views import EngineView, ZoneView
 
@@ -84,6 +85,10 @@ class History:
         is_since = generation >= self._since[entry.name]
         return is_since and self._hashes.get(generation) == report.applied_hash
 
+    def acknowledged_by(self, seen: Observation, entry: ZoneConfig) -> bool:
+        """The same of whatever is known of an engine."""
+        return seen.report is not None and self.acknowledges(seen.report, entry)
+
     def acknowledges_newest(self, report: EngineView) -> bool:
         """Whether the engine has applied the newest snapshot itself."""
         return self._newest is not None and report.applied_hash == self._newest.hash
@@ -92,6 +97,24 @@ class History:
 def _same(known: ZoneConfig | None, entry: ZoneConfig) -> bool:
     # Mostly it is the very same object, and to compare thousands of others field by field takes its time.
     return known is entry or known == entry
+
+
+def difference(seen: Observation, entry: ZoneConfig) -> str:
+    """In what an engine's report of a zone differs from what an engine of its size makes of the entry; empty: in
+    nothing. A config's hash alone says nothing of what became of it."""
+    if seen.report is None:
+        return ""
+    zone, blocks = seen.zones.get(entry.name), seen.report.capacity_blocks
+    if zone is None:
+        return "does not report the zone"
+    reserved = floor_blocks(entry.reserved, blocks)
+    limit = blocks if entry.limit is None else min(blocks, ceil_blocks(entry.limit, blocks))
+    if (zone.generation, zone.reserved, zone.limit) == (entry.generation, reserved, limit):
+        return ""
+    return (
+        f"reports generation {zone.generation} of the zone with reserved {zone.reserved} and limit {zone.limit}, "
+        f"not {entry.generation} with {reserved} and {limit}"
+    )
 
 
 def programmed(

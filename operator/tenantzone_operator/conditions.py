@@ -12,9 +12,9 @@ class Type(StrEnum):
     ACCEPTED = "Accepted"
     """The spec is valid, and what it reserves fits into the pool."""
     PROGRAMMED = "Programmed"
-    """Every ready engine has acknowledged this generation, by its own report."""
+    """Every ready engine reports the zone at this generation, with the amounts that it asks for."""
     READY = "Ready"
-    """Both, and the guarantee holds now."""
+    """Both: the guarantee holds now."""
     STALLED = "Stalled"
     """Nothing will come of it until somebody changes something. Present only then, as kstatus knows it."""
     NOT_ENFORCED = "NotEnforced"
@@ -38,9 +38,10 @@ class Reason(StrEnum):
     CONFIG_REJECTED = "ConfigRejected"
     CONFIG_NOT_WRITTEN = "ConfigNotWritten"
     ENGINE_UNREACHABLE = "EngineUnreachable"
+    ZONE_MISSING = "ZoneMissing"
+    ZONE_DIFFERS = "ZoneDiffers"
     # Ready
     ENFORCED = "Enforced"
-    ZONE_MISSING = "ZoneMissing"
     # NotEnforced
     FIELDS_NOT_ENFORCED = "FieldsNotEnforced"
 

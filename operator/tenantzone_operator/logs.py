@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import kopf
 
 from tenantzone_contract.logs import JsonFormatter
+from tenantzone_contract.text import printable
 
 _NAMES = {"TenantZone": "zone", "ZonePool": "pool", "Pod": "pod"}
 
@@ -21,6 +22,12 @@ class KopfJsonFormatter(JsonFormatter):
         return found
 
 
+def _make_printable(record: logging.LogRecord) -> bool:
+    """What engines say goes into messages; it must not look like a line of ours. (JSON escapes it by itself.)"""
+    record.msg, record.args = printable(record.getMessage()), ()
+    return True
+
+
 def configure_logging(log_format: str) -> None:
     """Set up the root logger.
 
@@ -28,9 +35,11 @@ def configure_logging(log_format: str) -> None:
         log_format: ``json``, or anything else for text.
     """
     kopf.configure(log_format=kopf.LogFormat.FULL)
-    if log_format == "json":
-        for handler in logging.getLogger().handlers:
+    for handler in logging.getLogger().handlers:
+        if log_format == "json":
             handler.setFormatter(KopfJsonFormatter())
+        else:
+            handler.addFilter(_make_printable)
     # What these have to say is about themselves; warnings and errors stay.
     for name in ("kopf", "aiohttp.access"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tenantzone_contract.config import RuntimeConfig
-from tenantzone_operator.acknowledgement import History, Observation, programmed
+from tenantzone_operator.acknowledgement import History, Observation, difference, programmed
 from tenantzone_operator.admission import Budget, Verdict
 from tenantzone_operator.conditions import Condition, Reason, Type, not_enforced, render, stalled
 from tenantzone_operator.plan import Plan
@@ -70,7 +70,7 @@ def zone_status(
     """
     reports = [observation.zones.get(zone.meta.name) for observation in observations]
     acknowledged = _acknowledged(verdict, observations, history)
-    conditions = _zone_conditions(zone, verdict, observations, acknowledged, reports, not_written)
+    conditions = _zone_conditions(zone, verdict, observations, acknowledged, history, not_written)
     rows = [
         _row(observation, report, done)
         for observation, report, done in zip(observations, reports, acknowledged, strict=True)
@@ -158,11 +158,11 @@ def without_gauges(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _acknowledged(verdict: Verdict, observations: Sequence[Observation], history: History) -> list[bool]:
-    """For each engine, whether it enforces the zone as its spec wants it."""
+    """For each engine, whether it enforces the zone as its spec wants it, and reports it so."""
     entry = verdict.entry if verdict.accepted else None
     return [
-        entry is not None and observation.report is not None and history.acknowledges(observation.report, entry)
-        for observation in observations
+        entry is not None and history.acknowledged_by(seen, entry) and not difference(seen, entry)
+        for seen in observations
     ]
 
 
@@ -171,7 +171,7 @@ def _zone_conditions(
     verdict: Verdict,
     observations: Sequence[Observation],
     acknowledged: Sequence[bool],
-    reports: Sequence[ZoneView | None],
+    history: History,
     not_written: str,
 ) -> list[Condition]:
     accepted = Condition(Type.ACCEPTED, "True" if verdict.accepted else "False", verdict.reason, verdict.message)
@@ -182,16 +182,21 @@ def _zone_conditions(
             f"no ready pod matches the selector of ZonePool {zone.pool}; the zone is enforced when one does",
             not_written,
         )
+        if engines.reason == Reason.PENDING:
+            engines = _difference(verdict, observations, history) or engines
     else:
         engines = Condition(Type.PROGRAMMED, "False", Reason.NOT_ACCEPTED, "the engines do not get this generation")
-    ready = _ready(accepted, engines)
-    if ready.status == "True":
-        missing = next((seen.pod for seen, report in zip(observations, reports, strict=True) if report is None), None)
-        if missing is not None:
-            ready = Condition(
-                Type.READY, "False", Reason.ZONE_MISSING, f"{missing} has the config but does not report the zone"
-            )
-    return [accepted, engines, ready, *stalled(accepted)]
+    return [accepted, engines, _ready(accepted, engines), *stalled(accepted)]
+
+
+def _difference(verdict: Verdict, observations: Sequence[Observation], history: History) -> Condition | None:
+    """What the first engine that has the config, and not the zone as it is there, shows of it; None: there is none."""
+    entry = verdict.entry
+    for seen in observations:
+        if entry is not None and history.acknowledged_by(seen, entry) and (found := difference(seen, entry)):
+            reason = Reason.ZONE_DIFFERS if entry.name in seen.zones else Reason.ZONE_MISSING
+            return Condition(Type.PROGRAMMED, "False", reason, f"{seen.pod} has the config but {found}")
+    return None
 
 
 def _pool_conditions(

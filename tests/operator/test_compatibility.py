@@ -13,9 +13,15 @@ CRDS = Path(__file__).parents[2] / "crds"
 RELEASED = newest_release(CRDS / "released")
 
 
+TIGHTENED = {
+    # No ZonePool can have another name, so such a zone never had a pool; and what is there may go on being changed.
+    "v1alpha1.spec.pool: pattern was unset, is ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
+}
+
+
 @pytest.mark.parametrize("name", sorted(read_definitions(RELEASED)))
 def test_nothing_that_was_released_is_taken_away_or_tightened(name: str):
-    assert breaks(read_definitions(RELEASED)[name], read_definitions(CRDS)[name]) == []
+    assert set(breaks(read_definitions(RELEASED)[name], read_definitions(CRDS)[name])) <= TIGHTENED
 
 
 def test_releases_are_compared_as_numbers(tmp_path: Path):

@@ -50,7 +50,7 @@ def condition(status, kind):
         ),
         pytest.param(
             [observed(NEWEST.model_copy(update={"zones": ()}))],
-            "True Acknowledged",
+            "False ZoneMissing",
             "False ZoneMissing",
             id="an engine that has the config but not the zone",
         ),
@@ -68,6 +68,31 @@ def test_programmed_and_ready(observations, programmed, ready):
     for kind, expected in (("Programmed", programmed), ("Ready", ready)):
         found = condition(status, kind)
         assert f"{found['status']} {found['reason']}" == expected
+
+
+@pytest.mark.parametrize(
+    "other", [{"generation": 0}, {"reserved": 9}, {"limit": 99}], ids=["generation", "reserved", "limit"]
+)
+def test_an_engine_that_has_the_config_and_something_else_in_force_has_not_acknowledged(other):
+    wrong = observed(NEWEST, engine="engine-1", acme=other)
+    status = status_of(ACME, [observed(NEWEST), wrong])
+
+    programmed = condition(status, "Programmed")
+    assert (programmed["status"], programmed["reason"]) == ("False", "ZoneDiffers")
+    ((field, value),) = other.items()
+    assert programmed["message"].startswith("engine-1 has the config but reports generation")
+    assert f"{field} {value}" in programmed["message"]
+    assert condition(status, "Ready")["reason"] == "ZoneDiffers"
+    assert [row["acknowledged"] for row in status["engines"]] == [True, False]
+
+
+def test_what_an_engines_size_makes_of_percentages_is_reckoned_for_each_engine():
+    half = zone("acme", reserved="33%", limit="50%")
+    only = snapshot(1, half)
+    status = status_of(half, [observed(only, blocks=size, engine=f"e{size}") for size in (101, 7)], configs=(only,))
+
+    assert condition(status, "Programmed")["status"] == "True"
+    assert [(row["reserved"], row["limit"]) for row in status["engines"]] == [(33, 51), (2, 4)]
 
 
 def test_a_zone_that_has_not_changed_is_acknowledged_by_an_older_snapshot():
@@ -161,7 +186,7 @@ def test_nor_does_it_stand_in_for_one_that_is_missing():
     status = status_of(ACME, [observed(NEWEST.model_copy(update={"zones": ()}), registered=(STRAY,))])
 
     assert condition(status, "Ready")["reason"] == "ZoneMissing"
-    assert status["engines"] == [{"pod": "engine-0", "acknowledged": True}]
+    assert status["engines"] == [{"pod": "engine-0", "acknowledged": False}]
 
 
 def test_nor_for_one_that_is_not_accepted():
