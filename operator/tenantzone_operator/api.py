@@ -1,7 +1,6 @@
 """The API server, as the operator uses it: full listings, and the few writes that it makes.
 
-Each write is a server-side apply of just our fields, or a merge patch of one annotation, so what others have set on the
-objects survives.
+Each write is a server-side apply or a merge patch of just our fields, so what others have set on the objects survives.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -11,17 +10,9 @@ from typing import Any, TypeVar
 import aiohttp
 
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, CONFIG_KEY
+from tenantzone_operator.config_map import ConfigMap, config_map_labels, read_config_map
 from tenantzone_operator.connection import Connection
-from tenantzone_operator.names import (
-    FIELD_MANAGER,
-    GROUP,
-    MANAGED_BY_LABEL,
-    POOL_LABEL,
-    POOLS,
-    VERSION,
-    ZONES,
-    config_map_name,
-)
+from tenantzone_operator.names import FIELD_MANAGER, GROUP, POOLS, VERSION, ZONES, config_map_name
 from tenantzone_operator.resources import Body, Meta, Pod, Pool
 from tenantzone_operator.rest import Rest, RestError
 
@@ -33,6 +24,7 @@ _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _APPLIED = {"fieldManager": FIELD_MANAGER, "force": "true"}
 _PATCHED = {"fieldManager": FIELD_MANAGER}
+_ONLY_METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 _OURS = f"/apis/{GROUP}/{VERSION}"
 _EVENTS = "/apis/events.k8s.io/v1"
 
@@ -60,43 +52,58 @@ class Api:
     async def list_pods(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
         return await self._list("/api/v1", "pods", read)
 
-    async def read_config(self, namespace: str, pool: str) -> tuple[str, str] | None:
-        """The text of the pool's runtime config and its ConfigMap's version; None if there is none."""
+    async def read_config(self, namespace: str, pool: str) -> ConfigMap | None:
+        """The ConfigMap of the pool's runtime config, whoever made it; None if there is none."""
+        found = await self._read_config(namespace, pool, {})
+        return None if found is None else read_config_map(found)
+
+    async def config_version(self, namespace: str, pool: str) -> str | None:
+        """The version of the ConfigMap; None if there is none. The config itself does not travel."""
+        found = await self._read_config(namespace, pool, _ONLY_METADATA)
+        return None if found is None else str(found["metadata"]["resourceVersion"])
+
+    async def _read_config(self, namespace: str, pool: str, headers: Mapping[str, str]) -> Body | None:
+        path = _path("/api/v1", namespace, "configmaps", config_map_name(pool))
         try:
-            found = await self.rest.call("GET", _path("/api/v1", namespace, "configmaps", config_map_name(pool)))
+            return await self.rest.call("GET", path, headers=headers)
         except RestError as error:
             if error.status == 404:
                 return None
             raise
-        return (found.get("data") or {}).get(CONFIG_KEY, ""), found["metadata"]["resourceVersion"]
 
-    async def apply_config(self, pool: Pool, text: str, version: str | None) -> str:
+    async def write_config(self, pool: Pool, text: str, found: ConfigMap | None) -> ConfigMap:
         """Write the text as the pool's runtime config.
 
         Args:
             pool: whose it is.
             text: the whole config.
-            version: of the ConfigMap that is to be replaced; if it is another one by now, the answer is 409. None:
-                whatever there is.
+            found: the ConfigMap that is to be replaced; None: there is none.
 
         Returns:
-            The new version.
+            As it is then.
+
+        Raises:
+            RestError: with status 409, it is another one by now, or there is one.
         """
         name = config_map_name(pool.meta.name)
-        body = {
+        body: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {
                 "name": name,
-                "labels": {MANAGED_BY_LABEL: FIELD_MANAGER, POOL_LABEL: pool.meta.name},
+                "labels": config_map_labels(pool.meta.name),
                 "ownerReferences": [_owner(pool.meta)],
-                **({"resourceVersion": version} if version is not None else {}),
             },
             "data": {CONFIG_KEY: text},
         }
+        if found is None:
+            # An apply would take over what somebody else makes in this moment.
+            path = _path("/api/v1", pool.meta.namespace, "configmaps")
+            return read_config_map(await self._write("POST", path, body, "application/json", _PATCHED))
+        # A merge replaces all owners: an apply would leave those that another pool of this name had.
+        body["metadata"] |= {"resourceVersion": found.version, "uid": found.uid}
         path = _path("/api/v1", pool.meta.namespace, "configmaps", name)
-        written = await self._write("PATCH", path, body, _APPLY, _APPLIED)
-        return str(written["metadata"]["resourceVersion"])
+        return read_config_map(await self._write("PATCH", path, body, _MERGE, _PATCHED))
 
     async def annotate(self, pod: Pod, config_hash: str) -> None:
         """Make kubelet sync the pod's volumes."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tenantzone_contract.config import RuntimeConfig, make_config
+from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig, make_config
 from tenantzone_operator.admission import Verdict, admit
 from tenantzone_operator.conditions import Reason
 from tenantzone_operator.resources import Pool, Zone
@@ -42,7 +42,8 @@ def make_plan(
     # As objects, which are mostly the very same ones: a hash of all of them would cost more than the rest of the plan.
     if in_force is not None and in_force.pool == pool.config and in_force.zones == entries:
         return Plan(in_force, verdicts)
-    generation = max(last_generation, in_force.generation if in_force is not None else 0) + 1
+    known = last_generation if last_generation <= MAX_GENERATION else 0
+    generation = max(known, in_force.generation if in_force is not None else 0) + 1
     return Plan(make_config(generation, pool.config, entries), verdicts)
 
 

@@ -63,6 +63,7 @@ class Rest:
         body: object = None,
         content_type: str = "application/json",
         params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 (aiohttp's own is what it sets)
     ) -> dict[str, Any]:
         """
@@ -74,13 +75,13 @@ class Rest:
         async with self._slots:
             session = self._session
             try:
-                return await self._call(method, path, body, content_type, params, timeout)
+                return await self._call(method, path, body, content_type, params, headers, timeout)
             except RestError as error:
                 if error.status != 401:
                     raise
             # A service account's token is another one after some time.
             await self._renew(session)
-            return await self._call(method, path, body, content_type, params, timeout)
+            return await self._call(method, path, body, content_type, params, headers, timeout)
 
     async def _call(
         self,
@@ -89,11 +90,12 @@ class Rest:
         body: object,
         content_type: str,
         params: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
         timeout: float,  # noqa: ASYNC109
     ) -> dict[str, Any]:
         began, code = time.monotonic(), "error"
         try:
-            response, text = await self._ask(method, path, body, content_type, params, timeout)
+            response, text = await self._ask(method, path, body, content_type, params, headers, timeout)
             code = str(response.status)
         finally:
             count_api_request(method, path, code, time.monotonic() - began)
@@ -114,6 +116,7 @@ class Rest:
         body: object,
         content_type: str,
         params: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
         timeout: float,  # noqa: ASYNC109
     ) -> tuple[aiohttp.ClientResponse, str]:
         """The answer, whatever its status, and its text."""
@@ -123,7 +126,7 @@ class Rest:
             self._server + path,
             params=params,
             data=json.dumps(body, separators=(",", ":")) if body is not None else None,
-            headers={"Content-Type": content_type} if body is not None else None,
+            headers={**({"Content-Type": content_type} if body is not None else {}), **(headers or {})},
             timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS),
             allow_redirects=False,
         ) as response:

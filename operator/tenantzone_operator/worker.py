@@ -1,6 +1,7 @@
 """Keeps one pool as its objects say. Level-triggered: it looks at what is, not at what happened."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Iterable
@@ -8,10 +9,10 @@ from datetime import UTC, datetime
 
 import aiohttp
 
-from tenantzone_contract.config import ConfigError, dump_config, parse_config
 from tenantzone_contract.logs import About
 from tenantzone_operator.acknowledgement import History, Observation
 from tenantzone_operator.api import Api, explain
+from tenantzone_operator.delivery import Delivery
 from tenantzone_operator.engines import EngineWatch
 from tenantzone_operator.events import Recorder
 from tenantzone_operator.metrics import RECONCILE_SECONDS, RECONCILES
@@ -20,11 +21,11 @@ from tenantzone_operator.outcome import Outcome, engine_outcomes
 from tenantzone_operator.plan import Plan, make_plan
 from tenantzone_operator.reading_quota import ReadingQuota
 from tenantzone_operator.reports import max_report_bytes
-from tenantzone_operator.resources import Pod, Pool
+from tenantzone_operator.resources import Pool
 from tenantzone_operator.rest import RestError
 from tenantzone_operator.status import ZoneStatuses, pool_status
 from tenantzone_operator.store import Key, Store, View
-from tenantzone_operator.writing import StatusWriter, write_all
+from tenantzone_operator.writing import StatusWriter
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,8 @@ DEBOUNCE_SECONDS = 0.05
 """What comes within this time of the change before it is one change, ..."""
 LONGEST_DEBOUNCE_SECONDS = 0.25
 """... but nobody waits for longer than this."""
+GUARD_SECONDS = 5.0
+"""How often it is looked whether the ConfigMap is still as it was written."""
 FIRST_RETRY_SECONDS = 0.2
 LAST_RETRY_SECONDS = 5.0
 LONGEST_ASKED_SECONDS = 30.0
@@ -63,11 +66,7 @@ class PoolWorker:
         self._max_zones = 0
         """There ever were; an engine may still report those that are gone."""
         self._history = History()
-        self._is_delivered = False
-        self._must_recall = True
-        self._told: dict[str, str] = {}
-        self._version: str | None = None
-        self._not_written = ""
+        self._delivery = Delivery(api, self._history, self._log)
         self._recorder = recorder
         self._reclaims = Reclaims()
         self._zone_statuses = ZoneStatuses()
@@ -75,11 +74,14 @@ class PoolWorker:
         self._later: asyncio.TimerHandle | None = None
         self._dirty = asyncio.Event()
         self._is_settled = False
-        self._writes = 0
         self.outcome: Outcome | None = None
         """What became of the pool when it was looked at last; None: it never was."""
         self.attempted_at = time.monotonic()
         """When it last tried to reconcile, successfully or not; of the monotonic clock."""
+
+    @property
+    def _writes(self) -> int:
+        return self._delivery.writes + self._statuses.writes
 
     @property
     def is_dirty(self) -> bool:
@@ -96,19 +98,33 @@ class PoolWorker:
 
     def recall(self) -> None:
         """Look into the ConfigMap again: somebody may have changed it."""
-        self._must_recall = True
+        self._delivery.must_recall = True
         self.mark()
 
     async def run(self) -> None:
         """Work until neither the pool nor a zone that names it is left."""
-        watching = asyncio.create_task(self._engines.run(), name=f"engines of {'/'.join(self._key)}")
+        where = "/".join(self._key)
+        watching = asyncio.create_task(self._engines.run(), name=f"engines of {where}")
+        guarding = asyncio.create_task(self._guard_config(), name=f"config of {where}")
         try:
             await self._work()
         finally:
             watching.cancel()
+            guarding.cancel()
             self._engines.stop()
             if self._later is not None:
                 self._later.cancel()
+
+    async def _guard_config(self) -> None:
+        """Notice soon if somebody changes or deletes the ConfigMap: nothing watches it."""
+        while True:
+            await asyncio.sleep(GUARD_SECONDS)
+            pool = self._store.view(self._key).pool
+            if pool is None or self._delivery.must_recall:
+                continue
+            with contextlib.suppress(*TRANSIENT):
+                if await self._delivery.has_changed(pool):
+                    self.recall()
 
     async def _work(self) -> None:
         retry = FIRST_RETRY_SECONDS
@@ -118,7 +134,7 @@ class PoolWorker:
             if view.pool is None and not view.zones:
                 return
             self.attempted_at = time.monotonic()
-            writes = self._writes + self._statuses.writes
+            writes = self._writes
             try:
                 with RECONCILE_SECONDS.time():
                     await self._reconcile(view)
@@ -130,13 +146,12 @@ class PoolWorker:
                 self._log.exception("pool %s/%s: trying again in %.1f s", *self._key, retry)
                 asked = None
             else:
-                has_written = self._writes + self._statuses.writes > writes
-                RECONCILES.labels("changed" if has_written else "unchanged").inc()
+                RECONCILES.labels("changed" if self._writes > writes else "unchanged").inc()
                 retry = FIRST_RETRY_SECONDS
                 continue
             RECONCILES.labels("failed").inc()
             # Whether the write that failed took effect is not known.
-            self._must_recall = True
+            self._delivery.must_recall = True
             self._dirty.set()
             await asyncio.sleep(max(retry, min(asked or 0.0, LONGEST_ASKED_SECONDS)))
             retry = min(2 * retry, LAST_RETRY_SECONDS)
@@ -153,11 +168,11 @@ class PoolWorker:
 
     async def _reconcile(self, view: View) -> None:
         pool = view.pool
-        if pool is not None and self._must_recall:
-            await self._recall(pool)
+        if pool is not None and self._delivery.must_recall:
+            await self._delivery.recall(pool)
         observations = await self._look_at_engines(pool, view) if pool is not None else []
         if pool is not None and any(observation.nack for observation in observations):
-            await self._recall(pool)
+            await self._delivery.recall(pool)
         sizes = _sizes(pool, observations)
         plan = make_plan(
             pool,
@@ -167,9 +182,10 @@ class PoolWorker:
             sizes=sizes,
         )
         failure: Exception | None = None
-        if pool is not None:
+        if pool is not None and plan.config is not None:
             try:
-                await self._deliver(pool, view.pods, plan)
+                if await self._delivery.deliver(pool, view.pods, plan.config):
+                    self._engines.hurry()
             except TRANSIENT as error:
                 # Who waits must be told so, and one pod that can't be annotated must not silence the others.
                 failure = error
@@ -186,59 +202,11 @@ class PoolWorker:
         max_bytes = max_report_bytes(self._max_zones, may_register=may_register)
         return await self._engines.look_at(view.engines, pool.admin_port, max_bytes)
 
-    async def _recall(self, pool: Pool) -> None:
-        """See what the ConfigMap holds. What this worker has given out counts for more, unless it is older."""
-        text, self._version = await self._api.read_config(pool.meta.namespace, pool.meta.name) or (None, None)
-        try:
-            found = parse_config(text) if text is not None else None
-        except ConfigError as error:
-            self._log.warning("pool %s/%s: its ConfigMap is repaired, it can't be read: %s", *self._key, error)
-            found = None
-        newest = self._history.newest
-        if found is not None and (newest is None or found.generation > newest.generation):
-            self._history.record(found)
-            self._is_delivered = True
-        else:
-            self._is_delivered = found is not None and found == newest
-        self._must_recall = False
-
-    async def _deliver(self, pool: Pool, pods: Iterable[Pod], plan: Plan) -> None:
-        """Write the ConfigMap if it is another one, then touch the pods that kubelet has not been told about."""
-        config = plan.config
-        if config is None:
-            return
-        if config != self._history.newest or not self._is_delivered:
-            text = dump_config(config)
-            await self._write_config(pool, text)
-            self._history.record(config, len(text.encode()))
-            self._is_delivered = True
-            self._engines.hurry()
-            told = *self._key, config.generation, len(config.zones)
-            self._log.info("pool %s/%s: config %d, %d zones", *told, extra={"generation": config.generation})
-        self._told = {pod.meta.uid: self._told.get(pod.meta.uid, pod.config_hash) for pod in pods}
-        await write_all(self._annotate(pod, config.hash) for pod in pods if self._told[pod.meta.uid] != config.hash)
-
-    async def _write_config(self, pool: Pool, text: str) -> None:
-        try:
-            self._version = await self._api.apply_config(pool, text, self._version)
-        except RestError as error:
-            # A conflict is settled by looking again, and an API server that is in trouble by waiting.
-            if 400 <= error.status < 500 and error.status not in (409, 429):
-                self._not_written = explain(error)
-            raise
-        self._writes += 1
-        self._not_written = ""
-
-    async def _annotate(self, pod: Pod, config_hash: str) -> None:
-        await self._api.annotate(pod, config_hash)
-        self._writes += 1
-        self._told[pod.meta.uid] = config_hash
-
     async def _tell(self, view: View, plan: Plan, observations: list[Observation], sizes: set[int]) -> None:
         """Write each status that is another one, and come back for what may be written only later."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         zones = self._zone_statuses.make(
-            view.zones, plan, observations, self._history, now=now, not_written=self._not_written
+            view.zones, plan, observations, self._history, now=now, not_written=self._delivery.not_written
         )
         pool = None
         if view.pool is not None:
@@ -249,9 +217,9 @@ class PoolWorker:
                 self._history,
                 sizes=sizes,
                 now=now,
-                not_written=self._not_written,
+                not_written=self._delivery.not_written,
             )
-        self.outcome = Outcome(zones, pool, engine_outcomes(observations, self._history, self._not_written))
+        self.outcome = Outcome(zones, pool, engine_outcomes(observations, self._history, self._delivery.not_written))
         reclaims = self._reclaims.look(observations)
         for zone in view.zones:
             if zone.meta.name in reclaims:

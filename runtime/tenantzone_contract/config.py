@@ -24,6 +24,9 @@ from tenantzone_contract.share import BlockShare, percentage
 
 SCHEMA_VERSION: Final = 1
 
+MAX_GENERATION: Final = 2**52
+"""No pool changes so often. What is above it was written by somebody else, and would soon be no number of the API."""
+
 CONFIG_KEY = "config.json"
 """The ConfigMap's key, and so the name of the file in the engine's config folder."""
 

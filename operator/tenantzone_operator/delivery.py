@@ -1,0 +1,123 @@
+"""Gives a pool's snapshots out: into its ConfigMap, and to the pods that kubelet must be told about."""
+
+import logging
+from collections.abc import Iterable
+
+from tenantzone_contract.config import MAX_GENERATION, ConfigError, RuntimeConfig, dump_config, parse_config
+from tenantzone_contract.logs import About
+from tenantzone_operator.acknowledgement import History
+from tenantzone_operator.api import Api, explain
+from tenantzone_operator.config_map import ConfigMap
+from tenantzone_operator.names import FIELD_MANAGER, MANAGED_BY_LABEL, config_map_name
+from tenantzone_operator.resources import Pod, Pool
+from tenantzone_operator.rest import RestError
+from tenantzone_operator.writing import write_all
+
+
+class Delivery:
+    """The ConfigMap of one pool. Whatever else than this writes into it is undone.
+
+    Args:
+        api: for reading and writing it.
+        history: is told each snapshot that was given out.
+        log: where it says so.
+    """
+
+    def __init__(self, api: Api, history: History, log: logging.Logger | About) -> None:
+        self._api = api
+        self._history = history
+        self._log = log
+        self._known: ConfigMap | None = None
+        """As it was read or written last."""
+        self._is_delivered = False
+        self._told: dict[str, str] = {}
+        self._foreign = ""
+        self.must_recall = True
+        """Whether somebody may have changed it."""
+        self.not_written = ""
+        """Why the newest snapshot could not be given out; empty if it was."""
+        self.writes = 0
+        """How many were made since the start."""
+
+    async def has_changed(self, pool: Pool) -> bool:
+        """Whether the ConfigMap is another one than it was."""
+        version = await self._api.config_version(pool.meta.namespace, pool.meta.name)
+        return version != (self._known.version if self._known is not None else None)
+
+    async def recall(self, pool: Pool) -> None:
+        """See what the ConfigMap holds. What was given out here counts for more, unless it is older."""
+        found = await self._api.read_config(pool.meta.namespace, pool.meta.name)
+        # Labels and owners that somebody took off what was ours do not make it somebody else's.
+        was_ours = found is not None and self._known is not None and found.uid == self._known.uid and not self._foreign
+        if found is not None and not was_ours and not found.belongs_to(pool):
+            self._know_foreign(found, pool)
+            return
+        self._known, self._foreign = found, ""
+        config = self._read(found) if found is not None else None
+        newest = self._history.newest
+        if config is not None and (newest is None or config.generation > newest.generation):
+            self._history.record(config)
+            newest = config
+        self._is_delivered = config is not None and config == newest
+        self.must_recall = False
+
+    def _know_foreign(self, found: ConfigMap, pool: Pool) -> None:
+        name = config_map_name(pool.meta.name)
+        self._known, self._is_delivered, self.must_recall = found, False, False
+        self._foreign = (
+            f"the ConfigMap {name} is somebody else's, it has no label {MANAGED_BY_LABEL}: {FIELD_MANAGER}; "
+            f"delete it, or name the pool otherwise"
+        )
+
+    def _read(self, found: ConfigMap) -> RuntimeConfig | None:
+        """The snapshot in it; None if that can't be read or can't be one of ours."""
+        try:
+            config = parse_config(found.text)
+        except ConfigError as error:
+            self._log.warning("the pool's ConfigMap is repaired, it can't be read: %s", error)
+            return None
+        if config.generation > MAX_GENERATION:
+            self._log.warning("the pool's ConfigMap is repaired, somebody wrote generation %d", config.generation)
+            return None
+        return config
+
+    async def deliver(self, pool: Pool, pods: Iterable[Pod], config: RuntimeConfig) -> bool:
+        """Write the ConfigMap if it is another one, then touch the pods that kubelet has not been told about.
+
+        Returns:
+            Whether it was written.
+
+        Raises:
+            RestError, aiohttp.ClientError, TimeoutError: something could not be written.
+        """
+        if self._foreign:
+            self.not_written = self._foreign
+            return False
+        is_in_order = self._known is not None and self._known.is_in_order(pool)
+        is_new = config != self._history.newest or not (self._is_delivered and is_in_order)
+        if is_new:
+            text = dump_config(config)
+            await self._write(pool, text)
+            self._history.record(config, len(text.encode()))
+            self._is_delivered = True
+            told = pool.meta.namespace, pool.meta.name, config.generation, len(config.zones)
+            self._log.info("pool %s/%s: config %d, %d zones", *told, extra={"generation": config.generation})
+        self._told = {pod.meta.uid: self._told.get(pod.meta.uid, pod.config_hash) for pod in pods}
+        await write_all(self._annotate(pod, config.hash) for pod in pods if self._told[pod.meta.uid] != config.hash)
+        return is_new
+
+    async def _write(self, pool: Pool, text: str) -> None:
+        try:
+            self._known = await self._api.write_config(pool, text, self._known)
+        except RestError as error:
+            # A conflict is settled by looking again, and an API server that is in trouble by waiting.
+            if 400 <= error.status < 500 and error.status not in (409, 429):
+                self.not_written = explain(error)
+            raise
+        self.writes += 1
+        self.not_written = ""
+
+    async def _annotate(self, pod: Pod, config_hash: str) -> None:
+        await self._api.annotate(pod, config_hash)
+        self.writes += 1
+        self._told[pod.meta.uid] = config_hash

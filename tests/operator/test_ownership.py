@@ -1,0 +1,133 @@
+"""Whose the ConfigMap is: what is ours is put right at once, and what is somebody else's is left alone."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tenantzone_operator.names import FIELD_MANAGER, MANAGED_BY_LABEL, POOL_LABEL
+from tests.operator.kube import Kube, eventually
+from tests.operator.world import POOL, World
+
+pytestmark = pytest.mark.controlplane
+
+LABELS = {MANAGED_BY_LABEL: FIELD_MANAGER, POOL_LABEL: POOL}
+SOON = 15.0
+"""Seconds: the operator looks every five."""
+
+
+@pytest.fixture
+def ready(world: World) -> World:
+    """A pool whose one engine enforces one zone."""
+    world.add_pool()
+    world.add_zone("acme", reserved="10%")
+    world.add_engine()
+    world.await_ready("acme")
+    return world
+
+
+def metadata(kube: Kube, world: World) -> dict[str, Any]:
+    found = kube.get(world.config_path)
+    assert found is not None
+    return found["metadata"]
+
+
+def uid_of_pool(kube: Kube, world: World) -> str:
+    found = kube.get(world.pool_path)
+    assert found is not None
+    return found["metadata"]["uid"]
+
+
+def is_in_order(kube: Kube, world: World) -> bool:
+    found = metadata(kube, world)
+    owners = [owner["uid"] for owner in found.get("ownerReferences", [])]
+    return LABELS.items() <= found.get("labels", {}).items() and owners == [uid_of_pool(kube, world)]
+
+
+def test_a_config_map_goes_with_its_pool_and_says_whose_it_is(ready: World, kube: Kube):
+    assert is_in_order(kube, ready)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"labels": None}, id="labels"),
+        pytest.param({"ownerReferences": None}, id="owners"),
+        pytest.param({"labels": None, "ownerReferences": None}, id="both"),
+        pytest.param({"labels": {POOL_LABEL: "other"}}, id="another pool"),
+    ],
+)
+def test_what_is_taken_off_by_hand_is_put_back(ready: World, kube: Kube, change: dict[str, Any]):
+    kube.merge(ready.config_path, {"metadata": change})
+    eventually(lambda: is_in_order(kube, ready), timeout=SOON)
+
+
+def test_what_others_have_put_on_stays(ready: World, kube: Kube):
+    kube.merge(ready.config_path, {"metadata": {"labels": {"team": "shop"}}, "data": {"notes": "ours"}})
+    ready.change_zone("acme", reserved="20%")
+    ready.await_ready("acme")
+
+    found = kube.get(ready.config_path)
+    assert found is not None
+    assert (found["metadata"]["labels"]["team"], found["data"]["notes"]) == ("shop", "ours")
+
+
+def test_one_that_is_deleted_is_made_again(ready: World, kube: Kube):
+    kube.call("DELETE", ready.config_path)
+    eventually(lambda: kube.get(ready.config_path) is not None, timeout=SOON)
+    eventually(lambda: is_in_order(kube, ready), timeout=SOON)
+
+
+def test_a_pool_that_is_made_again_owns_it(ready: World, kube: Kube):
+    old = uid_of_pool(kube, ready)
+    kube.call("DELETE", ready.pool_path)
+    ready.await_condition("acme", "Accepted", "False", "PoolNotFound")
+    ready.add_pool()
+
+    ready.await_ready("acme")
+    assert uid_of_pool(kube, ready) != old
+    eventually(lambda: is_in_order(kube, ready), timeout=SOON)
+
+
+@pytest.mark.parametrize("generation", [2**63, 2**62, 10**30])
+def test_a_generation_that_somebody_has_written_is_not_gone_on_with(ready: World, kube: Kube, generation: int):
+    config = ready.config()
+    assert config is not None
+    edited = json.loads(kube.get(ready.config_path)["data"]["config.json"]) | {"generation": generation}
+    kube.merge(ready.config_path, {"data": {"config.json": json.dumps(edited)}})
+
+    def is_repaired() -> bool:
+        found = ready.config()
+        return found is not None and found.generation < 1000
+
+    eventually(is_repaired, timeout=SOON)
+    ready.change_zone("acme", reserved="20%")
+    ready.await_ready("acme")
+
+
+def test_nor_is_one_in_the_status(ready: World, kube: Kube):
+    kube.merge(f"{ready.pool_path}/status", {"status": {"configGeneration": 2**62}})
+    ready.change_zone("acme", reserved="20%")
+    ready.await_ready("acme")
+    eventually(lambda: ready.pool()["status"]["configGeneration"] < 1000)
+
+
+def test_a_config_map_of_somebody_else_is_left_alone_until_it_is_gone(world: World, kube: Kube):
+    name = world.config_path.rpartition("/")[2]
+    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"config.json": "theirs"}}
+    kube.call("POST", world.config_path.rpartition("/")[0], theirs)
+    world.add_pool()
+    world.add_zone("acme", reserved="10%")
+    world.add_engine()
+
+    message = world.await_condition("acme", "Programmed", "False", "ConfigNotWritten")["message"]
+    assert f"the ConfigMap {name} is somebody else's" in message
+    found = kube.get(world.config_path)
+    assert found is not None
+    assert (found["data"], found["metadata"].get("labels"), found["metadata"].get("ownerReferences")) == (
+        {"config.json": "theirs"},
+        None,
+        None,
+    )
+    kube.call("DELETE", world.config_path)
+    world.await_ready("acme")
