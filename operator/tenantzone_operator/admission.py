@@ -111,7 +111,8 @@ def admit(zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], sizes: Colle
     by_age = sorted(zones, key=lambda zone: zone.meta.age_order)
     budget = Budget(sizes)
     owners: dict[str, str] = {}
-    for zone in by_age:
+    # Who has the tenant keeps it: within one second the name says who is older, and a later one may have the lower.
+    for zone in sorted(by_age, key=lambda zone: not _has_its_tenant(zone, granted)):
         owners.setdefault(zone.tenant, zone.meta.name)
     rivals = {zone.meta.name: owners[zone.tenant] for zone in by_age if owners[zone.tenant] != zone.meta.name}
     contenders = [zone for zone in by_age if zone.meta.name not in rivals]
@@ -123,14 +124,18 @@ def admit(zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], sizes: Colle
     return verdicts
 
 
+def _has_its_tenant(zone: Zone, granted: Mapping[str, ZoneConfig]) -> bool:
+    entry = granted.get(zone.meta.name)
+    return entry is not None and entry.tenant == zone.tenant
+
+
 def _keep(zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], budget: Budget) -> dict[str, ZoneConfig]:
     """First pass: what was granted stays, or less of it where less is wanted; oldest first if it no longer all fits."""
     kept = {}
     for zone in zones:
-        entry = granted.get(zone.meta.name)
-        if entry is None or entry.tenant != zone.tenant:
+        if not _has_its_tenant(zone, granted):
             continue
-        wanted = zone.config
+        entry, wanted = granted[zone.meta.name], zone.config
         if (
             wanted is not None
             and not budget.contradiction(wanted)
@@ -198,7 +203,7 @@ def _too_large(zone: Zone, budget: Budget) -> str:
 
 
 def _conflict(zone: Zone, owner: str) -> Verdict:
-    message = f"TenantZone {owner} has the tenant {zone.tenant} already and is older; delete one of the two"
+    message = f"TenantZone {owner} has the tenant {zone.tenant} already; delete one of the two"
     return Verdict(Reason.TENANT_CONFLICT, message, None)
 
 

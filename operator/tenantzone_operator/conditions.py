@@ -30,6 +30,7 @@ class Reason(StrEnum):
     POOL_OVERCOMMITTED = "PoolOvercommitted"
     TENANT_CONFLICT = "TenantConflict"
     CONFIG_TOO_LARGE = "ConfigTooLarge"
+    DELETING = "Deleting"
     # Programmed
     ACKNOWLEDGED = "Acknowledged"
     PENDING = "Pending"

@@ -20,6 +20,9 @@ from tenantzone_operator.names import FIELD_MANAGER
 from tenantzone_operator.resources import Body
 from tenantzone_operator.rest import Rest, RestError
 
+_MAX_LEASES = 4
+"""A Lease that claims to last for more than so many of one's own was edited by hand."""
+
 
 def elapsed_seconds() -> float:
     """Of a clock that nobody sets, and that goes on while the machine sleeps."""
@@ -174,7 +177,9 @@ class Election:
             # Nobody ever held it; or somebody deleted it, and whoever held it then has not noticed yet.
             lasts, is_free = self.timing.lease_seconds, not self._spec or self.is_leading
         else:
-            lasts = self._spec.get("leaseDurationSeconds") or self.timing.lease_seconds
+            # Replicas may have other flags than this one; a Lease for hours is nobody's flag.
+            asked = self._spec.get("leaseDurationSeconds") or self.timing.lease_seconds
+            lasts = min(asked, _MAX_LEASES * self.timing.lease_seconds)
             is_free = self.holder in ("", self._identity)
         return not is_free and self._clock() <= self._seen_at + lasts
 

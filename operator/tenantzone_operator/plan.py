@@ -47,6 +47,12 @@ def make_plan(
     return Plan(make_config(generation, pool.config, entries), verdicts)
 
 
+def leaving(zones: Sequence[Zone]) -> dict[str, Verdict]:
+    """What to say of zones that were deleted and that somebody's finalizer holds, by name."""
+    message = "it was deleted and is no part of the config any more; somebody's finalizer holds the object"
+    return {zone.meta.name: Verdict(Reason.DELETING, message, None) for zone in zones}
+
+
 def _poolless(zone: Zone, pool: Pool | None) -> Verdict:
     if pool is None:
         message = f"there is no ZonePool {zone.pool} in namespace {zone.meta.namespace}; create it"

@@ -26,23 +26,26 @@ class ZoneStatuses:
     def make(
         self,
         zones: Sequence[Zone],
-        plan: Plan,
+        verdicts: Mapping[str, Verdict],
         observations: Sequence[Observation],
         history: History,
         *,
         now: str,
         not_written: str = "",
     ) -> dict[str, dict[str, Any]]:
-        """By name; for the arguments, see `zone_status`."""
+        """By name; so are the verdicts. For the other arguments, see `zone_status`."""
         engines = [(seen.pod, seen.error, seen.nack) for seen in observations]
         made = {}
         for zone in zones:
-            name, verdict = zone.meta.name, plan.verdicts[zone.meta.name]
+            name, verdict = zone.meta.name, verdicts[zone.meta.name]
             reports = [seen.zones.get(name) for seen in observations]
             causes = (verdict, reports, _acknowledged(verdict, observations, history), engines, not_written)
             known = self._made.get(name)
             if known is None or known[0] is not zone or known[1] != causes:
-                status = zone_status(zone, verdict, observations, history, now=now, not_written=not_written)
+                before = known[2] if known is not None and known[0].meta.uid == zone.meta.uid else zone.status
+                status = zone_status(
+                    zone, verdict, observations, history, before=before, now=now, not_written=not_written
+                )
                 known = zone, causes, status
             made[name] = known
         self._made = made
@@ -55,6 +58,7 @@ def zone_status(
     observations: Sequence[Observation],
     history: History,
     *,
+    before: Mapping[str, Any],
     now: str,
     not_written: str = "",
 ) -> dict[str, Any]:
@@ -65,6 +69,7 @@ def zone_status(
         verdict: whether it is part of the newest snapshot.
         observations: one for each ready engine of the pool.
         history: the snapshots that were given out.
+        before: its status until now: as it was made here, whatever somebody wrote since.
         now: RFC 3339.
         not_written: why the newest snapshot could not be given out; empty if it was.
     """
@@ -77,7 +82,7 @@ def zone_status(
     ]
     return {
         "observedGeneration": zone.meta.generation,
-        "conditions": render(conditions, zone.status.get("conditions", []), generation=zone.meta.generation, now=now),
+        "conditions": render(conditions, before.get("conditions", []), generation=zone.meta.generation, now=now),
         "message": _message(conditions),
         **_gauges([report for report in reports if report is not None]),
         **({"engines": rows} if rows else {}),
@@ -91,6 +96,7 @@ def pool_status(
     history: History,
     *,
     sizes: Collection[int],
+    before: Mapping[str, Any],
     now: str,
     not_written: str = "",
 ) -> dict[str, Any]:
@@ -102,6 +108,7 @@ def pool_status(
         observations: one for each ready engine of the pool.
         history: the snapshots that were given out.
         sizes: blocks of the engines, or what is remembered of them.
+        before: its status until now: as it was made here, whatever somebody wrote since.
         now: RFC 3339.
         not_written: why the newest snapshot could not be given out; empty if it was.
     """
@@ -113,7 +120,7 @@ def pool_status(
     conditions = _pool_conditions(pool, observations, acknowledged, not_written)
     status: dict[str, Any] = {
         "observedGeneration": pool.meta.generation,
-        "conditions": render(conditions, pool.status.get("conditions", []), generation=pool.meta.generation, now=now),
+        "conditions": render(conditions, before.get("conditions", []), generation=pool.meta.generation, now=now),
         "message": _message(conditions),
         "enginesReady": len(observations),
         "enginesAcknowledged": sum(acknowledged),

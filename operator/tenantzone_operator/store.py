@@ -96,6 +96,9 @@ class View:
 
     pool: Pool | None
     zones: list[Zone]
+    """Those that are to be enforced."""
+    leaving: list[Zone]
+    """Those that somebody's finalizer holds after they were deleted."""
     pods: list[Pod]
 
     @property
@@ -115,8 +118,10 @@ class Store:
         pool = self.pools.get(key)
         if pool is not None and pool.meta.deleting:
             pool = None
-        zones = [zone for zone in self.zones.of(namespace) if zone.pool == name and not zone.meta.deleting]
-        return View(pool, zones, self._pods_of(pool) if pool is not None else [])
+        named = [zone for zone in self.zones.of(namespace) if zone.pool == name]
+        zones = [zone for zone in named if not zone.meta.deleting]
+        leaving = [zone for zone in named if zone.meta.deleting]
+        return View(pool, zones, leaving, self._pods_of(pool) if pool is not None else [])
 
     def pool_keys(self, namespace: str | None = None) -> set[Key]:
         """Of all pools that exist or that a zone names."""

@@ -16,9 +16,9 @@ from tenantzone_operator.delivery import Delivery
 from tenantzone_operator.engines import EngineWatch
 from tenantzone_operator.events import Recorder
 from tenantzone_operator.metrics import RECONCILE_SECONDS, RECONCILES
-from tenantzone_operator.notices import Reclaims
+from tenantzone_operator.notices import Reclaims, Status
 from tenantzone_operator.outcome import Outcome, engine_outcomes
-from tenantzone_operator.plan import Plan, make_plan
+from tenantzone_operator.plan import Plan, leaving, make_plan
 from tenantzone_operator.reading_quota import ReadingQuota
 from tenantzone_operator.reports import max_report_bytes
 from tenantzone_operator.resources import Pool
@@ -70,6 +70,8 @@ class PoolWorker:
         self._recorder = recorder
         self._reclaims = Reclaims()
         self._zone_statuses = ZoneStatuses()
+        self._pool_status: dict[str, Status] = {}
+        """By the pool's uid: as it was made last."""
         self._statuses = StatusWriter(store, api, recorder)
         self._later: asyncio.TimerHandle | None = None
         self._dirty = asyncio.Event()
@@ -131,7 +133,7 @@ class PoolWorker:
         while True:
             await self._settled()
             view = self._store.view(self._key)
-            if view.pool is None and not view.zones:
+            if view.pool is None and not view.zones and not view.leaving:
                 return
             self.attempted_at = time.monotonic()
             writes = self._writes
@@ -206,7 +208,12 @@ class PoolWorker:
         """Write each status that is another one, and come back for what may be written only later."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         zones = self._zone_statuses.make(
-            view.zones, plan, observations, self._history, now=now, not_written=self._delivery.not_written
+            [*view.zones, *view.leaving],
+            {**plan.verdicts, **leaving(view.leaving)},
+            observations,
+            self._history,
+            now=now,
+            not_written=self._delivery.not_written,
         )
         pool = None
         if view.pool is not None:
@@ -216,9 +223,11 @@ class PoolWorker:
                 observations,
                 self._history,
                 sizes=sizes,
+                before=self._pool_status.get(view.pool.meta.uid, view.pool.status),
                 now=now,
                 not_written=self._delivery.not_written,
             )
+            self._pool_status = {view.pool.meta.uid: pool}
         self.outcome = Outcome(zones, pool, engine_outcomes(observations, self._history, self._delivery.not_written))
         reclaims = self._reclaims.look(observations)
         for zone in view.zones:

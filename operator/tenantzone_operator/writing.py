@@ -20,6 +20,9 @@ GAUGES_SECONDS = 2.0
 GAUGE_WRITES_PER_SECOND = 20.0
 """... and takes longer where there are many zones, in all pools together."""
 
+REPAIR_SECONDS = 10.0
+"""A status that somebody else changes over and over is put right no more often than this."""
+
 _WRITES_AT_ONCE = 8
 
 
@@ -33,6 +36,7 @@ class StatusWriter:
         self._gauges_due_at = 0.0
         self.writes = 0
         """How many were made since the start."""
+        self._repairs = _Repairs()
         self._merged: dict[str, tuple[Status, Status]] = {}
         """By uid: what was written, and what the API server made of it, where these differ."""
 
@@ -48,17 +52,26 @@ class StatusWriter:
             Seconds after which to come again for what was held back; None if nothing was.
         """
         now = time.monotonic()
-        changed = [zone for zone in view.zones if self._differs(zone, zones[zone.meta.name])]
+        self._repairs.look(view)
+        found = [zone for zone in (*view.zones, *view.leaving) if self._differs(zone, zones[zone.meta.name])]
+        changed = [zone for zone in found if self._repairs.may_write(zone.meta.uid, zones[zone.meta.name], now)]
         urgent = [zone for zone in changed if without_gauges(zones[zone.meta.name]) != without_gauges(zone.status)]
         is_due = now >= self._gauges_due_at
         if is_due and len(changed) > len(urgent):
             # All pools share what the API server can take.
             self._gauges_due_at = now + max(GAUGES_SECONDS, len(self._store.zones) / GAUGE_WRITES_PER_SECOND)
         writes = [self._write_zone(zone, zones[zone.meta.name]) for zone in (changed if is_due else urgent)]
+        is_held_back = len(found) > len(changed)
         if view.pool is not None and pool is not None and self._differs(view.pool, pool):
-            writes.append(self._write_pool(view.pool, pool))
+            if self._repairs.may_write(view.pool.meta.uid, pool, now):
+                writes.append(self._write_pool(view.pool, pool))
+            else:
+                is_held_back = True
         await write_all(writes)
-        return None if is_due or len(changed) == len(urgent) else self._gauges_due_at - now
+        waits = [REPAIR_SECONDS] if is_held_back else []
+        if not is_due and len(changed) > len(urgent):
+            waits.append(self._gauges_due_at - now)
+        return min(waits, default=None)
 
     def _differs(self, found: Zone | Pool, status: Status) -> bool:
         """Whether there is anything to write. What others have added to a status is theirs, and no difference."""
@@ -83,10 +96,40 @@ class StatusWriter:
 
     def _note(self, found: Zone | Pool, status: Status, written: Body) -> None:
         self.writes += 1
+        self._repairs.note(found.meta.uid, status)
         if written.get("status") == status:
             self._merged.pop(found.meta.uid, None)
         else:
             self._merged[found.meta.uid] = status, written.get("status", {})
+
+
+class _Repairs:
+    """What was written, to tell what somebody else has changed since: that is put right, and no contest."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, Status] = {}
+        self._repaired_at: dict[str, float] = {}
+
+    def look(self, view: View) -> None:
+        """Forget objects that are gone."""
+        if len(self._written) > 2 * (len(view.zones) + len(view.leaving) + 1):
+            uids = {found.meta.uid for found in (*view.zones, *view.leaving)}
+            uids |= {view.pool.meta.uid} if view.pool is not None else set()
+            self._written = {uid: status for uid, status in self._written.items() if uid in uids}
+            self._repaired_at = {uid: at for uid, at in self._repaired_at.items() if uid in uids}
+
+    def may_write(self, uid: str, status: Status, now: float) -> bool:
+        """Whether the status of an object, which differs from the one that the API server has, may be written now."""
+        if self._written.get(uid) != status:
+            return True
+        if now - self._repaired_at.get(uid, float("-inf")) < REPAIR_SECONDS:
+            return False
+        self._repaired_at[uid] = now
+        return True
+
+    def note(self, uid: str, status: Status) -> None:
+        """It was written."""
+        self._written[uid] = status
 
 
 def _log(notice: Notice, kind: str, meta: Meta, about: Mapping[str, str]) -> None:

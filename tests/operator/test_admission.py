@@ -109,6 +109,13 @@ from tests.operator.objects import entry, zone
             id="a tenant belongs to the oldest zone that names it",
         ),
         pytest.param(
+            [zone("b", tenant="t"), zone("a", tenant="t")],
+            [entry("b").model_copy(update={"tenant": "t"})],
+            {100},
+            {"a": ("TenantConflict", None), "b": ("Accepted", 0)},
+            id="who has the tenant keeps it, whatever the name of one from the same second",
+        ),
+        pytest.param(
             [zone("a", reserved="40%", limit=10)],
             [],
             {100},

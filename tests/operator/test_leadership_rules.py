@@ -227,6 +227,22 @@ def test_who_has_missed_the_last_leader_waits_when_the_lease_is_deleted():
     assert not a.election.is_leading
 
 
+@pytest.mark.parametrize(("claimed", "is_free_after"), [(40, 40.0), (2**31 - 1, 60.0)])
+def test_a_lease_that_claims_to_last_for_ever_is_free_after_four_of_ones_own(claimed: int, is_free_after: float):
+    stored, a, b = two()
+    a.finish(a.election.attempt())
+    assert stored.body is not None
+    stored.body = {"version": 99, "spec": stored.body["spec"] | {"leaseDurationSeconds": claimed}}
+    b.finish(b.election.attempt())
+
+    pass_time(is_free_after - 1, b)
+    b.finish(b.election.attempt())
+    assert not b.election.is_leading
+    pass_time(2, b)
+    b.finish(b.election.attempt())
+    assert b.election.is_leading
+
+
 @pytest.mark.parametrize("wrong", [(10, 15.0, 2.0), (15, 10.0, 6.0), (15, 10.0, 0.0), (10, 10.0, 2.0)])
 def test_durations_that_do_not_go_together_are_refused(wrong: tuple[int, float, float]):
     with pytest.raises(ValueError, match="must last longer"):

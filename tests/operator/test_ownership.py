@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from controlplane import Cluster, ControlPlane
 from tenantzone_operator.names import FIELD_MANAGER, MANAGED_BY_LABEL, POOL_LABEL
+from tests.operator.audit import AuditLog
+from tests.operator.conftest import SERVICE_ACCOUNT
 from tests.operator.kube import Kube, eventually
 from tests.operator.world import POOL, World
 
@@ -131,3 +134,35 @@ def test_a_config_map_of_somebody_else_is_left_alone_until_it_is_gone(world: Wor
     )
     kube.call("DELETE", world.config_path)
     world.await_ready("acme")
+
+
+def test_a_zone_that_a_finalizer_holds_after_its_end_is_not_ready_any_more(ready: World, kube: Kube):
+    path = ready.zone_path("acme")
+    kube.merge(path, {"metadata": {"finalizers": ["example.com/held"]}})
+    ready.delete_zone("acme")
+
+    assert "somebody's finalizer" in ready.await_condition("acme", "Accepted", "False", "Deleting")["message"]
+    ready.await_condition("acme", "Ready", "False", "NotAccepted")
+    assert ready.entries() == {}
+    kube.merge(path, {"metadata": {"finalizers": None}})
+    eventually(lambda: kube.get(path) is None)
+
+
+def test_a_transition_time_that_somebody_has_written_is_put_back(ready: World, kube: Kube):
+    before = ready.zone("acme")["status"]["conditions"]
+    edited = [condition | {"lastTransitionTime": "2000-01-01T00:00:00Z"} for condition in before]
+    kube.merge(f"{ready.zone_path('acme')}/status", {"status": {"conditions": edited}})
+    eventually(lambda: ready.zone("acme")["status"]["conditions"] == before)
+
+
+def test_a_status_that_somebody_changes_over_and_over_is_not_written_each_time(
+    ready: World, kube: Kube, control_plane: Cluster
+):
+    assert isinstance(control_plane, ControlPlane), "a cluster that was named has no audit log for us"
+    log = AuditLog(control_plane.audit_log)
+    for number in range(50):
+        kube.merge(f"{ready.zone_path('acme')}/status", {"status": {"message": f"flip {number}"}})
+
+    eventually(lambda: not ready.zone("acme")["status"]["message"].startswith("flip"))
+    writes = [write for write in log.writes(SERVICE_ACCOUNT) if write.namespace == ready.namespace]
+    assert len(writes) <= 5

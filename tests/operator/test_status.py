@@ -17,7 +17,7 @@ def status_of(acme, observations, *, configs=(OLDER, NEWEST), now=NOW):
     for config in configs:
         history.record(config)
     made = make_plan(pool(), [acme], in_force=None, last_generation=0, sizes={100})
-    return zone_status(acme, made.verdicts["acme"], observations, history, now=now)
+    return zone_status(acme, made.verdicts["acme"], observations, history, before=acme.status, now=now)
 
 
 def condition(status, kind):
@@ -236,7 +236,7 @@ def test_fields_of_a_pool_that_nothing_acts_on(spec, fields):
     asked = pool(**spec)
     made = make_plan(asked, [], in_force=None, last_generation=0, sizes=())
 
-    status = pool_status(asked, made, [], History(), sizes=(), now=NOW)
+    status = pool_status(asked, made, [], History(), sizes=(), before=asked.status, now=NOW)
 
     named = [condition["message"] for condition in status["conditions"] if condition["type"] == "NotEnforced"]
     assert named == ([] if fields is None else [f"this version accepts but does not enforce: {fields}"])
@@ -256,6 +256,7 @@ def test_the_pool_counts_what_is_declared():
         [observed(NEWEST, registered=(registered("stray"),)), silent("engine-1")],
         history,
         sizes={100, 80},
+        before={},
         now=NOW,
     )
 
