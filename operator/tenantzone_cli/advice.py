@@ -14,6 +14,7 @@ _REASONS = {
         "engines. Zones that are accepted keep what they have."
     ),
     "TenantConflict": "Delete one of the two zones, or create this one anew with another spec.tenant.",
+    "Deleting": "See whose finalizer holds it: kubectl get tz/{zone} -n {namespace} -o yaml",
     "Pending": (
         "Wait: kubelet takes a moment to project the config, and more than a minute if a pod can't be annotated. If it "
         "stays so: kubectl tenantzone doctor -n {namespace}"

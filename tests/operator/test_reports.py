@@ -14,7 +14,8 @@ from tests.operator.objects import report, zone_report
 
 BLOCKS = st.integers(0, MAX_BLOCKS)
 COUNTS = st.integers(0, MAX_COUNT)
-EVICTIONS = st.dictionaries(st.sampled_from(["quiet", "reclaim", "own", "relief", "watermark", "due"]), COUNTS)
+REASONS = ["quiet", "reclaim", "own", "relief", "watermark", "due"]
+EVICTIONS = st.dictionaries(st.sampled_from(REASONS), st.integers(0, MAX_COUNT // len(REASONS)))
 
 
 @st.composite
