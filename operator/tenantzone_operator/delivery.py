@@ -1,7 +1,8 @@
 """Gives a pool's snapshots out: into its ConfigMap, and to the pods that kubelet must be told about."""
 
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Sequence
 
 from tenantzone_contract.config import MAX_GENERATION, ConfigError, RuntimeConfig, dump_config, parse_config
 from tenantzone_contract.logs import About
@@ -9,6 +10,7 @@ from tenantzone_operator.acknowledgement import History
 from tenantzone_operator.api import Api, explain
 from tenantzone_operator.config_map import ConfigMap
 from tenantzone_operator.names import FIELD_MANAGER, MANAGED_BY_LABEL, config_map_name
+from tenantzone_operator.refusals import Refusals
 from tenantzone_operator.resources import Pod, Pool
 from tenantzone_operator.rest import RestError
 from tenantzone_operator.writing import write_all
@@ -31,6 +33,7 @@ class Delivery:
         """As it was read or written last."""
         self._is_delivered = False
         self._told: dict[str, str] = {}
+        self._refusals = Refusals()
         self._foreign = ""
         self.must_recall = True
         """Whether somebody may have changed it."""
@@ -81,7 +84,7 @@ class Delivery:
             return None
         return config
 
-    async def deliver(self, pool: Pool, pods: Iterable[Pod], config: RuntimeConfig) -> bool:
+    async def deliver(self, pool: Pool, pods: Sequence[Pod], config: RuntimeConfig) -> bool:
         """Write the ConfigMap if it is another one, then touch the pods that kubelet has not been told about.
 
         Returns:
@@ -103,21 +106,37 @@ class Delivery:
             told = pool.meta.namespace, pool.meta.name, config.generation, len(config.zones)
             self._log.info("pool %s/%s: config %d, %d zones", *told, extra={"generation": config.generation})
         self._told = {pod.meta.uid: self._told.get(pod.meta.uid, pod.config_hash) for pod in pods}
-        await write_all(self._annotate(pod, config.hash) for pod in pods if self._told[pod.meta.uid] != config.hash)
+        self._refusals.keep(self._told)
+        now = time.monotonic()
+        untold = [pod for pod in pods if self._told[pod.meta.uid] != config.hash]
+        may_tell = [pod for pod in untold if self._refusals.may_try(pod.meta.uid, config.hash, now)]
+        await write_all(self._annotate(pod, config.hash) for pod in may_tell)
         return is_new
+
+    @property
+    def retry_seconds(self) -> float | None:
+        """After which to try again what was refused; None if nothing was."""
+        return self._refusals.retry_seconds(time.monotonic())
 
     async def _write(self, pool: Pool, text: str) -> None:
         try:
             self._known = await self._api.write_config(pool, text, self._known)
         except RestError as error:
-            # A conflict is settled by looking again, and an API server that is in trouble by waiting.
-            if 400 <= error.status < 500 and error.status not in (409, 429):
+            if error.is_lasting:
                 self.not_written = explain(error)
             raise
         self.writes += 1
         self.not_written = ""
 
     async def _annotate(self, pod: Pod, config_hash: str) -> None:
-        await self._api.annotate(pod, config_hash)
+        try:
+            await self._api.annotate(pod, config_hash)
+        except RestError as error:
+            if not error.is_lasting:
+                raise
+            # Kubelet projects the config without it, too, only later. Nobody else waits for this one pod.
+            if self._refusals.note(pod.meta.uid, config_hash, time.monotonic()):
+                self._log.warning("pod %s can't be annotated: %s", pod.meta.name, explain(error))
+            return
         self.writes += 1
         self._told[pod.meta.uid] = config_hash

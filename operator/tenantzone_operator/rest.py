@@ -30,6 +30,12 @@ class RestError(Exception):
         self.retry_after = retry_after
         """Seconds after which to come again, if it named any."""
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the same again will be refused again: it is not settled by looking once more, nor by waiting for an
+        API server that is in trouble."""
+        return 400 <= self.status < 500 and self.status not in (401, 404, 409, 429)
+
 
 class Rest:
     """To be used as a context manager.

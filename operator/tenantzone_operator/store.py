@@ -102,6 +102,12 @@ class View:
     pods: list[Pod]
 
     @property
+    def uids(self) -> set[str]:
+        """Of the pool and its zones."""
+        pool = [self.pool] if self.pool is not None else []
+        return {found.meta.uid for found in (*pool, *self.zones, *self.leaving)}
+
+    @property
     def engines(self) -> list[Pod]:
         """The pods that serve requests now."""
         return [pod for pod in self.pods if pod.ready and pod.ip]

@@ -233,7 +233,8 @@ class PoolWorker:
         for zone in view.zones:
             if zone.meta.name in reclaims:
                 self._recorder.record("TenantZone", zone.meta, reclaims[zone.meta.name])
-        wait = await self._statuses.write(view, zones, pool)
+        waits = [await self._statuses.write(view, zones, pool), self._delivery.retry_seconds]
+        wait = min((wait for wait in waits if wait is not None), default=None)
         if self._later is not None:
             self._later.cancel()
         self._later = asyncio.get_running_loop().call_later(wait, self.mark) if wait is not None else None

@@ -5,9 +5,10 @@ import logging
 import time
 from collections.abc import Awaitable, Iterable, Mapping
 
-from tenantzone_operator.api import Api, is_gone
+from tenantzone_operator.api import Api, explain, is_gone
 from tenantzone_operator.events import Recorder
 from tenantzone_operator.notices import Notice, Status, pool_notices, zone_notices
+from tenantzone_operator.refusals import Refusals
 from tenantzone_operator.resources import Body, Meta, Pool, Zone
 from tenantzone_operator.rest import RestError
 from tenantzone_operator.status import without_gauges
@@ -37,6 +38,7 @@ class StatusWriter:
         self.writes = 0
         """How many were made since the start."""
         self._repairs = _Repairs()
+        self._refusals = Refusals()
         self._merged: dict[str, tuple[Status, Status]] = {}
         """By uid: what was written, and what the API server made of it, where these differ."""
 
@@ -53,8 +55,9 @@ class StatusWriter:
         """
         now = time.monotonic()
         self._repairs.look(view)
+        self._refusals.keep(view.uids)
         found = [zone for zone in (*view.zones, *view.leaving) if self._differs(zone, zones[zone.meta.name])]
-        changed = [zone for zone in found if self._repairs.may_write(zone.meta.uid, zones[zone.meta.name], now)]
+        changed = [zone for zone in found if self._may_write(zone.meta, zones[zone.meta.name], now)]
         urgent = [zone for zone in changed if without_gauges(zones[zone.meta.name]) != without_gauges(zone.status)]
         is_due = now >= self._gauges_due_at
         if is_due and len(changed) > len(urgent):
@@ -63,7 +66,7 @@ class StatusWriter:
         writes = [self._write_zone(zone, zones[zone.meta.name]) for zone in (changed if is_due else urgent)]
         is_held_back = len(found) > len(changed)
         if view.pool is not None and pool is not None and self._differs(view.pool, pool):
-            if self._repairs.may_write(view.pool.meta.uid, pool, now):
+            if self._may_write(view.pool.meta, pool, now):
                 writes.append(self._write_pool(view.pool, pool))
             else:
                 is_held_back = True
@@ -71,14 +74,21 @@ class StatusWriter:
         waits = [REPAIR_SECONDS] if is_held_back else []
         if not is_due and len(changed) > len(urgent):
             waits.append(self._gauges_due_at - now)
+        if (retry := self._refusals.retry_seconds(time.monotonic())) is not None:
+            waits.append(retry)
         return min(waits, default=None)
+
+    def _may_write(self, meta: Meta, status: Status, now: float) -> bool:
+        return self._refusals.may_try(meta.uid, status, now) and self._repairs.may_write(meta.uid, status, now)
 
     def _differs(self, found: Zone | Pool, status: Status) -> bool:
         """Whether there is anything to write. What others have added to a status is theirs, and no difference."""
         return found.status != status and self._merged.get(found.meta.uid) != (status, found.status)
 
     async def _write_zone(self, zone: Zone, status: Status) -> None:
-        written = await self._api.apply_zone_status(zone.meta, status)
+        written = await self._try("zone", zone.meta, status, self._api.apply_zone_status(zone.meta, status))
+        if written is None:
+            return
         self._store.zones.update(written)
         self._note(zone, status, written)
         for notice in zone_notices(zone.status, status):
@@ -87,12 +97,27 @@ class StatusWriter:
             _log(notice, "zone", zone.meta, about)
 
     async def _write_pool(self, pool: Pool, status: Status) -> None:
-        written = await self._api.apply_pool_status(pool.meta, status)
+        written = await self._try("pool", pool.meta, status, self._api.apply_pool_status(pool.meta, status))
+        if written is None:
+            return
         self._store.pools.update(written)
         self._note(pool, status, written)
         for notice in pool_notices(pool.status, status):
             self._recorder.record("ZonePool", pool.meta, notice)
             _log(notice, "pool", pool.meta, {"pool": pool.meta.name})
+
+    async def _try(self, kind: str, meta: Meta, status: Status, write: Awaitable[Body]) -> Body | None:
+        """What it returns; None if it is refused for good: that is this object's trouble and delays no other one."""
+        try:
+            written = await write
+        except RestError as error:
+            if not error.is_lasting:
+                raise
+            if self._refusals.note(meta.uid, status, time.monotonic()):
+                logger.warning("the status of %s %s/%s is refused: %s", kind, meta.namespace, meta.name, explain(error))
+            return None
+        self._refusals.done(meta.uid)
+        return written
 
     def _note(self, found: Zone | Pool, status: Status, written: Body) -> None:
         self.writes += 1
@@ -113,8 +138,7 @@ class _Repairs:
     def look(self, view: View) -> None:
         """Forget objects that are gone."""
         if len(self._written) > 2 * (len(view.zones) + len(view.leaving) + 1):
-            uids = {found.meta.uid for found in (*view.zones, *view.leaving)}
-            uids |= {view.pool.meta.uid} if view.pool is not None else set()
+            uids = view.uids
             self._written = {uid: status for uid, status in self._written.items() if uid in uids}
             self._repaired_at = {uid: at for uid, at in self._repaired_at.items() if uid in uids}
 

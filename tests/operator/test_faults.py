@@ -163,6 +163,22 @@ def test_a_config_that_can_not_be_written_is_said_so(world: World, proxy: Proxy,
     assert_converged(world, proxy, entries)
 
 
+def test_a_status_that_is_refused_for_good_is_one_zones_trouble(world: World, proxy: Proxy, operator: Operator):
+    settle(world)
+    failed = {"name": "tenantzone_operator_reconciles_total", "result": "failed"}
+    before = operator.scrape().value(**failed) or 0
+
+    proxy.faults = Faults(writes=Refusal(422), only="/tenantzones/acme/status", times=1000)
+    world.change_zone("acme", reserved="11%")
+    for reserved in (4, 5, 6):
+        world.change_zone("old", reserved=reserved)
+        world.await_ready("old")
+    assert world.entries() == {"acme": "11%", "old": 6}
+    assert (operator.scrape().value(**failed) or 0) == before, "nobody waits for it"
+    proxy.heal()
+    assert_converged(world, proxy, {"acme": "11%", "old": 6})
+
+
 class Late:
     """Holds each event back until the next one comes, and lets the older one follow it."""
 
