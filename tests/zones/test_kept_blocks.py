@@ -152,3 +152,49 @@ def test_all_owners_get_what_they_were_promised_in_the_first_step_after_a_pause(
     resume(engine)
     assert engine.step() == ([], works)
     assert engine.preempted == [borrower]
+
+
+def test_what_is_foreseen_for_requests_of_one_zone_is_kept_once(zoo, engine):
+    acme, burst = zoo.zone("acme", reserved=60), zoo.zone("burst")
+    zoo.zone("asleep", reserved=40)
+    engine.foreseen = [engine.run(acme, 1, asks=1) for _ in range(12)]
+    for _ in range(8):
+        engine.run(burst, 9)
+    zoo.hold(burst, in_use=4)
+    assert zoo.free == 12
+    assert engine.step() == ([], [])
+    assert engine.preempted == []
+
+
+def test_nor_does_the_zone_send_back_its_own_request_for_it(zoo, engine):
+    acme = zoo.zone("acme", reserved=40)
+    zoo.zone("asleep", reserved=60)
+    engine.foreseen = [engine.run(acme, 15, asks=5), engine.run(acme, 15, asks=5)]
+    zoo.hold(zoo.zone("burst"), in_use=60)
+    assert zoo.free == 10
+    assert engine.step() == ([], [])
+    assert engine.preempted == []
+
+
+def test_what_a_zone_has_cached_itself_need_not_be_kept_for_it(zoo, engine):
+    works = [
+        engine.wait(zoo.zone("one", reserved=40, cached=30), 40),
+        engine.wait(zoo.zone("acme", reserved=40), 40),
+    ]
+    burst = zoo.zone("burst")
+    engine.run(burst, 10)
+    zoo.hold(burst, cached=30)
+    assert engine.step() == ([], works)
+    assert engine.preempted == []
+
+
+def test_what_was_lent_in_a_pause_and_is_there_is_its_owners_in_the_first_step(zoo, engine):
+    acme = zoo.zone("acme", reserved=40)
+    borrower, work = engine.run(zoo.zone("burst"), 55), engine.wait(acme, 40)
+    for is_open in (False, True):
+        engine.is_open = is_open
+        engine.arbiter.pause()
+        if not is_open:
+            engine.step()
+    borrower.count = 10
+    assert engine.step() == ([borrower], [work])

@@ -166,3 +166,35 @@ def test_who_was_relieved_is_not_admitted_before_the_engine_can_hand_the_blocks_
     assert engine.step() == ([], [])
     assert lead.counters.evicted == {"relief": 50}
     assert engine.step() == ([], [work])
+
+
+def test_what_who_was_sent_back_asked_for_is_not_foreseen_any_more(zoo, engine):
+    capped = zoo.zone("capped", limit=40)
+    young = engine.run(capped, 2, asks=20, rank=2)
+    old, middle = engine.run(capped, 10, asks=10), engine.run(capped, 5, rank=1)
+    engine.foreseen = [young, old]
+    assert engine.step() == ([], [])
+    assert engine.preempted == [young]
+    assert middle in engine.running
+
+
+def test_who_waits_for_a_seat_only_is_short_of_no_blocks(zoo):
+    engine = SmallEngine(zoo, seats=0)
+    acme, burst = zoo.zone("acme", reserved=40), zoo.zone("burst")
+    zoo.hold(burst, in_use=100)
+    engine.wait(acme, 40)
+    engine.step()
+    assert acme.short == 40
+    zoo.release(burst, dropped=100)
+    engine.step()
+    assert (acme.wait_reason, acme.short) == (None, 0)
+
+
+@pytest.mark.parametrize("headroom", [0, 1])
+def test_nobody_yields_to_who_can_not_be_admitted_yet_for_another_reason(zoo, headroom):
+    engine = SmallEngine(zoo, headroom=headroom)
+    acme = zoo.zone("acme", reserved=40)
+    engine.run(zoo.zone("burst"), 100)
+    engine.wait(acme, 40, waits_for_else=True)
+    assert engine.step() == ([], [])
+    assert (engine.preempted, acme.wait_reason) == ([], None)
