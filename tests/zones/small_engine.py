@@ -15,6 +15,12 @@ class Work:
     count: int
     peak: int = 0
     blocks: list[int] = field(default_factory=list)
+    shared: int = 0
+    """Blocks of its prefix that are in use already, by others of its zone: told apart by looking it up only."""
+    waits_for_else: bool = False
+    """Whether it can't be admitted yet for another reason than blocks."""
+    rank: int = 0
+    """Of requests to which clients give priorities: the lower goes first."""
 
 
 class SmallEngine:
@@ -37,13 +43,16 @@ class SmallEngine:
         self.preempted = []
         self.failed = []
         self.warned = []
+        self.warnings = []
         self.foreseen = []
         """Running requests whose next blocks are known before the step."""
         self.looked_at = []
+        self.looked_up = []
+        """Waiting requests whose prefix was looked up."""
         self.arbiter = Arbiter(zoo.tenancy, self)
 
     def by_seniority(self):
-        return list(self.running)
+        return sorted(self.running, key=lambda work: work.rank)
 
     @property
     def free_blocks(self):
@@ -63,9 +72,10 @@ class SmallEngine:
 
     def blocks_at_most(self, work):
         self.looked_at.append(work)
-        return work.count
+        return 0 if work.waits_for_else else work.count + work.shared
 
     def blocks_to_admit(self, work):
+        self.looked_up.append(work)
         return work.count
 
     def blocks_to_continue(self, work):
@@ -77,11 +87,11 @@ class SmallEngine:
         work.count += len(work.blocks)
         self.zoo.ledger.release(work.zone, work.blocks, [])
         work.blocks = []
-        self.queues.setdefault(work.zone, []).insert(0, work)
-        self.arbiter.waits(work.zone)
+        self._put_first(work)
 
     def warn(self, work, warning):
         self.warned.append(work)
+        self.warnings.append(warning)
 
     def fail(self, work, error):
         self.failed.append((work, error))
@@ -92,19 +102,19 @@ class SmallEngine:
 
     # What a test does
 
-    def wait(self, zone, count, peak=0):
+    def wait(self, zone, count, peak=0, **traits):
         """A request comes to wait."""
-        work = Work(zone, count, peak)
+        work = Work(zone, count, peak, **traits)
         self.zoo.tenancy.request_arrived(zone, self.zoo.now)
         self.queues.setdefault(zone, []).append(work)
         if len(self.queues[zone]) == 1:
             self.arbiter.waits(zone)
         return work
 
-    def run(self, zone, count, *, asks=0, peak=0):
+    def run(self, zone, count, *, asks=0, peak=0, rank=0):
         """A request that runs already, uses so many blocks and asks for more."""
         self.zoo.tenancy.request_arrived(zone, self.zoo.now)
-        work = Work(zone, asks, peak, self.zoo.take(zone, count))
+        work = Work(zone, asks, peak, self.zoo.take(zone, count), rank=rank)
         self.running.append(work)
         return work
 
@@ -128,14 +138,23 @@ class SmallEngine:
         """Go on with what runs and admit what waits. Returns who lost its turn, and who was admitted."""
         self.arbiter.begin_step()
         withheld = [work for work in list(self.running) if work.count and not self._go_on(work)]
-        admitted = []
+        admitted, passed_over = [], []
         while (work := self.arbiter.next_front()) is not None:
             self.leave(work)
+            if work.waits_for_else:
+                passed_over.append(work)
+                continue
             self.running.append(work)
             self._take(work)
             admitted.append(work)
+        for work in reversed(passed_over):
+            self._put_first(work)
         self.arbiter.end_step()
         return withheld, admitted
+
+    def _put_first(self, work):
+        self.queues.setdefault(work.zone, []).insert(0, work)
+        self.arbiter.waits(work.zone)
 
     def _go_on(self, work):
         if not self.arbiter.may_continue(work, work.count):
@@ -147,3 +166,8 @@ class SmallEngine:
         self.return_evicted(make_room(self.zoo.ledger, work.zone, work.count, self.zoo.free))
         work.blocks += self.zoo.take(work.zone, work.count)
         work.count = 0
+
+
+def preemptions(zoo):
+    """What the trail has of preemptions: whose, why and for whom."""
+    return [(note.zone, note.reason, note.beneficiary) for note in zoo.events("preempted")]

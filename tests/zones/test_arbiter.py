@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.zones.small_engine import SmallEngine
+from tests.zones.small_engine import SmallEngine, preemptions
 from tests.zones.zoo import Zoo, declare
 
 
@@ -14,10 +14,6 @@ def zoo():
 @pytest.fixture
 def engine(zoo):
     return SmallEngine(zoo)
-
-
-def preemptions(zoo):
-    return [(note.zone, note.reason, note.beneficiary) for note in zoo.events("preempted")]
 
 
 # Admission

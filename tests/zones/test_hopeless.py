@@ -73,3 +73,98 @@ def test_a_request_that_is_hopeless_costs_nothing_while_it_waits_for_a_config(zo
     zoo.now = HOPELESS_SECONDS
     engine.step()
     assert len(engine.failed) == 5
+
+
+@pytest.fixture
+def burst(zoo):
+    """A zone that can have half of the blocks, and no more."""
+    zoo.zone("acme", reserved=50, lendable=0)
+    return zoo.zone("burst")
+
+
+def step_at(zoo, engine, now):
+    """One step that admits nobody. Returns who has failed by then."""
+    zoo.now = now
+    assert engine.step() == ([], [])
+    return [work for work, _ in engine.failed]
+
+
+def test_the_warning_has_the_numbers(zoo, engine, burst):
+    engine.wait(burst, 51)
+    engine.step()
+    assert engine.warnings == [
+        "it needs 51 blocks; zone burst can have 50 of this engine's 100 at the most: its limit is 100, "
+        "and other zones keep the rest"
+    ]
+
+
+def test_who_can_have_just_what_it_asks_for_is_not_hopeless(zoo, engine, burst):
+    runs = engine.run(zoo.zone("busy"), 50)
+    work = engine.wait(burst, 50)
+    assert step_at(zoo, engine, 0.0) == []
+    assert step_at(zoo, engine, HOPELESS_SECONDS) == []
+    engine.end(runs)
+    assert engine.step()[1] == [work]
+    assert engine.warned == []
+
+
+def test_time_counts_from_when_a_request_was_found_to_be_hopeless(zoo, engine, burst):
+    work = engine.wait(burst, 51)
+    assert step_at(zoo, engine, 100.0) == []
+    assert step_at(zoo, engine, 129.9) == []
+    assert step_at(zoo, engine, 130.0) == [work]
+
+
+def test_when_it_leaves_the_next_one_of_its_zone_has_a_time_of_its_own(zoo, engine, burst):
+    first, second = engine.wait(burst, 51), engine.wait(burst, 52)
+    assert step_at(zoo, engine, 0.0) == []
+    engine.leave(first)
+    assert step_at(zoo, engine, 10.0) == []
+    assert engine.warned == [first, second]
+    assert step_at(zoo, engine, 39.9) == []
+    assert step_at(zoo, engine, 40.0) == [second]
+
+
+def test_when_another_leaves_that_waits_behind_it_its_time_goes_on(zoo, engine, burst):
+    work, behind, last = [engine.wait(burst, 51) for _ in range(3)]
+    assert step_at(zoo, engine, 0.0) == []
+    engine.leave(behind)
+    assert step_at(zoo, engine, 20.0) == []
+    assert engine.warned == [work]
+    assert step_at(zoo, engine, 30.0) == [work]
+    assert engine.queues == {burst: [last]}
+
+
+def test_when_the_only_one_of_its_zone_leaves_nobody_fails_and_who_comes_then_has_a_time_of_its_own(zoo, engine, burst):
+    engine.leave(engine.wait(burst, 51))
+    first = engine.wait(burst, 51)
+    assert step_at(zoo, engine, 0.0) == []
+    engine.leave(first)
+    second = engine.wait(burst, 51)
+    assert step_at(zoo, engine, 20.0) == []
+    assert engine.warned == [first, second]
+    engine.leave(second)
+    assert step_at(zoo, engine, 50.0) == []
+
+
+def test_what_a_config_has_made_possible_and_another_one_impossible_again_is_said_again_and_waits_anew(zoo, engine):
+    def limit(blocks):
+        zoo.apply(declare("burst", limit=blocks))
+
+    limit(40)
+    engine.run(zoo.early(), 60)
+    work = engine.wait(zoo.ledger.zones["burst"], 50)
+    for now, blocks in ((0.0, 40), (10.0, 50), (20.0, 40), (49.9, 40)):
+        limit(blocks)
+        assert step_at(zoo, engine, now) == []
+    assert engine.warned == [work, work]
+    assert step_at(zoo, engine, 50.0) == [work]
+
+
+def test_a_hopeless_request_of_a_zone_in_which_something_runs_again_keeps_no_other_from_its_end(zoo, engine, burst):
+    other = zoo.zone("other")
+    spared, fails = engine.wait(burst, 51), engine.wait(other, 51)
+    assert step_at(zoo, engine, 0.0) == []
+    assert engine.warned == [spared, fails]
+    engine.run(burst, 1)
+    assert step_at(zoo, engine, 30.0) == [fails]

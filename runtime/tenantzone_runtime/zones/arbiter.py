@@ -6,16 +6,21 @@ not take its blocks loses its own request's turn, and nobody else's.
 """
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic
 
-from tenantzone_runtime.zones import preemption, states
+from tenantzone_runtime.zones import states
 from tenantzone_runtime.zones.admission import Admission
 from tenantzone_runtime.zones.audit import PreemptionReason
 from tenantzone_runtime.zones.claims import Claims
 from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.hopeless import Hopeless
 from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.yielding import Yielding
 from tenantzone_runtime.zones.zone import Zone
+
+_SHORT_AT_ONCE = 16
+"""Zones that lack blocks of their reservation, of which so many are looked at before each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,9 @@ class Arbiter(Generic[W]):
         self._front: W | None = None
         self._hopeless = Hopeless(tenancy, engine, self._admission)
         self._claims = Claims[W]()
+        self._yielding = Yielding(tenancy, engine, self._claims, self.preempt)
+        self._short: dict[Zone, None] = {}
+        """Zones that lack blocks of their reservation, in the order in which they were looked at."""
         self._stuck_at: int | None = None
         """How much had changed when lending everything helped nobody."""
 
@@ -82,20 +90,21 @@ class Arbiter(Generic[W]):
             states.lend_what_is_unused(self._ledger)
         else:
             for borrower in self._tenancy.past_grace():
-                self._take_back(borrower)
+                self._yielding.take_back(borrower)
         for work in withheld:
             if self._engine.is_running(work):
-                self._help(work, self._engine.blocks_to_continue(work))
-        self._foresee()
+                self._yielding.help(work, self._engine.blocks_to_continue(work))
+        self._yielding.foresee()
         if self._engine.is_open:
             self._hopeless.fail()
             self._admission.wake()
+            self._look_at_short()
             for zone in self._admission.take_unseen():
                 self._claim(zone)
 
     def may_continue(self, work: W, count: int) -> bool:
         """Whether a running request may take blocks now. Else it loses its turn, and is helped before the next step."""
-        if count <= self._available(work, growing=True):
+        if count <= self._yielding.available(work, growing=True):
             self._claims.drop(work)
             return True
         self._withheld.append(work)
@@ -137,7 +146,7 @@ class Arbiter(Generic[W]):
         """Send a running request back to wait; it does not come back in this step."""
         self._engine.preempt(work)
         self.note_preemption(work, reason, beneficiary)
-        self._claims.drop(work)
+        self._yielding.forget(work)
         self._front = None
         self._admission.set_aside(work.zone)
 
@@ -146,61 +155,6 @@ class Arbiter(Generic[W]):
         work.zone.counters.preemptions += 1
         beneficiary_name = None if beneficiary is None else beneficiary.name_in_journal
         self._ledger.trail.preempted(work.zone.name_in_journal, reason, beneficiary_name)
-
-    # Running requests
-
-    def _available(self, work: W, *, growing: bool = False) -> int:
-        return self._standings.takeable(
-            work.zone,
-            self._engine.free_blocks,
-            growing=growing,
-            peak=work.peak,
-            claimed=self._claims.of_others(work),
-        )
-
-    def _take_back(self, borrower: Zone) -> None:
-        """Preempt requests of a zone until it stands on no loan that is past its grace."""
-        while True:
-            # What was owed when time passed last may be covered by a config that came since, or given back.
-            self._engine.return_evicted(self._tenancy.collect_due(self._engine.free_blocks))
-            if borrower not in self._tenancy.past_grace():
-                return
-            covered = self._tenancy.cover_loans(borrower)
-            self._engine.return_evicted(covered)
-            if covered:
-                continue
-            victim = preemption.youngest(self._engine.by_seniority(), borrower)
-            if victim is None:
-                return
-            self.preempt(victim, "due", None)
-
-    def _foresee(self) -> None:
-        """Help those now that the coming step would find short of blocks, as far as that is sure."""
-        taken: dict[Zone, int] = {}
-        for work, count in self._engine.needs():
-            if self._engine.is_running(work):
-                with_others = taken.get(work.zone, 0) + count
-                self._help(work, with_others)
-                taken[work.zone] = with_others
-
-    def _help(self, work: W, count: int) -> None:
-        """Let others yield to a running request that gets no blocks, or let it wait itself."""
-        self._reclaim(work, count, growing=True)
-        if self._engine.is_running(work) and self._available(work, growing=True) < count:
-            # It holds blocks and can't go on: others could wait for them for ever.
-            self.preempt(work, "own", work.zone)
-
-    def _reclaim(self, work: W, count: int, *, growing: bool = False) -> None:
-        """Preempt running requests until a request may take its blocks, or nobody may yield."""
-        while self._available(work, growing=growing) < count:
-            victim = preemption.choose_victim(self._engine.by_seniority(), work.zone, count)
-            if victim is None:
-                return
-            self.preempt(victim, "own" if victim.zone is work.zone else "reclaim", work.zone)
-            if victim is work:
-                return
-        if work.zone.is_entitled_to(count):
-            self._claims.keep(work, count)
 
     # Waiting requests
 
@@ -214,15 +168,22 @@ class Arbiter(Generic[W]):
         denied = self._denied(work)
         count = self._blocks_to_claim(work) if denied is None else denied.blocks
         if count and zone.is_entitled_to(count):
-            if denied is not None:
-                states.is_served(self._ledger, zone)
-            self._reclaim(work, count)
+            states.is_served(self._ledger, zone)
+            self._yielding.reclaim(work, count)
             denied = self._denied(work)
         if denied is None:
             self._tenancy.may_go_on(zone)
         elif zone.in_use < zone.spec.quota.reserved:
             # The step itself may not get to the zone; that its reservation is not there must show all the same.
+            self._short[zone] = None
             self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
+
+    def _look_at_short(self) -> None:
+        """Where no seat is free the step itself looks at nobody, and what zones lack may be there by now."""
+        for zone in list(islice(self._short, _SHORT_AT_ONCE)):
+            del self._short[zone]
+            if not zone.parked:
+                self._admission.look_again(zone)
 
     def _blocks_to_claim(self, work: W) -> int:
         """Blocks that are there for a waiting request of a zone within its reservation; 0 for any other."""
@@ -255,11 +216,11 @@ class Arbiter(Generic[W]):
     def _denied(self, work: W) -> _Denied | None:
         """What a waiting request would be denied if it were admitted now; None: nothing."""
         engine, zone = self._engine, work.zone
-        available = self._available(work)
+        available = self._yielding.available(work)
         headroom = engine.headroom if engine.running else 0
         reachable = engine.free_blocks + self._ledger.cached_blocks - headroom
         # Without a prefix hit it would need the most: if that fits there is no need to look one up.
-        if engine.blocks_at_most(work) <= min(available, reachable):
+        if engine.blocks_at_most(work) <= max(0, min(available, reachable)):
             return None
         count = engine.blocks_to_admit(work)
         # First what no eviction changes: nobody's cache goes for a request that must wait nevertheless.

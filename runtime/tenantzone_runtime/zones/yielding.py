@@ -1,0 +1,108 @@
+"""Who yields to whom: running requests that are sent back to wait, so that others get the blocks that are theirs."""
+
+from collections.abc import Callable
+from typing import Generic
+
+from tenantzone_runtime.zones import preemption
+from tenantzone_runtime.zones.audit import PreemptionReason
+from tenantzone_runtime.zones.claims import Claims
+from tenantzone_runtime.zones.engine import Engine, W
+from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.zone import Zone
+
+
+class Yielding(Generic[W]):
+    """Makes room by preemption, before a step.
+
+    Args:
+        tenancy: the zones.
+        engine: whose requests.
+        claims: what is kept for whom in the step.
+        preempt: sends a request back to wait, for a reason and somebody's benefit; tells ``forget`` of it.
+    """
+
+    def __init__(
+        self,
+        tenancy: Tenancy,
+        engine: Engine[W],
+        claims: Claims[W],
+        preempt: Callable[[W, PreemptionReason, Zone | None], None],
+    ) -> None:
+        self._tenancy = tenancy
+        self._standings = tenancy.ledger.standings
+        self._engine = engine
+        self._claims = claims
+        self._preempt = preempt
+        self._foreseen: dict[W, int] = {}
+        """Running requests whose next blocks were foreseen until now, with how many, ..."""
+        self._ahead: dict[Zone, int] = {}
+        """... and the sum of these for each zone."""
+
+    def forget(self, work: W) -> None:
+        """A request was preempted: nothing is kept for it, nor foreseen of it."""
+        self._claims.drop(work)
+        if work in self._foreseen:
+            self._ahead[work.zone] -= self._foreseen.pop(work)
+
+    def available(self, work: W, *, growing: bool = False) -> int:
+        """Blocks that a request may put to use, after what was foreseen of its zone in this step."""
+        ahead = self._ahead.get(work.zone, 0)
+        takeable = self._standings.takeable(
+            work.zone,
+            self._engine.free_blocks,
+            growing=growing,
+            peak=work.peak,
+            # What was foreseen is kept as well, and is to be taken off once.
+            claimed=self._claims.of_others(work) - ahead,
+        )
+        return takeable - ahead
+
+    def take_back(self, borrower: Zone) -> None:
+        """Preempt requests of a zone until it stands on no loan that is past its grace."""
+        while True:
+            # What was owed when time passed last may be covered by a config that came since, or given back.
+            self._engine.return_evicted(self._tenancy.collect_due(self._engine.free_blocks))
+            if borrower not in self._tenancy.past_grace():
+                return
+            covered = self._tenancy.cover_loans(borrower)
+            self._engine.return_evicted(covered)
+            if covered:
+                continue
+            victim = preemption.youngest(self._engine.by_seniority(), borrower)
+            if victim is None:
+                return
+            self._preempt(victim, "due", None)
+
+    def foresee(self) -> None:
+        """Help those now that the coming step would find short of blocks, as far as that is sure."""
+        for work, count in self._engine.needs():
+            if self._engine.is_running(work):
+                self.help(work, count)
+            if self._engine.is_running(work):
+                self._foreseen[work] = count
+                self._ahead[work.zone] = self._ahead.get(work.zone, 0) + count
+        self._foreseen.clear()
+        self._ahead.clear()
+
+    def help(self, work: W, count: int) -> None:
+        """Let others yield to a running request that gets no blocks, or let it wait itself."""
+        self.reclaim(work, count, growing=True)
+        if self._engine.is_running(work) and self.available(work, growing=True) < count:
+            # It holds blocks and can't go on: others could wait for them for ever.
+            self._preempt(work, "own", work.zone)
+
+    def reclaim(self, work: W, count: int, *, growing: bool = False) -> None:
+        """Preempt running requests until a request may take its blocks, or nobody may yield."""
+        while self.available(work, growing=growing) < count:
+            victim = preemption.choose_victim(self._engine.by_seniority(), work.zone, self._with_foreseen(work, count))
+            if victim is None:
+                return
+            self._preempt(victim, "own" if victim.zone is work.zone else "reclaim", work.zone)
+            if victim is work:
+                return
+        if work.zone.is_entitled_to(self._with_foreseen(work, count)):
+            self._claims.keep(work, count)
+
+    def _with_foreseen(self, work: W, count: int) -> int:
+        """A request's blocks and those that were foreseen of its zone."""
+        return self._ahead.get(work.zone, 0) + count

@@ -1,0 +1,200 @@
+"""Blocks that are kept in a step for waiting and running requests within their zones' reservations.
+
+What is kept for one, another zone does not get as its own reservation. That matters where somebody stands on
+reservations: else there is enough for all that were promised something.
+"""
+
+import pytest
+
+from tests.zones.small_engine import SmallEngine
+from tests.zones.zoo import Zoo
+
+
+@pytest.fixture
+def zoo():
+    return Zoo(100)
+
+
+@pytest.fixture
+def engine(zoo):
+    return SmallEngine(zoo)
+
+
+def pause(engine):
+    """From now on the engine takes on no waiting requests, and what zones reserve and do not use is lent."""
+    engine.is_open = False
+    engine.arbiter.pause()
+    assert engine.step()[1] == []
+
+
+def resume(engine):
+    engine.is_open = True
+    engine.arbiter.pause()
+
+
+# For waiting requests
+
+
+def test_what_a_waiting_request_was_promised_no_running_one_takes_before_it(zoo, engine):
+    acme, calm, burst = zoo.zone("acme", reserved=41), zoo.zone("calm", reserved=59), zoo.zone("burst")
+    engine.run(acme, 40)
+    grows = engine.run(calm, 39, asks=20)
+    borrower = engine.run(burst, 1)
+    last_block = engine.wait(acme, 1)
+    assert zoo.free == 20
+    assert engine.step() == ([grows], [last_block])
+    assert engine.preempted == []
+    assert engine.step() == ([], [])
+    assert (len(grows.blocks), engine.preempted) == (59, [borrower])
+
+
+def test_no_more_is_kept_for_a_waiting_request_than_it_needs_beside_what_others_of_its_zone_use(zoo, engine):
+    acme, calm, burst = zoo.zone("acme", reserved=60), zoo.zone("calm", reserved=40), zoo.zone("burst")
+    engine.run(acme, 10)
+    engine.run(calm, 20, asks=20)
+    engine.run(burst, 30)
+    work = engine.wait(acme, 15, shared=30)
+    assert zoo.free == 40
+    assert engine.step() == ([], [work])
+    assert engine.preempted == []
+
+
+def test_nothing_is_kept_for_a_request_that_can_not_be_admitted_yet_for_another_reason(zoo, engine):
+    calm, acme, busy = (
+        zoo.zone(tenant, reserved=reserved) for tenant, reserved in (("calm", 20), ("acme", 40), ("busy", 40))
+    )
+    grows = engine.run(busy, 20, asks=20)
+    engine.run(zoo.zone("burst"), 40)
+    zoo.hold(zoo.ledger.zones["burst"], cached=30)
+    work, compiles = engine.wait(calm, 20), engine.wait(acme, 40, waits_for_else=True)
+    assert zoo.free == 10
+    assert engine.step() == ([], [work])
+    assert (len(grows.blocks), engine.preempted, acme.wait_reason) == (40, [], None)
+    assert engine.queues == {acme: [compiles]}
+
+
+def test_where_blocks_abound_nobodys_prefix_is_looked_up(zoo, engine):
+    works = [engine.wait(zoo.zone("acme", reserved=40), 40), engine.wait(zoo.zone("calm", reserved=60), 60)]
+    assert engine.step() == ([], works)
+    assert engine.looked_up == []
+
+
+def test_who_was_admitted_has_its_blocks_and_keeps_none_from_those_that_come_next_in_the_step(zoo, engine):
+    zoo.zone("asleep", reserved=10)
+    zoo.zone("burst", in_use=10, cached=50)
+    works = [engine.wait(zoo.zone("acme", reserved=40), 40), engine.wait(zoo.zone("calm", reserved=50), 50)]
+    assert zoo.free == 40
+    assert engine.step() == ([], works)
+
+
+def test_what_was_kept_in_a_step_is_kept_no_more_in_the_next(zoo):
+    engine = SmallEngine(zoo, seats=2)
+    acme, calm, burst = zoo.zone("acme", reserved=40), zoo.zone("calm", reserved=60), zoo.zone("burst")
+    grows = engine.run(calm, 40, asks=20)
+    engine.run(burst, 20)
+    work = engine.wait(acme, 40)
+    assert engine.step()[0] == [grows], "there is no seat for who waits, but its blocks are there"
+    engine.leave(work)
+    assert engine.step()[0] == []
+
+
+# For running requests
+
+
+def test_who_goes_on_has_its_blocks_and_keeps_none_from_those_that_are_admitted_in_the_step(zoo, engine):
+    zoo.zone("asleep", reserved=10)
+    zoo.zone("burst", in_use=10, cached=50)
+    engine.foreseen = [engine.run(zoo.zone("acme", reserved=40), 10, asks=30)]
+    work = engine.wait(zoo.zone("calm", reserved=50), 50)
+    assert zoo.free == 30
+    assert engine.step() == ([], [work])
+
+
+def test_who_was_sent_back_to_wait_keeps_no_blocks_from_those_that_go_on_in_the_step(zoo, engine):
+    """Of a zone at its limit, the request that goes last was to have five blocks, before another asked for ten."""
+    acme, calm = zoo.zone("acme", reserved=30, limit=30), zoo.zone("calm", reserved=59)
+    last = engine.run(acme, 10, asks=5, rank=1)
+    first = engine.run(acme, 10, asks=10)
+    grows = engine.run(calm, 10, asks=49)
+    zoo.zone("other", reserved=11, in_use=1)
+    zoo.zone("burst", in_use=9, cached=60)
+    engine.foreseen = [last, first]
+    engine.is_open = False
+    engine.arbiter.pause()
+    assert zoo.free == 0
+    assert engine.step() == ([], [])
+    assert (engine.preempted, len(first.blocks), len(grows.blocks)) == ([last], 20, 59)
+
+
+# After a pause, in which reservations were lent
+
+
+def test_what_an_owner_takes_back_after_a_pause_goes_to_nobody_else_in_that_step(zoo, engine):
+    acme, burst = zoo.zone("acme", reserved=40), zoo.zone("burst")
+    old, young = engine.run(burst, 50), engine.run(burst, 50)
+    work = engine.wait(acme, 40)
+    pause(engine)
+    assert acme.quiet
+    resume(engine)
+    old.count = 11
+    assert engine.step() == ([old], [work])
+    assert engine.preempted == [young]
+
+
+def test_all_owners_get_what_they_were_promised_in_the_first_step_after_a_pause(zoo, engine):
+    one, other, burst = zoo.zone("one", reserved=40), zoo.zone("other", reserved=40), zoo.zone("burst")
+    borrower = engine.run(burst, 50)
+    zoo.hold(burst, cached=30)
+    works = [engine.wait(one, 40), engine.wait(other, 40)]
+    pause(engine)
+    assert one.quiet
+    assert other.quiet
+    resume(engine)
+    assert engine.step() == ([], works)
+    assert engine.preempted == [borrower]
+
+
+def test_what_is_foreseen_for_requests_of_one_zone_is_kept_once(zoo, engine):
+    acme, burst = zoo.zone("acme", reserved=60), zoo.zone("burst")
+    zoo.zone("asleep", reserved=40)
+    engine.foreseen = [engine.run(acme, 1, asks=1) for _ in range(12)]
+    for _ in range(8):
+        engine.run(burst, 9)
+    zoo.hold(burst, in_use=4)
+    assert zoo.free == 12
+    assert engine.step() == ([], [])
+    assert engine.preempted == []
+
+
+def test_nor_does_the_zone_send_back_its_own_request_for_it(zoo, engine):
+    acme = zoo.zone("acme", reserved=40)
+    zoo.zone("asleep", reserved=60)
+    engine.foreseen = [engine.run(acme, 15, asks=5), engine.run(acme, 15, asks=5)]
+    zoo.hold(zoo.zone("burst"), in_use=60)
+    assert zoo.free == 10
+    assert engine.step() == ([], [])
+    assert engine.preempted == []
+
+
+def test_what_a_zone_has_cached_itself_need_not_be_kept_for_it(zoo, engine):
+    works = [
+        engine.wait(zoo.zone("one", reserved=40, cached=30), 40),
+        engine.wait(zoo.zone("acme", reserved=40), 40),
+    ]
+    burst = zoo.zone("burst")
+    engine.run(burst, 10)
+    zoo.hold(burst, cached=30)
+    assert engine.step() == ([], works)
+    assert engine.preempted == []
+
+
+def test_what_was_lent_in_a_pause_and_is_there_is_its_owners_in_the_first_step(zoo, engine):
+    acme = zoo.zone("acme", reserved=40)
+    borrower, work = engine.run(zoo.zone("burst"), 55), engine.wait(acme, 40)
+    for is_open in (False, True):
+        engine.is_open = is_open
+        engine.arbiter.pause()
+        if not is_open:
+            engine.step()
+    borrower.count = 10
+    assert engine.step() == ([borrower], [work])

@@ -1,0 +1,200 @@
+"""Running requests that lose their turn or yield: for whom, how many, and when none can."""
+
+import pytest
+
+from tests.zones.small_engine import SmallEngine, preemptions
+from tests.zones.zoo import Zoo
+
+
+@pytest.fixture
+def zoo():
+    return Zoo(100)
+
+
+@pytest.fixture
+def engine(zoo):
+    return SmallEngine(zoo)
+
+
+class LateEngine(SmallEngine):
+    """An engine that can hand out evicted blocks in its next step, and not before."""
+
+    late = 0
+
+    @property
+    def free_blocks(self):
+        return self.zoo.free - self.late
+
+    def return_evicted(self, evictions):
+        self.late += sum(len(blocks) for _, blocks in evictions)
+        super().return_evicted(evictions)
+
+    def step(self):
+        made = super().step()
+        self.late = 0
+        return made
+
+
+# For running requests
+
+
+def test_who_can_not_go_on_and_for_whom_nobody_can_yield_lets_go_of_its_own_blocks(zoo, engine):
+    """Others could wait for them for ever. What burst uses is none of a running request's: nobody is left to yield."""
+    acme = zoo.zone("acme", reserved=40)
+    work = engine.run(acme, 30, asks=10)
+    zoo.hold(zoo.zone("burst"), in_use=70)
+    assert engine.step() == ([work], [])
+    assert engine.step() == ([], [])
+    assert (engine.preempted, acme.in_use, acme.counters.preemptions) == ([work], 0, 1)
+    assert preemptions(zoo) == [("acme", "own", "acme")]
+
+
+def test_what_requests_of_one_zone_will_ask_for_one_after_the_other_is_foreseen_together(zoo, engine):
+    capped = zoo.zone("capped", limit=17)
+    works = [engine.run(capped, 5, asks=1), engine.run(capped, 5, asks=2), engine.run(capped, 5)]
+    engine.foreseen = works[:2]
+    assert engine.step() == ([], []), "each alone would have its blocks"
+    assert engine.preempted == [works[2]]
+    assert [len(work.blocks) for work in works] == [6, 7, 0]
+
+
+def test_what_requests_of_other_zones_will_ask_for_is_foreseen_apart(zoo, engine):
+    zones = zoo.zone("one", limit=12), zoo.zone("other", limit=12)
+    works = [engine.run(zone, 5, asks=asks) for asks in (2, 0) for zone in zones]
+    engine.foreseen = works[:2]
+    assert engine.step() == ([], [])
+    assert engine.preempted == []
+
+
+def test_a_running_request_that_is_turned_down_is_helped_before_the_next_step(zoo, engine):
+    capped = zoo.zone("capped", limit=10)
+    old, young = engine.run(capped, 5), engine.run(capped, 5)
+    engine.arbiter.begin_step()
+    engine.arbiter.turned_down(old)
+    engine.arbiter.end_step()
+    old.count = 1
+    assert engine.step() == ([], [])
+    assert (len(old.blocks), engine.preempted) == (6, [young])
+
+
+def test_each_preemption_counts_for_the_zone_that_yields(zoo, engine):
+    one, other, burst = zoo.zone("one", reserved=50), zoo.zone("other", reserved=50), zoo.zone("burst")
+    for _ in range(2):
+        engine.run(burst, 50)
+    for zone in (one, other):
+        engine.wait(zone, 50)
+    engine.step()
+    assert [zone.counters.preemptions for zone in (one, other, burst)] == [0, 0, 2]
+
+
+# Loans past their grace
+
+
+@pytest.fixture
+def past_its_grace(zoo):
+    """A zone that runs two requests on a loan of 20 blocks past its grace, while another caches on a third one's
+    reservation, that lends to both: so many blocks."""
+
+    def make(cached):
+        zoo.zone("lender", reserved=20, quiet=True, max_loan=5.0, grace=1.0)
+        zoo.zone("other", reserved=40, quiet=True)
+        zoo.zone("busy", reserved=40, in_use=40)
+        engine = SmallEngine(zoo)
+        borrower = zoo.zone("borrower")
+        works = [engine.run(borrower, 10), engine.run(borrower, 10)]
+        zoo.zone("cache", priority=5, cached=cached, in_use=40 - cached)
+        for now in (0.0, 5.0):
+            zoo.upkeep(now)
+        zoo.now = 6.0
+        assert borrower.overdue == 20
+        assert zoo.tenancy.past_grace() == [borrower]
+        return engine, borrower, works
+
+    return make
+
+
+def test_before_requests_yield_for_a_loan_past_its_grace_what_others_merely_cache_covers_it(zoo, past_its_grace):
+    engine, borrower, works = past_its_grace(cached=20)
+    assert engine.step() == ([], [])
+    assert (engine.running, engine.preempted, borrower.overdue) == (works, [], 0)
+    assert zoo.ledger.zones["cache"].counters.evicted == {"due": 20}
+    assert zoo.free == 20
+
+
+def test_where_that_covers_a_part_no_more_requests_yield_than_the_rest_takes(zoo, past_its_grace):
+    engine, borrower, works = past_its_grace(cached=10)
+    assert engine.step() == ([], [])
+    assert (engine.running, engine.preempted, borrower.overdue) == (works[:1], works[1:], 0)
+    assert zoo.ledger.zones["cache"].counters.evicted == {"due": 10}
+
+
+# Without a seat
+
+
+def test_who_waits_for_a_seat_waits_for_blocks_too_if_what_it_was_promised_is_not_there(zoo):
+    engine = SmallEngine(zoo, seats=0)
+    acme, full, burst = zoo.zone("acme", reserved=40), zoo.zone("full", reserved=20), zoo.zone("burst")
+    zoo.hold(burst, in_use=80)
+    zoo.hold(full, in_use=20)
+    for zone in (acme, full, burst):
+        engine.wait(zone, 40)
+    assert engine.step() == ([], [])
+    assert [(zone.wait_reason, zone.denied) for zone in (acme, full, burst)] == [("in_use", 40), (None, 0), (None, 0)]
+
+
+# Room for waiting requests
+
+
+def test_a_request_may_have_all_blocks_if_nothing_else_runs_whatever_headroom_is_asked_for(zoo):
+    engine = SmallEngine(zoo, headroom=10)
+    work = engine.wait(zoo.zone("burst"), 100)
+    assert engine.step() == ([], [work])
+
+
+def test_others_caches_make_room_for_a_request_up_to_its_peak_though_the_limit_is_lower_by_now(zoo, engine):
+    lead = zoo.zone("lead", cached=90)
+    work = engine.wait(zoo.zone("capped", limit=20), 25, peak=25)
+    assert engine.step() == ([], [work])
+    assert lead.counters.evicted == {"relief": 15}
+
+
+def test_who_was_relieved_is_not_admitted_before_the_engine_can_hand_the_blocks_out(zoo):
+    engine = LateEngine(zoo)
+    lead = zoo.zone("lead", cached=90)
+    engine.run(zoo.zone("busy"), 10)
+    work = engine.wait(zoo.zone("burst"), 50)
+    assert engine.step() == ([], [])
+    assert lead.counters.evicted == {"relief": 50}
+    assert engine.step() == ([], [work])
+
+
+def test_what_who_was_sent_back_asked_for_is_not_foreseen_any_more(zoo, engine):
+    capped = zoo.zone("capped", limit=40)
+    young = engine.run(capped, 2, asks=20, rank=2)
+    old, middle = engine.run(capped, 10, asks=10), engine.run(capped, 5, rank=1)
+    engine.foreseen = [young, old]
+    assert engine.step() == ([], [])
+    assert engine.preempted == [young]
+    assert middle in engine.running
+
+
+def test_who_waits_for_a_seat_only_is_short_of_no_blocks(zoo):
+    engine = SmallEngine(zoo, seats=0)
+    acme, burst = zoo.zone("acme", reserved=40), zoo.zone("burst")
+    zoo.hold(burst, in_use=100)
+    engine.wait(acme, 40)
+    engine.step()
+    assert acme.short == 40
+    zoo.release(burst, dropped=100)
+    engine.step()
+    assert (acme.wait_reason, acme.short) == (None, 0)
+
+
+@pytest.mark.parametrize("headroom", [0, 1])
+def test_nobody_yields_to_who_can_not_be_admitted_yet_for_another_reason(zoo, headroom):
+    engine = SmallEngine(zoo, headroom=headroom)
+    acme = zoo.zone("acme", reserved=40)
+    engine.run(zoo.zone("burst"), 100)
+    engine.wait(acme, 40, waits_for_else=True)
+    assert engine.step() == ([], [])
+    assert (engine.preempted, acme.wait_reason) == ([], None)
