@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tenantzone_contract.config import RuntimeConfig, ZoneConfig, dump_config
-from tenantzone_contract.share import ceil_blocks, floor_blocks
+from tenantzone_contract.fitting import Grant, grants
 from tenantzone_operator.conditions import Condition, Reason, Type
 from tenantzone_operator.views import EngineView, ZoneView
 
 _REMEMBERED_SNAPSHOTS = 64
+_REMEMBERED_SIZES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class History:
         self._newest_bytes = 0
         self._entries: dict[str, ZoneConfig] = {}
         self._hashes: dict[int, str] = {}
+        self._grants: dict[int, dict[str, Grant]] = {}
         self._since: dict[str, int] = {}
 
     @property
@@ -68,6 +70,8 @@ class History:
             entry.name: self._since[entry.name] if _same(before.get(entry.name), entry) else config.generation
             for entry in config.zones
         }
+        if config is not self._newest:
+            self._grants = {}
         self._newest = config
         self._newest_bytes = size if size is not None else len(dump_config(config).encode())
         self._hashes[config.generation] = config.hash
@@ -89,6 +93,33 @@ class History:
         """The same of whatever is known of an engine."""
         return seen.report is not None and self.acknowledges(seen.report, entry)
 
+    def grants(self, capacity: int) -> Mapping[str, Grant]:
+        """What an engine of this size has of the newest snapshot for each zone, by name."""
+        found = self._grants.get(capacity)
+        if found is None:
+            zones = self._newest.zones if self._newest is not None else ()
+            found = {zone.name: grant for zone, grant in zip(zones, grants(zones, capacity), strict=True)}
+            while len(self._grants) >= _REMEMBERED_SIZES:
+                del self._grants[next(iter(self._grants))]
+            self._grants[capacity] = found
+        return found
+
+    def lacks(self, seen: Observation, zone: str) -> int:
+        """Blocks of a zone's reservation that an engine is too small for; 0 if it does not answer."""
+        grant = self.grants(seen.report.capacity_blocks).get(zone) if seen.report is not None else None
+        return grant.lacking if grant is not None else 0
+
+    def lacking(self, seen: Observation) -> int:
+        """The same of all zones together."""
+        if seen.report is None:
+            return 0
+        return sum(grant.lacking for grant in self.grants(seen.report.capacity_blocks).values())
+
+    def is_unfit(self, seen: Observation, zone: str) -> bool:
+        """Whether an engine is too small to hold a zone's reservation, or refuses a config that it is too small for, as
+        engines of the release before do. Nobody waits for it."""
+        return self.lacks(seen, zone) > 0 or (bool(seen.nack) and self.lacking(seen) > 0)
+
     def acknowledges_newest(self, report: EngineView) -> bool:
         """Whether the engine has applied the newest snapshot itself."""
         return self._newest is not None and report.applied_hash == self._newest.hash
@@ -99,21 +130,17 @@ def _same(known: ZoneConfig | None, entry: ZoneConfig) -> bool:
     return known is entry or known == entry
 
 
-def difference(seen: Observation, entry: ZoneConfig) -> str:
-    """In what an engine's report of a zone differs from what an engine of its size makes of the entry; empty: in
-    nothing. A config's hash alone says nothing of what became of it."""
-    if seen.report is None:
-        return ""
-    zone, blocks = seen.zones.get(entry.name), seen.report.capacity_blocks
+def difference(seen: Observation, entry: ZoneConfig, granted: Grant) -> str:
+    """In what an engine's report of a zone differs from what an engine of its size has for it; empty: in nothing. A
+    config's hash alone says nothing of what became of it."""
+    zone = seen.zones.get(entry.name)
     if zone is None:
         return "does not report the zone"
-    reserved = floor_blocks(entry.reserved, blocks)
-    limit = blocks if entry.limit is None else min(blocks, ceil_blocks(entry.limit, blocks))
-    if (zone.generation, zone.reserved, zone.limit) == (entry.generation, reserved, limit):
+    if (zone.generation, zone.reserved, zone.limit) == (entry.generation, granted.reserved, granted.limit):
         return ""
     return (
         f"reports generation {zone.generation} of the zone with reserved {zone.reserved} and limit {zone.limit}, "
-        f"not {entry.generation} with {reserved} and {limit}"
+        f"not {entry.generation} with {granted.reserved} and {granted.limit}"
     )
 
 
@@ -123,7 +150,7 @@ def programmed(
     """The Programmed condition of something that the engines should enforce.
 
     Args:
-        observations: one for each ready engine.
+        observations: one for each ready engine that can.
         acknowledged: for each of them, whether it has acknowledged.
         nothing_waits: what to say if there is no engine.
         not_written: why the engines can't have the newest config yet; empty if they can.

@@ -1,13 +1,15 @@
 """Which zones fit into their pool: oldest first, and what was granted once is not taken away for a newer wish.
 
-The snapshot that the engines already have is the memory of what was granted, so a restart changes nothing.
+The snapshot that the engines already have is the memory of what was granted, so a restart changes nothing. No engine
+that comes, goes or lies takes it back: one that is too small has what fits of it (`tenantzone_contract.fitting`), and
+says what it lacks.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.share import ceil_blocks, floor_blocks, percentage
+from tenantzone_contract.share import floor_blocks, percentage
 from tenantzone_operator.conditions import Reason
 from tenantzone_operator.resources import Zone, entry_bytes
 
@@ -32,84 +34,54 @@ class Verdict:
 
 
 class Budget:
-    """Adds up reservations, in engines of each size that the pool has.
+    """Adds up reservations, in an engine of the size that the pool is planned for.
 
-    Sizes are the engines' blocks. While none is known, an engine of 100 blocks stands in, so that percentages are
-    counted; absolute numbers then count as nothing, because there is nothing to compare them with.
+    Args:
+        size: its blocks. None: nothing is known of any engine, and one of 100 blocks stands in, so that percentages are
+            counted; absolute numbers then count as nothing, because there is nothing to compare them with.
     """
 
-    def __init__(self, sizes: Collection[int]) -> None:
-        self.is_provisional = not sizes
-        self._granted = dict.fromkeys(sorted(sizes) or [100], 0)
+    def __init__(self, size: int | None) -> None:
+        self.is_provisional = size is None
+        self.size = 100 if size is None else size
+        self.reserved = 0
+        """Blocks that are granted."""
         self.config_bytes = 0
         """Size of all entries, as they go into the config."""
 
-    def shortage(self, share: Share) -> tuple[int, int, int]:
-        """Where it is scarcest: missing (0: it fits), size of the engine, and what is left there."""
-        return max(
-            (max(0, granted + self._blocks(share, size) - size), size, size - granted)
-            for size, granted in self._granted.items()
-        )
-
-    def fits(self, share: Share) -> bool:
-        missing, _, _ = self.shortage(share)
-        return missing == 0
-
-    def take(self, entry: ZoneConfig, size: int) -> None:
-        """Grant what the entry reserves, and the bytes that it has in the config."""
-        self._add(entry, size, 1)
-
-    def give_back(self, entry: ZoneConfig, size: int) -> None:
-        self._add(entry, size, -1)
-
-    @property
-    def reserved(self) -> int:
-        """Blocks that are granted in the smallest engine."""
-        return self._granted[min(self._granted)]
-
     @property
     def allocatable(self) -> int:
-        """Blocks that another zone can still reserve, where they are scarcest."""
-        return min(max(0, size - granted) for size, granted in self._granted.items())
+        """Blocks that another zone can still reserve."""
+        return max(0, self.size - self.reserved)
 
-    def is_within(self, share: Share, granted: Share) -> bool:
-        """Whether one share asks for no more than the other in any engine."""
-        return all(self._blocks(share, size) <= self._blocks(granted, size) for size in self._granted)
+    def fits(self, share: Share) -> bool:
+        return self.blocks(share) <= self.size - self.reserved or not self.blocks(share)
 
-    def contradiction(self, entry: ZoneConfig) -> str:
-        """Why an engine could not hold the entry, whatever else is in the pool; empty if it can."""
-        if self.is_provisional or entry.limit is None:
-            return ""
-        for size in self._granted:
-            reserved, limit = floor_blocks(entry.reserved, size), ceil_blocks(entry.limit, size)
-            if limit < reserved <= size:
-                return (
-                    f"limit ({entry.limit}) is {limit} of an engine's {size} blocks and below reserved "
-                    f"({entry.reserved}), which is {reserved}; raise limit or lower reserved"
-                )
-        return ""
+    def take(self, entry: ZoneConfig, config_bytes: int) -> None:
+        """Grant what the entry reserves, and the bytes that it has in the config."""
+        self.reserved += self.blocks(entry.reserved)
+        self.config_bytes += config_bytes
 
-    def _add(self, entry: ZoneConfig, size: int, sign: int) -> None:
-        self.config_bytes += sign * size
-        for blocks in self._granted:
-            self._granted[blocks] += sign * self._blocks(entry.reserved, blocks)
+    def give_back(self, entry: ZoneConfig, config_bytes: int) -> None:
+        self.reserved -= self.blocks(entry.reserved)
+        self.config_bytes -= config_bytes
 
-    def _blocks(self, share: Share, size: int) -> int:
+    def blocks(self, share: Share) -> int:
         if self.is_provisional:
             return percentage(share) if isinstance(share, str) else 0
-        return floor_blocks(share, size)
+        return floor_blocks(share, self.size)
 
 
-def admit(zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], sizes: Collection[int]) -> dict[str, Verdict]:
+def admit(zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], size: int | None) -> dict[str, Verdict]:
     """Decide on all zones of a pool, by name.
 
     Args:
         zones: in any order; what counts is their age.
-        granted: the entries of the snapshot in force, by zone name.
-        sizes: blocks of the ready engines, or what is known of them; empty if nothing ever was.
+        granted: the entries of the snapshot in force, by zone name. They stay, whatever engines there are.
+        size: blocks of the engines that the pool is planned for; None if nothing is known of them.
     """
     by_age = sorted(zones, key=lambda zone: zone.meta.age_order)
-    budget = Budget(sizes)
+    budget = Budget(size)
     owners: dict[str, str] = {}
     # Who has the tenant keeps it: within one second the name says who is older, and a later one may have the lower.
     for zone in sorted(by_age, key=lambda zone: not _has_its_tenant(zone, granted)):
@@ -130,20 +102,14 @@ def _has_its_tenant(zone: Zone, granted: Mapping[str, ZoneConfig]) -> bool:
 
 
 def _keep(zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], budget: Budget) -> dict[str, ZoneConfig]:
-    """First pass: what was granted stays, or less of it where less is wanted; oldest first if it no longer all fits."""
+    """First pass: what was granted stays, or less of it where less is wanted."""
     kept = {}
     for zone in zones:
         if not _has_its_tenant(zone, granted):
             continue
         entry, wanted = granted[zone.meta.name], zone.config
-        if (
-            wanted is not None
-            and not budget.contradiction(wanted)
-            and budget.is_within(wanted.reserved, entry.reserved)
-        ):
+        if wanted is not None and budget.blocks(wanted.reserved) <= budget.blocks(entry.reserved):
             entry = wanted
-        if budget.contradiction(entry) or not budget.fits(entry.reserved):
-            continue
         budget.take(entry, _bytes(zone, entry))
         kept[zone.meta.name] = entry
     return kept
@@ -152,9 +118,8 @@ def _keep(zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], budget: Budg
 def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget) -> Verdict:
     """Second pass: new zones and increases get what is left."""
     wanted = zone.config
-    if wanted is None or (contradiction := budget.contradiction(wanted)):
-        message = zone.invalid if wanted is None else contradiction
-        return Verdict(Reason.INVALID, message + _stays(kept), kept)
+    if wanted is None:
+        return Verdict(Reason.INVALID, zone.invalid + _stays(kept), kept)
     if kept is wanted or kept == wanted:
         return Verdict(Reason.ACCEPTED, _welcome(wanted, budget), wanted)
     if kept is not None:
@@ -181,7 +146,8 @@ def _welcome(entry: ZoneConfig, budget: Budget) -> str:
 
 
 def _overcommitted(reserved: Share, budget: Budget) -> str:
-    missing, size, left = budget.shortage(reserved)
+    left, size = budget.allocatable, budget.size
+    missing = budget.blocks(reserved) - left
     if budget.is_provisional:
         return f"reserved is {reserved} and {left}% is left, {missing}% too little; lower it to {left}% or free others"
     wanted = f"{reserved}, which is {left + missing} blocks" if isinstance(reserved, str) else f"{reserved} blocks"

@@ -17,6 +17,8 @@ class Type(StrEnum):
     """Both: the guarantee holds now."""
     STALLED = "Stalled"
     """Nothing will come of it until somebody changes something. Present only then, as kstatus knows it."""
+    DEGRADED = "Degraded"
+    """An engine is too small for what is accepted; the others are not concerned. Present only then."""
     NOT_ENFORCED = "NotEnforced"
     """A field is set on which nothing acts. Present only then."""
 
@@ -41,6 +43,8 @@ class Reason(StrEnum):
     ENGINE_UNREACHABLE = "EngineUnreachable"
     ZONE_MISSING = "ZoneMissing"
     ZONE_DIFFERS = "ZoneDiffers"
+    ENGINE_UNFIT = "EngineUnfit"
+    """Of Degraded, too."""
     # Ready
     ENFORCED = "Enforced"
     # NotEnforced
@@ -55,6 +59,8 @@ class Condition:
     message: str
     """Holds nothing that changes by itself, such as an age: each change is a write."""
 
+
+_NAMED = 3
 
 _STALLING = frozenset(
     {
@@ -72,6 +78,18 @@ def stalled(accepted: Condition) -> list[Condition]:
     if accepted.reason not in _STALLING:
         return []
     return [Condition(Type.STALLED, "True", accepted.reason, accepted.message)]
+
+
+def degraded(unfit: Sequence[str]) -> list[Condition]:
+    """The condition that names engines which are too small; none if there are none.
+
+    Args:
+        unfit: for each of them, what it lacks.
+    """
+    if not unfit:
+        return []
+    more = [f"and {len(unfit) - _NAMED} more"] if len(unfit) > _NAMED else []
+    return [Condition(Type.DEGRADED, "True", Reason.ENGINE_UNFIT, "; ".join([*unfit[:_NAMED], *more]))]
 
 
 def not_enforced(fields: Sequence[str]) -> list[Condition]:

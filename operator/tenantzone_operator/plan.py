@@ -1,6 +1,6 @@
 """What a pool's engines should enforce: from zones, pool and the snapshot in force to the next snapshot. Pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig, make_config
@@ -23,7 +23,7 @@ def make_plan(
     *,
     in_force: RuntimeConfig | None,
     last_generation: int,
-    sizes: Collection[int],
+    size: int | None,
 ) -> Plan:
     """Plan the next snapshot.
 
@@ -32,13 +32,16 @@ def make_plan(
         zones: all zones that name the pool.
         in_force: the snapshot that the engines were given last.
         last_generation: the highest one that was ever given out, as far as is known.
-        sizes: blocks of the ready engines, or what is remembered of them.
+        size: blocks of the engines that the pool is planned for; None if nothing is known of them.
     """
     if pool is None or pool.config is None:
         return Plan(None, {zone.meta.name: _poolless(zone, pool) for zone in zones})
     granted = {entry.name: entry for entry in in_force.zones} if in_force is not None else {}
-    verdicts = admit(zones, granted, sizes)
-    entries = tuple(verdict.entry for _, verdict in sorted(verdicts.items()) if verdict.entry is not None)
+    verdicts = admit(zones, granted, size)
+    # Oldest first: an engine that is too small for all has those that come first.
+    by_age = sorted(zones, key=lambda zone: zone.meta.age_order)
+    told = (verdicts[zone.meta.name].entry for zone in by_age)
+    entries = tuple(entry for entry in told if entry is not None)
     # As objects, which are mostly the very same ones: a hash of all of them would cost more than the rest of the plan.
     if in_force is not None and in_force.pool == pool.config and in_force.zones == entries:
         return Plan(in_force, verdicts)

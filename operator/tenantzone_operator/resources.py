@@ -86,6 +86,8 @@ class Pool:
     meta: Meta
     selector: Body
     admin_port: int
+    blocks_per_engine: int | None
+    """Of the engines that it is planned for; None: as many as they say."""
     config: PoolConfig | None
     invalid: str
     not_enforced: tuple[str, ...]
@@ -134,6 +136,7 @@ def read_pool(body: Body) -> Pool:
         meta=meta,
         selector=spec.get("selector", {}),
         admin_port=spec.get("adminPort", DEFAULT_ADMIN_PORT),
+        blocks_per_engine=spec.get("blocksPerEngine"),
         config=config,
         invalid=invalid,
         not_enforced=pool_fields(spec),

@@ -104,8 +104,8 @@ class View:
     @property
     def uids(self) -> set[str]:
         """Of the pool and its zones."""
-        pool = [self.pool] if self.pool is not None else []
-        return {found.meta.uid for found in (*pool, *self.zones, *self.leaving)}
+        zones = {zone.meta.uid for zone in (*self.zones, *self.leaving)}
+        return zones | ({self.pool.meta.uid} if self.pool is not None else set())
 
     @property
     def engines(self) -> list[Pod]:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import aiohttp
@@ -12,6 +11,7 @@ import aiohttp
 from tenantzone_contract.logs import About
 from tenantzone_operator.acknowledgement import History, Observation
 from tenantzone_operator.api import Api, explain
+from tenantzone_operator.capacity import planned_size
 from tenantzone_operator.delivery import Delivery
 from tenantzone_operator.engines import EngineWatch
 from tenantzone_operator.events import Recorder
@@ -175,13 +175,13 @@ class PoolWorker:
         observations = await self._look_at_engines(pool, view) if pool is not None else []
         if pool is not None and any(observation.nack for observation in observations):
             await self._delivery.recall(pool)
-        sizes = _sizes(pool, observations)
+        size = planned_size(pool, [observation.blocks for observation in observations])
         plan = make_plan(
             pool,
             view.zones,
             in_force=self._history.newest,
             last_generation=pool.status.get("configGeneration", 0) if pool is not None else 0,
-            sizes=sizes,
+            size=size,
         )
         failure: Exception | None = None
         if pool is not None and plan.config is not None:
@@ -191,7 +191,7 @@ class PoolWorker:
             except TRANSIENT as error:
                 # Who waits must be told so, and one pod that can't be annotated must not silence the others.
                 failure = error
-        await self._tell(view, plan, observations, sizes)
+        await self._tell(view, plan, observations, size)
         if failure is not None:
             raise failure
         if all(seen.report is not None and self._history.acknowledges_newest(seen.report) for seen in observations):
@@ -204,7 +204,7 @@ class PoolWorker:
         max_bytes = max_report_bytes(self._max_zones, may_register=may_register)
         return await self._engines.look_at(view.engines, pool.admin_port, max_bytes)
 
-    async def _tell(self, view: View, plan: Plan, observations: list[Observation], sizes: set[int]) -> None:
+    async def _tell(self, view: View, plan: Plan, observations: list[Observation], size: int | None) -> None:
         """Write each status that is another one, and come back for what may be written only later."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         zones = self._zone_statuses.make(
@@ -222,7 +222,7 @@ class PoolWorker:
                 plan,
                 observations,
                 self._history,
-                sizes=sizes,
+                size=size,
                 before=self._pool_status.get(view.pool.meta.uid, view.pool.status),
                 now=now,
                 not_written=self._delivery.not_written,
@@ -238,12 +238,3 @@ class PoolWorker:
         if self._later is not None:
             self._later.cancel()
         self._later = asyncio.get_running_loop().call_later(wait, self.mark) if wait is not None else None
-
-
-def _sizes(pool: Pool | None, observations: Iterable[Observation]) -> set[int]:
-    """Blocks of the engines; the smallest that is remembered counts for an engine that never told its own."""
-    told = {observation.blocks for observation in observations}
-    remembered = pool.status.get("capacityBlocks") if pool is not None else None
-    if remembered and (None in told or not told):
-        told.add(remembered)
-    return {blocks for blocks in told if blocks}

@@ -82,7 +82,7 @@ class ZoneReport(_Model):
     level: str = ""
     """Of ``unknownTenants.levels``, the one that the tenant is of; empty: none."""
     awaited_reservation: Count = 0
-    """Blocks that its level reserves and that do not fit now; ``reserved`` is 0 then."""
+    """Blocks that its TenantZone or its level reserves and that do not fit now; ``reserved`` is 0 then."""
     lent: Count = 0
     """Blocks of its reservation that others stand on now."""
     borrowed: Count = 0

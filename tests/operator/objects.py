@@ -3,8 +3,8 @@
 from typing import Any
 
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig, make_config
+from tenantzone_contract.fitting import Grant, grants
 from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, ZoneReport
-from tenantzone_contract.share import ceil_blocks, floor_blocks
 from tenantzone_operator.acknowledgement import Observation
 from tenantzone_operator.reports import read_report_text
 from tenantzone_operator.resources import Pod, Pool, Zone, read_pod, read_pool, read_zone
@@ -68,18 +68,22 @@ def observed(
     if error:
         status = status.model_copy(update={"rejected": Rejection(error=error, unix_time=0.0)})
     entries = applied.zones if applied is not None else ()
-    reports = tuple(zone_report(zone.name, **_as_asked(zone, blocks) | zones.get(zone.name, {})) for zone in entries)
+    reports = tuple(
+        zone_report(zone.name, **_as_asked(zone, grant) | zones.get(zone.name, {}))
+        for zone, grant in zip(entries, grants(entries, blocks), strict=True)
+    )
     sent = report(engine, blocks, status, registered + reports).model_dump_json(by_alias=True)
     return Observation(engine, view(read_report_text(sent.encode())), blocks=blocks)
 
 
-def _as_asked(zone: ZoneConfig, blocks: int) -> dict[str, Any]:
-    """What an engine of this size makes of an entry."""
+def _as_asked(zone: ZoneConfig, grant: Grant) -> dict[str, Any]:
+    """What an engine that has granted this reports."""
     return {
         "tenant": zone.tenant,
         "generation": zone.generation,
-        "reserved": floor_blocks(zone.reserved, blocks),
-        "limit": blocks if zone.limit is None else min(blocks, ceil_blocks(zone.limit, blocks)),
+        "reserved": grant.reserved,
+        "limit": grant.limit,
+        "awaited_reservation": grant.lacking,
     }
 
 

@@ -5,8 +5,8 @@ from tenantzone_operator.plan import make_plan
 from tests.operator.objects import pool, snapshot, zone
 
 
-def plan(zones, *, in_force=None, last_generation=0, of=None, sizes=(100,)):
-    return make_plan(of or pool(), zones, in_force=in_force, last_generation=last_generation, sizes=sizes)
+def plan(zones, *, in_force=None, last_generation=0, of=None, size=100):
+    return make_plan(of or pool(), zones, in_force=in_force, last_generation=last_generation, size=size)
 
 
 def test_the_first_snapshot_has_generation_one():
@@ -64,7 +64,7 @@ def test_tenantzones_are_accepted_as_if_no_level_of_unknown_tenants_reserved_any
 
 
 def test_without_the_pool_the_engines_keep_what_they_have():
-    made = make_plan(None, [zone("acme")], in_force=snapshot(1, zone("acme")), last_generation=1, sizes=())
+    made = make_plan(None, [zone("acme")], in_force=snapshot(1, zone("acme")), last_generation=1, size=None)
 
     assert made.config is None
     assert made.verdicts["acme"].reason == Reason.POOL_NOT_FOUND

@@ -16,7 +16,7 @@ def status_of(acme, observations, *, configs=(OLDER, NEWEST), now=NOW):
     history = History()
     for config in configs:
         history.record(config)
-    made = make_plan(pool(), [acme], in_force=None, last_generation=0, sizes={100})
+    made = make_plan(pool(), [acme], in_force=None, last_generation=0, size=100)
     return zone_status(acme, made.verdicts["acme"], observations, history, before=acme.status, now=now)
 
 
@@ -234,9 +234,9 @@ def test_numbers_that_move_with_requests_are_not_urgent():
 )
 def test_fields_of_a_pool_that_nothing_acts_on(spec, fields):
     asked = pool(**spec)
-    made = make_plan(asked, [], in_force=None, last_generation=0, sizes=())
+    made = make_plan(asked, [], in_force=None, last_generation=0, size=None)
 
-    status = pool_status(asked, made, [], History(), sizes=(), before=asked.status, now=NOW)
+    status = pool_status(asked, made, [], History(), size=None, before=asked.status, now=NOW)
 
     named = [condition["message"] for condition in status["conditions"] if condition["type"] == "NotEnforced"]
     assert named == ([] if fields is None else [f"this version accepts but does not enforce: {fields}"])
@@ -247,7 +247,7 @@ def test_the_pool_counts_what_is_declared():
     history.record(NEWEST)
     made = make_plan(
         pool(), [zone("acme", age=1, reserved=60), zone("greedy", reserved=60)],
-        in_force=None, last_generation=0, sizes={100},
+        in_force=None, last_generation=0, size=100,
     )  # fmt: skip
 
     status = pool_status(
@@ -255,12 +255,12 @@ def test_the_pool_counts_what_is_declared():
         made,
         [observed(NEWEST, registered=(registered("stray"),)), silent("engine-1")],
         history,
-        sizes={100, 80},
+        size=100,
         before={},
         now=NOW,
     )
 
-    assert status["capacityBlocks"] == 80
+    assert status["capacityBlocks"] == 100
     assert (status["enginesReady"], status["enginesAcknowledged"]) == (2, 1)
     assert (status["zonesAccepted"], status["zonesRejected"]) == (1, 1)
     assert (status["configGeneration"], status["configHash"]) == (2, NEWEST.hash)

@@ -6,8 +6,9 @@ Nothing that runs is killed. A zone that left keeps its requests until they fini
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tenantzone_contract.config import ConfigError, Idle, RuntimeConfig, ZoneConfig
-from tenantzone_contract.share import ceil_blocks, floor_blocks, percentage
+from tenantzone_contract.config import Idle, RuntimeConfig, ZoneConfig
+from tenantzone_contract.fitting import Grant, grants
+from tenantzone_contract.share import floor_blocks, percentage
 from tenantzone_runtime.zones.audit import Change, Lifecycle
 from tenantzone_runtime.zones.eviction import trim_to_limit
 from tenantzone_runtime.zones.ledger import Ledger
@@ -20,33 +21,20 @@ from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Zo
 def zone_specs(config: RuntimeConfig, capacity: int) -> list[ZoneSpec]:
     """What the config means on an engine of ``capacity`` blocks.
 
-    A reservation's percentage is rounded down and a limit's up.
-
-    Raises:
-        ConfigError: a zone that can't be held here, or reservations that add up to more than there is.
+    A reservation's percentage is rounded down and a limit's up. A zone whose reservation does not fit here reserves
+    nothing and awaits it.
     """
-    specs = [_spec(zone, capacity) for zone in config.zones]
-    promised = sum(spec.quota.reserved for spec in specs)
-    if promised > capacity:
-        raise ConfigError(f"zones: reservations add up to {promised} blocks, this engine has {capacity}")
-    return specs
+    return [_spec(zone, grant) for zone, grant in zip(config.zones, grants(config.zones, capacity), strict=True)]
 
 
-def _spec(zone: ZoneConfig, capacity: int) -> ZoneSpec:
-    reserved = floor_blocks(zone.reserved, capacity)
-    limit = limit_blocks(zone.limit, capacity)
-    if reserved > limit:
-        raise ConfigError(
-            f"zone {zone.name}: reserved {zone.reserved} is {reserved} of this engine's {capacity} blocks and exceeds "
-            f"its limit {zone.limit if zone.limit is not None else 'of the whole pool'} ({limit} blocks)"
-        )
-    lendable = min(reserved, floor_blocks(zone.lending.lendable, reserved))
+def _spec(zone: ZoneConfig, grant: Grant) -> ZoneSpec:
+    lendable = min(grant.reserved, floor_blocks(zone.lending.lendable, grant.reserved))
     return ZoneSpec(
         tenant=zone.tenant,
         name=zone.name,
         generation=zone.generation,
         priority=zone.priority,
-        quota=Quota(reserved=reserved, limit=limit, lendable=lendable),
+        quota=Quota(reserved=grant.reserved, limit=grant.limit, lendable=lendable),
         idle=IdleTimes(zone.idle.after_seconds, zone.idle.evict_after_seconds, release=release_steps(zone.idle)),
         weight=zone.weight,
         lending=LoanTerms(
@@ -56,12 +44,8 @@ def _spec(zone: ZoneConfig, capacity: int) -> ZoneSpec:
         ),
         eviction_policy=zone.eviction_policy,
         scrub=zone.scrub == "OnTransfer",
+        awaited=grant.lacking,
     )
-
-
-def limit_blocks(limit: int | str | None, capacity: int) -> int:
-    """The limit on an engine of ``capacity`` blocks; None is all of them."""
-    return capacity if limit is None else min(capacity, ceil_blocks(limit, capacity))
 
 
 def release_steps(idle: Idle) -> ReleaseSteps | None:

@@ -9,8 +9,9 @@ config or another zone's end leaves room.
 from collections.abc import Iterable, Iterator
 
 from tenantzone_contract.config import UnknownTenants
+from tenantzone_contract.fitting import limit_blocks
 from tenantzone_contract.share import floor_blocks
-from tenantzone_runtime.zones.configure import limit_blocks, release_steps, respec
+from tenantzone_runtime.zones.configure import release_steps, respec
 from tenantzone_runtime.zones.eviction import Evictions
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.quota import Quota
@@ -79,7 +80,8 @@ def give_awaited(ledger: Ledger, unknown: UnknownTenants, room: int, capacity: i
     Returns:
         Blocks that were evicted.
     """
-    waiting = [zone for zone in ledger.zones.values() if zone.spec.awaited]
+    # What a declared zone awaits, the engine is too small for until there is another config.
+    waiting = [zone for zone in ledger.zones.values() if zone.spec.awaited and zone.spec.auto_registered]
     specs = _specs_for(waiting, unknown, capacity, room)
     return [(zone, respec(ledger, zone, spec)) for zone, spec in zip(waiting, specs, strict=True)]
 

@@ -76,7 +76,7 @@ class ZoneSpec:
     level: str = ""
     """Of unknown tenants, the one that its tenant is of; empty: none."""
     awaited: int = 0
-    """Blocks that its level reserves and that do not fit now: its quota has no reservation then."""
+    """Blocks that it is to reserve and that do not fit now: its quota has no reservation then."""
 
 
 @dataclass(slots=True, eq=False)

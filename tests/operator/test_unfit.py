@@ -1,0 +1,168 @@
+"""Engines that are too small for what was accepted: they have what fits, and no other one changes anything."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenantzone_contract.fitting import Grant, grants
+from tenantzone_contract.share import ceil_blocks, floor_blocks
+from tenantzone_operator.acknowledgement import History
+from tenantzone_operator.capacity import planned_size
+from tenantzone_operator.plan import make_plan
+from tenantzone_operator.status import pool_status, zone_status
+from tests.operator.objects import NOW, entry, observed, pool, silent, snapshot, zone
+
+FIRST, SECOND = zone("first", age=2, reserved=40), zone("second", age=1, reserved="50%")
+BOTH = snapshot(1, FIRST, SECOND)
+
+
+def statuses(*observations):
+    """Of both zones and their pool, planned for 100 blocks."""
+    history = History()
+    history.record(BOTH)
+    made = make_plan(pool(), [FIRST, SECOND], in_force=BOTH, last_generation=1, size=100)
+    zones = [
+        zone_status(each, made.verdicts[each.meta.name], observations, history, before={}, now=NOW)
+        for each in (FIRST, SECOND)
+    ]
+    return *zones, pool_status(pool(), made, observations, history, size=100, before={}, now=NOW)
+
+
+def shown(status):
+    return {condition["type"]: f"{condition['status']} {condition['reason']}" for condition in status["conditions"]}
+
+
+def message(status, kind):
+    return next(condition["message"] for condition in status["conditions"] if condition["type"] == kind)
+
+
+FINE = {"Accepted": "True Accepted", "Programmed": "True Acknowledged", "Ready": "True Enforced"}
+
+
+def test_an_engine_that_is_too_small_for_one_zone_degrades_that_zone_and_the_pool():
+    small = observed(BOTH, engine="small", blocks=60)
+    first, second, whole = statuses(observed(BOTH), small)
+
+    assert shown(first) == FINE
+    assert shown(second) == shown(whole) == FINE | {"Degraded": "True EngineUnfit"}
+    assert message(second, "Degraded") == "small has 60 blocks and lacks the zone's 30"
+    assert message(whole, "Degraded") == "small has 60 blocks and lacks 30 of what zones reserve"
+    assert [row.get("message") for row in second["engines"]] == [None, "too small for the zone's 30 blocks"]
+    assert [(row["reserved"], row["acknowledged"]) for row in second["engines"]] == [(50, True), (0, True)]
+    assert whole["capacityBlocks"] == 100
+
+
+def test_nobody_waits_for_one_that_does_not_even_have_the_config():
+    first, second, _ = statuses(observed(BOTH), observed(None, engine="small", blocks=60))
+
+    assert shown(first)["Programmed"] == "Unknown Pending", "it is large enough for this one"
+    assert shown(second)["Programmed"] == "True Acknowledged"
+
+
+@pytest.mark.parametrize("claim", [1, 39])
+def test_one_that_claims_next_to_nothing_changes_nothing_of_the_others(claim):
+    alone = statuses(observed(BOTH))
+    beside = statuses(observed(BOTH), observed(BOTH, engine="mallory", blocks=claim))
+
+    for before, after in zip(alone[:2], beside[:2], strict=True):
+        assert shown(after)["Ready"] == "True Enforced"
+        assert after["engines"][0] == before["engines"][0]
+    assert {field: beside[2][field] for field in ("capacityBlocks", "reservedBlocks", "zonesAccepted")} == {
+        "capacityBlocks": 100,
+        "reservedBlocks": 90,
+        "zonesAccepted": 2,
+    }
+
+
+def test_an_engine_of_the_release_before_refuses_what_it_is_too_small_for_and_nobody_waits_for_it():
+    refuses = observed(None, engine="small", blocks=60, error="zones: reservations add up to 90 blocks")
+    first, second, whole = statuses(observed(BOTH), refuses)
+
+    for status in (first, second, whole):
+        assert shown(status) == FINE | {"Degraded": "True EngineUnfit"}
+    assert "refuses the config: zones: reservations add up" in message(first, "Degraded")
+
+
+def test_one_that_is_large_enough_and_refuses_is_waited_for():
+    first, _, whole = statuses(observed(BOTH), observed(None, engine="other", error="no"))
+
+    assert shown(first)["Programmed"] == shown(whole)["Programmed"] == "False ConfigRejected"
+    assert "Degraded" not in shown(first)
+
+
+def test_where_no_engine_is_large_enough_the_zone_is_not_ready_and_others_are():
+    first, second, _ = statuses(observed(BOTH, blocks=60), observed(BOTH, engine="engine-1", blocks=60))
+
+    assert shown(first)["Ready"] == "True Enforced"
+    assert shown(second)["Ready"] == "False EngineUnfit"
+    assert message(second, "Ready") == "no engine is large enough: engine-0 has 60 blocks and lacks the zone's 30"
+
+
+def test_a_limit_below_the_reservation_in_one_engine_is_that_engines_trouble():
+    mixed = zone("mixed", reserved=50, limit="10%")
+    history = History()
+    history.record(only := snapshot(1, mixed))
+    made = make_plan(pool(), [mixed], in_force=only, last_generation=1, size=1000)
+    seen = [observed(only, blocks=1000), observed(only, engine="small", blocks=100)]
+    status = zone_status(mixed, made.verdicts["mixed"], seen, history, before={}, now=NOW)
+
+    assert shown(status) == FINE | {"Degraded": "True EngineUnfit"}
+
+
+def test_who_does_not_answer_may_be_of_any_size():
+    first, _, whole = statuses(observed(BOTH), silent("engine-1"))
+
+    assert shown(first)["Programmed"] == shown(whole)["Programmed"] == "Unknown EngineUnreachable"
+
+
+def test_of_many_the_first_three_are_named():
+    small = [observed(BOTH, engine=f"small-{number}", blocks=60) for number in range(5)]
+    _, second, _ = statuses(observed(BOTH), *small)
+
+    assert message(second, "Degraded").count("lacks") == 3
+    assert message(second, "Degraded").endswith("; and 2 more")
+
+
+SHARES = st.one_of(st.integers(0, 30), st.integers(0, 100).map("{}%".format))
+
+
+@given(st.lists(st.tuples(SHARES, st.one_of(st.none(), SHARES)), max_size=6), st.integers(0, 60))
+def test_what_fits_by_age_is_held_whole_and_never_more_than_there_is(asked, capacity):
+    zones = [
+        entry(f"zone-{number}").model_copy(update={"reserved": reserved, "limit": limit})
+        for number, (reserved, limit) in enumerate(asked)
+    ]
+    found = grants(zones, capacity)
+
+    room = capacity
+    for each, grant in zip(zones, found, strict=True):
+        wanted = floor_blocks(each.reserved, capacity)
+        limit = capacity if each.limit is None else min(capacity, ceil_blocks(each.limit, capacity))
+        fits = wanted <= room and wanted <= limit
+        assert grant == Grant(wanted if fits else 0, limit, 0 if fits else wanted)
+        room -= grant.reserved
+    assert room >= 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "claims", "expected"),
+    [
+        ({}, [1000, 1], 1000),
+        ({}, [1], 1),
+        ({}, [1000, 998, 1003], 1000),
+        ({}, [1000, 990, 1], 990),
+        ({}, [1000, 1000, 1, 2, 10**9], 1000),
+        ({}, [1000, None], 1000),
+        ({}, [None, 0], 77),
+        ({}, [], 77),
+        ({"blocksPerEngine": 500}, [1000, 1], 500),
+        ({"blocksPerEngine": 500}, [], 500),
+    ],
+)
+def test_a_pool_is_planned_for_what_its_spec_or_half_of_its_engines_say(spec, claims, expected):
+    assert planned_size(pool(status={"capacityBlocks": 77}, **spec), claims) == expected
+
+
+def test_a_pool_of_which_nothing_is_known_is_planned_for_nothing():
+    assert planned_size(pool(), [None]) is None
+    assert planned_size(None, []) is None
