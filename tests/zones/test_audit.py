@@ -55,6 +55,8 @@ def test_of_many_changes_of_state_the_last_is_told_and_only_if_it_is_new():
     trail.state("acme", "active")
     trail.state("acme", "idle")
     assert trail.collect() == []
+    trail.state("acme", "idle")
+    assert trail.collect() == []
     trail.state("acme", "active")
     assert trail.collect() == [Lifecycle("acme", "active")]
 

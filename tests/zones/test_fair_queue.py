@@ -150,6 +150,16 @@ def test_who_comes_and_leaves_again_and_again_without_a_turn_leaves_nothing_behi
     assert len(queue._heap) <= 65
 
 
+def test_places_that_are_given_up_go_when_there_are_twice_as_many_as_are_in_use(queue):
+    waiting(queue, *(Account() for _ in range(200)))
+    restless, most = Account(), 0
+    for _ in range(1000):
+        queue.enter(restless)
+        most = max(most, len(queue._heap))
+        queue.leave(restless)
+    assert most == 2 * 201
+
+
 def test_tidying_up_changes_nobodys_turn():
     tidy, untidy = FairQueue(), FairQueue()
     untidy._max_places = 1e9
@@ -280,3 +290,29 @@ def test_who_stood_aside_and_is_held_since_stays_held_when_the_round_ends(queue)
     assert queue.next(lambda account: True) is None
     queue.release(account)
     assert queue.next(lambda account: True) is account
+
+
+def test_who_left_while_it_was_held_is_not_released_into_the_queue(queue):
+    (account,) = waiting(queue, Account())
+    queue.hold(account)
+    queue.leave(account)
+    queue.release(account)
+    assert queue.next(everybody) is None
+
+
+def test_whoever_calls_those_that_are_held_is_told_who_is_first_and_calls_them_into_their_places(queue):
+    first, called, last = waiting(queue, Account(service=1.0), Account(service=2.0), Account(service=3.0))
+    queue.hold(called)
+    told = []
+
+    def call(place):
+        told.append(place)
+        is_due = called.ticket < 0 and (place is None or queue.place(called) < place)
+        return called if is_due else None
+
+    served = []
+    while (account := queue.next(everybody, call)) is not None:
+        served.append(account)
+        queue.leave(account)
+    assert served == [first, called, last]
+    assert [place and place[0] for place in told] == [1.0, 3.0, 3.0, None]

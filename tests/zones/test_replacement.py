@@ -36,9 +36,9 @@ def test_a_block_in_use_can_not_be_evicted(order):
 def test_a_block_that_is_not_in_the_order_can_be_neither_hit_nor_removed(order, foreign):
     links = Links(BLOCKS)
     blocks, others = order(links, [0, 1]), order(links, [2])
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=str(foreign)):
         blocks.remove(foreign)
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=str(foreign)):
         blocks.hit([0, foreign, 1])
     # Up to there it was done, and each order is whole.
     assert (list(blocks), len(blocks), list(others), len(others)) == ([1], 1, [2], 1)
