@@ -59,7 +59,7 @@ def test_a_block_that_is_kept_already_can_not_be_kept_again(order, kept):
 @pytest.mark.parametrize("order", [LeastRecentlyUsed, Clock])
 def test_no_more_can_be_evicted_than_there_are(order):
     blocks = fresh(order, [1, 2])
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="3 blocks are to be evicted, 2 are kept"):
         blocks.evict(3)
     assert blocks.evict(2) == [1, 2]
     with pytest.raises(KeyError):
