@@ -32,6 +32,14 @@ class Coming:
         self._enforcement.end(self._plan)
 
 
+def test_before_the_first_config_requests_need_no_zone_and_nothing_is_enforced(zoo):
+    assert zoo.tenancy.is_open_to_anybody
+    assert zoo.tenancy.pool is None
+    assert arrive(zoo, "acme") is None
+    zoo.zone("acme", cached=CAPACITY)
+    assert zoo.upkeep(1.0) == [], "there is no watermark"
+
+
 def test_no_more_is_promised_than_there_is(zoo):
     zoo.apply(declare("acme", reserved=30), declare("burst", reserved=10), **anybody(GOLD))
     for tenant in ("gold-1", "gold-2"):

@@ -50,7 +50,7 @@ def test_a_block_that_is_not_in_the_order_can_be_neither_hit_nor_removed(order, 
 def test_a_block_that_is_kept_already_can_not_be_kept_again(order, kept):
     links = Links(BLOCKS)
     blocks, others = order(links, [0, 1]), order(links, [2])
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=str(kept)):
         blocks.keep([5, kept, 6])
     assert (list(blocks), len(blocks), list(others), len(others)) == ([0, 1, 5], 3, [2], 1)
     assert (blocks.evict(3), others.evict(1)) == ([0, 1, 5], [2])
