@@ -145,6 +145,14 @@ def test_a_zone_entitled_by_what_it_uses_reclaims_also_what_its_own_cache_could_
     assert paid(zoo, acme, 60) == [("burst", 60, "reclaim")]
 
 
+def test_what_a_zone_is_entitled_to_is_not_taken_from_its_own_surplus(zoo):
+    acme = zoo.zone("acme", reserved=50, cached=60)
+    zoo.zone("burst", cached=40)
+    assert paid(zoo, acme, 40) == [("burst", 40, "reclaim")]
+    (told,) = zoo.events("evicted")
+    assert told.beneficiary == "acme"
+
+
 def test_one_block_over_its_reservation_it_borrows_all_and_reclaims_nothing(zoo):
     acme = zoo.zone("acme", reserved=10, cached=20)
     zoo.zone("burst", cached=80)
@@ -174,6 +182,12 @@ def test_evictions_for_a_request_that_grows_name_its_zone(zoo):
     make_room(zoo.ledger, burst, 30, zoo.free)
     evicted = [(note.zone, note.blocks, note.reason, note.beneficiary) for note in zoo.events("evicted")]
     assert evicted == [("burst", 10, "own", "burst"), ("lead", 20, "relief", "burst")]
+
+
+def test_a_request_that_grows_takes_even_one_block_of_others_surplus_caches(zoo):
+    burst = zoo.zone("burst", in_use=10, cached=10)
+    zoo.zone("lead", cached=80)
+    assert paid(zoo, burst, 11) == [("burst", 10, "own"), ("lead", 1, "relief")]
 
 
 def test_the_last_block_above_a_higher_priority_zones_reservation_goes_too(zoo):

@@ -124,6 +124,16 @@ def test_nobody_takes_a_loan_over_for_no_time_at_all(zoo):
     assert lent(zoo) == {("first", "borrower"): 20}
 
 
+def test_however_short_the_time_is_for_which_a_lender_lends_it_takes_a_loan_over(zoo):
+    zoo.zone("first", reserved=30, quiet=True, max_loan=10.0, active=1.0)
+    zoo.zone("second", reserved=30, quiet=True, max_loan=0.5, active=2.0)
+    borrower = zoo.zone("borrower", in_use=60, active=3.0)
+    zoo.upkeep(0.0)
+    zoo.upkeep(10.0)
+    assert lent(zoo) == {("second", "borrower"): 20}
+    assert borrower.overdue == 0
+
+
 def test_what_is_given_back_ends_the_loan_that_is_due_first(zoo):
     zoo.zone("first", reserved=30, quiet=True, max_loan=10.0, active=1.0)
     zoo.zone("second", reserved=30, quiet=True, active=2.0)

@@ -331,6 +331,18 @@ def test_timers_that_are_set_again_and_again_do_not_pile_up_and_go_off_as_they_w
     assert moments(zones, timers, 1.0) == {zone: 1000.0 + number for number, zone in enumerate(zones)}
 
 
+def test_timers_are_tidied_up_only_when_there_are_twice_as_many_as_there_were(zoo):
+    timers = Timers()
+    zones = [zoo.zone(f"tenant-{number}") for number in range(100)]
+    entries = []
+    for turn in range(6):
+        for zone in zones:
+            timers.set_at(zone, 100.0 - turn)
+        entries.append(len(timers))
+    # With the 65th entry all are kept, with the 131st a hundred, and from then on with each 201st.
+    assert entries == [100, 169, 168, 167, 166, 165]
+
+
 def test_timers_of_zones_that_are_gone_do_not_pile_up(zoo):
     for turn in range(500):
         now = float(turn)
