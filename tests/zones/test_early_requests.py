@@ -52,3 +52,10 @@ def test_it_goes_with_the_last_of_its_requests(zoo):
     zoo.tenancy.request_finished(early, 2.0)
     assert not zoo.ledger.is_present(early)
     assert early.timer is None
+
+
+def test_what_it_uses_is_told_to_nobody(zoo):
+    zoo.early(in_use=10)
+    acme = zoo.zone("acme", in_use=10)
+    zoo.now = 5.0
+    assert [usage.zone for usage in zoo.tenancy.usage()] == [acme.spec.tenant]
