@@ -141,6 +141,50 @@ def test_a_cache_that_ends_first_a_loan_that_is_of_no_use_to_the_borrower_keeps_
     assert lent(zoo) == {("lender", "borrower"): 35, ("first", "cache"): 10, ("second", "cache"): 10}
 
 
+def test_what_stands_on_a_lender_of_whom_the_borrower_has_some_already_goes_too(zoo):
+    zoo.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
+    zoo.zone("first", reserved=30, quiet=True)
+    zoo.zone("busy", reserved=45, in_use=45)
+    borrower = zoo.zone("borrower", in_use=30)
+    zoo.upkeep(0.0)
+    zoo.zone("cache", priority=5, cached=25)
+    zoo.upkeep(1.0)
+    assert lent(zoo) == {("hasty", "borrower"): 20, ("first", "borrower"): 10, ("first", "cache"): 20}
+    zoo.upkeep(6.0)
+    assert covered(zoo, borrower) == [("cache", 20)]
+    assert lent(zoo) == {("first", "borrower"): 25, ("first", "cache"): 5}
+
+
+def test_of_two_borrowers_each_costs_others_what_it_owes_itself(zoo):
+    zoo.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0)
+    one, other = zoo.zone("one", in_use=12), zoo.zone("other", in_use=8)
+    zoo.zone("cache", priority=1, cached=80)
+    zoo.upkeep(0.0)
+    zoo.upkeep(6.0)
+    assert zoo.tenancy.past_grace() == [one, other]
+    assert [len(blocks) for _, blocks in zoo.tenancy.cover_loans(other)] == [8]
+    assert [len(blocks) for _, blocks in zoo.tenancy.cover_loans(one)] == [12]
+
+
+@pytest.mark.parametrize(("due", "goes"), [("of no use", 0), ("of use", 10)])
+def test_of_what_a_zone_borrows_itself_the_loan_that_is_due_ends_first(zoo, due, goes):
+    zoo.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
+    borrower = zoo.zone("borrower", in_use=20)
+    zoo.zone("busy", reserved=60, in_use=60)
+    terms = {"of no use": {"priority": 1}, "of use": {}}
+    zoo.zone("first", reserved=10, quiet=True, max_loan=5.0, grace=100.0, **terms[due])
+    cache = zoo.zone("cache", priority=5, in_use=10)
+    zoo.upkeep(0.0)
+    del terms[due]
+    zoo.zone("second", reserved=10, quiet=True, **terms.popitem()[1])
+    zoo.take(cache, 10)
+    zoo.upkeep(1.0)
+    assert lent(zoo) == {("hasty", "borrower"): 20, ("first", "cache"): 10, ("second", "cache"): 10}
+    zoo.upkeep(6.0)
+    zoo.release(cache, kept=20)
+    assert zoo.tenancy.loans.covers(cache, borrower) == goes
+
+
 @st.composite
 def crowds(draw):
     """All blocks are held: one borrows what is past its grace, others lend for as long as one likes to who caches."""

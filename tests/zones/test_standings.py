@@ -75,3 +75,16 @@ def test_the_share_of_each_is_by_its_weight_among_those_that_are_not_quiet(zoo):
     for zone in zones:
         active = sum(other.spec.weight for other in zones if not other.quiet)
         assert zoo.ledger.standings.share(zone) == unreserved * zone.spec.weight // max(active, zone.spec.weight)
+
+
+def test_of_zones_that_change_only_one_that_was_denied_is_stirred():
+    zoo = Zoo(200)
+    denied, other = zoo.zone("denied", in_use=20), zoo.zone("other", in_use=20)
+    zoo.ledger.standings.take_stirred()
+    denied.parked, denied.denied_with = 1, denied.prospects
+    for zone in (denied, other):
+        zoo.release(zone, kept=5)
+    assert zoo.ledger.standings.take_stirred() == [denied]
+    denied.denied_with = denied.prospects
+    zoo.take(denied, 1)
+    assert zoo.ledger.standings.take_stirred() == []
