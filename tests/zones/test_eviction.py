@@ -139,6 +139,12 @@ def test_a_reclaim_leaves_what_is_within_the_reservation(zoo):
     assert busy.held == 60
 
 
+def test_the_last_block_above_a_reservation_is_reclaimed_too(zoo):
+    acme = zoo.zone("acme", reserved=40, in_use=20, cached=19)
+    zoo.zone("busy", reserved=60, in_use=30, cached=31)
+    assert paid(zoo, acme, 2) == [("busy", 1, "reclaim"), ("acme", 1, "own")]
+
+
 def test_a_zone_entitled_by_what_it_uses_reclaims_also_what_its_own_cache_could_pay(zoo):
     acme = zoo.zone("acme", reserved=60, cached=10)
     zoo.zone("burst", cached=90)
