@@ -19,6 +19,7 @@ FOLDER = ROOT / ".mutation"
 MUTANTS = FOLDER / "mutants"
 CORE = "tenantzone_runtime/zones"
 
+# All tests take some ten seconds. What takes five times as long as it did hangs.
 CONFIG = f"""
 [tool.mutmut]
 source_paths = ["tenantzone_runtime"]
@@ -26,6 +27,8 @@ only_mutate = ["{CORE}/*"]
 also_copy = ["tenantzone_contract", "bench", "docs", "hack"]
 pytest_add_cli_args_test_selection = ["tests/zones"]
 pytest_add_cli_args = ["-p", "no:cacheprovider"]
+timeout_multiplier = 5.0
+timeout_constant = 3.0
 
 [tool.pytest.ini_options]
 pythonpath = ["hack", "."]

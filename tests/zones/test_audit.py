@@ -12,6 +12,7 @@ from tenantzone_runtime.zones.audit import (
     Usage,
 )
 from tenantzone_runtime.zones.trail import Trail
+from tests.zones.registered import anybody, arrive
 from tests.zones.zoo import Zoo, declare
 
 
@@ -55,6 +56,8 @@ def test_of_many_changes_of_state_the_last_is_told_and_only_if_it_is_new():
     trail.state("acme", "active")
     trail.state("acme", "idle")
     assert trail.collect() == []
+    trail.state("acme", "idle")
+    assert trail.collect() == []
     trail.state("acme", "active")
     assert trail.collect() == [Lifecycle("acme", "active")]
 
@@ -82,6 +85,15 @@ def test_the_life_of_a_zone_in_the_words_of_the_trail():
     zoo.release(acme, dropped=5)
     zoo.tenancy.request_finished(acme, 2.0)
     assert [note.change for note in zoo.events("lifecycle")] == ["declared", "changed", "leaving", "removed"]
+
+
+def test_the_life_of_a_zone_for_a_tenant_that_nobody_declared_in_the_words_of_the_trail():
+    zoo = Zoo()
+    zoo.apply(**anybody(forget_after=5.0))
+    arrive(zoo, "guest")
+    zoo.apply(**anybody(limit=50, forget_after=5.0))
+    zoo.upkeep(5.0)
+    assert [note.change for note in zoo.events("lifecycle")] == ["registered", "changed", "forgotten"]
 
 
 def test_a_config_in_force_is_told_with_its_generation_and_hash():

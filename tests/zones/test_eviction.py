@@ -139,10 +139,24 @@ def test_a_reclaim_leaves_what_is_within_the_reservation(zoo):
     assert busy.held == 60
 
 
+def test_the_last_block_above_a_reservation_is_reclaimed_too(zoo):
+    acme = zoo.zone("acme", reserved=40, in_use=20, cached=19)
+    zoo.zone("busy", reserved=60, in_use=30, cached=31)
+    assert paid(zoo, acme, 2) == [("busy", 1, "reclaim"), ("acme", 1, "own")]
+
+
 def test_a_zone_entitled_by_what_it_uses_reclaims_also_what_its_own_cache_could_pay(zoo):
     acme = zoo.zone("acme", reserved=60, cached=10)
     zoo.zone("burst", cached=90)
     assert paid(zoo, acme, 60) == [("burst", 60, "reclaim")]
+
+
+def test_what_a_zone_is_entitled_to_is_not_taken_from_its_own_surplus(zoo):
+    acme = zoo.zone("acme", reserved=50, cached=60)
+    zoo.zone("burst", cached=40)
+    assert paid(zoo, acme, 40) == [("burst", 40, "reclaim")]
+    (told,) = zoo.events("evicted")
+    assert told.beneficiary == "acme"
 
 
 def test_one_block_over_its_reservation_it_borrows_all_and_reclaims_nothing(zoo):
@@ -174,6 +188,12 @@ def test_evictions_for_a_request_that_grows_name_its_zone(zoo):
     make_room(zoo.ledger, burst, 30, zoo.free)
     evicted = [(note.zone, note.blocks, note.reason, note.beneficiary) for note in zoo.events("evicted")]
     assert evicted == [("burst", 10, "own", "burst"), ("lead", 20, "relief", "burst")]
+
+
+def test_a_request_that_grows_takes_even_one_block_of_others_surplus_caches(zoo):
+    burst = zoo.zone("burst", in_use=10, cached=10)
+    zoo.zone("lead", cached=80)
+    assert paid(zoo, burst, 11) == [("burst", 10, "own"), ("lead", 1, "relief")]
 
 
 def test_the_last_block_above_a_higher_priority_zones_reservation_goes_too(zoo):

@@ -46,8 +46,9 @@ def test_every_duration_is_counted_once_in_each_way(seconds):
 
 
 def test_what_is_as_good_as_no_time_is_zero():
-    assert histogram(0.0, ZERO_THRESHOLD / 2).zeros == 2
-    assert histogram(0.0).native == {}
+    assert histogram(0.0, ZERO_THRESHOLD / 2, ZERO_THRESHOLD).zeros == 3
+    assert histogram(0.0, ZERO_THRESHOLD).native == {}
+    assert histogram(math.nextafter(ZERO_THRESHOLD, 1.0)).zeros == 0
 
 
 def test_a_clock_that_was_set_back_makes_no_negative_duration():

@@ -237,3 +237,14 @@ def test_the_trail_counts_blocks_taken_above_the_reservation(zoo):
     zoo.take(zone, 5)
     zoo.take(zone, 2)
     assert [(note.zone, note.above_reservation) for note in zoo.events("balance")] == [("acme", 5)]
+
+
+def test_the_trail_says_what_a_zone_holds_with_what_it_was_granted_and_without_what_it_let_go(zoo):
+    zone = zoo.zone("acme", cached=5)
+    zoo.events("balance")
+    zoo.take(zone, 8)
+    (note,) = zoo.events("balance")
+    assert (note.granted, note.released, note.held) == (8, 0, 13)
+    zoo.release(zone, kept=2, dropped=3)
+    (note,) = zoo.events("balance")
+    assert (note.granted, note.released, note.held) == (0, 3, 10)

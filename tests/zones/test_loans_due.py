@@ -124,6 +124,16 @@ def test_nobody_takes_a_loan_over_for_no_time_at_all(zoo):
     assert lent(zoo) == {("first", "borrower"): 20}
 
 
+def test_however_short_the_time_is_for_which_a_lender_lends_it_takes_a_loan_over(zoo):
+    zoo.zone("first", reserved=30, quiet=True, max_loan=10.0, active=1.0)
+    zoo.zone("second", reserved=30, quiet=True, max_loan=0.5, active=2.0)
+    borrower = zoo.zone("borrower", in_use=60, active=3.0)
+    zoo.upkeep(0.0)
+    zoo.upkeep(10.0)
+    assert lent(zoo) == {("second", "borrower"): 20}
+    assert borrower.overdue == 0
+
+
 def test_what_is_given_back_ends_the_loan_that_is_due_first(zoo):
     zoo.zone("first", reserved=30, quiet=True, max_loan=10.0, active=1.0)
     zoo.zone("second", reserved=30, quiet=True, active=2.0)
@@ -134,6 +144,42 @@ def test_what_is_given_back_ends_the_loan_that_is_due_first(zoo):
     zoo.release(borrower, dropped=25)
     zoo.tenancy.loans.settle(zoo.free)
     assert lent(zoo) == {("first", "borrower"): 5, ("second", "borrower"): 30}
+
+
+@pytest.mark.parametrize(("older", "younger"), [("hasty", "patient"), ("patient", "hasty")])
+def test_what_anybody_gives_back_to_the_free_blocks_ends_the_loan_that_is_past_its_grace(zoo, older, younger):
+    grace = {"hasty": 1.0, "patient": 99.0}
+    zoo.zone(older, reserved=40, quiet=True, max_loan=1.0, grace=grace[older])
+    zoo.zone("borrower", in_use=80)
+    other = zoo.zone("other", priority=1, in_use=20)
+    zoo.upkeep(0.0)
+    zoo.zone(younger, reserved=20, quiet=True, max_loan=1.0, grace=grace[younger])
+    zoo.upkeep(0.5)
+    before = lent(zoo)
+    assert before == {(older, "borrower"): 40, (younger, "borrower"): 20}
+    zoo.upkeep(3.0)
+    zoo.release(other, dropped=5)
+    zoo.tenancy.loans.settle(zoo.free)
+    assert lent(zoo) == before | {("hasty", "borrower"): before["hasty", "borrower"] - 5}
+
+
+@pytest.mark.parametrize("since_when", [0.0, 1.0], ids=["the older one", "the younger one"])
+def test_what_a_borrower_gives_back_of_all_that_it_borrowed_ends_the_loan_that_is_due(zoo, since_when):
+    zoo.zone("busy", reserved=60, in_use=60)
+    timed = zoo.zone("timed", reserved=20, quiet=True, max_loan=5.0, grace=99.0)
+    untimed = zoo.zone("untimed", reserved=20, quiet=True)
+    younger = timed if since_when else untimed
+    zoo.take(younger, 20)
+    borrower = zoo.zone("borrower", in_use=20)
+    zoo.upkeep(0.0)
+    zoo.release(younger, dropped=20)
+    zoo.take(borrower, 20)
+    zoo.upkeep(1.0)
+    zoo.now = 7.0
+    zoo.release(borrower, dropped=15)
+    zoo.tenancy.loans.settle(zoo.free)
+    assert lent(zoo) == {("timed", "borrower"): 5, ("untimed", "borrower"): 20}
+    assert zoo.events("repaid") == [Repaid("timed", "borrower", 15, after_seconds=7.0 - since_when, overdue=True)]
 
 
 def test_before_requests_yield_what_others_merely_cache_is_given_back(zoo):

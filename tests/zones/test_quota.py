@@ -2,6 +2,9 @@
 
 import pytest
 
+from tenantzone_runtime.zones import quota
+from tenantzone_runtime.zones.eviction import relieve
+from tenantzone_runtime.zones.quota import Quota
 from tests.zones.zoo import Zoo
 
 CAPACITY = 100
@@ -167,3 +170,23 @@ def test_a_lender_of_higher_priority_that_wakes_withholds_its_reservation_once()
     assert zoo.takeable(zone) == 60
     zoo.hold(gold, cached=40)
     assert zoo.takeable(zone) == 60
+
+
+def test_a_limit_of_nothing_is_kept_as_any_other():
+    nothing = Quota(reserved=0, limit=0, lendable=0)
+    assert quota.takeable(nothing, 0, 0, free=10, reclaimable_elsewhere=0, spare=10) == 0
+    assert quota.wait_reason(nothing, 0, 1, free=10, cached=0) == "limit"
+
+    zoo = Zoo(10)
+    zone = zoo.zone("mine", limit=0)
+    zoo.zone("other", cached=10)
+    assert zoo.ledger.standings.takeable(zone, 10) == 0
+    assert zoo.ledger.wait_reason(zone, 1, 10) == "limit"
+    assert relieve(zoo.ledger, zone, 1, 0) == zoo.tenancy.relieve(zone, 1, 0) == []
+    zoo.tenancy.must_wait(zone, 1, 10)
+    assert zone.wait_reason == "limit"
+
+
+def test_what_is_spare_is_what_is_free_evictable_or_its_own_less_what_is_locked_or_withheld():
+    assert quota.spare(1, free=20, evictable_elsewhere=300, locked_elsewhere=4000) == 321 - 4000
+    assert quota.spare(1, free=20, evictable_elsewhere=300, locked_elsewhere=0, withheld_elsewhere=50) == 271

@@ -191,13 +191,15 @@ def test_levels_follow_the_config_and_go_with_it(zoo):
 
 
 def test_a_zone_that_is_leaving_is_promised_nothing_and_awaits_nothing(zoo):
-    zoo.apply(**anybody(GOLD, forget_after=50.0))
+    zoo.apply(declare("acme", reserved=50), **anybody(GOLD, forget_after=50.0))
     first, second = arrive(zoo, "gold-1"), arrive(zoo, "gold-2")
     for zone in (first, second):
         zoo.tenancy.request_arrived(zone, 0.0)
         zoo.take(zone, 5)
+    assert reserved(zoo) == {"gold-1": (30, 0), "gold-2": (0, 30)}
     zoo.apply(declare("acme", reserved=100))
-    assert (first.leaving, first.spec.quota.reserved) == (True, 0)
+    assert (first.leaving, second.leaving) == (True, True)
+    assert reserved(zoo) == {"gold-1": (0, 0), "gold-2": (0, 0)}
     assert zoo.ledger.standings.promised == 100
 
 

@@ -36,9 +36,9 @@ def test_a_block_in_use_can_not_be_evicted(order):
 def test_a_block_that_is_not_in_the_order_can_be_neither_hit_nor_removed(order, foreign):
     links = Links(BLOCKS)
     blocks, others = order(links, [0, 1]), order(links, [2])
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=str(foreign)):
         blocks.remove(foreign)
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=str(foreign)):
         blocks.hit([0, foreign, 1])
     # Up to there it was done, and each order is whole.
     assert (list(blocks), len(blocks), list(others), len(others)) == ([1], 1, [2], 1)
@@ -50,7 +50,7 @@ def test_a_block_that_is_not_in_the_order_can_be_neither_hit_nor_removed(order, 
 def test_a_block_that_is_kept_already_can_not_be_kept_again(order, kept):
     links = Links(BLOCKS)
     blocks, others = order(links, [0, 1]), order(links, [2])
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=str(kept)):
         blocks.keep([5, kept, 6])
     assert (list(blocks), len(blocks), list(others), len(others)) == ([0, 1, 5], 3, [2], 1)
     assert (blocks.evict(3), others.evict(1)) == ([0, 1, 5], [2])
@@ -59,7 +59,7 @@ def test_a_block_that_is_kept_already_can_not_be_kept_again(order, kept):
 @pytest.mark.parametrize("order", [LeastRecentlyUsed, Clock])
 def test_no_more_can_be_evicted_than_there_are(order):
     blocks = fresh(order, [1, 2])
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="3 blocks are to be evicted, 2 are kept"):
         blocks.evict(3)
     assert blocks.evict(2) == [1, 2]
     with pytest.raises(KeyError):

@@ -209,3 +209,23 @@ def test_refusals_are_counted_by_reason_and_with_the_zone_that_they_name(zoo):
         Refused("x", 1, "unknown_tenant"),
         Refused(None, 1, "unbound"),
     ]
+
+
+def test_why_a_request_can_never_be_served_is_said_with_its_own_peak(zoo):
+    zoo.zone("gold", reserved=40, lendable=10)
+    capped = zoo.zone("capped", limit=20)
+    at_the_most = [zoo.tenancy.why_never(capped, 80, peak).split(" at the most")[0] for peak in (0, 30, 90)]
+    assert at_the_most == [
+        f"it needs 80 blocks; zone capped can have {blocks} of this engine's 100" for blocks in (20, 30, 70)
+    ]
+
+
+def test_nobody_yields_for_a_loan_before_what_is_cached_of_it_was_taken_back(zoo):
+    zoo.zone("lender", reserved=50, quiet=True, max_loan=10.0, grace=0.0)
+    borrower = zoo.zone("borrower", in_use=50, cached=20)
+    zoo.upkeep(0.0)
+    zoo.now = 10.0
+    assert zoo.tenancy.past_grace() == []
+    zoo.release(borrower, kept=5)
+    assert zoo.upkeep(10.0) == [("borrower", 20)]
+    assert zoo.tenancy.past_grace() == []

@@ -4,7 +4,6 @@ import pytest
 
 from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate
 from tenantzone_runtime.zones import states
-from tenantzone_runtime.zones.timers import Timers
 from tests.zones.zoo import Zoo, declare, releasing
 
 
@@ -296,64 +295,6 @@ def test_the_next_step_of_a_release_is_a_deadline_until_the_last_one_is_over(zoo
     calm = zoo.zone("calm", after=60.0, release=(40, 10.0), evict_after=75.0, active=5.0)
     seen = (0.0, 65.0, 75.0, 80.0, 85.0, 95.0)
     assert [states.deadline(calm, moment) for moment in seen] == [65.0, 75.0, 80.0, 85.0, 95.0, None]
-
-
-def test_a_zone_is_looked_at_once_however_often_its_timer_was_set(zoo):
-    timers = Timers()
-    acme = zoo.zone("acme")
-    for moment in (30.0, 20.0, 10.0, 20.0):
-        timers.set_at(acme, moment)
-    assert list(timers.gone_off(9.9)) == []
-    assert list(timers.gone_off(50.0)) == [acme]
-    assert list(timers.gone_off(50.0)) == []
-
-
-def moments(zones, timers, step):
-    """When each zone goes off, if somebody looks from time to time."""
-    left, now, gone_off = set(zones), 0.0, {}
-    while left:
-        now += step
-        for zone in timers.gone_off(now):
-            gone_off[zone] = now
-            left.discard(zone)
-    return gone_off
-
-
-def test_timers_that_are_set_again_and_again_do_not_pile_up_and_go_off_as_they_would(zoo):
-    timers = Timers()
-    zones = [zoo.zone(f"tenant-{number}") for number in range(100)]
-    for turn in range(300):
-        for number, zone in enumerate(zones):
-            timers.set_at(zone, float(turn))
-            assert set(timers.gone_off(turn)) == {zone}
-            timers.set_at(zone, 1000.0 + number)
-            assert len(timers) <= 2 * len(zones) + 1
-    assert moments(zones, timers, 1.0) == {zone: 1000.0 + number for number, zone in enumerate(zones)}
-
-
-def test_timers_of_zones_that_are_gone_do_not_pile_up(zoo):
-    for turn in range(500):
-        now = float(turn)
-        zoo.apply(declare("removed", evict_after=1e6), declare("ends-later", after=1e6), now=now)
-        zoo.upkeep(now)
-        ends_later = zoo.ledger.zones["ends-later"]
-        zoo.tenancy.request_arrived(ends_later, now)
-        zoo.apply(now=now)
-        zoo.tenancy.request_finished(ends_later, now)
-        assert zoo.ledger.zones == {}
-        assert len(zoo.tenancy._timers) <= 65
-
-
-def test_reloads_do_not_pile_up_timers(zoo):
-    """Each sets the timer of each zone anew, and what time does to them stays as it is."""
-    for turn in range(200):
-        zoo.apply(declare("acme", weight=1 + turn % 2, after=0.0, evict_after=1e6), now=float(turn))
-        zoo.upkeep(float(turn))
-    assert len(zoo.tenancy._timers) <= 65
-    zoo.upkeep(1e6 - 1.0)
-    assert zoo.ledger.zones["acme"].state == "Idle"
-    zoo.upkeep(1e6)
-    assert zoo.ledger.zones["acme"].state == "Evicted"
 
 
 def test_a_zone_that_nothing_more_awaits_is_not_looked_at_again(zoo):

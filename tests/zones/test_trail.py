@@ -78,13 +78,13 @@ def of_each_kind(number):
 
 def test_evictions_are_kept_by_zone_reason_and_beneficiary_and_what_is_more_is_counted():
     trail = Trail(max_of_a_kind=3)
-    for held, beneficiary in enumerate(["acme", "burst", "acme", "calm", "dusk"]):
+    for held, beneficiary in enumerate(["acme", "burst", "acme", "calm", "dusk", "burst"]):
         trail.evicted("acme", 5, "quiet", beneficiary, held=held)
     assert trail.collect() == [
         Evicted("acme", 10, "quiet", "acme"),
-        Evicted("acme", 5, "quiet", "burst"),
+        Evicted("acme", 10, "quiet", "burst"),
         Evicted("acme", 5, "quiet", "calm"),
-        Balance("acme", granted=0, above_reservation=0, released=0, held=4),
+        Balance("acme", granted=0, above_reservation=0, released=0, held=5),
         Lost(1),
     ]
 

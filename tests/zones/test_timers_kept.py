@@ -1,0 +1,81 @@
+"""The timers themselves: how many there are of them, and when they go off."""
+
+import pytest
+
+from tenantzone_runtime.zones.timers import Timers
+from tests.zones.zoo import Zoo, declare
+
+
+@pytest.fixture
+def zoo():
+    return Zoo()
+
+
+def test_a_zone_is_looked_at_once_however_often_its_timer_was_set(zoo):
+    timers = Timers()
+    acme = zoo.zone("acme")
+    for moment in (30.0, 20.0, 10.0, 20.0):
+        timers.set_at(acme, moment)
+    assert list(timers.gone_off(9.9)) == []
+    assert list(timers.gone_off(50.0)) == [acme]
+    assert list(timers.gone_off(50.0)) == []
+
+
+def moments(zones, timers, step):
+    """When each zone goes off, if somebody looks from time to time."""
+    left, now, gone_off = set(zones), 0.0, {}
+    while left:
+        now += step
+        for zone in timers.gone_off(now):
+            gone_off[zone] = now
+            left.discard(zone)
+    return gone_off
+
+
+def test_timers_that_are_set_again_and_again_do_not_pile_up_and_go_off_as_they_would(zoo):
+    timers = Timers()
+    zones = [zoo.zone(f"tenant-{number}") for number in range(100)]
+    for turn in range(300):
+        for number, zone in enumerate(zones):
+            timers.set_at(zone, float(turn))
+            assert set(timers.gone_off(turn)) == {zone}
+            timers.set_at(zone, 1000.0 + number)
+            assert len(timers) <= 2 * len(zones) + 1
+    assert moments(zones, timers, 1.0) == {zone: 1000.0 + number for number, zone in enumerate(zones)}
+
+
+def test_timers_are_tidied_up_only_when_there_are_twice_as_many_as_there_were(zoo):
+    timers = Timers()
+    zones = [zoo.zone(f"tenant-{number}") for number in range(100)]
+    entries = []
+    for turn in range(6):
+        for zone in zones:
+            timers.set_at(zone, 100.0 - turn)
+        entries.append(len(timers))
+    # With the 65th entry all are kept, with the 131st a hundred, and from then on with each 201st.
+    assert entries == [100, 169, 168, 167, 166, 165]
+
+
+def test_timers_of_zones_that_are_gone_do_not_pile_up(zoo):
+    for turn in range(500):
+        now = float(turn)
+        zoo.apply(declare("removed", evict_after=1e6), declare("ends-later", after=1e6), now=now)
+        zoo.upkeep(now)
+        ends_later = zoo.ledger.zones["ends-later"]
+        zoo.tenancy.request_arrived(ends_later, now)
+        zoo.apply(now=now)
+        zoo.tenancy.request_finished(ends_later, now)
+        assert zoo.ledger.zones == {}
+        assert len(zoo.tenancy._timers) <= 65
+
+
+def test_reloads_do_not_pile_up_timers(zoo):
+    """Each sets the timer of each zone anew, and what time does to them stays as it is."""
+    for turn in range(200):
+        zoo.apply(declare("acme", weight=1 + turn % 2, after=0.0, evict_after=1e6), now=float(turn))
+        zoo.upkeep(float(turn))
+    assert len(zoo.tenancy._timers) <= 65
+    zoo.upkeep(1e6 - 1.0)
+    assert zoo.ledger.zones["acme"].state == "Idle"
+    zoo.upkeep(1e6)
+    assert zoo.ledger.zones["acme"].state == "Evicted"
