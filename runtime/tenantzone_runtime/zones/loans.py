@@ -173,7 +173,9 @@ class LoanBook:
         blocks = zone.surplus - zone.borrowed
         own = [loan for loan in self._loans_of.get(zone, ()) if loan.borrower is zone]
         for loan in reversed(self._kept_first(own)):
-            if loan.lender in due or not may_borrow(borrower, loan.lender) or self._offered(loan.lender) < 0:
+            lender = loan.lender
+            takes_over = lender not in due and may_borrow(borrower, lender) and _lends_for_some_time(lender)
+            if not takes_over or self._offered(lender) < 0:
                 break
             blocks += loan.blocks
         return blocks
@@ -184,7 +186,7 @@ class LoanBook:
         if not due:
             return
         lenders = [deque(filter(_lends_for_some_time, offering)) for offering in self._offering.values()]
-        for loan in due:
+        for loan in reversed(self._kept_first(due)):
             for zones in lenders:
                 while loan.blocks and (lender := self._another(loan, zones)):
                     blocks = min(loan.blocks, self._offered(lender))
