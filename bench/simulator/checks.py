@@ -11,7 +11,7 @@ from bench.simulator.fairness import Fairness
 from bench.simulator.request import Request
 from tenantzone_runtime.zones.eviction import Evictions
 from tenantzone_runtime.zones.ledger import Ledger
-from tenantzone_runtime.zones.loans import may_borrow
+from tenantzone_runtime.zones.loan import may_borrow
 from tenantzone_runtime.zones.zone import Zone
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from tenantzone_runtime.zones import quota
-from tenantzone_runtime.zones.loans import may_borrow
+from tenantzone_runtime.zones.loan import may_borrow
 
 
 class ReferenceBook:

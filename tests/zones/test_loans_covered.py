@@ -1,9 +1,12 @@
 """Whose cache goes before requests yield for a loan that is past its grace, and how much of it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tenantzone_runtime.zones import configure
 from tenantzone_runtime.zones.eviction import cover_loans
 from tests.zones.zoo import Zoo
 
@@ -221,3 +224,27 @@ def test_nobodys_cache_goes_in_vain(crowd):
     owed = sum(loan.blocks for loan in zoo.tenancy.loans if loan.is_past_grace(zoo.now))
     gone = sum(blocks for _, blocks in covered(zoo, borrower))
     assert owed - gone == sum(loan.blocks for loan in zoo.tenancy.loans if loan.is_past_grace(zoo.now))
+
+
+def test_of_loans_that_are_due_the_one_that_is_past_its_grace_is_taken_over_first(zoo):
+    zoo.zone("busy", reserved=60, in_use=60)
+    borrower = zoo.zone("borrower", in_use=20)
+    zoo.zone("patient", reserved=10, quiet=True, max_loan=0.0, grace=1000.0)
+    zoo.zone("hasty", reserved=10, quiet=True, max_loan=0.0, grace=10.0)
+    zoo.zone("other", reserved=20, quiet=True)
+    cache = zoo.zone("cache", priority=5, cached=20)
+    zoo.upkeep(0.0)
+    zoo.upkeep(10.0)
+    assert lent(zoo) == {("patient", "borrower"): 10, ("hasty", "borrower"): 10, ("other", "cache"): 20}
+    assert covered(zoo, borrower) == [("cache", 10)]
+    assert zoo.tenancy.past_grace() == []
+    assert lent(zoo) == {("patient", "borrower"): 10, ("other", "borrower"): 10, ("other", "cache"): 10}
+    assert cache.held == 10
+
+
+def test_a_cache_stays_that_stands_on_a_lender_who_lends_for_no_time_any_more(zoo):
+    borrower, _ = stands_on(zoo, first={}, second={})
+    second = zoo.ledger.zones["second"]
+    terms = replace(second.spec.lending, max_loan_seconds=0.0)
+    configure.respec(zoo.ledger, second, replace(second.spec, lending=terms))
+    assert covered(zoo, borrower) == [("cache", 5)]

@@ -25,7 +25,7 @@ from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.engine.turns import in_turns
 from tenantzone_runtime.zones.audit import RefusalReason
 from tenantzone_runtime.zones.flat import take
-from tenantzone_runtime.zones.loans import Loan
+from tenantzone_runtime.zones.loan import Loan
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 ZONES_AT_ONCE = 100

@@ -15,72 +15,13 @@ loan: when that is over, its block-seconds are in the trail, and those of each z
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from tenantzone_contract.config import Borrowers
 from tenantzone_runtime.zones import quota
-from tenantzone_runtime.zones.audit import LoanUsage
 from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.loan import Loan, lends_for_some_time, loan_usage, may_borrow
 from tenantzone_runtime.zones.victims import VictimOrder
 from tenantzone_runtime.zones.zone import Zone
-
-
-@dataclass(slots=True, eq=False)
-class Loan:
-    """Blocks of ``lender``'s reservation that ``borrower`` holds. Further blocks come under the same due time."""
-
-    number: int
-    """Grows from loan to loan."""
-    lender: Zone
-    borrower: Zone
-    blocks: int
-    since: float
-    due: float | None
-    """None: when the lender asks for it."""
-    grace_until: float | None
-    """From then on running requests of the borrower are preempted for it."""
-    accrued_until: float
-    """When ``block_seconds`` were added up last."""
-    counting_since: float
-    block_seconds: float = 0.0
-    """Blocks times seconds since ``counting_since``: since the loan began, or an earlier one whose sum was not told."""
-    told: float = 0.0
-    """Of the block-seconds, those that the journal has."""
-
-    def is_due(self, now: float) -> bool:
-        """Whether its time is over."""
-        return self.due is not None and self.due <= now
-
-    def is_past_grace(self, now: float) -> bool:
-        """Whether running requests must be preempted for it."""
-        return self.grace_until is not None and self.grace_until <= now
-
-    def accrue(self, now: float) -> None:
-        """Bring the block-seconds up to date; whatever changes the blocks does so first."""
-        self.block_seconds += self.blocks * (now - self.accrued_until)
-        self.accrued_until = now
-
-    def tell(self, now: float) -> bool:
-        """Whether it has come to more than was told of it last; then ``told`` is brought up to now."""
-        self.accrue(now)
-        is_new = self.block_seconds != self.told
-        self.told = self.block_seconds
-        return is_new
-
-
-def loan_usage(loan: Loan, block_seconds: float) -> LoanUsage:
-    """How to tell what a loan has come to."""
-    return LoanUsage(loan.lender.spec.tenant, loan.borrower.spec.tenant, loan.counting_since, block_seconds)
-
-
-def may_borrow(borrower: Zone, lender: Zone) -> bool:
-    """High priority may borrow from low and equal; low from high only where the lender lets it."""
-    return borrower.spec.priority >= lender.spec.priority or lender.spec.lending.borrowers == "AnyPriority"
-
-
-def _lends_for_some_time(zone: Zone) -> bool:
-    seconds = zone.spec.lending.max_loan_seconds
-    return seconds is None or seconds > 0
 
 
 class LoanBook:
@@ -173,7 +114,9 @@ class LoanBook:
         blocks = zone.surplus - zone.borrowed
         own = [loan for loan in self._loans_of.get(zone, ()) if loan.borrower is zone]
         for loan in reversed(self._kept_first(own)):
-            if loan.lender in due or not may_borrow(borrower, loan.lender) or self._offered(loan.lender) < 0:
+            lender = loan.lender
+            takes_over = lender not in due and may_borrow(borrower, lender) and lends_for_some_time(lender)
+            if not takes_over or self._offered(lender) < 0:
                 break
             blocks += loan.blocks
         return blocks
@@ -183,8 +126,8 @@ class LoanBook:
         due = self.due()
         if not due:
             return
-        lenders = [deque(filter(_lends_for_some_time, offering)) for offering in self._offering.values()]
-        for loan in due:
+        lenders = [deque(filter(lends_for_some_time, offering)) for offering in self._offering.values()]
+        for loan in reversed(self._kept_first(due)):
             for zones in lenders:
                 while loan.blocks and (lender := self._another(loan, zones)):
                     blocks = min(loan.blocks, self._offered(lender))

@@ -14,7 +14,8 @@ from tenantzone_runtime.zones.audit import Event, RefusalReason
 from tenantzone_runtime.zones.enforcement import Enforcement
 from tenantzone_runtime.zones.eviction import Evictions, cover_loans, evict_to_watermark, relieve
 from tenantzone_runtime.zones.ledger import Ledger
-from tenantzone_runtime.zones.loans import Loan, LoanBook
+from tenantzone_runtime.zones.loan import Loan
+from tenantzone_runtime.zones.loans import LoanBook
 from tenantzone_runtime.zones.parts import ALL, zones_for
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.stalls import Stalls

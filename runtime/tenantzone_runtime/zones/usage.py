@@ -12,7 +12,8 @@ from typing import Final
 
 from tenantzone_runtime.zones.audit import Event, Usage
 from tenantzone_runtime.zones.ledger import Ledger
-from tenantzone_runtime.zones.loans import LoanBook, loan_usage
+from tenantzone_runtime.zones.loan import loan_usage
+from tenantzone_runtime.zones.loans import LoanBook
 from tenantzone_runtime.zones.parts import slices
 from tenantzone_runtime.zones.zone import Used, Zone
 
