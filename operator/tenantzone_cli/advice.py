@@ -27,6 +27,10 @@ _REASONS = {
         "See whether the pod is healthy, and whether a NetworkPolicy lets the operator reach its admin port: "
         "kubectl tenantzone doctor -n {namespace}"
     ),
+    "EngineUnfit": (
+        "The engine has too few blocks: start it with more memory for its cache, let ZonePool {pool} select others, or "
+        "lower what zones reserve. The oldest zones have theirs."
+    ),
     "ZoneMissing": "The engine has a config without this zone. If it stays so, its log says more.",
     "ZoneDiffers": "The engine enforces something else than its config says. If it stays so, restart it.",
     "FieldsNotEnforced": "The fields that the message names do nothing in this version; remove them, or live with it.",

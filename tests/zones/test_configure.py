@@ -3,7 +3,6 @@
 import pytest
 
 from tenantzone_contract.config import (
-    ConfigError,
     Lending,
     PoolConfig,
     UnknownTenants,
@@ -15,6 +14,7 @@ from tenantzone_runtime.zones import configure
 from tenantzone_runtime.zones.configure import zone_specs
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms
+from tests.zones.registered import GOLD, anybody, arrive
 from tests.zones.zoo import Zoo, declare
 
 
@@ -27,6 +27,11 @@ def spec_of(capacity=255, **fields):
 @pytest.fixture
 def zoo():
     return Zoo()
+
+
+def reserved(zoo):
+    """What each zone has reserved, and what it awaits."""
+    return {tenant: (zone.spec.quota.reserved, zone.spec.awaited) for tenant, zone in zoo.ledger.zones.items()}
 
 
 def wake(zoo):
@@ -91,17 +96,29 @@ def test_everything_that_a_config_says_of_a_zone_arrives():
     assert (spec.scrub, spec_of().scrub) == (True, False)
 
 
-def test_a_zone_that_an_engine_cannot_hold_is_named():
-    with pytest.raises(ConfigError, match=r"zone acme: reserved 60 is 60 of this engine's 100 blocks .* limit 50%"):
-        spec_of(capacity=100, reserved=60, limit="50%")
-    with pytest.raises(ConfigError, match="limit of the whole pool"):
-        spec_of(capacity=100, reserved=101)
+def test_a_zone_that_an_engine_is_too_small_for_reserves_nothing_there_and_awaits_it():
+    above_limit, above_all = spec_of(capacity=100, reserved=60, limit="50%"), spec_of(capacity=100, reserved=101)
+    assert (above_limit.quota, above_limit.awaited) == (Quota(reserved=0, limit=50, lendable=0), 60)
+    assert (above_all.quota, above_all.awaited) == (Quota(reserved=0, limit=100, lendable=0), 101)
 
 
-def test_reservations_that_fill_an_engine_to_the_last_block_fit(zoo):
+def test_reservations_that_fill_an_engine_to_the_last_block_fit_and_who_comes_after_them_awaits_its_own(zoo):
     zoo.apply(declare("acme", reserved=60), declare("burst", reserved=40))
-    with pytest.raises(ConfigError, match="add up to 101 blocks, this engine has 100"):
-        zoo.apply(declare("acme", reserved=60), declare("burst", reserved=41))
+    assert reserved(zoo) == {"acme": (60, 0), "burst": (40, 0)}
+    zoo.apply(declare("acme", reserved=60), declare("burst", reserved=41), declare("calm", reserved=40))
+    assert reserved(zoo) == {"acme": (60, 0), "burst": (0, 41), "calm": (40, 0)}
+    zoo.apply(declare("acme", reserved=59), declare("burst", reserved=41))
+    assert reserved(zoo) == {"acme": (59, 0), "burst": (41, 0)}
+
+
+def test_what_a_declared_zone_awaits_is_given_by_configs_and_not_when_room_comes_by_itself(zoo):
+    zoo.apply(declare("acme", reserved=60), declare("burst", reserved=41), **anybody(GOLD))
+    arrive(zoo, "gold-0")
+    assert reserved(zoo) == {"acme": (60, 0), "burst": (0, 41), "gold-0": (30, 0)}
+    zoo.upkeep(1e6)
+    assert reserved(zoo)["burst"] == (0, 41)
+    zoo.apply(declare("burst", reserved=41), **anybody(GOLD))
+    assert reserved(zoo) == {"burst": (41, 0), "gold-0": (30, 0)}
 
 
 def test_a_reservation_that_is_raised_counts_at_once(zoo):

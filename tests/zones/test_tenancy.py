@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_contract.config import ConfigError, UnknownTenants, Watermarks
+from tenantzone_contract.config import UnknownTenants, Watermarks
 from tenantzone_runtime.zones.audit import Refused
 from tests.zones.zoo import Zoo, declare
 
@@ -37,18 +37,6 @@ def test_when_the_last_zone_is_leaving_the_engine_is_not_open_to_requests_withou
     zoo.apply()
     assert zoo.tenancy.zone_for("acme", 1.0) is None
     assert not zoo.tenancy.is_open_to_anybody
-
-
-def test_a_config_that_does_not_fit_leaves_everything_as_it_was(zoo):
-    zoo.apply(declare("acme", reserved=60), watermarks=Watermarks(low=0.5, high=0.5))
-    acme = zoo.ledger.zones["acme"]
-    zoo.tenancy.request_arrived(acme, 0.0)
-    zoo.hold(acme, cached=70)
-    with pytest.raises(ConfigError, match="reservations add up to 110 blocks, this engine has 100"):
-        zoo.apply(declare("burst", reserved=60), declare("calm", reserved=50))
-    assert zoo.ledger.zones == {"acme": acme}
-    assert (acme.held, acme.spec.quota.reserved, acme.leaving) == (70, 60, False)
-    assert zoo.upkeep(1.0) == [("acme", 10)]
 
 
 def test_between_the_watermarks_nothing_is_evicted(zoo):

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 
 from tenantzone_contract.config import ConfigError, RuntimeConfig
@@ -18,6 +19,7 @@ RETRY_SECONDS = 5.0
 """Until a config is tried again whose application failed for no fault of its own; each time twice as long, up to ..."""
 MAX_RETRY_SECONDS = 300.0
 """... this."""
+_NAMED_ZONES = 5
 
 
 class Reloading:
@@ -82,7 +84,7 @@ class Reloading:
     def _enforce(self, config: RuntimeConfig) -> Exception | None:
         """Returns why it is not in force now: with ConfigError, what was in force before still is."""
         try:
-            self._scheduler.apply_config(config)
+            lacking = self._scheduler.apply_config(config)
         except ConfigError as error:
             return error
         except Exception as error:
@@ -90,6 +92,8 @@ class Reloading:
             self._set_applied(None, None, None)
             return error
         self._set_applied(config.generation, config.hash, time.time())
+        if lacking:
+            _warn_of_too_few_blocks(config, lacking)
         return None
 
     def _set_applied(self, generation: int | None, hash: str | None, unix_time: float | None) -> None:
@@ -109,6 +113,16 @@ class Reloading:
         )
         self._refused(rejected.generation, rejected.error)
         return rejected
+
+
+def _warn_of_too_few_blocks(config: RuntimeConfig, lacking: Mapping[str, int]) -> None:
+    named = ", ".join(f"{zone} ({blocks} blocks)" for zone, blocks in islice(lacking.items(), _NAMED_ZONES))
+    more = f" and {len(lacking) - _NAMED_ZONES} more" if len(lacking) > _NAMED_ZONES else ""
+    logger.warning(
+        "this engine has too few blocks for config %d: nothing is reserved here for %s%s",
+        *(config.generation, named, more),
+        extra={"generation": config.generation},
+    )
 
 
 def _explain(cause: Exception, not_put_back: Exception | None) -> str:

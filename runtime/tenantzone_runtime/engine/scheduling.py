@@ -88,11 +88,14 @@ class ZoneAwareScheduler(AsyncScheduler):
 
     # Configs and time, from a housekeeper's thread
 
-    def apply_config(self, config: RuntimeConfig) -> None:
+    def apply_config(self, config: RuntimeConfig) -> dict[str, int]:
         """Enforce a new config from now on; requests in flight stay.
 
+        Returns:
+            Blocks of reservations that this engine is too small for, by zone.
+
         Raises:
-            ConfigError: it can't be held on this engine; what was enforced before still is.
+            ConfigError: it can't be enforced on this engine; what was enforced before still is.
         """
         check_scrub(config, prepared=self._scrub_blocks)
         enforcement = self.tenancy.enforcement
@@ -104,6 +107,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         hold_in_turns(self.zone_lock, self._make(changes))
         with self.zone_lock:
             self.block_pool.return_all_evicted(enforcement.end(plan))
+        return {spec.name: spec.awaited for spec in plan.specs.values() if spec.awaited}
 
     def _make(self, changes: Difference) -> Iterator[None]:
         had_zones = bool(self._zones)
