@@ -38,9 +38,10 @@ def make_plan(
         return Plan(None, {zone.meta.name: _poolless(zone, pool) for zone in zones})
     granted = {entry.name: entry for entry in in_force.zones} if in_force is not None else {}
     verdicts = admit(zones, granted, size)
-    # Oldest first: an engine that is too small for all has those that come first.
-    by_age = sorted(zones, key=lambda zone: zone.meta.age_order)
-    told = (verdicts[zone.meta.name].entry for zone in by_age)
+    # An engine that is too small for all has those that come first: who was accepted before stays before.
+    places = {name: place for place, name in enumerate(granted)}
+    by_turn = sorted(zones, key=lambda zone: (places.get(zone.meta.name, len(places)), zone.meta.age_order))
+    told = (verdicts[zone.meta.name].entry for zone in by_turn)
     entries = tuple(entry for entry in told if entry is not None)
     # As objects, which are mostly the very same ones: a hash of all of them would cost more than the rest of the plan.
     if in_force is not None and in_force.pool == pool.config and in_force.zones == entries:

@@ -1,11 +1,12 @@
 """What becomes of a config whose application fails in the midst of it, for no fault of the config."""
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 
 from tenantzone_contract.config import PoolConfig, ZoneConfig, dump_config, make_config
-from tenantzone_runtime.engine import reloading
+from tenantzone_runtime.engine import reloading, scrubbing
 from tenantzone_runtime.engine.reloading import Reloading
 from tenantzone_runtime.zones import configure
 from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
@@ -46,6 +47,12 @@ def defect(monkeypatch):
 
     monkeypatch.setattr(configure, "add_zone", fail)
     return tenants
+
+
+@pytest.fixture
+def cannot_scrub(monkeypatch):
+    """As on a GPU without --scrub-blocks: a zone that is to be scrubbed can't be enforced."""
+    monkeypatch.setattr(scrubbing, "current_platform", SimpleNamespace(is_cpu=lambda: False))
 
 
 @pytest.fixture
@@ -179,7 +186,9 @@ def test_a_new_config_is_not_kept_waiting_by_one_that_failed(driver, loading, tm
     assert set(declared(driver)) == {"acme"}
 
 
-def test_what_could_not_be_put_back_either_is_said_to_be_in_force_in_part(driver, loading, tmp_path, defect, at_once):
+def test_what_could_not_be_put_back_either_is_said_to_be_in_force_in_part(
+    driver, loading, tmp_path, defect, at_once, cannot_scrub
+):
     write(tmp_path, 1, zone("acme"), zone("burst"))
     loading.turn()
     defect.update(("trouble", "burst"))
@@ -187,14 +196,14 @@ def test_what_could_not_be_put_back_either_is_said_to_be_in_force_in_part(driver
     loading.turn()
     assert loading.status.applied_generation is None
     assert loading.status.rejected.error.endswith("in force in part: RuntimeError: burst is bad luck")
-    write(tmp_path, 3, zone("acme", reserved=CAPACITY + 1))
+    write(tmp_path, 3, zone("acme", scrub="OnTransfer"))
     loading.turn()
     assert (loading.status.applied_generation, loading.status.rejected.generation) == (None, 3)
     defect.clear()
     loading.turn()
     assert declared(driver) == {"acme": 0, "burst": 0}, "nothing is wrong with the first config"
     assert (loading.status.applied_generation, loading.status.rejected.generation) == (1, 3)
-    assert "of this engine's 100 blocks" in loading.status.rejected.error
+    assert "scrub OnTransfer needs" in loading.status.rejected.error
 
 
 def test_to_take_it_back_makes_the_config_before_whole(driver, loading, tmp_path, defect):
@@ -210,13 +219,34 @@ def test_to_take_it_back_makes_the_config_before_whole(driver, loading, tmp_path
     assert (loading.status.applied_generation, loading.status.rejected) == (1, None)
 
 
-def test_nothing_is_changed_by_what_can_not_be_held(driver, loading, tmp_path):
+def test_nothing_is_changed_by_what_can_not_be_enforced(driver, loading, tmp_path, cannot_scrub):
     write(tmp_path, 1, zone("acme", reserved=60))
     loading.turn()
     audit = driver.scheduler.tenancy.ledger.trail.collect()
     assert [event.kind for event in audit][-1] == "config_applied"
-    write(tmp_path, 2, zone("burst", reserved=10), zone("acme", reserved=CAPACITY))
+    write(tmp_path, 2, zone("burst", reserved=10), zone("acme", reserved=20, scrub="OnTransfer"))
     loading.turn()
     assert declared(driver) == {"acme": 60}
     assert driver.scheduler.tenancy.ledger.trail.collect() == []
     assert (loading.status.applied_generation, loading.status.rejected.generation) == (1, 2)
+
+
+def test_what_an_engine_is_too_small_for_is_enforced_as_far_as_it_fits_and_the_rest_is_named(
+    driver, loading, tmp_path, caplog
+):
+    write(tmp_path, 1, zone("old", reserved=60), zone("large", reserved=50), zone("young", reserved="40%"))
+    loading.turn()
+
+    assert declared(driver) == {"old": 60, "large": 0, "young": 40}
+    assert (loading.status.applied_generation, loading.status.rejected) == (1, None)
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.getMessage() == (
+        "this engine has too few blocks for config 1: nothing is reserved here for large (50 blocks)"
+    )
+
+
+def test_of_many_zones_that_an_engine_is_too_small_for_some_are_named(loading, tmp_path, caplog):
+    write(tmp_path, 1, *(zone(f"zone-{number}", reserved=CAPACITY + 1) for number in range(9)))
+    loading.turn()
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.getMessage().endswith("zone-4 (101 blocks) and 4 more")

@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, ConfigError, RuntimeConfig, parse_config
+from tenantzone_contract.fitting import grants
 from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, ZoneReport
-from tenantzone_contract.share import ceil_blocks, floor_blocks
 from tests.operator.kube import Kube
 
 _LOOK_SECONDS = 0.05
@@ -86,6 +86,7 @@ class SimulatedEngine:
         if not self.is_frozen:
             self._published = time.time()
         zones = self._config.zones if self._config is not None else ()
+        held = zip(zones, grants(zones, self.blocks), strict=True)
         return EngineReport(
             engine_version="simulated",
             pod=self.name,
@@ -100,13 +101,14 @@ class SimulatedEngine:
                     tenant=zone.tenant,
                     generation=zone.generation,
                     state="Idle" if self.cached.get(zone.name) else "Evicted",
-                    reserved=floor_blocks(zone.reserved, self.blocks),
-                    limit=self.blocks if zone.limit is None else ceil_blocks(zone.limit, self.blocks),
+                    reserved=grant.reserved,
+                    limit=grant.limit,
+                    awaited_reservation=grant.lacking,
                     in_use=0,
                     cached=self.cached.get(zone.name, 0),
                     **self.details.get(zone.name, {}),
                 )
-                for zone in zones
+                for zone, grant in held
             ),
             started_unix_time=0.0,
             published_unix_time=self._published,

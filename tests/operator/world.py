@@ -116,6 +116,12 @@ class World:
 
         return eventually(look)
 
+    def await_ready_with_engine(self, *, blocks: int) -> SimulatedEngine:
+        """A first engine, once all zones are enforced in it."""
+        engine = self.add_engine(blocks=blocks)
+        self.await_ready(*self.entries())
+        return engine
+
     def await_ready(self, *zones: str) -> None:
         for zone in zones:
             self.await_condition(zone, "Ready", "True")
