@@ -1,20 +1,18 @@
 """What goes into the status of zones and pools. Pure."""
 
 from collections.abc import Mapping, Sequence
-from itertools import compress
-from operator import not_
 from typing import Any
 
-from tenantzone_contract.config import RuntimeConfig, ZoneConfig
-from tenantzone_operator.acknowledgement import History, Observation, difference, programmed
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_operator.acknowledgement import History, Observation
 from tenantzone_operator.admission import Budget, Verdict
-from tenantzone_operator.conditions import Condition, Reason, Type, degraded, not_enforced, render, stalled
+from tenantzone_operator.conditions import Condition, Type, render
 from tenantzone_operator.plan import Plan
+from tenantzone_operator.readiness import acknowledged, pool_conditions, zone_conditions
 from tenantzone_operator.reports import MAX_COUNT
 from tenantzone_operator.resources import Pool, Zone
 from tenantzone_operator.views import ZoneView
 
-_NO_PODS = "no ready pod matches spec.selector"
 _STATES = ("Active", "Idle", "Evicted")
 _GAUGES = frozenset({"state", "held", "inUse", "cached", "lent", "borrowed", "hitPercent", "evictions"})
 """What moves with each request; it is written less often than the rest."""
@@ -43,7 +41,7 @@ class ZoneStatuses:
             name, verdict = zone.meta.name, verdicts[zone.meta.name]
             reports = [seen.zones.get(name) for seen in observations]
             unfit = [(history.lacks(seen, name), history.is_unfit(seen, name)) for seen in observations]
-            causes = (verdict, reports, _acknowledged(verdict, observations, history), unfit, engines, not_written)
+            causes = (verdict, reports, acknowledged(verdict, observations, history), unfit, engines, not_written)
             known = self._made.get(name)
             if known is None or known[0] is not zone or known[1] != causes:
                 before = known[2] if known is not None and known[0].meta.uid == zone.meta.uid else zone.status
@@ -78,11 +76,11 @@ def zone_status(
         not_written: why the newest snapshot could not be given out; empty if it was.
     """
     reports = [observation.zones.get(zone.meta.name) for observation in observations]
-    acknowledged = _acknowledged(verdict, observations, history)
-    conditions = _zone_conditions(zone, verdict, observations, acknowledged, history, not_written)
+    done = acknowledged(verdict, observations, history)
+    conditions = zone_conditions(zone, verdict, observations, done, history, not_written)
     rows = [
-        _row(observation, report, done, history.lacks(observation, zone.meta.name))
-        for observation, report, done in zip(observations, reports, acknowledged, strict=True)
+        _row(observation, report, has_it, history.lacks(observation, zone.meta.name))
+        for observation, report, has_it in zip(observations, reports, done, strict=True)
     ]
     return {
         "observedGeneration": zone.meta.generation,
@@ -116,18 +114,18 @@ def pool_status(
         now: RFC 3339.
         not_written: why the newest snapshot could not be given out; empty if it was.
     """
-    acknowledged = [
+    done = [
         not not_written and observation.report is not None and history.acknowledges_newest(observation.report)
         for observation in observations
     ]
     verdicts = plan.verdicts.values()
-    conditions = _pool_conditions(pool, observations, acknowledged, history, not_written)
+    conditions = pool_conditions(pool, observations, done, history, not_written)
     status: dict[str, Any] = {
         "observedGeneration": pool.meta.generation,
         "conditions": render(conditions, before.get("conditions", []), generation=pool.meta.generation, now=now),
         "message": _message(conditions),
         "enginesReady": len(observations),
-        "enginesAcknowledged": sum(acknowledged),
+        "enginesAcknowledged": sum(done),
         "zonesAccepted": sum(verdict.accepted for verdict in verdicts),
         "zonesRejected": sum(not verdict.accepted for verdict in verdicts),
     }
@@ -166,110 +164,6 @@ def without_gauges(status: Mapping[str, Any]) -> dict[str, Any]:
         {key: value for key, value in row.items() if key not in _GAUGES} for row in status.get("engines", [])
     ]
     return stable
-
-
-def _acknowledged(verdict: Verdict, observations: Sequence[Observation], history: History) -> list[bool]:
-    """For each engine, whether it enforces the zone as its spec wants it, and reports it so."""
-    entry = verdict.entry if verdict.accepted else None
-    return [
-        entry is not None and history.acknowledged_by(seen, entry) and not _differs(seen, entry, history)
-        for seen in observations
-    ]
-
-
-def _differs(seen: Observation, entry: ZoneConfig, history: History) -> str:
-    """In what an engine that has acknowledged an entry shows it otherwise; empty: in nothing."""
-    assert seen.report is not None, "it has acknowledged"
-    return difference(seen, entry, history.grants(seen.report.capacity_blocks)[entry.name])
-
-
-def _zone_conditions(
-    zone: Zone,
-    verdict: Verdict,
-    observations: Sequence[Observation],
-    acknowledged: Sequence[bool],
-    history: History,
-    not_written: str,
-) -> list[Condition]:
-    accepted = Condition(Type.ACCEPTED, "True" if verdict.accepted else "False", verdict.reason, verdict.message)
-    unfit = [history.is_unfit(seen, zone.meta.name) for seen in observations]
-    if verdict.accepted and observations and all(unfit):
-        message = f"no engine is large enough: {_lack(observations[0], history, zone.meta.name)}"
-        engines = Condition(Type.PROGRAMMED, "False", Reason.ENGINE_UNFIT, message)
-    elif verdict.accepted:
-        engines = programmed(
-            list(compress(observations, map(not_, unfit))),
-            list(compress(acknowledged, map(not_, unfit))),
-            f"no ready pod matches the selector of ZonePool {zone.pool}; the zone is enforced when one does",
-            not_written,
-        )
-        if engines.reason == Reason.PENDING:
-            engines = _difference(verdict, observations, history) or engines
-    else:
-        engines = Condition(Type.PROGRAMMED, "False", Reason.NOT_ACCEPTED, "the engines do not get this generation")
-    lacking = [_lack(seen, history, zone.meta.name) for seen in compress(observations, unfit) if verdict.accepted]
-    return [accepted, engines, _ready(accepted, engines), *stalled(accepted), *degraded(lacking)]
-
-
-def _lack(seen: Observation, history: History, zone: str) -> str:
-    """What an engine is too small for, of one zone, or of all if it refuses the config for it."""
-    assert seen.report is not None, "its size is known"
-    lacks, blocks = history.lacks(seen, zone), seen.report.capacity_blocks
-    if lacks:
-        return f"{seen.pod} has {blocks} blocks and lacks the zone's {lacks}"
-    return f"{seen.pod} has {blocks} blocks, lacks {history.lacking(seen)} and refuses the config: {seen.nack}"
-
-
-def _difference(verdict: Verdict, observations: Sequence[Observation], history: History) -> Condition | None:
-    """What the first engine that has the config, and not the zone as it is there, shows of it; None: there is none."""
-    entry = verdict.entry
-    for seen in observations:
-        if entry is not None and history.acknowledged_by(seen, entry) and (found := _differs(seen, entry, history)):
-            reason = Reason.ZONE_DIFFERS if entry.name in seen.zones else Reason.ZONE_MISSING
-            return Condition(Type.PROGRAMMED, "False", reason, f"{seen.pod} has the config but {found}")
-    return None
-
-
-def _pool_conditions(
-    pool: Pool,
-    observations: Sequence[Observation],
-    acknowledged: Sequence[bool],
-    history: History,
-    not_written: str,
-) -> list[Condition]:
-    if pool.config is None:
-        accepted = Condition(Type.ACCEPTED, "False", Reason.INVALID, pool.invalid)
-    else:
-        accepted = Condition(Type.ACCEPTED, "True", Reason.ACCEPTED, "valid")
-    # One that holds what fits has acknowledged like any other; one that refuses all of it is waited for by nobody.
-    waited_for = [not (seen.nack and history.lacking(seen)) for seen in observations]
-    engines = programmed(
-        list(compress(observations, waited_for)),
-        list(compress(acknowledged, waited_for)),
-        "no ready pod that spec.selector matches has room for its zones" if observations else _NO_PODS,
-        not_written,
-    )
-    unfit = [
-        f"{seen.pod} has {seen.report.capacity_blocks} blocks and lacks {lacks} of what zones reserve"
-        for seen in observations
-        if seen.report is not None and (lacks := history.lacking(seen))
-    ]
-    return [
-        accepted,
-        engines,
-        _ready(accepted, engines),
-        *stalled(accepted),
-        *degraded(unfit),
-        *not_enforced(pool.not_enforced),
-    ]
-
-
-def _ready(accepted: Condition, engines: Condition) -> Condition:
-    if accepted.status != "True":
-        return Condition(Type.READY, "False", Reason.NOT_ACCEPTED, accepted.message)
-    if engines.status != "True":
-        return Condition(Type.READY, engines.status, engines.reason, engines.message)
-    return Condition(Type.READY, "True", Reason.ENFORCED, f"enforced; {engines.message}")
 
 
 def _message(conditions: Sequence[Condition]) -> str:
