@@ -84,7 +84,7 @@ def test_a_zone_that_may_take_less_than_its_reservation_is_noticed(monkeypatch):
 
 
 def test_nobody_yielding_to_a_zone_within_its_reservation_is_noticed(monkeypatch):
-    monkeypatch.setattr(preemption, "choose_victim", lambda running, beneficiary, count: None)
+    monkeypatch.setattr(preemption, "choose_victim", lambda running, beneficiary, *, entitled: None)
     with pytest.raises(Violation, match=r"I2: zone tenant-\d+ was denied \d+ blocks within its reservation twice"):
         run(RECLAIMING)
 
@@ -151,7 +151,7 @@ def test_requests_whose_work_is_lost_again_and_again_are_noticed(monkeypatch):
 
 
 def test_a_violation_names_seed_and_step_and_shows_the_zones(monkeypatch):
-    monkeypatch.setattr(preemption, "choose_victim", lambda running, beneficiary, count: None)
+    monkeypatch.setattr(preemption, "choose_victim", lambda running, beneficiary, *, entitled: None)
     with pytest.raises(Violation, match=r"seed 3.*step \d+") as broken:
         run(RECLAIMING)
     assert "reserved" in str(broken.value)

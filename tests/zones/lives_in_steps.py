@@ -58,9 +58,12 @@ class LivesInSteps(Lives):
             self.check_nobody_is_passed_over()
 
     def _takeable(self, request, *, growing=False):
-        """What the arbiter keeps in this step for others within their reservations, nobody else gets as entitled."""
-        claimed = self.arbiter._claims.of_others(request)
-        return self.world.takeable(request.claim, growing=growing, peak=request.peak, claimed=claimed)
+        """What the arbiter keeps in this step for others within their reservations, nobody else gets as entitled; nor
+        does a waiting request get what is kept for others of its own zone."""
+        claims = self.arbiter._claims
+        claimed = claims.of_others(request.zone)
+        takeable = self.world.takeable(request.claim, growing=growing, peak=request.peak, claimed=claimed)
+        return takeable if growing else takeable - claims.of_siblings(request)
 
     # What the reference says of a waiting request
 

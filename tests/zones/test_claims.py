@@ -7,36 +7,39 @@ from hypothesis import strategies as st
 from tenantzone_runtime.zones.claims import Claims
 from tests.zones.zoo import Request, Zoo
 
-STEPS = st.lists(st.tuples(st.sampled_from(["keep", "drop", "clear"]), st.integers(0, 3), st.integers(0, 9)))
+KINDS = st.sampled_from(["keep", "keep roughly", "drop", "take rough", "clear"])
+STEPS = st.lists(st.tuples(KINDS, st.integers(0, 3), st.integers(0, 9)))
 
 
-@given(STEPS, st.integers(0, 12), st.integers(0, 12))
-def test_each_claim_counts_once_and_not_for_its_own_request(steps, reserved, cached):
+@given(STEPS)
+def test_each_claim_counts_once_and_not_for_its_own_request(steps):
     zoo = Zoo()
-    one, other = zoo.zone("one", reserved=reserved, cached=cached), zoo.zone("other")
+    one, other = zoo.zone("one"), zoo.zone("other")
     works = [Request(one), Request(one), Request(other), Request(other)]
-    claims, kept = Claims(), {}
+    claims, kept, rough = Claims(), {}, []
     for what, which, count in steps:
         work = works[which]
-        if what == "keep":
-            claims.keep(work, count)
+        if what.startswith("keep"):
+            claims.keep(work, count, is_rough=what == "keep roughly")
             kept[work] = count
+            rough = [each for each in rough if each is not work] + ([work] if what == "keep roughly" else [])
         elif what == "drop":
             claims.drop(work)
             kept.pop(work, None)
+            rough = [each for each in rough if each is not work]
+        elif what == "take rough":
+            assert list(claims.take_rough()) == rough
+            rough = []
         else:
             claims.clear()
             kept.clear()
+            rough = []
 
-        def of(zone, but=None):
-            return sum(count for work, count in kept.items() if work.zone is zone and work is not but)
-
-        # What one caches within its reservation nobody else can have anyway.
-        from_others = {one: max(0, of(one) - min(cached, reserved)), other: of(other)}
-        assert claims.total == sum(from_others.values())
+        assert claims.total == sum(kept.values())
         for asking in works:
-            theirs = from_others[other if asking.zone is one else one]
-            assert claims.of_others(asking) == theirs + of(asking.zone, but=asking)
+            others = [(each, count) for each, count in kept.items() if each is not asking]
+            assert claims.of_siblings(asking) == sum(count for each, count in others if each.zone is asking.zone)
+            assert claims.of_others(asking.zone) == sum(count for each, count in others if each.zone is not asking.zone)
 
 
 @pytest.fixture
@@ -50,19 +53,9 @@ def test_what_was_kept_before_is_kept_no_more(zoo):
     claims.keep(a, 5)
     claims.keep(b, 3)
     claims.keep(a, 2)
-    assert (claims.total, claims.of_others(a), claims.of_others(b), claims.of_others(c)) == (5, 3, 2, 5)
+    assert (claims.total, claims.of_others(a.zone), claims.of_others(b.zone), claims.of_others(c.zone)) == (5, 3, 2, 5)
     claims.drop(a)
     claims.drop(c)
-    assert (claims.total, claims.of_others(a), claims.of_others(b)) == (3, 3, 0)
+    assert (claims.total, claims.of_others(a.zone), claims.of_others(b.zone)) == (3, 3, 0)
     claims.clear()
-    assert (claims.total, claims.of_others(b)) == (0, 0)
-
-
-def test_what_a_zone_has_cached_within_its_reservation_is_not_kept_from_others(zoo):
-    owner = zoo.zone("owner", reserved=20, cached=30)
-    mine, sibling, other = Request(owner), Request(owner), Request(zoo.zone("other"))
-    claims = Claims()
-    claims.keep(mine, 15)
-    assert (claims.of_others(other), claims.of_others(sibling)) == (0, 15)
-    claims.keep(sibling, 10)
-    assert (claims.of_others(other), claims.of_others(sibling), claims.of_others(mine)) == (5, 15, 10)
+    assert (claims.total, claims.of_others(b.zone)) == (0, 0)

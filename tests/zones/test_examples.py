@@ -52,7 +52,7 @@ def outcome(zoo, zone, count):
     """What the column *who pays* says."""
     if count > zoo.takeable(zone):
         running = [Request(other) for other in zoo.ledger.zones.values() if other.in_use]
-        victim = preemption.choose_victim(running, zone, count) if zone.is_entitled_to(count) else None
+        victim = preemption.choose_victim(running, zone, entitled=True) if zone.is_entitled_to(count) else None
         if victim is not None:
             return f"preempts {victim.zone.spec.tenant}"
         return f"waits: {zoo.wait_reason(zone, count)}"

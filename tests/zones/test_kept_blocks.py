@@ -176,18 +176,6 @@ def test_nor_does_the_zone_send_back_its_own_request_for_it(zoo, engine):
     assert engine.preempted == []
 
 
-def test_what_a_zone_has_cached_itself_need_not_be_kept_for_it(zoo, engine):
-    works = [
-        engine.wait(zoo.zone("one", reserved=40, cached=30), 40),
-        engine.wait(zoo.zone("acme", reserved=40), 40),
-    ]
-    burst = zoo.zone("burst")
-    engine.run(burst, 10)
-    zoo.hold(burst, cached=30)
-    assert engine.step() == ([], works)
-    assert engine.preempted == []
-
-
 def test_what_was_lent_in_a_pause_and_is_there_is_its_owners_in_the_first_step(zoo, engine):
     acme = zoo.zone("acme", reserved=40)
     borrower, work = engine.run(zoo.zone("burst"), 55), engine.wait(acme, 40)
@@ -198,3 +186,49 @@ def test_what_was_lent_in_a_pause_and_is_there_is_its_owners_in_the_first_step(z
             engine.step()
     borrower.count = 10
     assert engine.step() == ([borrower], [work])
+
+
+def test_nobody_yields_to_who_was_sent_back_in_the_same_step(zoo, engine):
+    """What its zone's running request was sent back for is not to be had by preempting somebody else."""
+    acme, burst = zoo.zone("acme", reserved=20), zoo.zone("burst")
+    old, young = engine.run(acme, 16, asks=1), engine.run(acme, 4)
+    for _ in range(8):
+        engine.run(burst, 10)
+    engine.foreseen = [old]
+    assert engine.step() == ([], [])
+    assert engine.preempted == [young]
+    assert len(old.blocks) == 17
+
+
+def test_a_front_is_entitled_to_what_its_running_requests_leave_of_the_reservation(zoo, engine):
+    acme, burst = zoo.zone("acme", reserved=20), zoo.zone("burst")
+    running = engine.run(acme, 12, asks=5)
+    for _ in range(8):
+        engine.run(burst, 10)
+    engine.foreseen = [running]
+    engine.wait(acme, 5)
+    assert engine.step() == ([], [])
+    assert engine.preempted == [], "22 blocks would be more than 20"
+    assert len(running.blocks) == 17
+
+
+def test_a_running_request_within_its_reservation_goes_on_whatever_its_zones_front_asks_for(engine, zoo):
+    acme, burst = zoo.zone("acme", reserved=4), zoo.zone("burst")
+    zoo.zone("gold", reserved=3, cached=2)
+    running = engine.run(acme, 1, asks=2)
+    engine.run(acme, 1)
+    engine.run(burst, 94)
+    engine.foreseen = [running]
+    front = engine.wait(acme, 1)
+    assert engine.step() == ([], [])
+    assert (len(running.blocks), engine.queues[acme], engine.preempted) == (3, [front], [])
+
+
+def test_what_a_front_may_not_need_is_kept_for_it_only_while_nobody_else_needs_it(zoo, engine):
+    """It finds half of its blocks in use by others of its zone."""
+    acme, lead, burst = zoo.zone("acme", reserved=50), zoo.zone("lead", reserved=40), zoo.zone("burst")
+    engine.run(acme, 5)
+    engine.run(burst, 50)
+    works = [engine.wait(acme, 5, shared=5), engine.wait(lead, 40)]
+    assert engine.step() == ([], works)
+    assert engine.preempted == []

@@ -54,7 +54,7 @@ def test_a_quiet_claim_is_lent_and_reclaimed_within_one_step(zoo):
 
     zoo.tenancy.request_arrived(claim, 61.0)
     prompt = Request(burst)
-    assert preemption.choose_victim([prompt], claim, 50) is prompt
+    assert preemption.choose_victim([prompt], claim, entitled=claim.is_entitled_to(50)) is prompt
     zoo.release(burst, kept=70)
     assert prefill(zoo, claim, 50) == [("burst", 50)]
     assert (claim.held, burst.held) == (60, 20)

@@ -14,7 +14,7 @@ def zoo():
 def victim(zones, beneficiary, count):
     """Of which running request, counted from the most senior one, the blocks are used; None: of nobody's."""
     running = [Request(zone) for zone in zones]
-    chosen = choose_victim(running, beneficiary, count)
+    chosen = choose_victim(running, beneficiary, entitled=beneficiary.is_entitled_to(count))
     return None if chosen is None else running.index(chosen)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.zones.small_engine import SmallEngine, preemptions
-from tests.zones.zoo import Zoo
+from tests.zones.zoo import Zoo, declare
 
 
 @pytest.fixture
@@ -198,3 +198,15 @@ def test_nobody_yields_to_who_can_not_be_admitted_yet_for_another_reason(zoo, he
     engine.wait(acme, 40, waits_for_else=True)
     assert engine.step() == ([], [])
     assert (engine.preempted, acme.wait_reason) == ([], None)
+
+
+def test_a_reservation_that_is_raised_counts_for_a_request_that_waits_already(zoo, engine):
+    zoo.apply(declare("acme"), declare("burst"))
+    acme, burst = zoo.ledger.zones.values()
+    borrowers = [engine.run(burst, 50), engine.run(burst, 50)]
+    work = engine.wait(acme, 30)
+    engine.seats = 2
+    engine.step()
+    zoo.apply(declare("acme", reserved=40), declare("burst"))
+    assert engine.step() == ([], [work])
+    assert engine.preempted == borrowers[1:]

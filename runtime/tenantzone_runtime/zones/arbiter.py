@@ -50,6 +50,8 @@ class Arbiter(Generic[W]):
         self._hopeless = Hopeless(tenancy, engine, self._admission)
         self._claims = Claims[W]()
         self._yielding = Yielding(tenancy, engine, self._claims, self.preempt)
+        self._sent_back: dict[Zone, None] = {}
+        """Zones of which a request was preempted since the last step: none of theirs is admitted in this one."""
         self._short: dict[Zone, None] = {}
         """Zones that lack blocks of their reservation, in the order in which they were looked at."""
         self._stuck_at: int | None = None
@@ -100,11 +102,14 @@ class Arbiter(Generic[W]):
             self._admission.wake()
             self._look_at_short()
             for zone in self._admission.take_unseen():
-                self._claim(zone)
+                if zone in self._sent_back:
+                    self._admission.look_again(zone)
+                else:
+                    self._claim(zone)
 
     def may_continue(self, work: W, count: int) -> bool:
         """Whether a running request may take blocks now. Else it loses its turn, and is helped before the next step."""
-        if count <= self._yielding.available(work, growing=True):
+        if self._yielding.may_continue(work, count):
             self._claims.drop(work)
             return True
         self._withheld.append(work)
@@ -133,6 +138,7 @@ class Arbiter(Generic[W]):
         """The step is made: what stood aside in it may be asked for again."""
         self._front = None
         self._claims.clear()
+        self._sent_back.clear()
         self._admission.end_step()
 
     def pause(self) -> None:
@@ -147,6 +153,7 @@ class Arbiter(Generic[W]):
         self._engine.preempt(work)
         self.note_preemption(work, reason, beneficiary)
         self._yielding.forget(work)
+        self._sent_back[work.zone] = None
         self._front = None
         self._admission.set_aside(work.zone)
 
@@ -166,10 +173,10 @@ class Arbiter(Generic[W]):
         """Make room for a zone's next request if the zone is entitled to it, and note if it must wait."""
         work = self._engine.front(zone)
         denied = self._denied(work)
-        count = self._blocks_to_claim(work) if denied is None else denied.blocks
-        if count and zone.is_entitled_to(count):
+        count, is_rough = self._blocks_to_claim(work) if denied is None else (denied.blocks, False)
+        if count and self._yielding.is_entitled_to(work, count):
             states.is_served(self._ledger, zone)
-            self._yielding.reclaim(work, count)
+            self._yielding.reclaim(work, count, is_rough=is_rough)
             denied = self._denied(work)
         if denied is None:
             self._tenancy.may_go_on(zone)
@@ -185,14 +192,17 @@ class Arbiter(Generic[W]):
             if not zone.parked:
                 self._admission.look_again(zone)
 
-    def _blocks_to_claim(self, work: W) -> int:
-        """Blocks that are there for a waiting request of a zone within its reservation; 0 for any other."""
+    def _blocks_to_claim(self, work: W) -> tuple[int, bool]:
+        """Blocks that are there for a waiting request of a zone within its reservation; 0 for any other. And whether it
+        may need fewer."""
         at_most = self._engine.blocks_at_most(work)
         if not at_most or not work.zone.is_entitled_to(1):
-            return 0
-        # Where blocks abound it does not matter how many of them it finds in its cache.
+            return 0, False
+        # Where blocks abound it does not matter for now how many of them it finds in its cache.
         abound = self._engine.free_blocks >= self._claims.total + at_most
-        return at_most if abound else self._engine.blocks_to_admit(work)
+        if abound and self._yielding.is_entitled_to(work, at_most):
+            return at_most, True
+        return self._engine.blocks_to_admit(work), False
 
     def _is_admissible(self, zone: Zone) -> bool:
         """Whether a zone's next request gets its blocks now, if need be of what others merely cache; else it waits."""

@@ -1,8 +1,6 @@
-"""Claims: blocks that are kept in a step for requests within their zones' reservations, so that each is there once.
+"""Claims: blocks that are kept in a step for requests within their zones' reservations, so that each is there once."""
 
-What a zone caches within its reservation nobody else can have: of its claims, so much need not be kept from others.
-"""
-
+from collections.abc import Iterable
 from typing import Generic
 
 from tenantzone_runtime.zones.engine import W
@@ -15,35 +13,42 @@ class Claims(Generic[W]):
     def __init__(self) -> None:
         self._blocks: dict[W, int] = {}
         self._of_zone: dict[Zone, int] = {}
-        self._from_others: dict[Zone, int] = {}
+        self._rough: dict[W, None] = {}
         self.total = 0
-        """Kept from those that have no claim."""
 
-    def keep(self, work: W, count: int) -> None:
-        """Keep so many blocks for a request, instead of what was kept for it."""
-        self._change(work.zone, count - self._blocks.get(work, 0))
+    def keep(self, work: W, count: int, *, is_rough: bool = False) -> None:
+        """Keep so many blocks for a request, instead of what was kept for it; roughly, if it may need fewer."""
+        self.drop(work)
         self._blocks[work] = count
+        self._add(work.zone, count)
+        if is_rough:
+            self._rough[work] = None
 
     def drop(self, work: W) -> None:
         """It has its blocks, or does without. Harmless if none were kept for it."""
-        count = self._blocks.pop(work, None)
-        if count is not None:
-            self._change(work.zone, -count)
+        self._rough.pop(work, None)
+        self._add(work.zone, -self._blocks.pop(work, 0))
 
-    def of_others(self, work: W) -> int:
-        """What is kept from this request: for other zones, and for others of its own."""
-        of_others = self.total - self._from_others.get(work.zone, 0)
-        return of_others + self._of_zone.get(work.zone, 0) - self._blocks.get(work, 0)
+    def of_others(self, zone: Zone) -> int:
+        """What is kept for other zones."""
+        return self.total - self._of_zone.get(zone, 0)
+
+    def of_siblings(self, work: W) -> int:
+        """What is kept for other requests of the same zone."""
+        return self._of_zone.get(work.zone, 0) - self._blocks.get(work, 0)
+
+    def take_rough(self) -> Iterable[W]:
+        """Requests for which blocks are kept roughly; they are to be kept anew."""
+        rough, self._rough = self._rough, {}
+        return rough
 
     def clear(self) -> None:
         """The step is over."""
         self._blocks.clear()
         self._of_zone.clear()
-        self._from_others.clear()
+        self._rough.clear()
         self.total = 0
 
-    def _change(self, zone: Zone, more: int) -> None:
-        claimed = self._of_zone[zone] = self._of_zone.get(zone, 0) + more
-        from_others = max(0, claimed - (len(zone.cached) - zone.reclaimable))
-        self.total += from_others - self._from_others.get(zone, 0)
-        self._from_others[zone] = from_others
+    def _add(self, zone: Zone, count: int) -> None:
+        self._of_zone[zone] = self._of_zone.get(zone, 0) + count
+        self.total += count

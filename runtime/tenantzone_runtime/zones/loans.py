@@ -122,25 +122,40 @@ class LoanBook:
         return blocks
 
     def extend(self) -> None:
-        """Let others lend what is due, who offer it for some time: nothing needs to be taken back then."""
-        due = self.due()
-        if not due:
-            return
-        lenders = [deque(filter(lends_for_some_time, offering)) for offering in self._offering.values()]
-        for loan in reversed(self._kept_first(due)):
-            for zones in lenders:
-                while loan.blocks and (lender := self._another(loan, zones)):
-                    blocks = min(loan.blocks, self._offered(lender))
-                    self.repay(loan, blocks)
-                    self._lend(lender, loan.borrower, blocks)
+        """Let others lend what is due, who offer it for some time: nothing needs to be taken back then.
 
-    def _another(self, loan: Loan, lenders: deque[Zone]) -> Zone | None:
-        """The first of these zones, lowest priority first, that can lend what a loan is of."""
-        while lenders and not self._offered(lenders[0]):
-            lenders.popleft()
-        others = (zone for zone in lenders if self._offered(zone) and not self._has_due(zone, loan.borrower))
-        lender = next(others, None)
-        return lender if lender is not None and may_borrow(loan.borrower, lender) else None
+        For what is past its grace first. A lender that offers nothing, or has a loan with the borrower that is due
+        itself, is passed over once for each borrower, however many of its loans are due.
+        """
+        now, groups = self._ledger.now, dict[tuple[bool, Zone], list[Loan]]()
+        for loan in reversed(self._kept_first(self.due())):
+            groups.setdefault((loan.is_past_grace(now), loan.borrower), []).append(loan)
+        if not groups:
+            return
+        offers = [dict.fromkeys(filter(lends_for_some_time, offering)) for offering in self._offering.values()]
+        for (_, borrower), loans in groups.items():
+            for lenders in offers:
+                self._take_over(borrower, loans, lenders)
+
+    def _take_over(self, borrower: Zone, loans: Iterable[Loan], lenders: dict[Zone, None]) -> None:
+        """Let these lenders, lowest priority first, lend a borrower what these loans are of; those that have nothing to
+        offer any more are taken out."""
+        left = deque(loan for loan in loans if loan.blocks)
+        exhausted = []
+        for lender in lenders:
+            if not left or not (may_borrow(borrower, lender) or not self._offered(lender)):
+                break
+            while left and not self._has_due(lender, borrower) and (blocks := self._offered(lender)):
+                loan = left[0]
+                blocks = min(blocks, loan.blocks)
+                self.repay(loan, blocks)
+                self._lend(lender, borrower, blocks)
+                if not loan.blocks:
+                    left.popleft()
+            if not self._offered(lender):
+                exhausted.append(lender)
+        for lender in exhausted:
+            del lenders[lender]
 
     def _has_due(self, lender: Zone, borrower: Zone) -> bool:
         """Whether there is a loan between them that is due: what they add to it is due as well."""

@@ -15,19 +15,18 @@ from tenantzone_runtime.zones.engine import W
 from tenantzone_runtime.zones.zone import Zone
 
 
-def choose_victim(running: Iterable[W], beneficiary: Zone, count: int) -> W | None:
+def choose_victim(running: Iterable[W], beneficiary: Zone, *, entitled: bool) -> W | None:
     """The running request that yields next.
 
     Args:
         running: most senior first.
         beneficiary: the zone that needs blocks.
-        count: how many.
+        entitled: whether it is within its reservation with them.
 
     Returns:
         A borrower's request (lowest priority, then youngest) if the beneficiary is entitled, else the beneficiary's own
         youngest; None if nobody may yield.
     """
-    entitled = beneficiary.is_entitled_to(count)
     victim: W | None = None
     for work in running:
         zone = work.zone

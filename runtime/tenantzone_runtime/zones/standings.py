@@ -94,8 +94,8 @@ class Standings:
         self.leave(zone)
         zone.follow(spec)
         self.enter(zone)
-        if zone.parked:
-            self.stir(zone)
+        # Parked or not: what it reserves now, its next request may be entitled to.
+        self.stir(zone)
 
     def reckon(self, zone: Zone) -> None:
         """Bring the zone's part up to date, after what it holds or its quietness changed."""

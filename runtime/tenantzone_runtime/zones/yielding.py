@@ -34,7 +34,7 @@ class Yielding(Generic[W]):
         self._claims = claims
         self._preempt = preempt
         self._foreseen: dict[W, int] = {}
-        """Running requests whose next blocks were foreseen until now, with how many, ..."""
+        """Blocks that were foreseen until now for running requests, and are kept for none of them, ..."""
         self._ahead: dict[Zone, int] = {}
         """... and the sum of these for each zone."""
 
@@ -45,17 +45,28 @@ class Yielding(Generic[W]):
             self._ahead[work.zone] -= self._foreseen.pop(work)
 
     def available(self, work: W, *, growing: bool = False) -> int:
-        """Blocks that a request may put to use, after what was foreseen of its zone in this step."""
-        ahead = self._ahead.get(work.zone, 0)
-        takeable = self._standings.takeable(
+        """Blocks that a request may put to use, beside what is kept and foreseen for others of its zone."""
+        return self._takeable(work, growing=growing) - self._of_siblings(work)
+
+    def may_continue(self, work: W, count: int) -> bool:
+        """Whether a running request may take blocks in its turn: whichever of its zone comes first has what there is."""
+        return count <= self._takeable(work, growing=True)
+
+    def _takeable(self, work: W, *, growing: bool) -> int:
+        return self._standings.takeable(
             work.zone,
             self._engine.free_blocks,
             growing=growing,
             peak=work.peak,
-            # What was foreseen is kept as well, and is to be taken off once.
-            claimed=self._claims.of_others(work) - ahead,
+            claimed=self._claims.of_others(work.zone),
         )
-        return takeable - ahead
+
+    def is_entitled_to(self, work: W, count: int) -> bool:
+        """Whether a request would be within its zone's reservation with so many more blocks."""
+        return work.zone.is_entitled_to(self._of_siblings(work) + count)
+
+    def _of_siblings(self, work: W) -> int:
+        return self._claims.of_siblings(work) + self._ahead.get(work.zone, 0)
 
     def take_back(self, borrower: Zone) -> None:
         """Preempt requests of a zone until it stands on no loan that is past its grace."""
@@ -76,33 +87,51 @@ class Yielding(Generic[W]):
     def foresee(self) -> None:
         """Help those now that the coming step would find short of blocks, as far as that is sure."""
         for work, count in self._engine.needs():
-            if self._engine.is_running(work):
-                self.help(work, count)
-            if self._engine.is_running(work):
+            if self._engine.is_running(work) and not self.help(work, count) and self._engine.is_running(work):
                 self._foreseen[work] = count
                 self._ahead[work.zone] = self._ahead.get(work.zone, 0) + count
         self._foreseen.clear()
         self._ahead.clear()
 
-    def help(self, work: W, count: int) -> None:
-        """Let others yield to a running request that gets no blocks, or let it wait itself."""
-        self.reclaim(work, count, growing=True)
+    def help(self, work: W, count: int) -> bool:
+        """Let others yield to a running request that gets no blocks, or let it wait itself. Returns whether its blocks
+        are kept for it."""
+        is_kept = self.reclaim(work, count, growing=True)
         if self._engine.is_running(work) and self.available(work, growing=True) < count:
             # It holds blocks and can't go on: others could wait for them for ever.
             self._preempt(work, "own", work.zone)
+        return is_kept
 
-    def reclaim(self, work: W, count: int, *, growing: bool = False) -> None:
-        """Preempt running requests until a request may take its blocks, or nobody may yield."""
+    def reclaim(self, work: W, count: int, *, growing: bool = False, is_rough: bool = False) -> bool:
+        """Preempt running requests until a request may take its blocks, or nobody may yield.
+
+        Args:
+            work: whose turn is to come.
+            count: its blocks.
+            growing: whether it runs.
+            is_rough: whether it may need fewer.
+
+        Returns:
+            Whether the blocks are kept for it: its zone is entitled to them.
+        """
         while self.available(work, growing=growing) < count:
-            victim = preemption.choose_victim(self._engine.by_seniority(), work.zone, self._with_foreseen(work, count))
+            if self._know_better():
+                continue
+            entitled = self.is_entitled_to(work, count)
+            victim = preemption.choose_victim(self._engine.by_seniority(), work.zone, entitled=entitled)
             if victim is None:
-                return
+                return False
             self._preempt(victim, "own" if victim.zone is work.zone else "reclaim", work.zone)
             if victim is work:
-                return
-        if work.zone.is_entitled_to(self._with_foreseen(work, count)):
-            self._claims.keep(work, count)
+                return False
+        if not self.is_entitled_to(work, count):
+            return False
+        self._claims.keep(work, count, is_rough=is_rough)
+        return True
 
-    def _with_foreseen(self, work: W, count: int) -> int:
-        """A request's blocks and those that were foreseen of its zone."""
-        return self._ahead.get(work.zone, 0) + count
+    def _know_better(self) -> bool:
+        """Before anybody yields: keep no more for waiting requests than they need. Returns whether that was unknown."""
+        rough = self._claims.take_rough()
+        for work in rough:
+            self._claims.keep(work, self._engine.blocks_to_admit(work))
+        return bool(rough)
