@@ -46,7 +46,7 @@ def test_the_pool_says_what_its_engines_have(world: World):
     status = eventually(look)
     config = world.config()
     assert config is not None
-    assert status["capacityBlocks"] == 128
+    assert status["capacityBlocks"] == 256
     assert (status["configGeneration"], status["configHash"]) == (config.generation, config.hash)
     assert (status["zonesAccepted"], status["zonesRejected"]) == (1, 0)
 
@@ -247,12 +247,12 @@ def test_the_pool_says_what_is_left_and_how_large_its_config_is(world: World):
     status = eventually(look)
     found = world.kube.get(world.config_path)
     assert found is not None
-    assert (status["capacityBlocks"], status["reservedBlocks"], status["allocatableBlocks"]) == (128, 81, 47)
+    assert (status["capacityBlocks"], status["reservedBlocks"], status["allocatableBlocks"]) == (256, 132, 124)
     assert status["configBytes"] == len(found["data"]["config.json"])
     assert status["configBytesPerZone"] == status["configBytes"] // 2
     head, row = (line.split()[:8] for line in world.kubectl("get", "zp", "-o", "wide").stdout.splitlines())
     assert head == ["NAME", "CAPACITY", "ALLOCATABLE", "ENGINES", "ACKNOWLEDGED", "ZONES", "REJECTED", "READY"]
-    assert row == ["demo", "128", "47", "2", "2", "2", "0", "True"]
+    assert row == ["demo", "256", "124", "2", "2", "2", "0", "True"]
 
 
 def test_lent_and_borrowed_blocks_add_up_over_the_engines(world: World):
