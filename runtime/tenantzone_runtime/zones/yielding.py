@@ -49,7 +49,7 @@ class Yielding(Generic[W]):
         return self._takeable(work, growing=growing) - self._of_siblings(work)
 
     def may_continue(self, work: W, count: int) -> bool:
-        """Whether a running request may take blocks in its turn: whichever of its zone comes first has what there is."""
+        """Whether a running request may take blocks in its turn: who comes first of its zone has what there is."""
         return count <= self._takeable(work, growing=True)
 
     def _takeable(self, work: W, *, growing: bool) -> int:
