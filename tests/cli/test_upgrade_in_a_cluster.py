@@ -47,7 +47,7 @@ def spec(kube: Kube, name: str) -> dict[str, Any]:
     return found["spec"]
 
 
-NEWER_USES = {"auto-register-pool.yaml", "idle-eviction.yaml"}
+NEWER_USES = {"auto-register-pool.yaml", "idle-eviction.yaml", "planned-pool.yaml"}
 """Samples with fields that the last release does not know."""
 
 
