@@ -49,11 +49,7 @@ class Yielding(Generic[W]):
         return self._takeable(work, growing=growing) - self._of_siblings(work)
 
     def may_continue(self, work: W, count: int) -> bool:
-<<<<<<< HEAD
-        """Whether a running request may take blocks in its turn: of its zone, whichever comes first has what there is."""
-=======
         """Whether a running request may take blocks in its turn: who comes first of its zone has what there is."""
->>>>>>> main
         return count <= self._takeable(work, growing=True)
 
     def _takeable(self, work: W, *, growing: bool) -> int:
