@@ -210,3 +210,40 @@ def test_a_reservation_that_is_raised_counts_for_a_request_that_waits_already(zo
     zoo.apply(declare("acme", reserved=40), declare("burst"))
     assert engine.step() == ([], [work])
     assert engine.preempted == borrowers[1:]
+
+
+def test_of_zones_that_lack_blocks_and_have_no_seat_some_are_looked_at_before_each_step(zoo):
+    engine = SmallEngine(zoo, seats=0)
+    zones = [zoo.zone(f"zone-{number}", reserved=2) for number in range(40)]
+    borrowed = zoo.zone("burst")
+    zoo.hold(borrowed, in_use=100)
+    for zone in zones:
+        engine.wait(zone, 2)
+    engine.step()
+    assert all(zone.short == 2 for zone in zones)
+    zoo.release(borrowed, dropped=100)
+    short = []
+    for _ in range(4):
+        engine.step()
+        short.append(sum(zone.short > 0 for zone in zones))
+    assert short == [24, 8, 0, 0]
+
+
+def test_what_is_foreseen_beyond_the_reservation_adds_up(zoo, engine):
+    zoo.zone("lead", reserved=40)
+    burst = zoo.zone("burst")
+    works = [engine.run(burst, 16, asks=5) for _ in range(3)]
+    zoo.tenancy.request_arrived(zoo.ledger.zones["lead"], 0.0)
+    engine.foreseen = works
+    assert engine.step() == ([], [])
+    assert engine.preempted == [works[2]]
+
+
+def test_what_was_kept_for_a_request_that_is_sent_back_is_there_for_others(zoo, engine):
+    acme, lead, burst = zoo.zone("acme", reserved=20), zoo.zone("lead", reserved=40), zoo.zone("burst")
+    young, old = engine.run(acme, 2, asks=2, rank=1), engine.run(acme, 16, asks=4)
+    engine.run(burst, 42)
+    engine.foreseen = [young, old]
+    work = engine.wait(lead, 37)
+    assert engine.step() == ([], [work])
+    assert engine.preempted == [young]
