@@ -9,6 +9,7 @@ from tenantzone_operator.api import Api, explain, is_gone
 from tenantzone_operator.events import Recorder
 from tenantzone_operator.notices import Notice, Status, pool_notices, zone_notices
 from tenantzone_operator.refusals import Refusals
+from tenantzone_operator.repairs import REPAIR_SECONDS, Repairs
 from tenantzone_operator.resources import Body, Meta, Pool, Zone
 from tenantzone_operator.rest import RestError
 from tenantzone_operator.status import without_gauges
@@ -20,9 +21,6 @@ GAUGES_SECONDS = 2.0
 """What moves with each request is written no more often than this, ..."""
 GAUGE_WRITES_PER_SECOND = 20.0
 """... and takes longer where there are many zones, in all pools together."""
-
-REPAIR_SECONDS = 10.0
-"""A status that somebody else changes over and over is put right no more often than this."""
 
 _WRITES_AT_ONCE = 8
 
@@ -37,7 +35,7 @@ class StatusWriter:
         self._gauges_due_at = 0.0
         self.writes = 0
         """How many were made since the start."""
-        self._repairs = _Repairs()
+        self._repairs = Repairs()
         self._refusals = Refusals()
         self._merged: dict[str, tuple[Status, Status]] = {}
         """By uid: what was written, and what the API server made of it, where these differ."""
@@ -126,34 +124,6 @@ class StatusWriter:
             self._merged.pop(found.meta.uid, None)
         else:
             self._merged[found.meta.uid] = status, written.get("status", {})
-
-
-class _Repairs:
-    """What was written, to tell what somebody else has changed since: that is put right, and no contest."""
-
-    def __init__(self) -> None:
-        self._written: dict[str, Status] = {}
-        self._repaired_at: dict[str, float] = {}
-
-    def look(self, view: View) -> None:
-        """Forget objects that are gone."""
-        if len(self._written) > 2 * (len(view.zones) + len(view.leaving) + 1):
-            uids = view.uids
-            self._written = {uid: status for uid, status in self._written.items() if uid in uids}
-            self._repaired_at = {uid: at for uid, at in self._repaired_at.items() if uid in uids}
-
-    def may_write(self, uid: str, status: Status, now: float) -> bool:
-        """Whether the status of an object, which differs from the one that the API server has, may be written now."""
-        if self._written.get(uid) != status:
-            return True
-        if now - self._repaired_at.get(uid, float("-inf")) < REPAIR_SECONDS:
-            return False
-        self._repaired_at[uid] = now
-        return True
-
-    def note(self, uid: str, status: Status) -> None:
-        """It was written."""
-        self._written[uid] = status
 
 
 def _log(notice: Notice, kind: str, meta: Meta, about: Mapping[str, str]) -> None:
