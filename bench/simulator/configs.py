@@ -92,11 +92,11 @@ class ConfigDraw:
         )
         return make_config(self._generation, pool, zones)
 
-    def overcommitted(self) -> RuntimeConfig:
-        """A config that this engine can't hold."""
+    def too_large(self, config: RuntimeConfig) -> RuntimeConfig:
+        """A config with one more zone, for which this engine is too small."""
         self._generation += 1
-        zones = tuple(ZoneConfig(name=name, tenant=name, generation=1, reserved="51%") for name in ("one", "two"))
-        return make_config(self._generation, PoolConfig(namespace="simulator", name="pool"), zones)
+        huge = ZoneConfig(name="huge", tenant="huge", generation=1, reserved="100%")
+        return make_config(self._generation, config.pool, (*config.zones, huge))
 
     def _levels(self) -> tuple[TenantLevel, ...]:
         golden = self._population.golden

@@ -82,11 +82,7 @@ class Engine:
     # Configs, time and requests
 
     def apply(self, config: RuntimeConfig) -> None:
-        """Enforce a config.
-
-        Raises:
-            ConfigError: it can't be held; what was enforced before still is.
-        """
+        """Enforce a config."""
         self.pool.return_evicted(self.tenancy.apply(config, self.now))
 
     def upkeep(self) -> None:

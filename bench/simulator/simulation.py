@@ -13,7 +13,8 @@ from bench.simulator.load import LONGEST_ANSWER, LONGEST_PROMPT, GeneratedLoad
 from bench.simulator.request import BLOCK_TOKENS, Request
 from bench.simulator.summary import Summary
 from bench.simulator.trace import replay
-from tenantzone_contract.config import ConfigError, RuntimeConfig
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.fitting import grants
 from tenantzone_runtime.zones.audit import RefusalReason
 
 UPKEEP_SECONDS = 0.1
@@ -158,21 +159,22 @@ class Simulation:
         if event == "restart":
             self._restart()
         elif event == "overcommitted":
-            self._apply_refused(self._configs.overcommitted())
+            self._apply_too_large(self._configs.too_large(self._config))
         else:
             self._config = self._configs.next(unknown_tenants=event != "reject")
             self.engine.apply(self._config)
         self.summary.happened(event)
 
-    def _apply_refused(self, config: RuntimeConfig) -> None:
-        """I8: a config that can't be held changes nothing."""
-        before = [(zone.spec, zone.held) for zone in self.engine.ledger.zones.values()]
-        try:
-            self.engine.apply(config)
-        except ConfigError:
-            if before == [(zone.spec, zone.held) for zone in self.engine.ledger.zones.values()]:
-                return
-        raise Violation("I8: a config that can't be held was not refused as a whole")
+    def _apply_too_large(self, config: RuntimeConfig) -> None:
+        """I8: of a config that the engine is too small for, what fits is in force, first come first: each reservation
+        whole or not at all. Then the config before comes back."""
+        self.engine.apply(config)
+        held = zip(config.zones, grants(config.zones, self.plan.model.capacity), strict=True)
+        expected = {zone.tenant: grant.reserved for zone, grant in held}
+        zones = self.engine.ledger.zones
+        if any(zones[tenant].spec.quota.reserved != reserved for tenant, reserved in expected.items()):
+            raise Violation("I8: of a config that the engine is too small for, something else is in force than fits")
+        self.engine.apply(self._config)
 
     def _restart(self) -> None:
         """A new engine; clients send again what the old one had not answered."""

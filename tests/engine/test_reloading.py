@@ -234,19 +234,21 @@ def test_nothing_is_changed_by_what_can_not_be_enforced(driver, loading, tmp_pat
 def test_what_an_engine_is_too_small_for_is_enforced_as_far_as_it_fits_and_the_rest_is_named(
     driver, loading, tmp_path, caplog
 ):
+    caplog.set_level(logging.WARNING, logger=reloading.__name__)
     write(tmp_path, 1, zone("old", reserved=60), zone("large", reserved=50), zone("young", reserved="40%"))
     loading.turn()
 
     assert declared(driver) == {"old": 60, "large": 0, "young": 40}
     assert (loading.status.applied_generation, loading.status.rejected) == (1, None)
-    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    (warning,) = [record for record in caplog.records if record.name == reloading.__name__]
     assert warning.getMessage() == (
         "this engine has too few blocks for config 1: nothing is reserved here for large (50 blocks)"
     )
 
 
 def test_of_many_zones_that_an_engine_is_too_small_for_some_are_named(loading, tmp_path, caplog):
+    caplog.set_level(logging.WARNING, logger=reloading.__name__)
     write(tmp_path, 1, *(zone(f"zone-{number}", reserved=CAPACITY + 1) for number in range(9)))
     loading.turn()
-    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    (warning,) = [record for record in caplog.records if record.name == reloading.__name__]
     assert warning.getMessage().endswith("zone-4 (101 blocks) and 4 more")

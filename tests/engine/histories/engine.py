@@ -16,7 +16,8 @@ from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
 
-from tenantzone_contract.config import ConfigError, make_config
+from tenantzone_contract.config import make_config
+from tenantzone_contract.fitting import grants
 from tenantzone_runtime.engine import turns
 from tests.engine.clock import Clock
 from tests.engine.harness import BLOCK_TOKENS, AnyToken, Driver, make_scheduler, prompt, with_flags
@@ -137,18 +138,12 @@ class Engine:
 
     def _declare(self, event: Declare) -> None:
         config = make_config(len(self.configs) + 1, event.pool, event.zones)
-        before = self.invariants.promises()
-        try:
-            with self.invariants.around_a_config(), self._pauses():
-                self.scheduler.apply_config(config)
-        except ConfigError:
-            assert sum(zone.reserved for zone in event.zones) > self.flags.capacity, "a config that fits is refused"
-            assert self.invariants.promises() == before, "I8: a config that is refused changes nothing"
-        else:
-            assert sum(zone.reserved for zone in event.zones) <= self.flags.capacity, (
-                "a config that does not fit is taken"
-            )
-            self.configs.append(event)
+        with self.invariants.around_a_config(), self._pauses():
+            self.scheduler.apply_config(config)
+        held = zip(event.zones, grants(event.zones, self.flags.capacity), strict=True)
+        expected = {zone.tenant: (grant.reserved, grant.limit) for zone, grant in held}
+        assert expected.items() <= self.invariants.promises().items(), "I8: what fits is in force, and nothing else"
+        self.configs.append(event)
 
     @contextmanager
     def _pauses(self) -> Iterator[None]:
