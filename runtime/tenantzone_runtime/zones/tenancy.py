@@ -45,11 +45,7 @@ class Tenancy:
         """Requests that were refused; never decrease."""
 
     def apply(self, config: RuntimeConfig, now: float) -> Evictions:
-        """Enforce a new config from now on, all at once; requests in flight stay.
-
-        Raises:
-            ConfigError: it can't be held on this engine; what was enforced before still is.
-        """
+        """Enforce a new config from now on, all at once; requests in flight stay."""
         plan = self.enforcement.plan(config)
         self.enforcement.begin(plan, now)
         evicted = list(self.enforcement.make(self.enforcement.changes(plan)))
