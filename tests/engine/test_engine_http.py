@@ -159,16 +159,15 @@ def test_a_broken_file_is_refused_and_the_last_good_one_stays(engine, break_it, 
     assert metric(engine, "tenantzone_config_last_reload_successful") == 1
 
 
-def test_a_config_that_does_not_fit_the_engine_is_refused_by_it(engine):
-    good = engine.declare(zone("acme", reserved=100))
-    too_much = engine.config(zone("acme", reserved=200), zone("burst", reserved=100))
-    engine.write(dump_config(too_much))
-    engine.wait(lambda: engine.report().config.rejected is not None, "the config is refused")
-    status = engine.report().config
-    assert status.rejected.generation == too_much.generation
-    assert "add up to 300 blocks, this engine has 255" in status.rejected.error
-    assert status.applied_hash == good.hash
-    assert engine.zone("acme").reserved == 100
+def test_a_config_that_the_engine_is_too_small_for_is_enforced_as_far_as_it_fits(engine):
+    engine.declare(zone("acme", reserved=200), zone("burst", reserved=100), zone("calm", reserved=55))
+    held = {name: engine.zone(name) for name in ("acme", "burst", "calm")}
+    assert {name: (found.reserved, found.awaited_reservation) for name, found in held.items()} == {
+        "acme": (200, 0),
+        "burst": (0, 100),
+        "calm": (55, 0),
+    }
+    assert cached_tokens(engine.client("burst"), new_prompt()) == 0
 
 
 def test_a_file_that_goes_missing_changes_nothing(engine):
