@@ -1,15 +1,15 @@
 """What the engines have acknowledged, by their own reports. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenantzone_contract.config import RuntimeConfig, ZoneConfig, dump_config
-from tenantzone_contract.fitting import Grant, grants
+from tenantzone_contract.fitting import grants, limit_blocks
+from tenantzone_contract.share import floor_blocks
 from tenantzone_operator.conditions import Condition, Reason, Type
 from tenantzone_operator.views import EngineView, ZoneView
 
 _REMEMBERED_SNAPSHOTS = 64
-_REMEMBERED_SIZES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ class History:
         self._newest_bytes = 0
         self._entries: dict[str, ZoneConfig] = {}
         self._hashes: dict[int, str] = {}
-        self._grants: dict[int, dict[str, Grant]] = {}
+        self._lacking: dict[int, dict[str, int]] = {}
+        """By the size of an engine: blocks of the newest snapshot's reservations that it is too small for, by zone."""
         self._since: dict[str, int] = {}
 
     @property
@@ -71,7 +72,7 @@ class History:
             for entry in config.zones
         }
         if config is not self._newest:
-            self._grants = {}
+            self._lacking = {}
         self._newest = config
         self._newest_bytes = size if size is not None else len(dump_config(config).encode())
         self._hashes[config.generation] = config.hash
@@ -93,32 +94,46 @@ class History:
         """The same of whatever is known of an engine."""
         return seen.report is not None and self.acknowledges(seen.report, entry)
 
-    def grants(self, capacity: int) -> Mapping[str, Grant]:
-        """What an engine of this size has of the newest snapshot for each zone, by name."""
-        found = self._grants.get(capacity)
-        if found is None:
-            zones = self._newest.zones if self._newest is not None else ()
-            found = {zone.name: grant for zone, grant in zip(zones, grants(zones, capacity), strict=True)}
-            while len(self._grants) >= _REMEMBERED_SIZES:
-                del self._grants[next(iter(self._grants))]
-            self._grants[capacity] = found
-        return found
+    def look_at_sizes(self, observations: Iterable[Observation]) -> None:
+        """Remember no other sizes than those of these engines: a pod may claim another one each time."""
+        sizes = {seen.report.capacity_blocks for seen in observations if seen.report is not None}
+        self._lacking = {size: lacking for size, lacking in self._lacking.items() if size in sizes}
+
+    def lacking(self, seen: Observation) -> Mapping[str, int]:
+        """Blocks of reservations that an engine is too small for, by zone; nothing if it does not answer."""
+        if seen.report is None or self._newest is None:
+            return {}
+        size = seen.report.capacity_blocks
+        if size not in self._lacking:
+            held = zip(self._newest.zones, grants(self._newest.zones, size), strict=True)
+            self._lacking[size] = {zone.name: grant.lacking for zone, grant in held if grant.lacking}
+        return self._lacking[size]
 
     def lacks(self, seen: Observation, zone: str) -> int:
-        """Blocks of a zone's reservation that an engine is too small for; 0 if it does not answer."""
-        grant = self.grants(seen.report.capacity_blocks).get(zone) if seen.report is not None else None
-        return grant.lacking if grant is not None else 0
-
-    def lacking(self, seen: Observation) -> int:
-        """The same of all zones together."""
-        if seen.report is None:
-            return 0
-        return sum(grant.lacking for grant in self.grants(seen.report.capacity_blocks).values())
+        """The same of one zone; 0 if it fits."""
+        return self.lacking(seen).get(zone, 0)
 
     def is_unfit(self, seen: Observation, zone: str) -> bool:
         """Whether an engine is too small to hold a zone's reservation, or refuses a config that it is too small for, as
         engines of the release before do. Nobody waits for it."""
-        return self.lacks(seen, zone) > 0 or (bool(seen.nack) and self.lacking(seen) > 0)
+        lacking = self.lacking(seen)
+        return zone in lacking or (bool(seen.nack) and bool(lacking))
+
+    def difference(self, seen: Observation, entry: ZoneConfig) -> str:
+        """In what an engine's report of a zone differs from what an engine of its size has for it; empty: in nothing.
+        A config's hash alone says nothing of what became of it."""
+        assert seen.report is not None, "it has acknowledged the entry"
+        zone, blocks = seen.zones.get(entry.name), seen.report.capacity_blocks
+        if zone is None:
+            return "does not report the zone"
+        reserved = 0 if self.lacks(seen, entry.name) else floor_blocks(entry.reserved, blocks)
+        limit = limit_blocks(entry.limit, blocks)
+        if (zone.generation, zone.reserved, zone.limit) == (entry.generation, reserved, limit):
+            return ""
+        return (
+            f"reports generation {zone.generation} of the zone with reserved {zone.reserved} and limit {zone.limit}, "
+            f"not {entry.generation} with {reserved} and {limit}"
+        )
 
     def acknowledges_newest(self, report: EngineView) -> bool:
         """Whether the engine has applied the newest snapshot itself."""
@@ -128,20 +143,6 @@ class History:
 def _same(known: ZoneConfig | None, entry: ZoneConfig) -> bool:
     # Mostly it is the very same object, and to compare thousands of others field by field takes its time.
     return known is entry or known == entry
-
-
-def difference(seen: Observation, entry: ZoneConfig, granted: Grant) -> str:
-    """In what an engine's report of a zone differs from what an engine of its size has for it; empty: in nothing. A
-    config's hash alone says nothing of what became of it."""
-    zone = seen.zones.get(entry.name)
-    if zone is None:
-        return "does not report the zone"
-    if (zone.generation, zone.reserved, zone.limit) == (entry.generation, granted.reserved, granted.limit):
-        return ""
-    return (
-        f"reports generation {zone.generation} of the zone with reserved {zone.reserved} and limit {zone.limit}, "
-        f"not {entry.generation} with {granted.reserved} and {granted.limit}"
-    )
 
 
 def programmed(

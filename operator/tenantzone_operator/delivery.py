@@ -37,10 +37,14 @@ class Delivery:
         self._foreign = ""
         self.must_recall = True
         """Whether somebody may have changed it."""
-        self.not_written = ""
-        """Why the newest snapshot could not be given out; empty if it was."""
+        self._refused = ""
         self.writes = 0
         """How many were made since the start."""
+
+    @property
+    def not_written(self) -> str:
+        """Why the newest snapshot can't be given out; empty if it can."""
+        return self._foreign or self._refused
 
     async def has_changed(self, pool: Pool) -> bool:
         """Whether the ConfigMap is another one than it was."""
@@ -94,7 +98,6 @@ class Delivery:
             RestError, aiohttp.ClientError, TimeoutError: something could not be written.
         """
         if self._foreign:
-            self.not_written = self._foreign
             return False
         is_in_order = self._known is not None and self._known.is_in_order(pool)
         is_new = config != self._history.newest or not (self._is_delivered and is_in_order)
@@ -123,10 +126,10 @@ class Delivery:
             self._known = await self._api.write_config(pool, text, self._known)
         except RestError as error:
             if error.is_lasting:
-                self.not_written = explain(error)
+                self._refused = explain(error)
             raise
         self.writes += 1
-        self.not_written = ""
+        self._refused = ""
 
     async def _annotate(self, pod: Pod, config_hash: str) -> None:
         try:

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from itertools import compress
 from operator import not_
 
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_operator.acknowledgement import History, Observation, difference, programmed
+from tenantzone_operator.acknowledgement import History, Observation, programmed
 from tenantzone_operator.admission import Verdict
 from tenantzone_operator.conditions import Condition, Reason, Type, degraded, not_enforced, stalled
 from tenantzone_operator.resources import Pool, Zone
@@ -17,15 +16,9 @@ def acknowledged(verdict: Verdict, observations: Sequence[Observation], history:
     """For each engine, whether it enforces the zone as its spec wants it, and reports it so."""
     entry = verdict.entry if verdict.accepted else None
     return [
-        entry is not None and history.acknowledged_by(seen, entry) and not _differs(seen, entry, history)
+        entry is not None and history.acknowledged_by(seen, entry) and not history.difference(seen, entry)
         for seen in observations
     ]
-
-
-def _differs(seen: Observation, entry: ZoneConfig, history: History) -> str:
-    """In what an engine that has acknowledged an entry shows it otherwise; empty: in nothing."""
-    assert seen.report is not None, "it has acknowledged"
-    return difference(seen, entry, history.grants(seen.report.capacity_blocks)[entry.name])
 
 
 def zone_conditions(
@@ -63,14 +56,15 @@ def _lack(seen: Observation, history: History, zone: str) -> str:
     lacks, blocks = history.lacks(seen, zone), seen.report.capacity_blocks
     if lacks:
         return f"{seen.pod} has {blocks} blocks and lacks the zone's {lacks}"
-    return f"{seen.pod} has {blocks} blocks, lacks {history.lacking(seen)} and refuses the config: {seen.nack}"
+    in_all = sum(history.lacking(seen).values())
+    return f"{seen.pod} has {blocks} blocks, lacks {in_all} and refuses the config: {seen.nack}"
 
 
 def _difference(verdict: Verdict, observations: Sequence[Observation], history: History) -> Condition | None:
     """What the first engine that has the config, and not the zone as it is there, shows of it; None: there is none."""
     entry = verdict.entry
     for seen in observations:
-        if entry is not None and history.acknowledged_by(seen, entry) and (found := _differs(seen, entry, history)):
+        if entry is not None and history.acknowledged_by(seen, entry) and (found := history.difference(seen, entry)):
             reason = Reason.ZONE_DIFFERS if entry.name in seen.zones else Reason.ZONE_MISSING
             return Condition(Type.PROGRAMMED, "False", reason, f"{seen.pod} has the config but {found}")
     return None
@@ -99,7 +93,7 @@ def pool_conditions(
     unfit = [
         f"{seen.pod} has {seen.report.capacity_blocks} blocks and lacks {lacks} of what zones reserve"
         for seen in observations
-        if seen.report is not None and (lacks := history.lacking(seen))
+        if seen.report is not None and (lacks := sum(history.lacking(seen).values()))
     ]
     return [
         accepted,

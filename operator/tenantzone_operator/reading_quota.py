@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 BYTES_PER_SECOND = 8 * 2**20
-"""About a fifth of a processor's time to read."""
+"""A fraction of what one processor reads in that time."""
 
 
 class ReadingQuota:

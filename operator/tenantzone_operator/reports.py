@@ -26,7 +26,6 @@ _REGISTERED_ZONES = 4096
 
 Blocks = Annotated[int, msgspec.Meta(ge=0, le=MAX_BLOCKS)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
-Generation = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 Name = Annotated[str, msgspec.Meta(max_length=253)]
 UnixTime = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 
@@ -40,7 +39,7 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     name: Name
     tenant: Name
-    generation: Generation
+    generation: Count
     state: ZoneState
     reserved: Blocks
     limit: Blocks
@@ -67,11 +66,11 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 class Rejection(msgspec.Struct, rename="camel", frozen=True, gc=False):
     error: str
-    generation: Generation | None = None
+    generation: Count | None = None
 
 
 class ConfigStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    applied_generation: Generation | None = None
+    applied_generation: Count | None = None
     applied_hash: Name | None = None
     rejected: Rejection | None = None
 

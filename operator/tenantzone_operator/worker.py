@@ -202,7 +202,9 @@ class PoolWorker:
         self._max_zones = max(self._max_zones, len(view.zones), len(known))
         may_register = pool.config is not None and pool.config.unknown_tenants.mode == "AutoRegister"
         max_bytes = max_report_bytes(self._max_zones, may_register=may_register)
-        return await self._engines.look_at(view.engines, pool.admin_port, max_bytes)
+        observations = await self._engines.look_at(view.engines, pool.admin_port, max_bytes)
+        self._history.look_at_sizes(observations)
+        return observations
 
     async def _tell(self, view: View, plan: Plan, observations: list[Observation], size: int | None) -> None:
         """Write each status that is another one, and come back for what may be written only later."""

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from tenantzone_contract.fitting import Grant, grants
 from tenantzone_contract.share import ceil_blocks, floor_blocks
+from tenantzone_operator import acknowledgement
 from tenantzone_operator.acknowledgement import History
 from tenantzone_operator.capacity import planned_size
 from tenantzone_operator.plan import make_plan
-from tenantzone_operator.status import pool_status, zone_status
+from tenantzone_operator.status import ZoneStatuses, pool_status, zone_status
 from tests.operator.objects import NOW, entry, observed, pool, silent, snapshot, zone
 
 FIRST, SECOND = zone("first", age=2, reserved=40), zone("second", age=1, reserved="50%")
@@ -166,3 +167,25 @@ def test_a_pool_is_planned_for_what_its_spec_or_half_of_its_engines_say(spec, cl
 def test_a_pool_of_which_nothing_is_known_is_planned_for_nothing():
     assert planned_size(pool(), [None]) is None
     assert planned_size(None, []) is None
+
+
+def test_what_an_engine_is_too_small_for_is_reckoned_once_for_each_size(monkeypatch: pytest.MonkeyPatch):
+    """However many zones and sizes there are: with many of both, each look would take minutes else."""
+    reckoned = []
+    monkeypatch.setattr(acknowledgement, "grants", lambda zones, size: reckoned.append(size) or grants(zones, size))
+    zones = [zone(f"zone-{number}", reserved=10) for number in range(50)]
+    history = History()
+    history.record(config := snapshot(1, *zones))
+    made = make_plan(pool(), zones, in_force=config, last_generation=1, size=1000)
+    seen = [observed(config, engine=f"engine-{size}", blocks=size) for size in range(1000, 1039)]
+    seen.append(observed(None, engine="small", blocks=50, error="too small"))
+
+    statuses = ZoneStatuses()
+    for _ in range(3):
+        history.look_at_sizes(seen)
+        statuses.make(zones, made.verdicts, seen, history, now=NOW)
+    assert sorted(reckoned) == [50, *range(1000, 1039)]
+
+    history.look_at_sizes(seen[:1])
+    history.lacking(seen[1])
+    assert reckoned.count(1001) == 2, "sizes of engines that are gone are forgotten"
