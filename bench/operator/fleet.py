@@ -10,7 +10,8 @@ from typing import Any
 from aiohttp import web
 
 from bench.operator.client import Client
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, CONFIG_KEY, RuntimeConfig, ZoneConfig, parse_config
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, RuntimeConfig, ZoneConfig
+from tenantzone_contract.packing import ConfigFiles, files_of, unpack_config
 from tenantzone_contract.report import REPORT_PATH, ConfigStatus, EngineReport, ZoneReport
 from tenantzone_contract.share import ceil_blocks, floor_blocks
 
@@ -57,8 +58,8 @@ class Fleet:
         self._port = port
         self._engines: dict[str, Engine] = {}
         self._shown: dict[str, str] = {}
-        self._read: dict[str, tuple[str, RuntimeConfig, tuple[ZoneReport, ...]]] = {}
-        """By pool: the text that was read last, and what came of it. Real engines do that each on its own machine."""
+        self._read: dict[str, tuple[ConfigFiles, RuntimeConfig, tuple[ZoneReport, ...]]] = {}
+        """By pool: the files that were read last, and what came of it. Real engines do that each on its own machine."""
         self._runners: list[web.AppRunner] = []
         self._watching: asyncio.Task[None] | None = None
 
@@ -105,10 +106,11 @@ class Fleet:
     async def _sync(self, engine: Engine) -> None:
         path = f"/api/v1/namespaces/{engine.namespace}/configmaps/tenantzone-{engine.pool}"
         found = await self._client.call("GET", path)
-        text = found["data"][CONFIG_KEY]
-        if self._read.get(engine.pool, ("",))[0] != text:
-            config = parse_config(text)
-            self._read[engine.pool] = text, config, tuple(map(_report, config.zones))
+        files = files_of(found)
+        known = self._read.get(engine.pool)
+        if known is None or known[0] != files:
+            config = await asyncio.to_thread(unpack_config, files)
+            self._read[engine.pool] = files, config, tuple(map(_report, config.zones))
         engine.apply(*self._read[engine.pool][1:])
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tenantzone_contract.config import RuntimeConfig, ZoneConfig, dump_config
+from tenantzone_contract.config import RuntimeConfig, ZoneConfig
 from tenantzone_contract.fitting import grants, limit_blocks
 from tenantzone_contract.share import floor_blocks
 from tenantzone_operator.conditions import Condition, Reason, Type
@@ -56,15 +56,15 @@ class History:
 
     @property
     def newest_bytes(self) -> int:
-        """Size of the newest snapshot as the text that engines read."""
+        """Size of the newest snapshot in its ConfigMap."""
         return self._newest_bytes
 
-    def record(self, config: RuntimeConfig, size: int | None = None) -> None:
+    def record(self, config: RuntimeConfig, size: int) -> None:
         """Note that the config is the newest one now. Harmless if it was already.
 
         Args:
             config: what was given out.
-            size: of its text, in bytes, if that is known.
+            size: in its ConfigMap, in bytes.
         """
         before, self._entries = self._entries, {entry.name: entry for entry in config.zones}
         self._since = {
@@ -74,7 +74,7 @@ class History:
         if config is not self._newest:
             self._lacking = {}
         self._newest = config
-        self._newest_bytes = size if size is not None else len(dump_config(config).encode())
+        self._newest_bytes = size
         self._hashes[config.generation] = config.hash
         while len(self._hashes) > _REMEMBERED_SNAPSHOTS:
             del self._hashes[min(self._hashes)]

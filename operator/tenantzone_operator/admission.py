@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.share import floor_blocks, percentage
 from tenantzone_operator.conditions import Reason
-from tenantzone_operator.resources import Zone, entry_bytes
+from tenantzone_operator.resources import Zone
 
 Share = int | str
-
-CONFIG_BYTES = 900_000
-"""New zones may fill a pool's config up to this. A ConfigMap takes 1,048,576 bytes; the rest is for what changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +43,6 @@ class Budget:
         self.size = 100 if size is None else size
         self.reserved = 0
         """Blocks that are granted."""
-        self.config_bytes = 0
-        """Size of all entries, as they go into the config."""
 
     @property
     def allocatable(self) -> int:
@@ -57,14 +52,12 @@ class Budget:
     def fits(self, share: Share) -> bool:
         return self.blocks(share) <= self.size - self.reserved or not self.blocks(share)
 
-    def take(self, entry: ZoneConfig, config_bytes: int) -> None:
-        """Grant what the entry reserves, and the bytes that it has in the config."""
+    def take(self, entry: ZoneConfig) -> None:
+        """Grant what the entry reserves."""
         self.reserved += self.blocks(entry.reserved)
-        self.config_bytes += config_bytes
 
-    def give_back(self, entry: ZoneConfig, config_bytes: int) -> None:
+    def give_back(self, entry: ZoneConfig) -> None:
         self.reserved -= self.blocks(entry.reserved)
-        self.config_bytes -= config_bytes
 
     def blocks(self, share: Share) -> int:
         if self.is_provisional:
@@ -84,7 +77,7 @@ def admit(zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], size: int | 
     budget = Budget(size)
     owners: dict[str, str] = {}
     # Who has the tenant keeps it: within one second the name says who is older, and a later one may have the lower.
-    for zone in sorted(by_age, key=lambda zone: not _has_its_tenant(zone, granted)):
+    for zone in sorted(by_age, key=lambda zone: not has_its_tenant(zone, granted)):
         owners.setdefault(zone.tenant, zone.meta.name)
     rivals = {zone.meta.name: owners[zone.tenant] for zone in by_age if owners[zone.tenant] != zone.meta.name}
     contenders = [zone for zone in by_age if zone.meta.name not in rivals]
@@ -96,7 +89,8 @@ def admit(zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], size: int | 
     return verdicts
 
 
-def _has_its_tenant(zone: Zone, granted: Mapping[str, ZoneConfig]) -> bool:
+def has_its_tenant(zone: Zone, granted: Mapping[str, ZoneConfig]) -> bool:
+    """Whether what was granted to the zone was for the tenant that it names now."""
     entry = granted.get(zone.meta.name)
     return entry is not None and entry.tenant == zone.tenant
 
@@ -105,12 +99,12 @@ def _keep(zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], budget: Budg
     """First pass: what was granted stays, or less of it where less is wanted."""
     kept = {}
     for zone in zones:
-        if not _has_its_tenant(zone, granted):
+        if not has_its_tenant(zone, granted):
             continue
         entry, wanted = granted[zone.meta.name], zone.config
         if wanted is not None and budget.blocks(wanted.reserved) <= budget.blocks(entry.reserved):
             entry = wanted
-        budget.take(entry, _bytes(zone, entry))
+        budget.take(entry)
         kept[zone.meta.name] = entry
     return kept
 
@@ -119,22 +113,18 @@ def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget) -> Verdict:
     """Second pass: new zones and increases get what is left."""
     wanted = zone.config
     if wanted is None:
-        return Verdict(Reason.INVALID, zone.invalid + _stays(kept), kept)
+        return Verdict(Reason.INVALID, zone.invalid + stays(kept), kept)
     if kept is wanted or kept == wanted:
         return Verdict(Reason.ACCEPTED, _welcome(wanted, budget), wanted)
     if kept is not None:
-        budget.give_back(kept, _bytes(zone, kept))
-    if not budget.fits(wanted.reserved):
-        refusal = Reason.POOL_OVERCOMMITTED, _overcommitted(wanted.reserved, budget)
-    elif budget.config_bytes + zone.config_bytes > CONFIG_BYTES and kept is None:
-        refusal = Reason.CONFIG_TOO_LARGE, _too_large(zone, budget)
-    else:
-        budget.take(wanted, zone.config_bytes)
+        budget.give_back(kept)
+    if budget.fits(wanted.reserved):
+        budget.take(wanted)
         return Verdict(Reason.ACCEPTED, _welcome(wanted, budget), wanted)
+    message = _overcommitted(wanted.reserved, budget)
     if kept is not None:
-        budget.take(kept, _bytes(zone, kept))
-    reason, message = refusal
-    return Verdict(reason, message + _stays(kept), kept)
+        budget.take(kept)
+    return Verdict(Reason.POOL_OVERCOMMITTED, message + stays(kept), kept)
 
 
 def _welcome(entry: ZoneConfig, budget: Budget) -> str:
@@ -157,21 +147,11 @@ def _overcommitted(reserved: Share, budget: Budget) -> str:
     )
 
 
-def _bytes(zone: Zone, entry: ZoneConfig) -> int:
-    return zone.config_bytes if entry is zone.config else entry_bytes(entry)
-
-
-def _too_large(zone: Zone, budget: Budget) -> str:
-    return (
-        f"the zones of this pool fill {budget.config_bytes:,} of the {CONFIG_BYTES:,} bytes that its config may have, "
-        f"and this one needs {zone.config_bytes:,}; name another ZonePool, or delete zones of this one"
-    )
-
-
 def _conflict(zone: Zone, owner: str) -> Verdict:
     message = f"TenantZone {owner} has the tenant {zone.tenant} already; delete one of the two"
     return Verdict(Reason.TENANT_CONFLICT, message, None)
 
 
-def _stays(kept: ZoneConfig | None) -> str:
+def stays(kept: ZoneConfig | None) -> str:
+    """What to add to a refusal."""
     return f". Generation {kept.generation} stays in force" if kept is not None else ""

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, CONFIG_KEY
-from tenantzone_operator.config_map import ConfigMap, config_map_labels, read_config_map
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
+from tenantzone_contract.packing import ConfigFiles
+from tenantzone_operator.config_map import ConfigMap, config_map_labels, data_to_write, read_config_map
 from tenantzone_operator.connection import Connection
 from tenantzone_operator.names import FIELD_MANAGER, GROUP, POOLS, VERSION, ZONES, config_map_name
 from tenantzone_operator.resources import Body, Meta, Pod, Pool
@@ -71,12 +72,12 @@ class Api:
                 return None
             raise
 
-    async def write_config(self, pool: Pool, text: str, found: ConfigMap | None) -> ConfigMap:
-        """Write the text as the pool's runtime config.
+    async def write_config(self, pool: Pool, files: ConfigFiles, found: ConfigMap | None) -> ConfigMap:
+        """Write the pool's runtime config.
 
         Args:
             pool: whose it is.
-            text: the whole config.
+            files: the whole config.
             found: the ConfigMap that is to be replaced; None: there is none.
 
         Returns:
@@ -94,7 +95,7 @@ class Api:
                 "labels": config_map_labels(pool.meta.name),
                 "ownerReferences": [_owner(pool.meta)],
             },
-            "data": {CONFIG_KEY: text},
+            **data_to_write(files, found),
         }
         if found is None:
             # An apply would take over what somebody else makes in this moment.

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from tenantzone_contract.config import CONFIG_KEY
+from tenantzone_contract.packing import ConfigFiles, config_map_data, files_of
 from tenantzone_operator.names import FIELD_MANAGER, MANAGED_BY_LABEL, POOL_LABEL
 from tenantzone_operator.resources import Body, Pool
 
@@ -17,16 +18,19 @@ class ConfigMap:
     labels: Mapping[str, str]
     owners: tuple[str, ...]
     """Uids of the objects with which it goes."""
-    text: str
-    """The config; empty if it has none."""
+    keys: Mapping[str, frozenset[str]]
+    """Of ``data`` and ``binaryData``."""
+    files: ConfigFiles
+    """The config; its text is empty if there is none."""
 
     def belongs_to(self, pool: Pool) -> bool:
         """Whether it was made for a pool of this name by an operator of ours; the pool may be another one by now."""
         return self._is_labelled(pool) or pool.meta.uid in self.owners
 
     def is_in_order(self, pool: Pool) -> bool:
-        """Whether it says whose it is, and goes when the pool goes and not before."""
-        return self._is_labelled(pool) and self.owners == (pool.meta.uid,)
+        """Whether it says whose it is, goes when the pool goes and not before, and has nothing else than the config."""
+        is_ours_alone = all(self.keys[field] == data.keys() for field, data in config_map_data(self.files).items())
+        return self._is_labelled(pool) and self.owners == (pool.meta.uid,) and is_ours_alone
 
     def _is_labelled(self, pool: Pool) -> bool:
         return config_map_labels(pool.meta.name).items() <= self.labels.items()
@@ -43,5 +47,14 @@ def read_config_map(body: Body) -> ConfigMap:
         version=str(metadata["resourceVersion"]),
         labels=metadata.get("labels") or {},
         owners=tuple(owner["uid"] for owner in metadata.get("ownerReferences") or ()),
-        text=(body.get("data") or {}).get(CONFIG_KEY, ""),
+        keys={field: frozenset(body.get(field) or ()) for field in ("data", "binaryData")},
+        files=files_of(body),
     )
+
+
+def data_to_write(files: ConfigFiles, found: ConfigMap | None) -> dict[str, Any]:
+    """``data`` and ``binaryData`` for a merge into what was found: what they should not have is named as null."""
+    wanted = config_map_data(files)
+    if found is None:
+        return {**wanted}
+    return {field: dict.fromkeys(found.keys[field]) | data for field, data in wanted.items()}

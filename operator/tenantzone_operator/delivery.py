@@ -1,11 +1,13 @@
 """Gives a pool's snapshots out: into its ConfigMap, and to the pods that kubelet must be told about."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
 
-from tenantzone_contract.config import MAX_GENERATION, ConfigError, RuntimeConfig, dump_config, parse_config
+from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig
 from tenantzone_contract.logs import About
+from tenantzone_contract.packing import ConfigFiles, pack_config, unpack_config
 from tenantzone_operator.acknowledgement import History
 from tenantzone_operator.api import Api, explain
 from tenantzone_operator.config_map import ConfigMap
@@ -60,10 +62,10 @@ class Delivery:
             self._know_foreign(found, pool)
             return
         self._known, self._foreign = found, ""
-        config = self._read(found) if found is not None else None
+        config = await self._read(found) if found is not None else None
         newest = self._history.newest
-        if config is not None and (newest is None or config.generation > newest.generation):
-            self._history.record(config)
+        if found is not None and config is not None and (newest is None or config.generation > newest.generation):
+            self._history.record(config, found.files.size)
             newest = config
         self._is_delivered = config is not None and config == newest
         self.must_recall = False
@@ -76,11 +78,11 @@ class Delivery:
             f"delete it, or name the pool otherwise"
         )
 
-    def _read(self, found: ConfigMap) -> RuntimeConfig | None:
+    async def _read(self, found: ConfigMap) -> RuntimeConfig | None:
         """The snapshot in it; None if that can't be read or can't be one of ours."""
         try:
-            config = parse_config(found.text)
-        except ConfigError as error:
+            config = await asyncio.to_thread(unpack_config, found.files)
+        except (ValueError, RecursionError) as error:
             self._log.warning("the pool's ConfigMap is repaired, it can't be read: %s", error)
             return None
         if config.generation > MAX_GENERATION:
@@ -102,9 +104,9 @@ class Delivery:
         is_in_order = self._known is not None and self._known.is_in_order(pool)
         is_new = config != self._history.newest or not (self._is_delivered and is_in_order)
         if is_new:
-            text = dump_config(config)
-            await self._write(pool, text)
-            self._history.record(config, len(text.encode()))
+            files = await asyncio.to_thread(pack_config, config)
+            await self._write(pool, files)
+            self._history.record(config, files.size)
             self._is_delivered = True
             told = pool.meta.namespace, pool.meta.name, config.generation, len(config.zones)
             self._log.info("pool %s/%s: config %d, %d zones", *told, extra={"generation": config.generation})
@@ -121,9 +123,9 @@ class Delivery:
         """After which to try again what was refused; None if nothing was."""
         return self._refusals.retry_seconds(time.monotonic())
 
-    async def _write(self, pool: Pool, text: str) -> None:
+    async def _write(self, pool: Pool, files: ConfigFiles) -> None:
         try:
-            self._known = await self._api.write_config(pool, text, self._known)
+            self._known = await self._api.write_config(pool, files, self._known)
         except RestError as error:
             if error.is_lasting:
                 self._refused = explain(error)

@@ -72,14 +72,22 @@ def _difference(verdict: Verdict, observations: Sequence[Observation], history: 
 
 def pool_conditions(
     pool: Pool,
+    left_out: str,
     observations: Sequence[Observation],
     acknowledged: Sequence[bool],
     history: History,
     not_written: str,
 ) -> list[Condition]:
-    """The conditions of a pool; ``acknowledged`` says for each engine whether it has the newest snapshot."""
+    """The conditions of a pool.
+
+    Args:
+        left_out: why its spec has no part in the newest snapshot; empty if it has.
+        acknowledged: for each engine, whether it has the newest snapshot.
+    """
     if pool.config is None:
         accepted = Condition(Type.ACCEPTED, "False", Reason.INVALID, pool.invalid)
+    elif left_out:
+        accepted = Condition(Type.ACCEPTED, "False", Reason.CONFIG_TOO_LARGE, left_out)
     else:
         accepted = Condition(Type.ACCEPTED, "True", Reason.ACCEPTED, "valid")
     # One that holds what fits has acknowledged like any other; one that refuses all of it is waited for by nobody.

@@ -73,8 +73,6 @@ class Zone:
     tenant: str
     config: ZoneConfig | None
     """What the spec asks the engines for; None if it is invalid."""
-    config_bytes: int = field(compare=False)
-    """What that adds to the config's text; 0 if it is invalid."""
     invalid: str
     status: Body
 
@@ -116,17 +114,9 @@ def read_zone(body: Body) -> Zone:
         pool=sys.intern(spec.get("pool", "")),
         tenant=tenant,
         config=config,
-        config_bytes=entry_bytes(config) if config is not None else 0,
         invalid=invalid,
         status=_shared(body.get("status", {})),
     )
-
-
-def entry_bytes(entry: ZoneConfig) -> int:
-    """What a zone adds to the config's text."""
-    text = entry.model_dump_json(by_alias=True, indent=1)
-    # Two levels further in than alone; and the comma.
-    return len(text.encode()) + 2 * (text.count("\n") + 1) + 2
 
 
 def read_pool(body: Body) -> Pool:

@@ -119,7 +119,7 @@ def pool_status(
         for observation in observations
     ]
     verdicts = plan.verdicts.values()
-    conditions = pool_conditions(pool, observations, done, history, not_written)
+    conditions = pool_conditions(pool, plan.pool_left_out, observations, done, history, not_written)
     status: dict[str, Any] = {
         "observedGeneration": pool.meta.generation,
         "conditions": render(conditions, before.get("conditions", []), generation=pool.meta.generation, now=now),
@@ -148,7 +148,7 @@ def _config_in_force(history: History, config: RuntimeConfig, size: int | None) 
     if size is not None:
         budget = Budget(size)
         for entry in config.zones:
-            budget.take(entry, 0)
+            budget.take(entry)
         status |= {
             "capacityBlocks": size,
             "reservedBlocks": budget.reserved,

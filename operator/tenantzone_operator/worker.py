@@ -12,6 +12,7 @@ from tenantzone_contract.logs import About
 from tenantzone_operator.acknowledgement import History, Observation
 from tenantzone_operator.api import Api, explain
 from tenantzone_operator.capacity import planned_size
+from tenantzone_operator.config_room import ConfigRoom
 from tenantzone_operator.delivery import Delivery
 from tenantzone_operator.engines import EngineWatch
 from tenantzone_operator.events import Recorder
@@ -66,6 +67,7 @@ class PoolWorker:
         self._max_zones = 0
         """There ever were; an engine may still report those that are gone."""
         self._history = History()
+        self._room = ConfigRoom()
         self._delivery = Delivery(api, self._history, self._log)
         self._recorder = recorder
         self._reclaims = Reclaims()
@@ -176,12 +178,15 @@ class PoolWorker:
         if pool is not None and any(observation.nack for observation in observations):
             await self._delivery.recall(pool)
         size = planned_size(pool, [observation.blocks for observation in observations])
-        plan = make_plan(
+        # Of thousands of zones it takes long, and other pools need not wait for it.
+        plan = await asyncio.to_thread(
+            make_plan,
             pool,
             view.zones,
             in_force=self._history.newest,
             last_generation=pool.status.get("configGeneration", 0) if pool is not None else 0,
             size=size,
+            room=self._room,
         )
         failure: Exception | None = None
         if pool is not None and plan.config is not None:

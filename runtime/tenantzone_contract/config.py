@@ -6,6 +6,7 @@ engine and its front door read it with :func:`parse_config`. A snapshot is appli
 
 import hashlib
 import json
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -23,12 +24,19 @@ from pydantic.alias_generators import to_camel
 from tenantzone_contract.share import BlockShare, percentage
 
 SCHEMA_VERSION: Final = 1
+"""Of a snapshot's text."""
+
+NEWEST_SCHEMA_VERSION: Final = 2
+"""Of the forms in which it is stored; see `tenantzone_contract.packing`."""
 
 MAX_GENERATION: Final = 2**52
 """No pool changes so often. What is above it was written by somebody else, and would soon be no number of the API."""
 
-CONFIG_KEY = "config.json"
+CONFIG_KEY: Final = "config.json"
 """The ConfigMap's key, and so the name of the file in the engine's config folder."""
+
+ZONE_SEPARATOR: Final = ",\n"
+"""Between two zones in the config's text."""
 
 CONFIG_HASH_ANNOTATION = "tenantzone.io/config-hash"
 """Set on an engine pod after the ConfigMap has changed: kubelet then syncs that pod's volumes at once."""
@@ -110,6 +118,17 @@ class ZoneConfig(_Model):
     idle: Idle = Idle()
     eviction_policy: EvictionPolicy = "LRU"
     scrub: Literal["OnTransfer", "Never"] = "Never"
+
+    @cached_property
+    def text(self) -> str:
+        """The zone in the config's text: ASCII, on one line. Of thousands of zones few change from one to the next."""
+        return _canonical(self.model_dump(mode="json", by_alias=True))
+
+    def __copy__(self) -> Self:
+        copied = super().__copy__()
+        # A copy is made to change something in it.
+        copied.__dict__.pop("text", None)
+        return copied
 
     @model_validator(mode="after")
     def _amounts_agree(self) -> Self:
@@ -236,18 +255,19 @@ class RuntimeConfig(_Model):
         return self
 
 
-def content_hash(pool: PoolConfig, zones: tuple[ZoneConfig, ...]) -> str:
+def content_hash(pool: PoolConfig, zones: Iterable[ZoneConfig]) -> str:
     """``sha256:`` and the digest of the content, whichever generation carries it."""
-    return _digest(
-        pool.model_dump(mode="json", by_alias=True), [zone.model_dump(mode="json", by_alias=True) for zone in zones]
-    )
+    return _digest(_canonical(pool.model_dump(mode="json", by_alias=True)), ",".join(zone.text for zone in zones))
 
 
-def _digest(pool: Any, zones: Any) -> str:
+def _digest(pool: str, zones: str) -> str:
     # Of the content as it was written: a reader that knows fields which the writer did not must find the same.
-    content = {"schemaVersion": SCHEMA_VERSION, "pool": pool, "zones": zones}
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+    content = f'{{"pool":{pool},"schemaVersion":{SCHEMA_VERSION},"zones":[{zones}]}}'
+    return "sha256:" + hashlib.sha256(content.encode()).hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def make_config(generation: int, pool: PoolConfig, zones: tuple[ZoneConfig, ...]) -> RuntimeConfig:
@@ -259,12 +279,14 @@ def make_config(generation: int, pool: PoolConfig, zones: tuple[ZoneConfig, ...]
     try:
         return RuntimeConfig(generation=generation, hash=content_hash(pool, zones), pool=pool, zones=zones)
     except ValidationError as error:
-        raise ConfigError(_explain(error)) from None
+        raise ConfigError(explain(error)) from None
 
 
 def dump_config(config: RuntimeConfig) -> str:
-    """The snapshot as the text that goes into the ConfigMap."""
-    return config.model_dump_json(by_alias=True, indent=1)
+    """The snapshot as JSON, with one zone a line."""
+    pool = _canonical(config.pool.model_dump(mode="json", by_alias=True))
+    head = f'{{"schemaVersion":{SCHEMA_VERSION},"generation":{config.generation},"hash":"{config.hash}",\n"pool":{pool}'
+    return f'{head},\n"zones":[\n{ZONE_SEPARATOR.join(zone.text for zone in config.zones)}]}}'
 
 
 def parse_config(text: str) -> RuntimeConfig:
@@ -273,6 +295,15 @@ def parse_config(text: str) -> RuntimeConfig:
     Raises:
         ConfigError: not JSON, of a version that this code does not know, a field out of bounds, or content that does
             not fit the hash (a file that was cut off or edited by hand).
+    """
+    return read_snapshot(read_json(text))
+
+
+def read_json(text: str) -> dict[str, Any]:
+    """A config's text, of whichever version that this code knows.
+
+    Raises:
+        ConfigError: not JSON, not an object, or of a later version.
     """
     if not text.strip():
         raise ConfigError("the config is empty; the last good one stays")
@@ -283,21 +314,31 @@ def parse_config(text: str) -> RuntimeConfig:
     if not isinstance(raw, dict):
         raise ConfigError("expected a JSON object")
     version = raw.get("schemaVersion")
-    if isinstance(version, int) and version > SCHEMA_VERSION:
+    if isinstance(version, int) and version > NEWEST_SCHEMA_VERSION:
         raise ConfigError(
-            f"schemaVersion: {version} is newer than the {SCHEMA_VERSION} that this runtime reads; upgrade the runtime"
+            f"schemaVersion: {version} is newer than the {NEWEST_SCHEMA_VERSION} that this runtime reads; "
+            f"upgrade the runtime"
         )
+    return raw
+
+
+def read_snapshot(raw: dict[str, Any]) -> RuntimeConfig:
+    """A snapshot of what its text says.
+
+    Raises:
+        ConfigError: a field out of bounds, or content that does not fit the hash.
+    """
     try:
         config = RuntimeConfig.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError(_explain(error)) from None
-    expected = _digest(raw["pool"], raw.get("zones", []))
+        raise ConfigError(explain(error)) from None
+    expected = _digest(_canonical(raw["pool"]), ",".join(map(_canonical, raw.get("zones", []))))
     if config.hash != expected:
         raise ConfigError(f"hash: the content has {expected}, the file says {config.hash}; it was cut off or edited")
     return config
 
 
-def _explain(error: ValidationError) -> str:
+def explain(error: ValidationError) -> str:
     """Pydantic's first error as ``zones[2].limit: what is wrong``."""
     first = error.errors()[0]
     path = ""

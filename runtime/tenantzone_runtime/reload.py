@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
 
-from tenantzone_contract.config import CONFIG_KEY, RuntimeConfig, parse_config
+from tenantzone_contract.config import CONFIG_KEY, RuntimeConfig
+from tenantzone_contract.packing import PACKED_KEY, ConfigFiles, unpack_config
 from tenantzone_contract.report import Rejection
 
 _PROJECTION_LINK = "..data"
@@ -75,6 +76,11 @@ class FileStamp:
         return time.time_ns() - self.modified_ns > _CLOCK_TICK_NS
 
 
+_Stamps = tuple[FileStamp, FileStamp | None]
+_Content = tuple[bytes, bytes | None]
+"""What ``config.json`` has, and what ``config.json.gz`` has; None: there is none."""
+
+
 class ConfigSource:
     """The newest config of a folder that could be read whole, and what is wrong with the file if it is not that one.
 
@@ -92,8 +98,8 @@ class ConfigSource:
         self._folder = folder
         self._path = folder / CONFIG_KEY
         self._now = now
-        self._stamp: FileStamp | None = None
-        self._content: bytes | None = None
+        self._stamps: _Stamps | None = None
+        self._content: _Content | None = None
         self.fallback: RuntimeConfig | None = None
         """What ``config`` was before it is what it is; the last good one if ``config`` is refused."""
 
@@ -125,23 +131,27 @@ class ConfigSource:
 
     def read_again(self) -> None:
         """Take the file for one that has never been read, at the next :meth:`poll`."""
-        self._stamp = self._content = None
+        self._stamps = self._content = None
 
-    def _read_if_changed(self) -> bytes | None:
-        # The stamp comes first: if the file changes in between, the next look sees another stamp and reads again.
-        stamp = FileStamp.of(self._path)
-        if stamp == self._stamp:
+    def _read_if_changed(self) -> _Content | None:
+        # Kubelet swaps the content first, and then makes links to files that are new in it.
+        folder = projection_of(self._folder) or self._folder
+        path, packed_path = folder / CONFIG_KEY, folder / PACKED_KEY
+        # The stamps come first: if a file changes in between, the next look sees another stamp and reads again.
+        stamps = FileStamp.of(path), _stamp_if_there(packed_path)
+        if stamps == self._stamps:
             return None
-        content = self._path.read_bytes()
-        self._stamp = stamp if stamp.is_settled() else None
+        content = path.read_bytes(), packed_path.read_bytes() if stamps[1] is not None else None
+        self._stamps = stamps if all(stamp is None or stamp.is_settled() for stamp in stamps) else None
         return content
 
-    def _take(self, content: bytes) -> None:
+    def _take(self, content: _Content) -> None:
+        text, packed = content
         try:
-            config = parse_config(content.decode())
+            config = unpack_config(ConfigFiles(text.decode(), packed))
         # Besides ConfigError: bytes that are no text, numbers too long to convert, brackets nested too deep.
         except (ValueError, RecursionError) as error:
-            self._reject(str(error), _generation_in(content))
+            self._reject(str(error), _generation_in(text))
             return
         self.rejection = None
         if self.config is not None and _identity(config) == _identity(self.config):
@@ -157,6 +167,13 @@ class ConfigSource:
         # The same complaint about the same file keeps its time.
         if self.rejection is None or (self.rejection.error, self.rejection.generation) != (error, generation):
             self.rejection = Rejection(generation=generation, error=error, unix_time=self._now())
+
+
+def _stamp_if_there(path: Path) -> FileStamp | None:
+    try:
+        return FileStamp.of(path)
+    except FileNotFoundError:
+        return None
 
 
 def _identity(config: RuntimeConfig) -> tuple[int, str]:

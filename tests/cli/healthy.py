@@ -71,9 +71,9 @@ def pod(name: str = "engine-0", trouble: str = "", told: str = CONFIG.hash) -> P
     return Pod("shop", name, not trouble, trouble, {CONFIG_HASH_ANNOTATION: told})
 
 
-def config_map(text: str | None = None) -> dict[str, Any]:
+def config_map(text: str | None = None, **files: dict[str, str]) -> dict[str, Any]:
     fields = [{"manager": "tenantzone-operator", "time": "2026-01-01T00:57:00Z"}]
-    return {"metadata": {"managedFields": fields}, "data": {"config.json": text or dump_config(CONFIG)}}
+    return {"metadata": {"managedFields": fields}, "data": {"config.json": text or dump_config(CONFIG)}, **files}
 
 
 def heard(*, published: float = NOW, asked_at: float = NOW, **config: Any) -> EngineAnswer:

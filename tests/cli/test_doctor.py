@@ -1,5 +1,7 @@
 """What ``doctor`` finds, of facts that are healthy but for one thing. All pure."""
 
+import base64
+import gzip
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +18,7 @@ from tenantzone_cli.doctor.facts import (
 )
 from tenantzone_cli.doctor.finding import Finding, Level, lines, name_some
 from tenantzone_contract.config import dump_config
+from tenantzone_contract.packing import PackedHead
 from tenantzone_contract.report import Rejection
 from tests.cli.healthy import (
     BROKEN,
@@ -56,6 +59,13 @@ def with_another_minimum() -> dict[str, Any]:
     schema = schema_of_zones()
     schema["properties"]["spec"]["properties"]["weight"]["minimum"] = 0
     return schema
+
+
+def packed(text: str) -> dict[str, Any]:
+    """A ConfigMap with the text in gzip's format, as long as it was."""
+    head = PackedHead(generation=CONFIG.generation, hash=CONFIG.hash).model_dump_json(by_alias=True)
+    content = base64.b64encode(gzip.compress(text.encode(), compresslevel=0)).decode()
+    return config_map(head, binaryData={"config.json.gz": content})
 
 
 def test_nothing_is_wrong_with_a_healthy_set_up():
@@ -216,7 +226,7 @@ def test_what_is_not_known_yet_is_not_made_up():
         pytest.param({"configs": {KEY: MISSING}}, "FAIL", CONFIG_SUBJECT, "no ConfigMap", id="no config"),
         pytest.param({"configs": {KEY: BROKEN}}, "WARN", CONFIG_SUBJECT, "can't be read", id="a broken answer"),
         pytest.param(
-            {"configs": {KEY: config_map(dump_config(CONFIG).replace('"low": 0', '"low": 1'))}},
+            {"configs": {KEY: config_map(dump_config(CONFIG).replace('"low":0', '"low":1'))}},
             "FAIL",
             CONFIG_SUBJECT,
             "engines keep the one before",
@@ -226,11 +236,18 @@ def test_what_is_not_known_yet_is_not_made_up():
             {"pools": [pool(configHash="sha256:old")]}, "WARN", CONFIG_SUBJECT, "names another", id="a late status"
         ),
         pytest.param(
-            {"configs": {KEY: config_map(dump_config(CONFIG) + " " * 800_000)}},
+            {"configs": {KEY: packed(dump_config(CONFIG) + " " * 800_000)}},
             "WARN",
             CONFIG_SUBJECT,
             "above 878 KiB are not accepted",
             id="a config that is almost too large",
+        ),
+        pytest.param(
+            {"configs": {KEY: config_map(packed("")["data"]["config.json"])}},
+            "FAIL",
+            CONFIG_SUBJECT,
+            "config.json.gz is missing",
+            id="a config without its content",
         ),
         # Engines.
         pytest.param({"pods": {KEY: []}}, "WARN", ENGINES, "no pod has the labels app=vllm", id="no engine"),

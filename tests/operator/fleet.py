@@ -5,8 +5,9 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, ConfigError, RuntimeConfig, parse_config
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, ConfigError, RuntimeConfig
 from tenantzone_contract.fitting import grants
+from tenantzone_contract.packing import files_of, unpack_config
 from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, ZoneReport
 from tests.operator.kube import Kube
 
@@ -72,7 +73,7 @@ class SimulatedEngine:
         if found is None:
             return
         try:
-            config = parse_config(found["data"]["config.json"])
+            config = unpack_config(files_of(found))
             if self.refusal:
                 raise ConfigError(self.refusal)
         except ConfigError as error:

@@ -2,11 +2,7 @@
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig, dump_config, make_config
-from tenantzone_operator import admission
 from tenantzone_operator.admission import admit
-from tenantzone_operator.conditions import Reason
-from tenantzone_operator.resources import entry_bytes
 from tests.operator.objects import entry, zone
 
 
@@ -175,25 +171,3 @@ def test_what_stays_in_force_is_said():
 
 def test_that_blocks_can_not_be_compared_yet_is_said():
     assert "no engine has told its size yet" in admit([zone("a", reserved=50)], {}, None)["a"].message
-
-
-def test_what_a_zone_adds_to_the_config_is_known():
-    pool = PoolConfig(namespace="default", name="demo")
-    zones = tuple(entry(name, reserved="40%", limit=7) for name in ("a", "bb", "ccc"))
-
-    added = len(dump_config(make_config(1, pool, zones))) - len(dump_config(make_config(1, pool, zones[:2])))
-
-    assert entry_bytes(zones[2]) == added
-
-
-def test_a_config_that_is_full_takes_no_new_zone_and_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch):
-    old, grown, new = zone("a", age=2), zone("b", age=1, limit="50%", generation=2), zone("c")
-    granted = {"a": entry("a"), "b": entry("b")}
-    monkeypatch.setattr(admission, "CONFIG_BYTES", sum(map(entry_bytes, granted.values())) + 10)
-
-    verdicts = admit([old, grown, new], granted, 100)
-
-    assert [verdicts[name].reason for name in "abc"] == [Reason.ACCEPTED, Reason.ACCEPTED, Reason.CONFIG_TOO_LARGE]
-    assert verdicts["c"].entry is None
-    assert "name another ZonePool" in verdicts["c"].message
-    assert admit([old, new], granted, 100)["c"].reason == Reason.ACCEPTED, "there is room when one has gone"

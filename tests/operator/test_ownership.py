@@ -1,5 +1,6 @@
 """Whose the ConfigMap is: what is ours is put right at once, and what is somebody else's is left alone."""
 
+import base64
 import json
 from typing import Any
 
@@ -60,14 +61,29 @@ def test_what_is_taken_off_by_hand_is_put_back(ready: World, kube: Kube, change:
     eventually(lambda: is_in_order(kube, ready))
 
 
-def test_what_others_have_put_on_stays(ready: World, kube: Kube):
-    kube.merge(ready.config_path, {"metadata": {"labels": {"team": "shop"}}, "data": {"notes": "ours"}})
+def test_labels_that_others_have_put_on_stay(ready: World, kube: Kube):
+    kube.merge(ready.config_path, {"metadata": {"labels": {"team": "shop"}}})
     ready.change_zone("acme", reserved="20%")
     ready.await_ready("acme")
 
     found = kube.get(ready.config_path)
     assert found is not None
-    assert (found["metadata"]["labels"]["team"], found["data"]["notes"]) == ("shop", "ours")
+    assert found["metadata"]["labels"]["team"] == "shop"
+
+
+@pytest.mark.parametrize(
+    ("field", "content"), [("data", "x" * 900_000), ("binaryData", base64.b64encode(b"x" * 900_000).decode())]
+)
+def test_what_others_have_put_in_takes_no_room_from_the_config(ready: World, kube: Kube, field: str, content: str):
+    kube.merge(ready.config_path, {field: {"notes": content}})
+
+    def is_alone() -> bool:
+        found = kube.get(ready.config_path)
+        return found is not None and "notes" not in found.get(field, {})
+
+    eventually(is_alone)
+    ready.change_zone("acme", reserved="20%")
+    ready.await_ready("acme")
 
 
 def test_one_that_is_deleted_is_made_again(ready: World, kube: Kube):

@@ -1,12 +1,15 @@
 """From objects to the next snapshot."""
 
 from tenantzone_operator.conditions import Reason
+from tenantzone_operator.config_room import ConfigRoom
 from tenantzone_operator.plan import make_plan
 from tests.operator.objects import pool, snapshot, zone
 
 
 def plan(zones, *, in_force=None, last_generation=0, of=None, size=100):
-    return make_plan(of or pool(), zones, in_force=in_force, last_generation=last_generation, size=size)
+    return make_plan(
+        of or pool(), zones, in_force=in_force, last_generation=last_generation, size=size, room=ConfigRoom()
+    )
 
 
 def test_the_first_snapshot_has_generation_one():
@@ -64,7 +67,9 @@ def test_tenantzones_are_accepted_as_if_no_level_of_unknown_tenants_reserved_any
 
 
 def test_without_the_pool_the_engines_keep_what_they_have():
-    made = make_plan(None, [zone("acme")], in_force=snapshot(1, zone("acme")), last_generation=1, size=None)
+    made = make_plan(
+        None, [zone("acme")], in_force=snapshot(1, zone("acme")), last_generation=1, size=None, room=ConfigRoom()
+    )
 
     assert made.config is None
     assert made.verdicts["acme"].reason == Reason.POOL_NOT_FOUND

@@ -3,6 +3,7 @@
 import pytest
 
 from tenantzone_operator.acknowledgement import History
+from tenantzone_operator.config_room import ConfigRoom
 from tenantzone_operator.plan import make_plan
 from tenantzone_operator.status import pool_status, without_gauges, zone_status
 from tests.operator.objects import NOW, observed, pool, registered, silent, snapshot, zone
@@ -15,8 +16,8 @@ OLDER = snapshot(1, zone("acme", generation=0))
 def status_of(acme, observations, *, configs=(OLDER, NEWEST), now=NOW):
     history = History()
     for config in configs:
-        history.record(config)
-    made = make_plan(pool(), [acme], in_force=None, last_generation=0, size=100)
+        history.record(config, 1000)
+    made = make_plan(pool(), [acme], in_force=None, last_generation=0, size=100, room=ConfigRoom())
     return zone_status(acme, made.verdicts["acme"], observations, history, before=acme.status, now=now)
 
 
@@ -234,7 +235,7 @@ def test_numbers_that_move_with_requests_are_not_urgent():
 )
 def test_fields_of_a_pool_that_nothing_acts_on(spec, fields):
     asked = pool(**spec)
-    made = make_plan(asked, [], in_force=None, last_generation=0, size=None)
+    made = make_plan(asked, [], in_force=None, last_generation=0, size=None, room=ConfigRoom())
 
     status = pool_status(asked, made, [], History(), size=None, before=asked.status, now=NOW)
 
@@ -244,10 +245,10 @@ def test_fields_of_a_pool_that_nothing_acts_on(spec, fields):
 
 def test_the_pool_counts_what_is_declared():
     history = History()
-    history.record(NEWEST)
+    history.record(NEWEST, 1000)
     made = make_plan(
         pool(), [zone("acme", age=1, reserved=60), zone("greedy", reserved=60)],
-        in_force=None, last_generation=0, size=100,
+        in_force=None, last_generation=0, size=100, room=ConfigRoom()
     )  # fmt: skip
 
     status = pool_status(

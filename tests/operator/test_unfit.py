@@ -9,6 +9,7 @@ from tenantzone_contract.share import ceil_blocks, floor_blocks
 from tenantzone_operator import acknowledgement
 from tenantzone_operator.acknowledgement import History
 from tenantzone_operator.capacity import planned_size
+from tenantzone_operator.config_room import ConfigRoom
 from tenantzone_operator.plan import make_plan
 from tenantzone_operator.status import ZoneStatuses, pool_status, zone_status
 from tests.operator.objects import NOW, entry, observed, pool, silent, snapshot, zone
@@ -20,8 +21,8 @@ BOTH = snapshot(1, FIRST, SECOND)
 def statuses(*observations):
     """Of both zones and their pool, planned for 100 blocks."""
     history = History()
-    history.record(BOTH)
-    made = make_plan(pool(), [FIRST, SECOND], in_force=BOTH, last_generation=1, size=100)
+    history.record(BOTH, 1000)
+    made = make_plan(pool(), [FIRST, SECOND], in_force=BOTH, last_generation=1, size=100, room=ConfigRoom())
     zones = [
         zone_status(each, made.verdicts[each.meta.name], observations, history, before={}, now=NOW)
         for each in (FIRST, SECOND)
@@ -102,8 +103,8 @@ def test_where_no_engine_is_large_enough_the_zone_is_not_ready_and_others_are():
 def test_a_limit_below_the_reservation_in_one_engine_is_that_engines_trouble():
     mixed = zone("mixed", reserved=50, limit="10%")
     history = History()
-    history.record(only := snapshot(1, mixed))
-    made = make_plan(pool(), [mixed], in_force=only, last_generation=1, size=1000)
+    history.record(only := snapshot(1, mixed), 1000)
+    made = make_plan(pool(), [mixed], in_force=only, last_generation=1, size=1000, room=ConfigRoom())
     seen = [observed(only, blocks=1000), observed(only, engine="small", blocks=100)]
     status = zone_status(mixed, made.verdicts["mixed"], seen, history, before={}, now=NOW)
 
@@ -175,8 +176,8 @@ def test_what_an_engine_is_too_small_for_is_reckoned_once_for_each_size(monkeypa
     monkeypatch.setattr(acknowledgement, "grants", lambda zones, size: reckoned.append(size) or grants(zones, size))
     zones = [zone(f"zone-{number}", reserved=10) for number in range(50)]
     history = History()
-    history.record(config := snapshot(1, *zones))
-    made = make_plan(pool(), zones, in_force=config, last_generation=1, size=1000)
+    history.record(config := snapshot(1, *zones), 1000)
+    made = make_plan(pool(), zones, in_force=config, last_generation=1, size=1000, room=ConfigRoom())
     seen = [observed(config, engine=f"engine-{size}", blocks=size) for size in range(1000, 1039)]
     seen.append(observed(None, engine="small", blocks=50, error="too small"))
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from controlplane import Cluster
 from controlplane.server import free_ports
-from tenantzone_contract.config import RuntimeConfig, parse_config
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.packing import files_of, unpack_config
 from tests.operator.fleet import SimulatedEngine, pod_manifest, pod_status
 from tests.operator.kube import Kube, eventually
 
@@ -75,7 +76,7 @@ class World:
 
     def config(self) -> RuntimeConfig | None:
         found = self.kube.get(self.config_path)
-        return parse_config(found["data"]["config.json"]) if found is not None else None
+        return unpack_config(files_of(found)) if found is not None else None
 
     def entries(self) -> dict[str, int | str]:
         """Reservations in the config, by zone."""

@@ -1,5 +1,7 @@
 """The last good config, on real folders."""
 
+import gzip
+import json
 import os
 import threading
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tenantzone_contract.config import parse_config
+from tenantzone_contract.packing import PackedHead
 from tenantzone_runtime.reload import ConfigSource, across_swaps, projection_of
 from tests.runtime.folders import config_text, project
 
@@ -90,13 +93,13 @@ def test_a_second_write_that_leaves_the_same_stamp_is_noticed_while_the_file_is_
         pytest.param("[" * 100_000, None, "recursion", id="nested too deep"),
         pytest.param("9" * 5_000, None, "4300 digits", id="a number too long"),
         pytest.param(
-            config_text(2).replace('"schemaVersion": 1', '"schemaVersion": 2'),
+            config_text(2).replace('"schemaVersion":1', '"schemaVersion":3'),
             2,
-            "schemaVersion: 2 is newer",
+            "schemaVersion: 3 is newer",
             id="future",
         ),
         pytest.param(
-            config_text(7, "acme").replace('"weight": 1', '"weight": 0'), 7, "zones[0].weight", id="field out of bounds"
+            config_text(7, "acme").replace('"weight":1', '"weight":0'), 7, "zones[0].weight", id="field out of bounds"
         ),
         pytest.param(config_text(3, "acme").replace("acme", "evil"), 3, "hash: ", id="edited by hand"),
     ],
@@ -124,7 +127,7 @@ def test_a_bad_file_with_none_before_is_refused_and_there_is_no_config(tmp_path)
 
 def test_a_file_that_can_not_be_read_is_refused(tmp_path):
     watched = source(tmp_path)
-    project(tmp_path, {"config.json": config_text(1)})
+    write(tmp_path, config_text(1))
     watched.poll()
     good = watched.config
     (tmp_path / "config.json").unlink()
@@ -266,3 +269,101 @@ def test_swaps_while_it_reads_never_give_a_mix(tmp_path):
     swapper.join()
     watched.poll()
     assert watched.config.generation == last
+
+
+def files(generation: int, *tenants: str, packed: bool) -> dict[str, str | bytes]:
+    """What kubelet projects: plain, or compressed."""
+    text = config_text(generation, *tenants)
+    if not packed:
+        return {"config.json": text}
+    head = PackedHead(generation=generation, hash=json.loads(text)["hash"]).model_dump_json(by_alias=True)
+    return {"config.json": head, "config.json.gz": gzip.compress(text.encode())}
+
+
+def lay(folder: Path, content: dict[str, str | bytes]) -> None:
+    """Into a plain folder, one file after the other."""
+    for name, part in content.items():
+        (folder / name).write_bytes(part.encode() if isinstance(part, str) else part)
+
+
+def generation_of(watched: ConfigSource) -> int:
+    assert watched.config is not None
+    return watched.config.generation
+
+
+def test_a_config_that_becomes_too_large_for_plain_text_and_small_again_is_followed(tmp_path):
+    watched = source(tmp_path)
+    for generation, packed in enumerate([False, True, True, False, True], start=1):
+        project(tmp_path, files(generation, f"tenant-{generation}", packed=packed))
+        assert watched.poll()
+        assert (generation_of(watched), watched.rejection) == (generation, None)
+        assert not watched.poll()
+
+
+def test_compressed_content_of_another_generation_is_refused_until_both_files_fit(tmp_path):
+    watched = source(tmp_path)
+    first, second = files(1, "acme", packed=True), files(2, "late", packed=True)
+    lay(tmp_path, first)
+    watched.poll()
+
+    lay(tmp_path, {**second, "config.json.gz": first["config.json.gz"]})
+
+    assert watched.poll()
+    assert generation_of(watched) == 1
+    assert watched.rejection is not None
+    assert "different snapshots" in watched.rejection.error
+    assert watched.rejection.generation == 2
+    lay(tmp_path, second)
+    assert watched.poll()
+    assert (generation_of(watched), watched.rejection) == (2, None)
+
+
+def test_compressed_content_that_is_missing_is_said_and_read_when_it_is_there(tmp_path):
+    watched = source(tmp_path)
+    packed = files(1, "acme", packed=True)
+    lay(tmp_path, {"config.json": packed["config.json"]})
+
+    assert watched.poll()
+    assert watched.config is None
+    assert watched.rejection is not None
+    assert "config.json.gz is missing" in watched.rejection.error
+    lay(tmp_path, packed)
+    assert watched.poll()
+    assert (generation_of(watched), watched.rejection) == (1, None)
+
+
+def test_content_that_kubelet_has_not_linked_yet_is_read(tmp_path):
+    """It swaps the folder first, and makes the links of new files afterwards."""
+    watched = source(tmp_path)
+    project(tmp_path, files(1, "acme", packed=False))
+    watched.poll()
+    project(tmp_path, files(2, "late", packed=True))
+    (tmp_path / "config.json.gz").unlink()
+
+    assert watched.poll()
+    assert (generation_of(watched), watched.rejection) == (2, None)
+
+
+def test_swaps_of_compressed_configs_while_it_reads_never_give_a_mix(tmp_path):
+    made = [files(generation, f"tenant-{generation}", packed=generation % 3 != 0) for generation in range(1, 4)]
+    project(tmp_path, made[0])
+    watched, is_over = source(tmp_path), threading.Event()
+
+    def swap() -> None:
+        while not is_over.is_set():
+            for each in made:
+                project(tmp_path, each)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        seen = set()
+        for _ in range(500):
+            watched.read_again()
+            watched.poll()
+            assert watched.rejection is None
+            seen.add(generation_of(watched))
+    finally:
+        is_over.set()
+        swapping.join()
+    assert len(seen) > 1

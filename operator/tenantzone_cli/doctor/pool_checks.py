@@ -9,10 +9,11 @@ from tenantzone_cli.doctor.finding import Finding, fail, name_some, ok, warn
 from tenantzone_cli.names import OPERATOR, config_map_name
 from tenantzone_cli.resources import Pool, unix_time
 from tenantzone_cli.table import duration
-from tenantzone_contract.config import CONFIG_KEY, ConfigError, RuntimeConfig, parse_config
+from tenantzone_contract.config import ConfigError, RuntimeConfig
+from tenantzone_contract.packing import files_of, unpack_config
 
 _LARGEST_BYTES = 900_000
-"""Of a config: zones that would take it further are not accepted. The API server takes a little more."""
+"""Of a compressed config: zones that would take it further are not accepted. The API server takes a little more."""
 _NEARLY = 0.8
 _FRESH_SECONDS = 120.0
 """Within which the operator should have looked at what is new."""
@@ -62,16 +63,15 @@ def _check_config(facts: Facts, pool: Pool) -> tuple[RuntimeConfig | None, list[
         if found.is_not_found:
             return None, [fail(subject, f"there is no ConfigMap {name}", "see whether the operator runs")]
         return None, [] if found.is_forbidden else [warn(subject, f"can't be read: {found.message}")]
-    text = found.get("data", {}).get(CONFIG_KEY, "")
+    files = files_of(found)
     try:
-        config = parse_config(text)
+        config = unpack_config(files)
     except ConfigError as error:
         advice = f"kubectl -n {pool.namespace} delete cm {name}; the operator writes it again"
         return None, [fail(subject, f"can't be used, so engines keep the one before: {error}", advice)]
-    size = len(text.encode())
-    said = f"generation {config.generation}, {len(config.zones)} zones, {size / 1024:.0f} KiB"
-    said += f", written {_age(facts, found)} ago"
-    if size > _NEARLY * _LARGEST_BYTES:
+    said = f"generation {config.generation}, {len(config.zones)} zones, {files.size / 1024:.0f} KiB"
+    said += f"{' compressed' if files.packed is not None else ''}, written {_age(facts, found)} ago"
+    if files.packed is not None and files.size > _NEARLY * _LARGEST_BYTES:
         limit = f"{said}; zones that take it above {_LARGEST_BYTES // 1024} KiB are not accepted"
         return config, [warn(subject, limit, "spread the zones over more pools")]
     if pool.status.get("configHash") != config.hash:

@@ -1,0 +1,92 @@
+"""Whether a pool's config fits into its ConfigMap, and which changes have to wait if it does not. Pure.
+
+How small a config is compressed can only be tried. So what is too large is tried with fewer changes, until as many as
+fit are found: of zones that change before new ones, and of these the oldest first. What is in force always stays.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tenantzone_contract.config import MAX_GENERATION, ConfigError, PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.packing import MAX_CONFIG_MAP_BYTES, pack_config
+
+NEW_ZONES_BYTES = 900_000
+"""New zones may fill a pool's ConfigMap up to this; the rest is for what changes."""
+
+CHANGES_BYTES = MAX_CONFIG_MAP_BYTES - 4096
+"""What any change may fill it up to. Another hash compresses a little differently."""
+
+_ANY_HASH = "sha256:" + 64 * "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What fits."""
+
+    pool: PoolConfig | None
+    """What all zones share, as it is wanted or as it is in force; None: it does not fit, and nothing is in force."""
+    left_out: frozenset[str] = frozenset()
+    """Zones that stay as they are in force, or out of the config if they are new."""
+
+
+class ConfigRoom:
+    """Remembers its last answer: at the limit the same changes are wanted over and over."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[PoolConfig, Sequence[ZoneConfig], RuntimeConfig | None] | None = None
+        self._choice = Choice(None)
+
+    def choose(self, pool: PoolConfig, entries: Sequence[ZoneConfig], in_force: RuntimeConfig | None) -> Choice:
+        """
+        Args:
+            pool: what all zones should share.
+            entries: the zones as they should be, in the order in which they have room.
+            in_force: the snapshot that the engines have.
+        """
+        asked = pool, entries, in_force
+        if asked != self._asked:
+            self._choice = _choose(pool, entries, in_force)
+            self._asked = asked
+        return self._choice
+
+
+def _choose(pool: PoolConfig, entries: Sequence[ZoneConfig], in_force: RuntimeConfig | None) -> Choice:
+    if _fits(pool, entries, NEW_ZONES_BYTES):
+        return Choice(pool)
+    known = {entry.name: entry for entry in in_force.zones} if in_force is not None else {}
+    # A zone that names another tenant is a new one: the tenant that it had may be somebody else's by now.
+    held = {entry.name: known[entry.name] for entry in entries if _is_known(entry, known)}
+    if not _fits(pool, tuple(held.values()), CHANGES_BYTES):
+        if in_force is None:
+            return Choice(None)
+        pool = in_force.pool
+    changed = [entry for entry in entries if entry.name in held and entry != held[entry.name]]
+    # What becomes no longer never has to wait for what does.
+    changed.sort(key=lambda entry: len(entry.text) > len(held[entry.name].text))
+    new = [entry for entry in entries if entry.name not in held]
+
+    def with_changes(number: int) -> tuple[ZoneConfig, ...]:
+        return tuple({**held, **{entry.name: entry for entry in changed[:number]}}.values())
+
+    changes = _most(len(changed), lambda number: _fits(pool, with_changes(number), CHANGES_BYTES))
+    base = with_changes(changes)
+    added = _most(len(new), lambda number: _fits(pool, (*base, *new[:number]), NEW_ZONES_BYTES))
+    return Choice(pool, frozenset(entry.name for entry in (*changed[changes:], *new[added:])))
+
+
+def _is_known(entry: ZoneConfig, known: Mapping[str, ZoneConfig]) -> bool:
+    return entry.name in known and known[entry.name].tenant == entry.tenant
+
+
+def _most(number: int, fits: Callable[[int], bool]) -> int:
+    """The most of so many that fit."""
+    return bisect_left(range(1, number + 1), True, key=lambda tried: not fits(tried))
+
+
+def _fits(pool: PoolConfig, entries: Sequence[ZoneConfig], max_bytes: int) -> bool:
+    config = RuntimeConfig.model_construct(generation=MAX_GENERATION, hash=_ANY_HASH, pool=pool, zones=tuple(entries))
+    try:
+        return pack_config(config).size <= max_bytes
+    except ConfigError:
+        return False

@@ -1,0 +1,141 @@
+"""How a snapshot lies in its ConfigMap, and so in the engine's config folder.
+
+Version 1 is plain text under ``config.json``. What is too large for that is of version 2: ``config.json`` says whose
+content ``config.json.gz`` has, which is the same text, compressed. Engines of releases that know version 1 alone say
+that they need an upgrade, and keep the config that they had; as long as the plain text has room they are given it.
+"""
+
+import base64
+import gzip
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from tenantzone_contract.config import (
+    CONFIG_KEY,
+    NEWEST_SCHEMA_VERSION,
+    ConfigError,
+    RuntimeConfig,
+    dump_config,
+    explain,
+    read_json,
+    read_snapshot,
+)
+
+PACKED_KEY: Final = "config.json.gz"
+"""The ConfigMap's key of the compressed text, and so the name of its file."""
+
+MAX_PLAIN_BYTES: Final = 900_000
+"""What is longer is compressed."""
+
+MAX_TEXT_BYTES: Final = 32 * 2**20
+"""Whatever it is compressed to: a few bytes can become gigabytes."""
+
+MAX_CONFIG_MAP_BYTES: Final = 2**20
+"""The API server takes no more, all keys together (``MaxSecretSize`` in Kubernetes' validation)."""
+
+_LEVEL: Final = 6
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+class PackedHead(BaseModel):
+    """What ``config.json`` says if the content is compressed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    schema_version: Literal[2] = 2
+    generation: Annotated[int, Field(ge=1)]
+    hash: str
+    """Both are the content's."""
+    content: Literal["config.json.gz"] = PACKED_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFiles:
+    """A snapshot as it is stored."""
+
+    text: str
+    """Under ``config.json``."""
+    packed: bytes | None = None
+    """Under ``config.json.gz``; None: the text is all of it."""
+
+    @property
+    def size(self) -> int:
+        """In bytes, as the API server counts them."""
+        return len(self.text.encode()) + len(self.packed or b"")
+
+
+def pack_config(config: RuntimeConfig) -> ConfigFiles:
+    """The snapshot as it is to be stored: in version 1 if it is small enough for that.
+
+    It may be too large for a ConfigMap all the same.
+
+    Raises:
+        ConfigError: it is longer than what is read.
+    """
+    text = dump_config(config)
+    if len(text) > MAX_TEXT_BYTES:
+        raise ConfigError(f"the config has {len(text):,} bytes, more than {MAX_TEXT_BYTES:,}; use more pools")
+    if len(text) <= MAX_PLAIN_BYTES:
+        return ConfigFiles(text)
+    head = PackedHead(generation=config.generation, hash=config.hash)
+    # Without the time, so that the same snapshot is always the same file.
+    packed = gzip.compress(text.encode(), _LEVEL, mtime=0)
+    return ConfigFiles(head.model_dump_json(by_alias=True, indent=1) + "\n", packed)
+
+
+def unpack_config(files: ConfigFiles) -> RuntimeConfig:
+    """Read a snapshot, all of it or nothing.
+
+    Raises:
+        ConfigError: see `parse_config`; or the compressed content is missing, damaged, or another snapshot's.
+    """
+    raw = read_json(files.text)
+    if raw.get("schemaVersion") != NEWEST_SCHEMA_VERSION:
+        return read_snapshot(raw)
+    try:
+        head = PackedHead.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(explain(error)) from None
+    if files.packed is None:
+        raise ConfigError(f"content: {head.content} is missing beside it")
+    config = read_snapshot(read_json(_decompress(files.packed)))
+    if (config.generation, config.hash) != (head.generation, head.hash):
+        raise ConfigError(
+            f"content: {head.content} has generation {config.generation} with hash {config.hash}, "
+            f"not {head.generation} with {head.hash}; the two files are of different snapshots"
+        )
+    return config
+
+
+def config_map_data(files: ConfigFiles) -> dict[str, dict[str, str]]:
+    """The ConfigMap's ``data`` and ``binaryData``."""
+    packed = {} if files.packed is None else {PACKED_KEY: base64.b64encode(files.packed).decode()}
+    return {"data": {CONFIG_KEY: files.text}, "binaryData": packed}
+
+
+def files_of(config_map: Mapping[str, Any]) -> ConfigFiles:
+    """What a ConfigMap has, as the API server sends it; the text is empty if it has none."""
+    packed = (config_map.get("binaryData") or {}).get(PACKED_KEY)
+    text = (config_map.get("data") or {}).get(CONFIG_KEY, "")
+    return ConfigFiles(text, None if packed is None else base64.b64decode(packed))
+
+
+def _decompress(packed: bytes) -> str:
+    reader = zlib.decompressobj(_GZIP)
+    try:
+        content = reader.decompress(packed, MAX_TEXT_BYTES + 1)
+    except zlib.error as error:
+        raise ConfigError(f"{PACKED_KEY}: not gzip's format, or damaged: {error}") from None
+    if len(content) > MAX_TEXT_BYTES:
+        raise ConfigError(f"{PACKED_KEY}: the content is longer than {MAX_TEXT_BYTES:,} bytes")
+    if not reader.eof:
+        raise ConfigError(f"{PACKED_KEY}: it was cut off")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{PACKED_KEY}: not text: {error}") from None

@@ -1,0 +1,167 @@
+"""How a snapshot lies in its ConfigMap: what is stored is what is read, in either version, and damage is named."""
+
+import gzip
+import json
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenantzone_contract import packing
+from tenantzone_contract.config import ConfigError, PoolConfig, RuntimeConfig, ZoneConfig, dump_config, make_config
+from tenantzone_contract.packing import (
+    MAX_CONFIG_MAP_BYTES,
+    MAX_PLAIN_BYTES,
+    MAX_TEXT_BYTES,
+    ConfigFiles,
+    config_map_data,
+    files_of,
+    pack_config,
+    unpack_config,
+)
+
+POOL = PoolConfig(namespace="models", name="main")
+
+
+def snapshot(zones: int, generation: int = 7) -> RuntimeConfig:
+    made = (ZoneConfig(name=f"zone-{n:05}", tenant=f"tenant-{n:05}", generation=1, reserved=n) for n in range(zones))
+    return make_config(generation, POOL, tuple(made))
+
+
+LARGE = snapshot(3_000)
+PACKED = pack_config(LARGE)
+
+
+def test_a_small_config_is_plain_text_of_version_1():
+    files = pack_config(snapshot(2_000))
+
+    assert files.packed is None
+    assert files.text == dump_config(snapshot(2_000))
+    assert json.loads(files.text)["schemaVersion"] == 1
+
+
+def test_a_large_config_is_compressed_and_says_so_in_version_2():
+    head = json.loads(PACKED.text)
+
+    assert head == {
+        "schemaVersion": 2,
+        "generation": LARGE.generation,
+        "hash": LARGE.hash,
+        "content": "config.json.gz",
+    }
+    assert PACKED.packed is not None
+    assert gzip.decompress(PACKED.packed).decode() == dump_config(LARGE)
+    assert unpack_config(PACKED) == LARGE
+
+
+def test_twenty_thousand_zones_fit_into_one_config_map():
+    files = pack_config(snapshot(20_000))
+
+    assert files.size < MAX_CONFIG_MAP_BYTES
+    assert len(unpack_config(files).zones) == 20_000
+
+
+def test_the_same_snapshot_is_always_the_same_files():
+    assert pack_config(LARGE) == PACKED
+
+
+@given(st.integers(0, 30), st.integers(0, 4_000))
+def test_what_is_stored_is_what_is_read(zones: int, max_plain_bytes: int):
+    config = snapshot(zones)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "MAX_PLAIN_BYTES", max_plain_bytes)
+        files = pack_config(config)
+        body = {"metadata": {}, **config_map_data(files)}
+
+    assert (files.packed is None) == (len(dump_config(config)) <= max_plain_bytes)
+    assert files_of(json.loads(json.dumps(body))) == files
+    assert unpack_config(files) == config
+
+
+def test_a_config_map_without_a_config_is_an_empty_one():
+    assert files_of({"metadata": {}}) == ConfigFiles("")
+    with pytest.raises(ConfigError, match="the config is empty"):
+        unpack_config(ConfigFiles(""))
+
+
+def test_its_size_is_what_the_api_server_counts():
+    body = config_map_data(PACKED)
+
+    assert PACKED.packed is not None
+    assert PACKED.size == len(body["data"]["config.json"]) + len(PACKED.packed)
+
+
+def _other(generation: int, zones: int) -> bytes:
+    packed = pack_config(snapshot(zones, generation)).packed
+    assert packed is not None
+    return packed
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        pytest.param(lambda packed: None, "config.json.gz is missing", id="missing"),
+        pytest.param(lambda packed: b"", "cut off", id="empty"),
+        pytest.param(lambda packed: packed[:-1], "cut off", id="cut off"),
+        pytest.param(lambda packed: b"{}", "not gzip's format, or damaged", id="plain"),
+        pytest.param(lambda packed: packed[:500] + b"\0" * 50 + packed[550:], "damaged", id="overwritten"),
+        pytest.param(lambda packed: _other(8, 3_000), "different snapshots", id="of another generation"),
+        pytest.param(lambda packed: _other(7, 3_001), "different snapshots", id="of other content"),
+        pytest.param(lambda packed: gzip.compress(b"\xff"), "not text", id="no text"),
+        pytest.param(lambda packed: gzip.compress(b"[]"), "expected a JSON object", id="no object"),
+        pytest.param(lambda packed: gzip.compress(PACKED.text.encode()), "schemaVersion", id="a head in it"),
+        pytest.param(lambda packed: gzip.compress(b" " * (MAX_TEXT_BYTES + 1)), "longer than 33,554,432", id="a bomb"),
+    ],
+)
+def test_damage_to_the_compressed_content_is_named(damage: Callable[[bytes], bytes | None], error: str):
+    assert PACKED.packed is not None
+    with pytest.raises(ConfigError, match=error):
+        unpack_config(replace(PACKED, packed=damage(PACKED.packed)))
+
+
+def test_whatever_the_bytes_they_are_read_or_refused():
+    assert PACKED.packed is not None
+    dice = random.Random(1)
+    for _ in range(300):
+        damaged = bytearray(PACKED.packed)
+        for _ in range(dice.randint(1, 4)):
+            damaged[dice.randrange(len(damaged))] = dice.randrange(256)
+        with suppress(ConfigError):
+            assert unpack_config(replace(PACKED, packed=bytes(damaged))) == LARGE
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("content", "../secret"), ("generation", 0), ("hash", 7), ("more", 1)], ids=str
+)
+def test_a_bad_head_is_named(field: str, value: object):
+    head = json.loads(PACKED.text) | {field: value}
+
+    with pytest.raises(ConfigError, match=field):
+        unpack_config(replace(PACKED, text=json.dumps(head)))
+
+
+def test_what_lies_beside_plain_text_does_not_matter():
+    config = snapshot(3)
+
+    assert unpack_config(ConfigFiles(dump_config(config), b"left over")) == config
+
+
+def test_a_config_that_nobody_would_read_is_not_made(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(packing, "MAX_TEXT_BYTES", MAX_PLAIN_BYTES)
+
+    with pytest.raises(ConfigError, match="use more pools"):
+        pack_config(LARGE)
+
+
+def test_a_copy_of_a_zone_that_is_changed_has_its_own_text():
+    zone = LARGE.zones[0]
+    before = zone.text
+
+    changed = zone.model_copy(update={"reserved": 99})
+
+    assert json.loads(changed.text)["reserved"] == 99
+    assert zone.text == before

@@ -1,0 +1,193 @@
+"""What fits into a pool's ConfigMap: too much is refused by itself, and what is in force stays."""
+
+import random
+import string
+
+import pytest
+
+from tenantzone_contract.config import PoolConfig, UnknownTenants, ZoneConfig, make_config
+from tenantzone_contract.packing import pack_config
+from tenantzone_operator import config_room
+from tenantzone_operator.conditions import Reason
+from tenantzone_operator.config_room import Choice, ConfigRoom
+from tenantzone_operator.plan import make_plan
+from tests.operator.objects import pool, zone
+
+POOL = PoolConfig(namespace="default", name="demo")
+LIMIT, RESERVE = 40_000, 4_000
+"""Bytes of the ConfigMap in these tests; new zones leave the reserve alone."""
+HASH = 100
+"""The hash compresses to so many bytes at most."""
+dice = random.Random(4)
+
+
+def noise(length: int) -> str:
+    """A name that can't be compressed much."""
+    return "".join(dice.choices(string.ascii_lowercase + string.digits, k=length))
+
+
+def entry(name: str, length: int = 40, **fields: object) -> ZoneConfig:
+    return ZoneConfig(name=name, tenant=noise(length), generation=1, **fields)  # type: ignore[arg-type]
+
+
+def longer(entry: ZoneConfig) -> ZoneConfig:
+    return entry.model_copy(update={"generation": 2, "weight": dice.randrange(10**59, 10**60)})
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenantzone_contract.packing.MAX_PLAIN_BYTES", 10_000)
+    monkeypatch.setattr(config_room, "CHANGES_BYTES", LIMIT)
+    monkeypatch.setattr(config_room, "NEW_ZONES_BYTES", LIMIT - RESERVE)
+
+
+def size(entries: list[ZoneConfig], of: PoolConfig = POOL) -> int:
+    return pack_config(make_config(1, of, tuple(entries))).size
+
+
+def filled(to: int) -> list[ZoneConfig]:
+    """So many entries that a config takes up to so many bytes, and not one more."""
+    entries = [entry(f"zone-{number:05}") for number in range(3 * to // 40)]
+    low, high = 0, len(entries)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if size(entries[:middle]) <= to else (low, middle - 1)
+    return entries[:low]
+
+
+def test_what_fits_is_left_alone():
+    assert ConfigRoom().choose(POOL, filled(LIMIT - RESERVE - 200), None) == Choice(POOL)
+
+
+def test_of_new_zones_the_first_that_fit_are_taken():
+    wanted = filled(LIMIT)
+
+    choice = ConfigRoom().choose(POOL, wanted, None)
+
+    names = [each.name for each in wanted]
+    taken = [each for each in wanted if each.name not in choice.left_out]
+    assert [each.name for each in taken] == names[: len(taken)], "in the order in which they came"
+    assert choice.left_out
+    assert LIMIT - RESERVE - 400 < size(taken) <= LIMIT - RESERVE
+
+
+def test_a_zone_too_many_is_refused_by_itself_and_others_may_change():
+    held = filled(LIMIT - RESERVE)
+    in_force = make_config(1, POOL, tuple(held))
+    changed = [held[0].model_copy(update={"reserved": 7, "generation": 2}), *held[1:]]
+    new = entry("new")
+
+    assert ConfigRoom().choose(POOL, [*changed, new], in_force) == Choice(POOL, frozenset({"new"}))
+
+
+def test_changes_go_on_beyond_what_new_zones_may_fill_and_then_wait_by_themselves():
+    held = filled(LIMIT - RESERVE)
+    in_force = make_config(1, POOL, tuple(held))
+    grown = list(map(longer, held))
+
+    choice = ConfigRoom().choose(POOL, grown, in_force)
+
+    left = choice.left_out
+    kept = [old if old.name in left else new for old, new in zip(held, grown, strict=True)]
+    assert 0 < len(left) < len(held)
+    assert LIMIT - RESERVE < size(kept) <= LIMIT + HASH
+    assert left == {each.name for each in held[-len(left) :]}, "the last in turn wait"
+
+
+def test_what_becomes_shorter_does_not_wait_for_what_becomes_longer():
+    held = filled(LIMIT)
+    in_force = make_config(1, POOL, tuple(held))
+    shorter = held[-1].model_copy(update={"idle": held[-1].idle.model_copy(update={"after_seconds": 1.0})})
+
+    left = ConfigRoom().choose(POOL, [*map(longer, held[:-1]), shorter], in_force).left_out
+
+    assert held[-1].name not in left
+    assert held[-2].name in left
+
+
+def test_a_zone_that_goes_makes_room():
+    held = filled(LIMIT - RESERVE)
+    in_force = make_config(1, POOL, tuple(held))
+
+    assert ConfigRoom().choose(POOL, [*held[2:], entry("new")], in_force) == Choice(POOL)
+
+
+def test_what_the_zones_share_stays_as_it_is_if_there_is_no_room_for_more():
+    levels = [{"name": noise(60), "tenants": [noise(60) for _ in range(60)]} for _ in range(10)]
+    large = POOL.model_copy(update={"unknown_tenants": UnknownTenants.model_validate({"levels": levels})})
+    held = filled(LIMIT - RESERVE)
+    in_force = make_config(1, POOL, tuple(held))
+    changed = [held[0].model_copy(update={"reserved": 7}), *held[1:]]
+
+    assert ConfigRoom().choose(large, changed, in_force) == Choice(POOL)
+
+
+def test_the_same_question_is_answered_once(monkeypatch: pytest.MonkeyPatch):
+    room, wanted = ConfigRoom(), filled(LIMIT)
+    answer = room.choose(POOL, wanted, None)
+    monkeypatch.setattr(config_room, "pack_config", lambda _: pytest.fail("packed again"))
+
+    assert room.choose(POOL, list(wanted), None) is answer
+
+
+def test_the_plan_says_who_has_no_room_and_keeps_what_was_accepted():
+    old = [zone(f"zone-{n:03}", age=n % 60, tenant=noise(60), reserved=1) for n in range(1_200)]
+    first = make_plan(pool(), old, in_force=None, last_generation=0, size=10**6, room=ConfigRoom())
+    assert first.config is not None
+    accepted = {name for name, verdict in first.verdicts.items() if verdict.accepted}
+    zones = [*old, zone("late", tenant=noise(60), reserved=1)]
+
+    made = make_plan(pool(), zones, in_force=first.config, last_generation=1, size=10**6, room=ConfigRoom())
+
+    assert made.config is first.config
+    assert accepted == {name for name, verdict in made.verdicts.items() if verdict.accepted}
+    assert len(accepted) < 1_200
+    late = made.verdicts["late"]
+    assert (late.reason, late.entry) == (Reason.CONFIG_TOO_LARGE, None)
+    assert "name another ZonePool" in late.message
+
+
+def test_a_change_without_room_keeps_the_generation_in_force_and_says_which():
+    held = [zone(f"zone-{n:03}", age=n % 60, tenant=noise(60), reserved=1) for n in range(1_200)]
+    first = make_plan(pool(), held, in_force=None, last_generation=0, size=10**6, room=ConfigRoom())
+    assert first.config is not None
+    grown = [
+        zone(each.meta.name, tenant=each.tenant, reserved=1, generation=2, weight=dice.randrange(10**59, 10**60))
+        for each in held
+    ]
+
+    made = make_plan(pool(), grown, in_force=first.config, last_generation=1, size=10**6, room=ConfigRoom())
+
+    waiting = [verdict for verdict in made.verdicts.values() if verdict.reason == Reason.CONFIG_TOO_LARGE]
+    assert made.config is not None
+    assert pack_config(made.config).size <= LIMIT + HASH
+    assert {each.name for each in first.config.zones} >= {each.name for each in made.config.zones}
+    assert any("Generation 1 stays in force" in verdict.message for verdict in waiting)
+
+
+def test_a_pool_that_is_too_large_by_itself_is_refused_with_its_zones():
+    levels = [{"name": noise(60), "tenants": [noise(60) for _ in range(60)]} for _ in range(25)]
+    large = pool(unknownTenants={"mode": "AutoRegister", "levels": levels})
+
+    made = make_plan(large, [zone("acme")], in_force=None, last_generation=0, size=100, room=ConfigRoom())
+
+    assert made.config is None
+    assert "spec.unknownTenants.levels" in made.pool_left_out
+    assert made.verdicts["acme"].reason == Reason.CONFIG_TOO_LARGE
+
+
+def test_a_tenant_that_moves_from_one_zone_to_another_is_never_in_the_config_twice():
+    held = [zone(f"zone-{n:04}", tenant=noise(60)) for n in range(1_200)]
+    first = make_plan(pool(), held, in_force=None, last_generation=0, size=100, room=ConfigRoom())
+    assert first.config is not None
+    full = [each for each in held if first.verdicts[each.meta.name].accepted]
+    swapped = [
+        zone(each.meta.name, tenant=other.tenant, generation=2, weight=dice.randrange(10**59, 10**60))
+        for each, other in zip(full, [*full[1:], full[0]], strict=True)
+    ]
+
+    made = make_plan(pool(), swapped, in_force=first.config, last_generation=1, size=100, room=ConfigRoom())
+
+    assert made.config is not None
+    assert Reason.CONFIG_TOO_LARGE in {verdict.reason for verdict in made.verdicts.values()}
+    assert len({each.tenant for each in made.config.zones}) == len(made.config.zones)
