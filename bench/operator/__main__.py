@@ -10,7 +10,7 @@ import contextlib
 import sys
 import tempfile
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ async def _one_pool(bench: Bench, options: argparse.Namespace) -> AsyncIterator[
 
 
 async def _many_pools(bench: Bench, options: argparse.Namespace) -> AsyncIterator[Figures]:
+    yield await scenarios.foreign_pods(bench, options.foreign_pods)
     yield await scenarios.many_pools(bench, options.many_zones, options.pools)
     yield await scenarios.restart(bench, options.pools)
     yield await scenarios.edits_in_one_window(bench, options.pools, options.edits)
@@ -47,26 +48,41 @@ async def _many_pools(bench: Bench, options: argparse.Namespace) -> AsyncIterato
     yield {f"{name} (many pools)": value for name, value in at_rest.items()}
 
 
-_PARTS: dict[str, Part] = {"one-pool": _one_pool, "many-pools": _many_pools}
+async def _large_pool(bench: Bench, options: argparse.Namespace) -> AsyncIterator[Figures]:
+    yield await scenarios.large_pool(bench, options.large_zones, options.large_samples)
+
+
+async def _failover(bench: Bench, options: argparse.Namespace) -> AsyncIterator[Figures]:
+    yield await scenarios.failover(bench, options.failovers)
+
+
+_PARTS: dict[str, Part] = {
+    "one-pool": _one_pool,
+    "many-pools": _many_pools,
+    "large-pool": _large_pool,
+    "failover": _failover,
+}
+_ALONE = ("--no-leader-elect",)
+_ELECTED = ("--leader-elect-namespace", "tenantzone-system")
 
 
 def main() -> int:
     options = _parse()
     budgets = tomllib.loads(_BUDGETS.read_text())
-    missed = [asyncio.run(_run(part, options, budgets)) for name, part in _PARTS.items() if name in options.part]
+    missed = [asyncio.run(_run(name, options, budgets)) for name in _PARTS if name in options.part]
     return 1 if any(missed) else 0
 
 
-async def _run(part: Part, options: argparse.Namespace, budgets: Mapping[str, Any]) -> bool:
+async def _run(name: str, options: argparse.Namespace, budgets: Mapping[str, Any]) -> bool:
     """Measure, and print each figure as soon as there is one. Returns whether a budget was missed."""
     missed = False
-    async with _bench(options) as bench:
+    async with _bench(options, _ELECTED if name == "failover" else _ALONE) as bench:
         try:
-            async for figures in part(bench, options):
-                for name, value in figures.items():
-                    verdict = _verdict(value, budgets.get(name, {}))
+            async for figures in _PARTS[name](bench, options):
+                for figure, value in figures.items():
+                    verdict = _verdict(value, budgets.get(figure, {}))
                     missed = missed or verdict.startswith("MISSED")
-                    print(f"{name:<44} {value:>12,.2f}   {verdict}", flush=True)
+                    print(f"{figure:<44} {value:>12,.2f}   {verdict}", flush=True)
         except BaseException:
             with contextlib.suppress(OSError):
                 print(bench.operator.log.read_text()[-4000:], file=sys.stderr)
@@ -75,20 +91,22 @@ async def _run(part: Part, options: argparse.Namespace, budgets: Mapping[str, An
 
 
 @asynccontextmanager
-async def _bench(options: argparse.Namespace) -> AsyncIterator[Bench]:
+async def _bench(options: argparse.Namespace, flags: Sequence[str]) -> AsyncIterator[Bench]:
     with _control_plane() as (plane, folder):
         (port,) = free_ports(1)
         kubeconfig = plane.user_kubeconfig(_USER)
         async with Client(Connection(str(plane.kubeconfig)).for_kopf) as client:
-            operator = OperatorProcess(kubeconfig, folder, options.profile)
+            operator = OperatorProcess(kubeconfig, folder, options.profile, flags)
+            standby = OperatorProcess(kubeconfig, folder / "standby", None, flags)
             observer, fleet = Observer(client, _NAMESPACE), Fleet(client, port)
             observer.start()
             await fleet.start(_NAMESPACE)
             operator.start()
             try:
-                yield Bench(client, _NAMESPACE, port, operator, observer, fleet)
+                yield Bench(client, _NAMESPACE, port, operator, standby, observer, fleet)
             finally:
                 operator.stop()
+                standby.stop()
                 await observer.stop()
                 await fleet.stop()
 
@@ -126,6 +144,12 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--engines", type=int, default=2, help="of the one pool (default: %(default)s)")
     parser.add_argument("--samples", type=int, default=100, help="single changes (default: %(default)s)")
     parser.add_argument("--many-zones", type=int, default=5000, help="in many pools (default: %(default)s)")
+    parser.add_argument(
+        "--foreign-pods", type=int, default=10_000, help="of others, beside many pools (default: %(default)s)"
+    )
+    parser.add_argument("--large-zones", type=int, default=20_000, help="in a large pool (default: %(default)s)")
+    parser.add_argument("--large-samples", type=int, default=20, help="single changes there (default: %(default)s)")
+    parser.add_argument("--failovers", type=int, default=3, help="leaders killed (default: %(default)s)")
     parser.add_argument("--pools", type=int, default=20, help="default: %(default)s")
     parser.add_argument("--edits", type=int, default=5, help="of one pool at once (default: %(default)s)")
     parser.add_argument(

@@ -15,7 +15,7 @@ from tenantzone_contract.packing import ConfigFiles, files_of, unpack_config
 from tenantzone_contract.report import REPORT_PATH, ConfigStatus, EngineReport, ZoneReport
 from tenantzone_contract.share import ceil_blocks, floor_blocks
 
-BLOCKS = 10_000
+BLOCKS = 100_000
 _TIME = 1.5e9
 """Stands for the time in a report that is made once and sent many times."""
 
@@ -136,6 +136,25 @@ def _pod(engine: Engine) -> dict[str, Any]:
             "schedulerName": "none",
             "automountServiceAccountToken": False,
             "containers": [{"name": "engine", "image": "simulated"}],
+        },
+    }
+
+
+def foreign_pod(name: str) -> dict[str, Any]:
+    """A pod that is no engine, with about 10 kB of what pods carry."""
+    variables = [{"name": f"SETTING_{number:03}", "value": 40 * "x"} for number in range(60)]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {"app": "shop", "pod-template-hash": "5d8f7c9b6d", "release": "stable"},
+            "annotations": {"notes": 4_000 * "x"},
+        },
+        "spec": {
+            "schedulerName": "none",
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "shop", "image": "shop", "env": variables}],
         },
     }
 

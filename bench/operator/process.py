@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from controlplane.server import free_ports
@@ -22,19 +23,22 @@ class OperatorProcess:
         kubeconfig: as whom.
         folder: for its log.
         profile: where to write cProfile's statistics at its end; None: nowhere.
+        flags: further ones.
     """
 
-    def __init__(self, kubeconfig: Path, folder: Path, profile: Path | None = None) -> None:
+    def __init__(
+        self, kubeconfig: Path, folder: Path, profile: Path | None = None, flags: Sequence[str] = ("--no-leader-elect",)
+    ) -> None:
         (self._port,) = free_ports(1)
         hidden = folder / "hidden"
-        hidden.mkdir(exist_ok=True)
+        hidden.mkdir(exist_ok=True, parents=True)
         (hidden / f"{_NOT_IN_THE_IMAGE}.py").write_text('raise ImportError("not in the operator\'s image")\n')
         path = os.pathsep.join([str(hidden), str(_ROOT / "operator"), str(_ROOT / "runtime")])
         self._environment = os.environ | {"PYTHONPATH": path}
         python = [sys.executable, *(["-m", "cProfile", "-o", str(profile)] if profile is not None else [])]
         self._command = [
             *(*python, "-m", "tenantzone_operator", "--kubeconfig", str(kubeconfig), "--all-namespaces"),
-            *("--no-leader-elect", "--probe-host", "127.0.0.1", "--probe-port", str(self._port)),
+            *("--probe-host", "127.0.0.1", "--probe-port", str(self._port), *flags),
         ]
         self.log = folder / "operator.log"
         self._process: subprocess.Popen[bytes] | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.operator.client import Client
-from bench.operator.fleet import Fleet
+from bench.operator.fleet import Fleet, foreign_pod
 from bench.operator.observer import Observer
 from bench.operator.process import OperatorProcess
 from progress import say
@@ -34,6 +34,8 @@ class Bench:
     namespace: str
     port: int
     operator: OperatorProcess
+    standby: OperatorProcess
+    """Not started yet."""
     observer: Observer
     fleet: Fleet
 
@@ -92,6 +94,43 @@ async def created_at_once(bench: Bench, zones: int, engines: int) -> Figures:
         "accepted per second": zones / accepted,
         "all programmed after s": programmed,
     }
+
+
+async def large_pool(bench: Bench, zones: int, samples: int) -> Figures:
+    """More zones in one pool than fit into a ConfigMap as plain text."""
+    say(NAME, f"{zones:,} zones in one pool")
+    await bench.add_pool("pool", 1)
+    seen = bench.observer.zones
+    await _at_once(bench.add_zone(f"zone-{number:05}", "pool") for number in range(zones))
+    await bench.observer.until(lambda: len(seen) == zones and all(found.is_programmed for found in seen.values()))
+    await bench.settle()
+    taken = []
+    for number in range(samples):
+        name = f"zone-{number * 37 % zones:05}"
+        began = time.monotonic()
+        generation = await bench.change_zone(name, priority=100 + number)
+        await bench.observer.until(lambda: seen[name].programmed >= generation)  # noqa: B023
+        taken.append(seen[name].programmed_at - began)
+        say(NAME, f"change {number + 1} of {samples}: programmed after {taken[-1]:.1f} s")
+    taken.sort()
+    pool = await bench.client.call("GET", f"{bench._path('zonepools')}/pool")
+    return {
+        "large pool: zones": pool["status"]["zonesAccepted"],
+        "large pool: config bytes": pool["status"]["configBytes"],
+        "large pool: apply to programmed p50 s": _quantile(taken, 0.5),
+        "large pool: apply to programmed max s": taken[-1],
+        "large pool: resident MB": bench.operator.resident_mb,
+        "large pool: resident MB, at most": bench.operator.peak_mb,
+    }
+
+
+async def foreign_pods(bench: Bench, number: int) -> Figures:
+    """Pods of others, in a namespace of their own, as large as pods are in clusters that are lived in."""
+    say(NAME, f"{number:,} pods that are no engines")
+    await bench.client.call("POST", "/api/v1/namespaces", body={"metadata": {"name": "foreign"}})
+    pods = [foreign_pod(f"pod-{index:05}") for index in range(number)]
+    await _at_once(bench.client.call("POST", "/api/v1/namespaces/foreign/pods", body=pod) for pod in pods)
+    return {"foreign pods": number}
 
 
 async def latency(bench: Bench, samples: int) -> Figures:
@@ -161,6 +200,26 @@ async def restart(bench: Bench, pools: int) -> Figures:
         "resident MB after a restart": bench.operator.resident_mb,
         "resident MB after a restart, at most": bench.operator.peak_mb,
     }
+
+
+async def failover(bench: Bench, times: int) -> Figures:
+    """The leader is killed, and a zone is changed in that moment: how long until the other operator has done it."""
+    await bench.add_pool("pool", 1)
+    await bench.add_zone("acme", "pool")
+    leader, standby, taken = bench.operator, bench.standby, []
+    for number in range(times):
+        await bench.observer.until(lambda: "acme" in bench.observer.zones)
+        await bench.observer.until(lambda: bench.observer.zones["acme"].is_programmed)
+        standby.start()
+        await standby.writes()
+        say(NAME, f"leader killed, {number + 1} of {times}")
+        leader.kill()
+        began = time.monotonic()
+        generation = await bench.change_zone("acme", priority=100 + number)
+        await bench.observer.until(lambda: bench.observer.zones["acme"].programmed >= generation)  # noqa: B023
+        taken.append(time.monotonic() - began)
+        leader, standby = standby, leader
+    return {"leader lost, at most s": max(taken)}
 
 
 async def edits_in_one_window(bench: Bench, pools: int, edits: int) -> Figures:

@@ -35,9 +35,6 @@ MAX_GENERATION: Final = 2**52
 CONFIG_KEY: Final = "config.json"
 """The ConfigMap's key, and so the name of the file in the engine's config folder."""
 
-ZONE_SEPARATOR: Final = ",\n"
-"""Between two zones in the config's text."""
-
 CONFIG_HASH_ANNOTATION = "tenantzone.io/config-hash"
 """Set on an engine pod after the ConfigMap has changed: kubelet then syncs that pod's volumes at once."""
 
@@ -121,7 +118,7 @@ class ZoneConfig(_Model):
 
     @cached_property
     def text(self) -> str:
-        """The zone in the config's text: ASCII, on one line. Of thousands of zones few change from one to the next."""
+        """As the pool's. Of thousands of zones few change from one config to the next."""
         return _canonical(self.model_dump(mode="json", by_alias=True))
 
     def __copy__(self) -> Self:
@@ -233,6 +230,11 @@ class PoolConfig(_Model):
     unknown_tenants: UnknownTenants = UnknownTenants()
     watermarks: Watermarks = Watermarks()
 
+    @property
+    def text(self) -> str:
+        """As in the config's text: canonical JSON, which is ASCII and on one line."""
+        return _canonical(self.model_dump(mode="json", by_alias=True))
+
 
 class RuntimeConfig(_Model):
     """A complete snapshot. ``generation`` grows by one with each change of content; ``hash`` covers the content."""
@@ -257,13 +259,33 @@ class RuntimeConfig(_Model):
 
 def content_hash(pool: PoolConfig, zones: Iterable[ZoneConfig]) -> str:
     """``sha256:`` and the digest of the content, whichever generation carries it."""
-    return _digest(_canonical(pool.model_dump(mode="json", by_alias=True)), ",".join(zone.text for zone in zones))
+    digest = ContentDigest(pool.text)
+    for zone in zones:
+        digest.add(zone.text)
+    return digest.result()
 
 
-def _digest(pool: str, zones: str) -> str:
-    # Of the content as it was written: a reader that knows fields which the writer did not must find the same.
-    content = f'{{"pool":{pool},"schemaVersion":{SCHEMA_VERSION},"zones":[{zones}]}}'
-    return "sha256:" + hashlib.sha256(content.encode()).hexdigest()
+class ContentDigest:
+    """Of the content as it was written: a reader that knows fields which the writer did not must find the same.
+
+    It is made zone by zone: one call that takes long stops all threads of Python.
+
+    Args:
+        pool: what all zones share, as canonical JSON.
+    """
+
+    def __init__(self, pool: str) -> None:
+        self._digest = hashlib.sha256(f'{{"pool":{pool},"schemaVersion":{SCHEMA_VERSION},"zones":['.encode())
+        self._separator = ""
+
+    def add(self, zone: str) -> None:
+        """The next zone, as canonical JSON."""
+        self._digest.update(f"{self._separator}{zone}".encode())
+        self._separator = ","
+
+    def result(self) -> str:
+        self._digest.update(b"]}")
+        return f"sha256:{self._digest.hexdigest()}"
 
 
 def _canonical(value: Any) -> str:
@@ -284,9 +306,9 @@ def make_config(generation: int, pool: PoolConfig, zones: tuple[ZoneConfig, ...]
 
 def dump_config(config: RuntimeConfig) -> str:
     """The snapshot as JSON, with one zone a line."""
-    pool = _canonical(config.pool.model_dump(mode="json", by_alias=True))
-    head = f'{{"schemaVersion":{SCHEMA_VERSION},"generation":{config.generation},"hash":"{config.hash}",\n"pool":{pool}'
-    return f'{head},\n"zones":[\n{ZONE_SEPARATOR.join(zone.text for zone in config.zones)}]}}'
+    head = f'{{"schemaVersion":{SCHEMA_VERSION},"generation":{config.generation},"hash":"{config.hash}"'
+    zones = ",\n".join(zone.text for zone in config.zones)
+    return f'{head},\n"pool":{config.pool.text},\n"zones":[\n{zones}]}}'
 
 
 def parse_config(text: str) -> RuntimeConfig:
@@ -328,20 +350,53 @@ def read_snapshot(raw: dict[str, Any]) -> RuntimeConfig:
     Raises:
         ConfigError: a field out of bounds, or content that does not fit the hash.
     """
+    zones = raw.get("zones", [])
+    if not isinstance(zones, list):
+        raise ConfigError("zones: expected a list")
+    digest = ContentDigest(_canonical(raw.get("pool")))
+    read = []
+    for number, zone in enumerate(zones):
+        read.append(read_zone_entry(number, zone))
+        digest.add(_canonical(zone))
+    return check_snapshot({**raw, "zones": tuple(read)}, digest)
+
+
+def read_zone_entry(number: int, raw: object) -> ZoneConfig:
+    """
+    Raises:
+        ConfigError: a field out of bounds.
+    """
+    try:
+        return ZoneConfig.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(explain(error, f"zones[{number}]")) from None
+
+
+def check_snapshot(raw: dict[str, Any], digest: ContentDigest) -> RuntimeConfig:
+    """
+    Args:
+        raw: what the text says, with its zones read already.
+        digest: of the content.
+
+    Raises:
+        ConfigError: a field out of bounds, or content that does not fit the hash.
+    """
     try:
         config = RuntimeConfig.model_validate(raw)
     except ValidationError as error:
         raise ConfigError(explain(error)) from None
-    expected = _digest(_canonical(raw["pool"]), ",".join(map(_canonical, raw.get("zones", []))))
-    if config.hash != expected:
+    if config.hash != (expected := digest.result()):
         raise ConfigError(f"hash: the content has {expected}, the file says {config.hash}; it was cut off or edited")
     return config
 
 
-def explain(error: ValidationError) -> str:
-    """Pydantic's first error as ``zones[2].limit: what is wrong``."""
+def explain(error: ValidationError, path: str = "") -> str:
+    """Pydantic's first error as ``zones[2].limit: what is wrong``.
+
+    Args:
+        path: of what was read.
+    """
     first = error.errors()[0]
-    path = ""
     for part in first["loc"]:
         # A union's branch shows up as a part that is a type's name, never as a field of ours.
         if isinstance(part, int):

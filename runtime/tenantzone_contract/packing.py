@@ -1,14 +1,16 @@
 """How a snapshot lies in its ConfigMap, and so in the engine's config folder.
 
 Version 1 is plain text under ``config.json``. What is too large for that is of version 2: ``config.json`` says whose
-content ``config.json.gz`` has, which is the same text, compressed. Engines of releases that know version 1 alone say
-that they need an upgrade, and keep the config that they had; as long as the plain text has room they are given it.
+content ``config.jsonl.gz`` has, which is compressed JSON Lines (jsonlines.org): what all zones share, then one zone a
+line. Engines of releases that know version 1 alone say that they need an upgrade, and keep the config that they had; as
+long as the plain text has room they are given it.
 """
 
 import base64
 import gzip
+import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -19,14 +21,17 @@ from tenantzone_contract.config import (
     CONFIG_KEY,
     NEWEST_SCHEMA_VERSION,
     ConfigError,
+    ContentDigest,
     RuntimeConfig,
+    check_snapshot,
     dump_config,
     explain,
     read_json,
     read_snapshot,
+    read_zone_entry,
 )
 
-PACKED_KEY: Final = "config.json.gz"
+PACKED_KEY: Final = "config.jsonl.gz"
 """The ConfigMap's key of the compressed text, and so the name of its file."""
 
 MAX_PLAIN_BYTES: Final = 900_000
@@ -39,6 +44,7 @@ MAX_CONFIG_MAP_BYTES: Final = 2**20
 """The API server takes no more, all keys together (``MaxSecretSize`` in Kubernetes' validation)."""
 
 _LEVEL: Final = 6
+_PART_BYTES: Final = 2**16
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
@@ -51,7 +57,7 @@ class PackedHead(BaseModel):
     generation: Annotated[int, Field(ge=1)]
     hash: str
     """Both are the content's."""
-    content: Literal["config.json.gz"] = PACKED_KEY
+    content: Literal["config.jsonl.gz"] = PACKED_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,7 @@ class ConfigFiles:
     text: str
     """Under ``config.json``."""
     packed: bytes | None = None
-    """Under ``config.json.gz``; None: the text is all of it."""
+    """Under ``config.jsonl.gz``; None: the text is all of it."""
 
     @property
     def size(self) -> int:
@@ -78,18 +84,21 @@ def pack_config(config: RuntimeConfig) -> ConfigFiles:
         ConfigError: it is longer than what is read.
     """
     text = dump_config(config)
-    if len(text) > MAX_TEXT_BYTES:
-        raise ConfigError(f"the config has {len(text):,} bytes, more than {MAX_TEXT_BYTES:,}; use more pools")
     if len(text) <= MAX_PLAIN_BYTES:
         return ConfigFiles(text)
+    lines = "\n".join([config.pool.text, *(zone.text for zone in config.zones)])
+    if len(lines) > MAX_TEXT_BYTES:
+        raise ConfigError(f"the config has {len(lines):,} bytes, more than {MAX_TEXT_BYTES:,}; use more pools")
     head = PackedHead(generation=config.generation, hash=config.hash)
     # Without the time, so that the same snapshot is always the same file.
-    packed = gzip.compress(text.encode(), _LEVEL, mtime=0)
+    packed = gzip.compress(lines.encode(), _LEVEL, mtime=0)
     return ConfigFiles(head.model_dump_json(by_alias=True, indent=1) + "\n", packed)
 
 
 def unpack_config(files: ConfigFiles) -> RuntimeConfig:
     """Read a snapshot, all of it or nothing.
+
+    What is long is read bit by bit: one call that takes long stops all threads of Python.
 
     Raises:
         ConfigError: see `parse_config`; or the compressed content is missing, damaged, or another snapshot's.
@@ -103,13 +112,53 @@ def unpack_config(files: ConfigFiles) -> RuntimeConfig:
         raise ConfigError(explain(error)) from None
     if files.packed is None:
         raise ConfigError(f"content: {head.content} is missing beside it")
-    config = read_snapshot(read_json(_decompress(files.packed)))
-    if (config.generation, config.hash) != (head.generation, head.hash):
-        raise ConfigError(
-            f"content: {head.content} has generation {config.generation} with hash {config.hash}, "
-            f"not {head.generation} with {head.hash}; the two files are of different snapshots"
-        )
-    return config
+    lines = _lines(files.packed)
+    pool = next(lines)
+    digest, zones = ContentDigest(pool), []
+    for number, line in enumerate(lines):
+        digest.add(line)
+        zones.append(read_zone_entry(number, _read_line(line)))
+    shared = {"generation": head.generation, "hash": head.hash, "pool": _read_line(pool)}
+    return check_snapshot({**shared, "zones": tuple(zones)}, digest)
+
+
+def _lines(packed: bytes) -> Iterator[str]:
+    """The content, line by line; at least one.
+
+    Raises:
+        ConfigError: it is damaged, or longer than what is read.
+    """
+    reader, rest, read = zlib.decompressobj(_GZIP), bytearray(), 0
+    while not reader.eof:
+        try:
+            part = reader.decompress(packed, _PART_BYTES)
+        except zlib.error as error:
+            raise ConfigError(f"{PACKED_KEY}: not gzip's format, or damaged: {error}") from None
+        packed = reader.unconsumed_tail
+        if not part and not packed and not reader.eof:
+            raise ConfigError(f"{PACKED_KEY}: it was cut off")
+        read += len(part)
+        if read > MAX_TEXT_BYTES:
+            raise ConfigError(f"{PACKED_KEY}: the content is longer than {MAX_TEXT_BYTES:,} bytes")
+        rest += part
+        if b"\n" in part:
+            *whole, rest = rest.split(b"\n")
+            yield from map(_decode, whole)
+    yield _decode(rest)
+
+
+def _decode(line: bytearray) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{PACKED_KEY}: not text: {error}") from None
+
+
+def _read_line(line: str) -> object:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{PACKED_KEY}: a line is not valid JSON: {error}") from None
 
 
 def config_map_data(files: ConfigFiles) -> dict[str, dict[str, str]]:
@@ -123,19 +172,3 @@ def files_of(config_map: Mapping[str, Any]) -> ConfigFiles:
     packed = (config_map.get("binaryData") or {}).get(PACKED_KEY)
     text = (config_map.get("data") or {}).get(CONFIG_KEY, "")
     return ConfigFiles(text, None if packed is None else base64.b64decode(packed))
-
-
-def _decompress(packed: bytes) -> str:
-    reader = zlib.decompressobj(_GZIP)
-    try:
-        content = reader.decompress(packed, MAX_TEXT_BYTES + 1)
-    except zlib.error as error:
-        raise ConfigError(f"{PACKED_KEY}: not gzip's format, or damaged: {error}") from None
-    if len(content) > MAX_TEXT_BYTES:
-        raise ConfigError(f"{PACKED_KEY}: the content is longer than {MAX_TEXT_BYTES:,} bytes")
-    if not reader.eof:
-        raise ConfigError(f"{PACKED_KEY}: it was cut off")
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{PACKED_KEY}: not text: {error}") from None

@@ -78,7 +78,7 @@ class FileStamp:
 
 _Stamps = tuple[FileStamp, FileStamp | None]
 _Content = tuple[bytes, bytes | None]
-"""What ``config.json`` has, and what ``config.json.gz`` has; None: there is none."""
+"""What ``config.json`` has, and what ``config.jsonl.gz`` has; None: there is none."""
 
 
 class ConfigSource:

@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import io
 from dataclasses import replace
 from typing import Any
 
@@ -61,11 +62,13 @@ def with_another_minimum() -> dict[str, Any]:
     return schema
 
 
-def packed(text: str) -> dict[str, Any]:
-    """A ConfigMap with the text in gzip's format, as long as it was."""
+def packed(at_least: int) -> dict[str, Any]:
+    """A ConfigMap with a compressed config of so many bytes. Most of them are a file's name, which gzip has room for."""
     head = PackedHead(generation=CONFIG.generation, hash=CONFIG.hash).model_dump_json(by_alias=True)
-    content = base64.b64encode(gzip.compress(text.encode(), compresslevel=0)).decode()
-    return config_map(head, binaryData={"config.json.gz": content})
+    content = io.BytesIO()
+    with gzip.GzipFile(filename="x" * at_least, mode="wb", fileobj=content) as file:
+        file.write(CONFIG.pool.text.encode())
+    return config_map(head, binaryData={"config.jsonl.gz": base64.b64encode(content.getvalue()).decode()})
 
 
 def test_nothing_is_wrong_with_a_healthy_set_up():
@@ -236,17 +239,17 @@ def test_what_is_not_known_yet_is_not_made_up():
             {"pools": [pool(configHash="sha256:old")]}, "WARN", CONFIG_SUBJECT, "names another", id="a late status"
         ),
         pytest.param(
-            {"configs": {KEY: packed(dump_config(CONFIG) + " " * 800_000)}},
+            {"configs": {KEY: packed(800_000)}},
             "WARN",
             CONFIG_SUBJECT,
             "above 878 KiB are not accepted",
             id="a config that is almost too large",
         ),
         pytest.param(
-            {"configs": {KEY: config_map(packed("")["data"]["config.json"])}},
+            {"configs": {KEY: config_map(packed(0)["data"]["config.json"])}},
             "FAIL",
             CONFIG_SUBJECT,
-            "config.json.gz is missing",
+            "config.jsonl.gz is missing",
             id="a config without its content",
         ),
         # Engines.

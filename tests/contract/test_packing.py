@@ -27,9 +27,9 @@ from tenantzone_contract.packing import (
 POOL = PoolConfig(namespace="models", name="main")
 
 
-def snapshot(zones: int, generation: int = 7) -> RuntimeConfig:
+def snapshot(zones: int) -> RuntimeConfig:
     made = (ZoneConfig(name=f"zone-{n:05}", tenant=f"tenant-{n:05}", generation=1, reserved=n) for n in range(zones))
-    return make_config(generation, POOL, tuple(made))
+    return make_config(7, POOL, tuple(made))
 
 
 LARGE = snapshot(3_000)
@@ -51,10 +51,11 @@ def test_a_large_config_is_compressed_and_says_so_in_version_2():
         "schemaVersion": 2,
         "generation": LARGE.generation,
         "hash": LARGE.hash,
-        "content": "config.json.gz",
+        "content": "config.jsonl.gz",
     }
     assert PACKED.packed is not None
-    assert gzip.decompress(PACKED.packed).decode() == dump_config(LARGE)
+    pool, *zones = map(json.loads, gzip.decompress(PACKED.packed).splitlines())
+    assert {"pool": pool, "zones": zones}.items() <= json.loads(dump_config(LARGE)).items()
     assert unpack_config(PACKED) == LARGE
 
 
@@ -95,26 +96,40 @@ def test_its_size_is_what_the_api_server_counts():
     assert PACKED.size == len(body["data"]["config.json"]) + len(PACKED.packed)
 
 
-def _other(generation: int, zones: int) -> bytes:
-    packed = pack_config(snapshot(zones, generation)).packed
+def _other(zones: int) -> bytes:
+    packed = pack_config(snapshot(zones)).packed
     assert packed is not None
     return packed
+
+
+def _lines(zones: int) -> bytes:
+    """What all zones share, and so many of them."""
+    return b"\n".join([POOL.text.encode(), *map(_line, range(zones))])
+
+
+def _line(number: int) -> bytes:
+    return LARGE.zones[number].text.encode()
 
 
 @pytest.mark.parametrize(
     ("damage", "error"),
     [
-        pytest.param(lambda packed: None, "config.json.gz is missing", id="missing"),
+        pytest.param(lambda packed: None, "config.jsonl.gz is missing", id="missing"),
         pytest.param(lambda packed: b"", "cut off", id="empty"),
         pytest.param(lambda packed: packed[:-1], "cut off", id="cut off"),
         pytest.param(lambda packed: b"{}", "not gzip's format, or damaged", id="plain"),
         pytest.param(lambda packed: packed[:500] + b"\0" * 50 + packed[550:], "damaged", id="overwritten"),
-        pytest.param(lambda packed: _other(8, 3_000), "different snapshots", id="of another generation"),
-        pytest.param(lambda packed: _other(7, 3_001), "different snapshots", id="of other content"),
+        pytest.param(lambda packed: _other(3_001), "hash: the content has", id="of another snapshot"),
         pytest.param(lambda packed: gzip.compress(b"\xff"), "not text", id="no text"),
-        pytest.param(lambda packed: gzip.compress(b"[]"), "expected a JSON object", id="no object"),
-        pytest.param(lambda packed: gzip.compress(PACKED.text.encode()), "schemaVersion", id="a head in it"),
+        pytest.param(lambda packed: gzip.compress(b""), "not valid JSON", id="nothing in it"),
+        pytest.param(lambda packed: gzip.compress(b"[]"), "pool: ", id="no pool"),
+        pytest.param(lambda packed: gzip.compress(_lines(0) + b"\n{}"), r"zones\[0\].name: ", id="no zone"),
+        pytest.param(lambda packed: gzip.compress(_lines(9) + b"\n{"), "a line is not valid JSON", id="half a zone"),
+        pytest.param(lambda packed: gzip.compress(_lines(9) + b"\n"), "a line is not valid JSON", id="an empty line"),
+        pytest.param(lambda packed: gzip.compress(_lines(2_999)), "hash: the content has", id="a zone less"),
+        pytest.param(lambda packed: gzip.compress(b"\n".join([b"{}", *2 * [_line(1)]])), "pool", id="twice"),
         pytest.param(lambda packed: gzip.compress(b" " * (MAX_TEXT_BYTES + 1)), "longer than 33,554,432", id="a bomb"),
+        pytest.param(lambda packed: gzip.compress(b"\n" * 2**22), "not valid JSON", id="a bomb of lines"),
     ],
 )
 def test_damage_to_the_compressed_content_is_named(damage: Callable[[bytes], bytes | None], error: str):

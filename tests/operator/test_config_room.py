@@ -95,7 +95,7 @@ def test_changes_go_on_beyond_what_new_zones_may_fill_and_then_wait_by_themselve
 
 
 def test_what_becomes_shorter_does_not_wait_for_what_becomes_longer():
-    held = filled(LIMIT)
+    held = filled(LIMIT - HASH)
     in_force = make_config(1, POOL, tuple(held))
     shorter = held[-1].model_copy(update={"idle": held[-1].idle.model_copy(update={"after_seconds": 1.0})})
 

@@ -1,17 +1,16 @@
 """The last good config, on real folders."""
 
 import gzip
-import json
 import os
 import threading
 from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.config import parse_config
+from tenantzone_contract.config import dump_config, parse_config
 from tenantzone_contract.packing import PackedHead
 from tenantzone_runtime.reload import ConfigSource, across_swaps, projection_of
-from tests.runtime.folders import config_text, project
+from tests.runtime.folders import config, config_text, project, zone
 
 NOW = 1_000.0
 
@@ -273,11 +272,12 @@ def test_swaps_while_it_reads_never_give_a_mix(tmp_path):
 
 def files(generation: int, *tenants: str, packed: bool) -> dict[str, str | bytes]:
     """What kubelet projects: plain, or compressed."""
-    text = config_text(generation, *tenants)
+    made = config(generation, *map(zone, tenants))
     if not packed:
-        return {"config.json": text}
-    head = PackedHead(generation=generation, hash=json.loads(text)["hash"]).model_dump_json(by_alias=True)
-    return {"config.json": head, "config.json.gz": gzip.compress(text.encode())}
+        return {"config.json": dump_config(made)}
+    head = PackedHead(generation=generation, hash=made.hash).model_dump_json(by_alias=True)
+    lines = "\n".join([made.pool.text, *(each.text for each in made.zones)])
+    return {"config.json": head, "config.jsonl.gz": gzip.compress(lines.encode())}
 
 
 def lay(folder: Path, content: dict[str, str | bytes]) -> None:
@@ -306,12 +306,12 @@ def test_compressed_content_of_another_generation_is_refused_until_both_files_fi
     lay(tmp_path, first)
     watched.poll()
 
-    lay(tmp_path, {**second, "config.json.gz": first["config.json.gz"]})
+    lay(tmp_path, {**second, "config.jsonl.gz": first["config.jsonl.gz"]})
 
     assert watched.poll()
     assert generation_of(watched) == 1
     assert watched.rejection is not None
-    assert "different snapshots" in watched.rejection.error
+    assert "hash: the content has" in watched.rejection.error
     assert watched.rejection.generation == 2
     lay(tmp_path, second)
     assert watched.poll()
@@ -326,7 +326,7 @@ def test_compressed_content_that_is_missing_is_said_and_read_when_it_is_there(tm
     assert watched.poll()
     assert watched.config is None
     assert watched.rejection is not None
-    assert "config.json.gz is missing" in watched.rejection.error
+    assert "config.jsonl.gz is missing" in watched.rejection.error
     lay(tmp_path, packed)
     assert watched.poll()
     assert (generation_of(watched), watched.rejection) == (1, None)
@@ -338,7 +338,7 @@ def test_content_that_kubelet_has_not_linked_yet_is_read(tmp_path):
     project(tmp_path, files(1, "acme", packed=False))
     watched.poll()
     project(tmp_path, files(2, "late", packed=True))
-    (tmp_path / "config.json.gz").unlink()
+    (tmp_path / "config.jsonl.gz").unlink()
 
     assert watched.poll()
     assert (generation_of(watched), watched.rejection) == (2, None)

@@ -1,0 +1,74 @@
+"""How much of its ConfigMap a pool's config takes, and how long it takes to write and read, by what zones are like."""
+
+import argparse
+import random
+import string
+import time
+from collections.abc import Callable, Mapping
+
+from tenantzone_contract.config import Idle, Lending, PoolConfig, ZoneConfig, make_config
+from tenantzone_contract.packing import MAX_CONFIG_MAP_BYTES, pack_config, unpack_config
+
+_LETTERS = string.ascii_lowercase + string.digits
+
+
+def counted_up(number: int, _: random.Random) -> ZoneConfig:
+    """Names that are counted up, and a reservation."""
+    name = f"tenant-{number:05}"
+    return ZoneConfig(name=name, tenant=name, generation=1, reserved=number % 50)
+
+
+def random_names(_: int, dice: random.Random) -> ZoneConfig:
+    """Names with eight random characters, and four fields of their own."""
+    name = f"team-{_word(dice, 8)}"
+    amounts = {"reserved": dice.randint(0, 500), "limit": dice.randint(600, 5000)}
+    return ZoneConfig(name=name, tenant=name, generation=dice.randint(1, 30), weight=dice.randint(1, 9), **amounts)
+
+
+def all_different(_: int, dice: random.Random) -> ZoneConfig:
+    """Two random names as long as a UUID, and a value of its own in every field."""
+    return ZoneConfig(
+        name=_word(dice, 36),
+        tenant=_word(dice, 36),
+        generation=dice.randint(1, 30),
+        priority=dice.randint(-1000, 1000),
+        reserved=dice.randint(0, 500),
+        limit=dice.randint(600, 5000),
+        weight=dice.randint(1, 9),
+        lending=Lending(lendable=f"{dice.randint(1, 99)}%", max_loan_seconds=dice.randint(1, 1000)),
+        idle=Idle(after_seconds=dice.randint(1, 100)),
+    )
+
+
+KINDS: Mapping[str, Callable[[int, random.Random], ZoneConfig]] = {
+    "names counted up": counted_up,
+    "random names": random_names,
+    "all different": all_different,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.config_size", description=__doc__)
+    parser.add_argument("--zones", type=int, default=20_000, help="default: %(default)s")
+    zones = parser.parse_args().zones
+    pool = PoolConfig(namespace="bench", name="pool")
+    print(f"{zones:,} zones{'':<14} bytes  a zone  of a ConfigMap   write s   read s")
+    for name, make in KINDS.items():
+        dice = random.Random(1)
+        config = make_config(1, pool, tuple(make(number, dice) for number in range(zones)))
+        began = time.perf_counter()
+        files = pack_config(config)
+        written = time.perf_counter()
+        unpack_config(files)
+        read = time.perf_counter()
+        share = files.size / MAX_CONFIG_MAP_BYTES
+        took = f"{written - began:>9.2f} {read - written:>8.2f}"
+        print(f"{name:<20} {files.size:>10,} {files.size / zones:>7.0f} {share:>14.0%} {took}")
+
+
+def _word(dice: random.Random, length: int) -> str:
+    return "".join(dice.choices(_LETTERS, k=length))
+
+
+if __name__ == "__main__":
+    main()
