@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig
 from tenantzone_contract.logs import About
@@ -115,7 +116,7 @@ class Delivery:
         now = time.monotonic()
         untold = [pod for pod in pods if self._told[pod.meta.uid] != config.hash]
         may_tell = [pod for pod in untold if self._refusals.may_try(pod.meta.uid, config.hash, now)]
-        await write_all(self._annotate(pod, config.hash) for pod in may_tell)
+        await write_all(partial(self._annotate, pod, config.hash) for pod in may_tell)
         return is_new
 
     @property

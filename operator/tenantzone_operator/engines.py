@@ -18,7 +18,7 @@ from tenantzone_operator.metrics import ENGINE_POLLS
 from tenantzone_operator.reading_quota import ReadingQuota
 from tenantzone_operator.reports import EngineReport, read_report_text_aside
 from tenantzone_operator.resources import Pod
-from tenantzone_operator.views import EngineView, view
+from tenantzone_operator.views import EngineView, view_aside
 
 logger = logging.getLogger(__name__)
 
@@ -206,7 +206,7 @@ class EngineWatch:
                 if report.published_unix_time != engine.published:
                     engine.published, engine.renewed_at = report.published_unix_time, now
                 if now - engine.renewed_at <= FROZEN_SECONDS:
-                    engine.report, engine.error = view(report), ""
+                    engine.report, engine.error = await view_aside(report), ""
                 else:
                     engine.report, engine.error = None, "its report is not renewed any more; the engine hangs"
         if (before[1] == "") != (engine.error == ""):

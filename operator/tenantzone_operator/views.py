@@ -1,5 +1,6 @@
 """An engine's report, cut down to what is shown and decided on: thousands of them are in memory at a time."""
 
+import asyncio
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from tenantzone_contract.text import printable
 from tenantzone_operator.reports import MAX_COUNT, EngineReport, ZoneReport
 
 _LONGEST_ERROR = 1000
+_IN_THREAD_ZONES = 200
 _TAKEN_BACK: tuple[EvictionReason, ...] = ("reclaim", "due")
 """Reasons of evictions that hit what a zone had borrowed."""
 
@@ -57,6 +59,13 @@ def view(report: EngineReport) -> EngineView:
         # An auto-registered zone is named after its tenant, and a TenantZone of that name may be another tenant's.
         zones={sys.intern(zone.name): _zone(zone) for zone in report.zones if not zone.auto_registered},
     )
+
+
+async def view_aside(report: EngineReport) -> EngineView:
+    """The same; what takes long keeps nobody waiting."""
+    if len(report.zones) <= _IN_THREAD_ZONES:
+        return view(report)
+    return await asyncio.to_thread(view, report)
 
 
 def _zone(report: ZoneReport) -> ZoneView:

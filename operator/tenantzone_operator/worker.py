@@ -36,6 +36,10 @@ LONGEST_DEBOUNCE_SECONDS = 0.25
 """... but nobody waits for longer than this."""
 GUARD_SECONDS = 5.0
 """How often it is looked whether the ConfigMap is still as it was written."""
+WRITING_SECONDS = 10.0
+"""For how long statuses are written before everything is looked at again, ..."""
+HASTY_WRITING_SECONDS = 0.5
+"""... and for how long if something has changed meanwhile."""
 FIRST_RETRY_SECONDS = 0.2
 LAST_RETRY_SECONDS = 5.0
 LONGEST_ASKED_SECONDS = 30.0
@@ -240,7 +244,12 @@ class PoolWorker:
         for zone in view.zones:
             if zone.meta.name in reclaims:
                 self._recorder.record("TenantZone", zone.meta, reclaims[zone.meta.name])
-        waits = [await self._statuses.write(view, zones, pool), self._delivery.retry_seconds]
+        began = time.monotonic()
+
+        def may_go_on() -> bool:
+            return time.monotonic() - began < (HASTY_WRITING_SECONDS if self.is_dirty else WRITING_SECONDS)
+
+        waits = [await self._statuses.write(view, zones, pool, may_go_on), self._delivery.retry_seconds]
         wait = min((wait for wait in waits if wait is not None), default=None)
         if self._later is not None:
             self._later.cancel()

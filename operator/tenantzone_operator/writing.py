@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 
 from tenantzone_operator.api import Api, explain, is_gone
 from tenantzone_operator.events import Recorder
@@ -33,6 +34,8 @@ class StatusWriter:
         self._api = api
         self._recorder = recorder
         self._gauges_due_at = 0.0
+        self._gauges_due: set[str] = set()
+        """Uids of the zones whose amounts are to be written before those of others: many take more than one turn."""
         self.writes = 0
         """How many were made since the start."""
         self._repairs = Repairs()
@@ -40,13 +43,16 @@ class StatusWriter:
         self._merged: dict[str, tuple[Status, Status]] = {}
         """By uid: what was written, and what the API server made of it, where these differ."""
 
-    async def write(self, view: View, zones: Mapping[str, Status], pool: Status | None) -> float | None:
+    async def write(
+        self, view: View, zones: Mapping[str, Status], pool: Status | None, may_go_on: Callable[[], bool]
+    ) -> float | None:
         """Write each status that differs from the one that the API server has.
 
         Args:
             view: the objects as the API server has them.
             zones: the status that each zone should have, by name.
             pool: the status that the pool should have; None if it does not exist.
+            may_go_on: asked before each write. Thousands take minutes, and something else may be to be done.
 
         Returns:
             Seconds after which to come again for what was held back; None if nothing was.
@@ -56,25 +62,38 @@ class StatusWriter:
         self._refusals.keep(view.uids)
         found = [zone for zone in (*view.zones, *view.leaving) if self._differs(zone, zones[zone.meta.name])]
         changed = [zone for zone in found if self._may_write(zone.meta, zones[zone.meta.name], now)]
-        urgent = [zone for zone in changed if without_gauges(zones[zone.meta.name]) != without_gauges(zone.status)]
-        is_due = now >= self._gauges_due_at
-        if is_due and len(changed) > len(urgent):
+        urgent, gauges = self._by_urgency(changed, zones)
+        if gauges and now >= self._gauges_due_at:
             # All pools share what the API server can take.
             self._gauges_due_at = now + max(GAUGES_SECONDS, len(self._store.zones) / GAUGE_WRITES_PER_SECOND)
-        writes = [self._write_zone(zone, zones[zone.meta.name]) for zone in (changed if is_due else urgent)]
+            self._gauges_due.update(zone.meta.uid for zone in gauges)
+        due = [zone for zone in gauges if zone.meta.uid in self._gauges_due]
+        self._gauges_due = {zone.meta.uid for zone in due}
+        writes = [partial(self._write_zone, zone, zones[zone.meta.name]) for zone in (*urgent, *due)]
         is_held_back = len(found) > len(changed)
         if view.pool is not None and pool is not None and self._differs(view.pool, pool):
             if self._may_write(view.pool.meta, pool, now):
-                writes.append(self._write_pool(view.pool, pool))
+                writes.insert(0, partial(self._write_pool, view.pool, pool))
             else:
                 is_held_back = True
-        await write_all(writes)
+        is_all = await write_all(writes, may_go_on)
         waits = [REPAIR_SECONDS] if is_held_back else []
-        if not is_due and len(changed) > len(urgent):
+        if not is_all:
+            waits.append(0.0)
+        if len(gauges) > len(due):
             waits.append(self._gauges_due_at - now)
         if (retry := self._refusals.retry_seconds(time.monotonic())) is not None:
             waits.append(retry)
         return min(waits, default=None)
+
+    def _by_urgency(self, changed: list[Zone], zones: Mapping[str, Status]) -> tuple[list[Zone], list[Zone]]:
+        """Those of which something is to be told at once, and those whose amounts alone have changed."""
+        urgent: list[Zone] = []
+        gauges: list[Zone] = []
+        for zone in changed:
+            is_urgent = without_gauges(zones[zone.meta.name]) != without_gauges(zone.status)
+            (urgent if is_urgent else gauges).append(zone)
+        return urgent, gauges
 
     def _may_write(self, meta: Meta, status: Status, now: float) -> bool:
         return self._refusals.may_try(meta.uid, status, now) and self._repairs.may_write(meta.uid, status, now)
@@ -84,6 +103,7 @@ class StatusWriter:
         return found.status != status and self._merged.get(found.meta.uid) != (status, found.status)
 
     async def _write_zone(self, zone: Zone, status: Status) -> None:
+        self._gauges_due.discard(zone.meta.uid)
         written = await self._try("zone", zone.meta, status, self._api.apply_zone_status(zone.meta, status))
         if written is None:
             return
@@ -132,23 +152,33 @@ def _log(notice: Notice, kind: str, meta: Meta, about: Mapping[str, str]) -> Non
     logger.log(level, "%s %s/%s: %s", kind, meta.namespace, meta.name, notice.note, extra=extra)
 
 
-async def write_all(writes: Iterable[Awaitable[None]]) -> None:
+async def write_all(
+    writes: Iterable[Callable[[], Awaitable[None]]], may_go_on: Callable[[], bool] = lambda: True
+) -> bool:
     """Make all writes, a few at a time. Objects that are gone by now are passed over.
+
+    Args:
+        writes: each makes one.
+        may_go_on: asked before each one.
+
+    Returns:
+        Whether all were made.
 
     Raises:
         RestError: one of them failed; the others were made all the same.
     """
-    limit = asyncio.Semaphore(_WRITES_AT_ONCE)
+    left = iter(writes)
+    failures: list[Exception] = []
 
-    async def make(write: Awaitable[None]) -> None:
-        async with limit:
+    async def make_some() -> None:
+        while may_go_on() and (write := next(left, None)) is not None:
             try:
-                await write
-            except RestError as error:
-                if not is_gone(error):
-                    raise
+                await write()
+            except Exception as error:
+                if not (isinstance(error, RestError) and is_gone(error)):
+                    failures.append(error)
 
-    results = await asyncio.gather(*(make(write) for write in writes), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
+    await asyncio.gather(*(make_some() for _ in range(_WRITES_AT_ONCE)))
+    for failure in failures:
+        raise failure
+    return next(left, None) is None

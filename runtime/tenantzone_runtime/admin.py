@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, DEFAULT_CELLS, MAX_CELLS, BlockMap
-from tenantzone_contract.report import HEALTH_PATH, METRICS_PATH, REPORT_PATH, EngineReport
+from tenantzone_contract.report import HEALTH_PATH, METRICS_PATH, REPORT_PATH, EngineReport, dump_report
 from tenantzone_runtime.metrics import EngineFigures
 from tenantzone_runtime.metrics.exposition import encode
 
@@ -100,7 +100,7 @@ class _Pages:
     def answer(self, path: str, query: str, accept: str) -> tuple[HTTPStatus, str, bytes]:
         match path:
             case _ if path == REPORT_PATH:
-                return HTTPStatus.OK, "application/json", self._read_report().model_dump_json(by_alias=True).encode()
+                return HTTPStatus.OK, "application/json", dump_report(self._read_report())
             case _ if path == METRICS_PATH and self._read_figures is not None:
                 return HTTPStatus.OK, *encode(self._read_figures(), accept)
             case _ if path == HEALTH_PATH:

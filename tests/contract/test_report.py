@@ -8,7 +8,15 @@ from types import ModuleType
 
 import pytest
 
-from tenantzone_contract.report import ConfigStatus, EngineReport, in_older_words, parse_report
+from tenantzone_contract.report import (
+    ConfigStatus,
+    EngineReport,
+    LoanReport,
+    ZoneReport,
+    dump_report,
+    in_older_words,
+    parse_report,
+)
 
 ROOT = Path(__file__).parents[2]
 OLDER = "3656766a73cdfd4eb2d570fc55db0b11e7285c76"
@@ -26,8 +34,18 @@ REPORT = EngineReport(
 )
 
 
-def test_what_is_written_is_what_is_read():
-    assert parse_report(REPORT.model_dump_json(by_alias=True)) == REPORT
+@pytest.mark.parametrize("zones", [0, 1, 3])
+def test_what_is_written_is_what_is_read(zones: int):
+    loans = (LoanReport(lender="a", borrower="b", blocks=3, since_unix_time=1.0),)
+    whole = REPORT.model_copy(
+        update={
+            "loans": loans,
+            "zones": tuple(ZoneReport.model_validate(zone_report(name=f"ä{n}")) for n in range(zones)),
+        }
+    )
+
+    assert parse_report(dump_report(whole)) == whole
+    assert json.loads(dump_report(whole)) == whole.model_dump(mode="json", by_alias=True)
 
 
 def test_fields_of_a_newer_engine_are_ignored():

@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -143,6 +144,43 @@ def shuffled(lines: list[bytes]) -> list[bytes]:
 
 def repeated(lines: list[bytes]) -> list[bytes]:
     return lines * 2
+
+
+def test_a_change_does_not_wait_for_the_statuses_of_all_others(world: World, proxy: Proxy):
+    names = [f"zone-{number:02}" for number in range(60)]
+    world.add_pool()
+    world.add_engine()
+    for name in names:
+        world.add_zone(name)
+    world.await_ready(*names)
+    told_when_it_was_written: list[int] = []
+
+    def is_told(name: str) -> bool:
+        accepted = conditions(world.zone(name)).get("Accepted", {})
+        return bool(accepted.get("observedGeneration") == 2)
+
+    def look(number: int) -> None:
+        time.sleep(0.1)
+        if number == began + 5:
+            world.change_zone(names[-1], priority=7)
+        elif number > began + 5 and not told_when_it_was_written:
+            config = world.config()
+            assert config is not None
+            if config.zones[-1].priority == 7:
+                told_when_it_was_written.append(sum(map(is_told, names[:-1])))
+
+    # All at once for the operator, which is not told of any before the last.
+    proxy.faults = Faults(stream=lambda lines: [])
+    for name in names[:-1]:
+        world.change_zone(name, weight=2)
+    began = proxy.writes
+    proxy.heal()
+    proxy.after_write = look
+    proxy.break_watches()
+
+    world.await_ready(*names)
+    assert told_when_it_was_written, "it was written after everything else"
+    assert told_when_it_was_written[0] < len(names) - 1
 
 
 def test_a_config_that_can_not_be_written_is_said_so(world: World, proxy: Proxy, operator: Operator):
