@@ -218,7 +218,8 @@ class PoolWorker:
     async def _tell(self, view: View, plan: Plan, observations: list[Observation], size: int | None) -> None:
         """Write each status that is another one, and come back for what may be written only later."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        zones = self._zone_statuses.make(
+        zones = await asyncio.to_thread(
+            self._zone_statuses.make,
             [*view.zones, *view.leaving],
             {**plan.verdicts, **leaving(view.leaving)},
             observations,

@@ -6,7 +6,11 @@ fails for what it changes; deep draws others each time. A failing run prints the
 
 import os
 
+import pytest
 from hypothesis import Phase, settings
+
+from tests.zones.small_engine import SmallEngine
+from tests.zones.zoo import Zoo
 
 SHARED = {"deadline": None, "print_blob": True}
 settings.register_profile("ci", max_examples=200, derandomize=True, **SHARED)
@@ -15,3 +19,15 @@ settings.register_profile(
     "mutation", max_examples=30, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate], **SHARED
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture
+def zoo():
+    """A pool of 100 blocks."""
+    return Zoo(100)
+
+
+@pytest.fixture
+def engine(zoo):
+    """It serves requests of that pool."""
+    return SmallEngine(zoo)

@@ -3,12 +3,6 @@
 import pytest
 
 from tenantzone_runtime.zones.admission import Admission
-from tests.zones.zoo import Zoo
-
-
-@pytest.fixture
-def zoo():
-    return Zoo(100)
 
 
 @pytest.fixture

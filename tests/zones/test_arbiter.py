@@ -1,20 +1,7 @@
 """Who is admitted, who goes on, and who yields and for whom."""
 
-import pytest
-
 from tests.zones.small_engine import SmallEngine, preemptions
-from tests.zones.zoo import Zoo, declare
-
-
-@pytest.fixture
-def zoo():
-    return Zoo(100)
-
-
-@pytest.fixture
-def engine(zoo):
-    return SmallEngine(zoo)
-
+from tests.zones.zoo import declare
 
 # Admission
 

@@ -8,12 +8,7 @@ from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones.audit import LoanUsage
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters
 from tenantzone_runtime.zones.eviction import evict_to_watermark, make_room
-from tests.zones.zoo import Zoo, declare
-
-
-@pytest.fixture
-def zoo():
-    return Zoo(100)
+from tests.zones.zoo import declare
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,7 @@
 """Who is looked at again when: a zone's next request that was denied costs nothing until something changes for it."""
 
-import pytest
-
 from tests.zones.small_engine import SmallEngine
-from tests.zones.zoo import Zoo, declare
-
-
-@pytest.fixture
-def zoo():
-    return Zoo(100)
-
-
-@pytest.fixture
-def engine(zoo):
-    return SmallEngine(zoo)
+from tests.zones.zoo import declare
 
 
 def looks(engine):

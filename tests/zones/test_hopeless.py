@@ -3,18 +3,7 @@
 import pytest
 
 from tenantzone_runtime.zones.hopeless import HOPELESS_SECONDS
-from tests.zones.small_engine import SmallEngine
-from tests.zones.zoo import Zoo, declare
-
-
-@pytest.fixture
-def zoo():
-    return Zoo(100)
-
-
-@pytest.fixture
-def engine(zoo):
-    return SmallEngine(zoo)
+from tests.zones.zoo import declare
 
 
 def test_what_can_not_be_served_is_said_at_once_and_failed_with_the_numbers_when_no_config_helps(zoo, engine):

@@ -4,20 +4,7 @@ What is kept for one, another zone does not get as its own reservation. That mat
 reservations: else there is enough for all that were promised something.
 """
 
-import pytest
-
 from tests.zones.small_engine import SmallEngine
-from tests.zones.zoo import Zoo
-
-
-@pytest.fixture
-def zoo():
-    return Zoo(100)
-
-
-@pytest.fixture
-def engine(zoo):
-    return SmallEngine(zoo)
 
 
 def pause(engine):

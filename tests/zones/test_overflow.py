@@ -3,16 +3,11 @@
 import pytest
 
 from tenantzone_contract.config import PoolConfig, UnknownTenants, UnknownTenantTemplate, make_config
-from tests.zones.zoo import Zoo, declare
+from tests.zones.zoo import declare
 
 REGISTERING = UnknownTenants(
     mode="AutoRegister", template=UnknownTenantTemplate(idle={"after_seconds": 1, "forget_after_seconds": 10})
 )
-
-
-@pytest.fixture
-def zoo():
-    return Zoo(100)
 
 
 @pytest.fixture

@@ -6,11 +6,6 @@ from tests.zones.zoo import Zoo, declare
 
 
 @pytest.fixture
-def zoo():
-    return Zoo(100)
-
-
-@pytest.fixture
 def acme(zoo):
     zoo.apply(declare("acme", limit=50), declare("other"))
     zone = zoo.ledger.zones["acme"]

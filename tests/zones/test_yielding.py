@@ -3,17 +3,7 @@
 import pytest
 
 from tests.zones.small_engine import SmallEngine, preemptions
-from tests.zones.zoo import Zoo, declare
-
-
-@pytest.fixture
-def zoo():
-    return Zoo(100)
-
-
-@pytest.fixture
-def engine(zoo):
-    return SmallEngine(zoo)
+from tests.zones.zoo import declare
 
 
 class LateEngine(SmallEngine):
