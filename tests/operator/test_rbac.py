@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 import yaml
@@ -116,6 +117,14 @@ def test_it_asked_for_nothing_beyond_its_own_rights(record: list[Request]):
     asked = {right for request in record for right in used(request) if not request.resource.startswith("/api")}
 
     assert asked - granted() == set()
+
+
+def test_it_asked_for_no_pods_but_those_that_a_pool_selects(record: list[Request]):
+    asked = [request for request in record if request.resource == "pods" and request.verb in ("list", "watch")]
+
+    assert {request.verb for request in asked} == {"list", "watch"}
+    assert all(request.namespace == "test-rights" for request in asked)
+    assert {parse_qs(request.query)["labelSelector"][0] for request in asked} == {"pool in (demo)"}
 
 
 @pytest.fixture(scope="module")
