@@ -11,7 +11,7 @@ import aiohttp
 from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, BlockMap, parse_block_map
 from tenantzone_contract.report import WaitReason, ZoneState
 from tenantzone_contract.text import printable
-from tenantzone_operator.engines import FROZEN_SECONDS, SILENCE_SECONDS, read_answer, read_report, reason
+from tenantzone_operator.engines import FROZEN_SECONDS, HANGS, SILENCE_SECONDS, read_answer, read_report, reason
 from tenantzone_operator.reading_quota import ReadingQuota
 from tenantzone_operator.reports import EngineReport, LoanReport, ZoneReport, max_report_bytes
 from tenantzone_operator.resources import Pod, Pool
@@ -98,7 +98,7 @@ class EngineLook:
         if report.published_unix_time != self.published:
             self.published, self.renewed_at = report.published_unix_time, now
         if now - self.renewed_at > FROZEN_SECONDS:
-            self.telling, self.error = None, "its report is not renewed any more; the engine hangs"
+            self.telling, self.error = None, HANGS
         else:
             self.telling, self.error = _telling(report), ""
 
