@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from asyncio import sslproto
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -18,6 +19,9 @@ _AT_ONCE = 16
 """Requests at a time. The others wait here, where no time-out runs yet."""
 _LONGEST_EVENT = 8 * 2**20
 """Bytes of a line of a watch: several times the largest object that the API server keeps."""
+
+# asyncio keeps a buffer for each TLS connection, by default 16 times as long as a record can be; each pool has a watch.
+sslproto.SSLProtocol.max_size = 16 * 2**10
 
 Login = Callable[[], Awaitable[kopf.ConnectionInfo]]
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import time
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -306,6 +307,25 @@ async def test_a_watch_that_never_works_costs_few_listings(
     await pods.until(lambda: len(pods.known) == 20)
     # After 0.1, 0.2, 0.4 seconds and so on; in the end after 5.
     assert len(listings) <= 8 + (time.monotonic() - began) / pod_watch.LAST_PAUSE_SECONDS
+
+
+async def test_a_watch_costs_little_memory(operator_kubeconfig: Path, namespace: str):
+    """Over TLS, as in a cluster."""
+    number = 100
+    async with connected(Connection(str(operator_kubeconfig)), None) as api:
+        store, log = Store(), About(logging.getLogger(__name__), {})
+        watches = [PodWatch((namespace, f"pool-{each}"), store, api, lambda: None, log) for each in range(number)]
+        tracemalloc.start()
+        try:
+            await asyncio.gather(*(watch.follow(pool(**OURS)) for watch in watches))
+            # The watches begin when all are listed.
+            await asyncio.sleep(1.0)
+            size, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            for watch in watches:
+                watch.stop()
+    assert size < number * 100_000
 
 
 async def test_who_knows_no_pools_pods_is_not_ready_and_who_lacks_one_says_so(
