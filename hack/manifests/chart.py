@@ -33,6 +33,10 @@ _COPIES = {
 _MONITORING_OBJECT = re.compile(
     r"^apiVersion: monitoring\.coreos\.com/v1\nkind: .*\nmetadata:\n  name: .*\n  namespace: .*\n", re.MULTILINE
 )
+_RULE_OF_POOLS = re.compile(
+    r"(?:^  #.*\n)+^  - apiGroups: \[\"\"\]\n    resources: \[(?:pods|configmaps)\]\n.*\n", re.MULTILINE
+)
+"""For all namespaces, unless the values list the pools."""
 _LABELS = """\
   {{- with .Values.monitoring.labels }}
   labels:
@@ -57,6 +61,7 @@ def _template(source: str, switch: str) -> str:
     # Alerts have templates of their own.
     text = text.replace("{{", '{{ "{{" }}')
     text = _MONITORING_OBJECT.sub(lambda found: found[0] + _LABELS, text)
+    text = _RULE_OF_POOLS.sub(lambda found: f"  {{{{- if not .Values.pools }}}}\n{found[0]}  {{{{- end }}}}\n", text)
     text = text.replace(_NAMESPACE, "{{ .Release.Namespace }}")
     if switch:
         text = f"{{{{- if .Values.{switch}.enabled }}}}\n{text}{{{{- end }}}}\n"

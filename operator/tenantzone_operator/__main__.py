@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import resource
 import sys
 
 from tenantzone_operator.app import LeaseOptions, Options, run
@@ -21,6 +22,7 @@ def main() -> None:
     except ValueError as error:
         parser.error(str(error))
     configure_logging(arguments.log_format)
+    _allow_connections()
     connection = Connection(arguments.kubeconfig or os.environ.get("KUBECONFIG"))
     probes = (arguments.probe_host, arguments.probe_port) if arguments.probe_port else None
     metrics = (arguments.metrics_host, arguments.metrics_port) if arguments.metrics_port else None
@@ -28,6 +30,12 @@ def main() -> None:
         asyncio.run(run(Options(connection, arguments.namespace, probes, lease, metrics, arguments.console_port)))
     except CredentialsError as error:
         sys.exit(f"tenantzone-operator: {error}")
+
+
+def _allow_connections() -> None:
+    """As many as the system allows this process: each pool's watch has one of its own."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _lease_options(arguments: argparse.Namespace) -> LeaseOptions | None:

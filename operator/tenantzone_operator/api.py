@@ -3,7 +3,7 @@
 Each write is a server-side apply or a merge patch of just our fields, so what others have set on the objects survives.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 _PAGE = 100
 """Objects in one answer: what is read at once is in memory at once."""
+_GRACE_SECONDS = 5.0
+"""For the API server to end a watch that is over."""
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _APPLIED = {"fieldManager": FIELD_MANAGER, "force": "true"}
@@ -50,8 +52,22 @@ class Api:
     async def list_pools(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
         return await self._list(_OURS, POOLS, read)
 
-    async def list_pods(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
-        return await self._list("/api/v1", "pods", read)
+    async def list_pods(self, namespace: str, query: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
+        """Those of a namespace that a ``labelSelector`` selects."""
+        return await self._list_all(_path("/api/v1", namespace, "pods"), {"labelSelector": query}, read)
+
+    def watch_pods(
+        self, namespace: str, query: str, version: int, seconds: int
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """What has become of them since the version of a listing, as events, for so many seconds.
+
+        One whose labels are changed so that it is not selected any more is told as deleted.
+
+        Raises:
+            RestError, aiohttp.ClientError, TimeoutError: see `Rest.watch`.
+        """
+        params = {"labelSelector": query, "resourceVersion": str(version), "timeoutSeconds": str(seconds)}
+        return self.rest.watch(_path("/api/v1", namespace, "pods"), params, seconds + _GRACE_SECONDS)
 
     async def read_config(self, namespace: str, pool: str) -> ConfigMap | None:
         """The ConfigMap of the pool's runtime config, whoever made it; None if there is none."""
@@ -145,9 +161,11 @@ class Api:
         return await self.rest.call(method, path, body=body, content_type=content_type, params=params)
 
     async def _list(self, group: str, plural: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
-        path = _path(group, self._namespace, plural)
+        return await self._list_all(_path(group, self._namespace, plural), {}, read)
+
+    async def _list_all(self, path: str, query: Mapping[str, str], read: Callable[[Body], T]) -> tuple[list[T], int]:
         found: list[T] = []
-        params = {"limit": str(_PAGE)}
+        params = {**query, "limit": str(_PAGE)}
         while True:
             page = await self.rest.call("GET", path, params=params)
             # Read at once: as plain JSON, all objects together would need many times the memory.
@@ -156,7 +174,7 @@ class Api:
             if not token:
                 # All pages show the moment of the first one.
                 return found, int(page["metadata"]["resourceVersion"])
-            params = {"limit": str(_PAGE), "continue": token}
+            params = {**query, "limit": str(_PAGE), "continue": token}
 
 
 @asynccontextmanager

@@ -21,6 +21,7 @@ from tenantzone_operator.handlers import make_registry, make_settings
 from tenantzone_operator.health import health_served
 from tenantzone_operator.leadership import Alone, Leadership, fence, new_identity
 from tenantzone_operator.lease import Election, LeaseObject, Timing
+from tenantzone_operator.pod_watch import list_selected
 from tenantzone_operator.pool_metrics import OperatorCollector
 from tenantzone_operator.reconcile import RESYNC_SECONDS, Reconciler, Resync
 from tenantzone_operator.rest import Rest
@@ -111,8 +112,16 @@ class Operator:
 
     def ready(self) -> tuple[bool, dict[str, Any]]:
         age, silence = self.duty.listing_age_seconds(), self.seat.silence_seconds
-        shown = {"secondsSinceListing": _rounded(age), "secondsWithoutAnswer": _rounded(silence)}
-        return age is not None and age <= _STALE_SECONDS and silence <= _SILENCE_SECONDS, shown
+        without_pods, pools = self.duty.without_pods()
+        shown = {
+            "secondsSinceListing": _rounded(age),
+            "secondsWithoutAnswer": _rounded(silence),
+            "poolsWithoutPods": without_pods,
+        }
+        is_listed = age is not None and age <= _STALE_SECONDS
+        # One pool's trouble is no reason to rely on nobody.
+        has_pods = without_pods < max(pools, 1)
+        return is_listed and has_pods and silence <= _SILENCE_SECONDS, shown
 
     def standing(self) -> Standing:
         """For the page: what this replica is."""
@@ -142,10 +151,12 @@ async def run(options: Options) -> None:
         if options.probes is not None:
             await stack.enter_async_context(health_served(*options.probes, live=operator.live, ready=operator.ready))
         if options.metrics is not None:
-            collector = OperatorCollector(lambda: seat.is_leading, operator.duty.age_seconds, operator.duty.outcomes)
+            duty = operator.duty
+            collector = OperatorCollector(lambda: seat.is_leading, duty.age_seconds, duty.without_pods, duty.outcomes)
             await stack.enter_async_context(metrics_served(*options.metrics, collector))
         if options.console_port is not None:
-            await stack.enter_async_context(console_served(options.console_port, store, http, operator.standing))
+            console = console_served(options.console_port, store, http, partial(list_selected, api), operator.standing)
+            await stack.enter_async_context(console)
         await operator.run()
 
 

@@ -43,12 +43,17 @@ class Duty:
             return self._reconciler.age_seconds()
         return time.monotonic() - self._began_at if self._began_at is not None else None
 
+    def without_pods(self) -> tuple[int, int]:
+        """How many pools there are whose pods have not been listed for long, and how many pools there are; none on a
+        standby, which needs no pods."""
+        return self._reconciler.without_pods() if self._reconciler is not None else (0, 0)
+
     def outcomes(self) -> Mapping[Key, Outcome]:
         """What became of each pool when it was looked at last; nothing on a standby."""
         return self._reconciler.outcomes() if self._reconciler is not None else {}
 
     def listing_age_seconds(self) -> float | None:
-        """How long ago the store was put right; None: it never was."""
+        """How long ago zones and pools were put right; None: they never were."""
         return time.monotonic() - self._listed_at if self._listed_at is not None else None
 
     async def run(self, list_all: Callable[[], Awaitable[None]]) -> None:

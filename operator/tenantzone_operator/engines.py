@@ -40,6 +40,10 @@ SILENCE_SECONDS = 3.0
 FROZEN_SECONDS = 15.0
 """A report that has not been renewed for this long comes from an engine that hangs. (They renew it all the time.)"""
 
+SAY_AGAIN_SECONDS = 60.0
+"""An engine that gives other reasons all the time gets no more lines of the log than one in so many seconds."""
+HANGS = "its report is not renewed any more; the engine hangs"
+
 Answer = TypeVar("Answer", bound="_Answer")
 
 
@@ -59,6 +63,11 @@ class _Engine:
     pod: Pod
     report: EngineView | None = None
     error: str = ""
+    """Why there is no report, as statuses say it: in the same words whatever is at the port. Who makes a pool chooses
+    the port, and a pod's status says the address; nobody should learn by them who answers there, and how."""
+    said: str = ""
+    """The reason that the log has."""
+    said_at: float = float("-inf")
     answered_at: float = 0.0
     published: float = 0.0
     """The engine's own time of its newest report; only compared with itself."""
@@ -126,9 +135,12 @@ class EngineWatch:
             self._engines[key] = known.get(key) or _Engine(pod)
         for key in known.keys() - self._engines.keys():
             known[key].forget()
-        new = [engine for key, engine in self._engines.items() if key not in known]
-        await asyncio.gather(*(self._ask(engine) for engine in new))
-        if new:
+        if new := [engine for key, engine in self._engines.items() if key not in known]:
+            began = time.monotonic()
+            await asyncio.gather(*(self._ask(engine) for engine in new))
+            if any(engine.report is None for engine in new):
+                # As long as if nobody were there: the time would tell what the words do not.
+                await asyncio.sleep(ANSWER_SECONDS - (time.monotonic() - began))
             self._wake.set()
         return [engine.observation() for engine in self._engines.values()]
 
@@ -185,7 +197,7 @@ class EngineWatch:
 
     async def _ask(self, engine: _Engine) -> bool:
         """Ask one engine. Returns whether what is known of it has changed."""
-        before = engine.report, engine.error
+        before, why = (engine.report, engine.error), ""
         async with self._slots:
             now = time.monotonic()
             try:
@@ -197,7 +209,8 @@ class EngineWatch:
                     engine.penance = min(max(2 * engine.penance, POLL_SECONDS), LAST_PENANCE_SECONDS)
                     engine.ask_after = now + engine.penance
                 if engine.report is None or now - engine.answered_at > SILENCE_SECONDS:
-                    engine.report, engine.error = None, reason(error)
+                    engine.report, why = None, reason(error)
+                    engine.error = f"no report from its admin port {self._port} (the operator's log says why)"
             else:
                 ENGINE_POLLS.labels("ok").inc()
                 engine.is_prompt, engine.penance = True, 0.0
@@ -208,10 +221,11 @@ class EngineWatch:
                 if now - engine.renewed_at <= FROZEN_SECONDS:
                     engine.report, engine.error = await view_aside(report), ""
                 else:
-                    engine.report, engine.error = None, "its report is not renewed any more; the engine hangs"
-        if (before[1] == "") != (engine.error == ""):
-            name = engine.pod.meta.name
-            self._log.info("engine %s: %s", name, engine.error or "answers", extra={"pod": name})
+                    engine.report, engine.error, why = None, HANGS, HANGS
+        has_turned = (before[1] == "") != (engine.error == "")
+        if has_turned or (why not in ("", engine.said) and now - engine.said_at >= SAY_AGAIN_SECONDS):
+            engine.said, engine.said_at, name = why, now, engine.pod.meta.name
+            self._log.info("engine %s: %s", name, why or "answers", extra={"pod": name})
         return before != (engine.report, engine.error)
 
 

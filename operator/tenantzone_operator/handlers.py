@@ -110,18 +110,6 @@ def make_registry(
         # The other pools too: a pod that two of them select belongs to the older.
         duty.mark_namespace(namespace)
 
-    @kopf.on.event("", "v1", "pods", registry=registry)
-    async def pod_changed(event: Body, **_: Any) -> None:
-        ask_if_listed(event)
-        body = event["object"]
-        if event["type"] == _DELETED:
-            store.pods.remove(body)
-        else:
-            before, now = store.pods.put(body)
-            if now is None or before == now:
-                return
-        duty.mark_namespace(body["metadata"]["namespace"])
-
     @kopf.on.cleanup(registry=registry)
     async def stop(**_: Any) -> None:
         # kopf waits for all tasks that were started during its run, and ours never end by themselves.

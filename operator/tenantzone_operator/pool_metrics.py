@@ -25,6 +25,11 @@ _AGE = gauge(
     "tenantzone_operator_seconds_since_reconcile",
     "How long ago the leader looked at the pool that it has not looked at for longest. Only a leader has it.",
 )
+_WITHOUT_PODS = gauge(
+    "tenantzone_operator_pools_without_pods",
+    "Pools whose pods could not be listed for two and a half minutes: what is known of their engines is older. Only a "
+    "leader has it.",
+)
 _ZONES = gauge(
     "tenantzone_pool_zones",
     "TenantZones by the status of a condition. Also of a pool that does not exist, as long as zones name it.",
@@ -66,6 +71,7 @@ FAMILIES = (
     _INFO,
     _LEADING,
     _AGE,
+    _WITHOUT_PODS,
     _ZONES,
     _OVERCOMMITTED,
     _ENGINES,
@@ -81,6 +87,7 @@ class OperatorCollector(Collector):
     Args:
         is_leading: whether this process leads now.
         age_seconds: how long ago everything was looked at; None on a standby.
+        without_pods: in how many pools the pods are not known, and how many pools there are.
         outcomes: what became of each pool, as far as this process knows; nothing on a standby.
     """
 
@@ -88,10 +95,12 @@ class OperatorCollector(Collector):
         self,
         is_leading: Callable[[], bool],
         age_seconds: Callable[[], float | None],
+        without_pods: Callable[[], tuple[int, int]],
         outcomes: Callable[[], Mapping[Key, Outcome]],
     ) -> None:
         self._is_leading = is_leading
         self._age_seconds = age_seconds
+        self._without_pods = without_pods
         self._outcomes = outcomes
 
     def collect(self) -> Iterator[Metric]:
@@ -102,6 +111,7 @@ class OperatorCollector(Collector):
         if not is_leading or age is None:
             return
         yield GaugeMetricFamily(_AGE.name, _AGE.help, value=age)
+        yield GaugeMetricFamily(_WITHOUT_PODS.name, _WITHOUT_PODS.help, value=self._without_pods()[0])
         yield from _pool_metrics(self._outcomes())
 
 

@@ -68,6 +68,10 @@ class Reconciler:
         times = [worker.attempted_at for worker in self._workers.values()]
         return time.monotonic() - min([self._checked_at, *times])
 
+    def without_pods(self) -> tuple[int, int]:
+        """How many pools there are whose pods have not been listed for long, and how many pools there are."""
+        return sum(worker.has_stale_pods for worker in self._workers.values()), len(self._workers)
+
     def outcomes(self) -> Mapping[Key, Outcome]:
         """What became of each pool when it was looked at last."""
         return {key: worker.outcome for key, worker in self._workers.items() if worker.outcome is not None}
@@ -93,7 +97,7 @@ class Reconciler:
 
 
 class Resync:
-    """Lists everything at the start, then slowly, and whenever a watch had to begin anew.
+    """Lists zones and pools at the start, then slowly, and whenever a watch had to begin anew.
 
     Args:
         store: what is put right.
@@ -114,7 +118,7 @@ class Resync:
         self._asked.set()
 
     async def once(self) -> None:
-        """List everything, however long it takes until the API server answers."""
+        """List them, however long it takes until the API server answers."""
         while True:
             try:
                 await self._list()
@@ -148,4 +152,3 @@ class Resync:
         async with self._listing:
             store.zones.relist(*await api.list_zones(store.zones.read))
             store.pools.relist(*await api.list_pools(store.pools.read))
-            store.pods.relist(*await api.list_pods(store.pods.read))

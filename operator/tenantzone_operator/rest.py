@@ -3,7 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from asyncio import sslproto
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self
 
 import aiohttp
@@ -16,6 +17,11 @@ _CONNECT_SECONDS = 5.0
 _HEADERS = {"Accept": "application/json", "User-Agent": "tenantzone-operator"}
 _AT_ONCE = 16
 """Requests at a time. The others wait here, where no time-out runs yet."""
+_LONGEST_EVENT = 8 * 2**20
+"""Bytes of a line of a watch: several times the largest object that the API server keeps."""
+
+# asyncio keeps a buffer for each TLS connection, by default 16 times as long as a record can be; each pool has a watch.
+sslproto.SSLProtocol.max_size = 16 * 2**10
 
 Login = Callable[[], Awaitable[kopf.ConnectionInfo]]
 
@@ -89,6 +95,38 @@ class Rest:
             await self._renew(session)
             return await self._call(method, path, body, content_type, params, headers, timeout)
 
+    async def watch(
+        self, path: str, params: Mapping[str, str], patience: float
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Events, until the API server ends the watch. It takes none of the places that other requests wait for.
+
+        Args:
+            path: of the kind.
+            params: further ones.
+            patience: seconds after which nothing more is expected.
+
+        Raises:
+            RestError: the answer is a refusal.
+            aiohttp.ClientError: there is none, or it broke.
+            TimeoutError: it has not ended by then.
+        """
+        session = self._session
+        assert session is not None, "it is not entered"
+        async with session.get(
+            self._server + path,
+            params={**params, "watch": "true"},
+            timeout=aiohttp.ClientTimeout(total=patience, sock_connect=_CONNECT_SECONDS),
+            allow_redirects=False,
+        ) as response:
+            if response.status == 200:
+                async for line in _lines(response):
+                    yield _object(line)
+                return
+            refusal = _refusal(response, await response.text())
+        if refusal.status == 401:
+            await self._renew(session)
+        raise refusal
+
     async def _call(
         self,
         method: str,
@@ -106,14 +144,8 @@ class Rest:
         finally:
             count_api_request(method, path, code, time.monotonic() - began)
         if not 200 <= response.status < 300:
-            raise RestError(response.status, _message(text) or response.reason or "", _retry_after(response))
-        try:
-            answer = json.loads(text)
-        except ValueError:
-            raise aiohttp.ClientPayloadError("the answer is not JSON") from None
-        if not isinstance(answer, dict):
-            raise aiohttp.ClientPayloadError("the answer is not an object")
-        return answer
+            raise _refusal(response, text)
+        return _object(text)
 
     async def _ask(
         self,
@@ -154,6 +186,33 @@ class Rest:
             self._session, self._server = session, connection.server.rstrip("/")
             if refused is not None:
                 await refused.close()
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    """Whole ones: what comes after the last of them was cut off."""
+    begun = bytearray()
+    async for chunk in response.content.iter_any():
+        *ended, rest = chunk.split(b"\n")
+        for end in ended:
+            yield bytes(begun) + end
+            begun.clear()
+        begun += rest
+        if len(begun) > _LONGEST_EVENT:
+            raise aiohttp.ClientPayloadError("an event is longer than any object")
+
+
+def _object(text: str | bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise aiohttp.ClientPayloadError("the answer is not JSON") from None
+    if not isinstance(found, dict):
+        raise aiohttp.ClientPayloadError("the answer is not an object")
+    return found
+
+
+def _refusal(response: aiohttp.ClientResponse, text: str) -> RestError:
+    return RestError(response.status, _message(text) or response.reason or "", _retry_after(response))
 
 
 def _message(text: str) -> str:

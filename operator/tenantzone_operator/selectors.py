@@ -1,7 +1,12 @@
 """Label selectors, as the API server understands them."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_PREFIX = 253
 
 
 def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
@@ -33,3 +38,42 @@ def _meets(value: str | None, operator: str, values: list[str]) -> bool:
         case "DoesNotExist":
             return value is None
     return False
+
+
+def query(selector: Mapping[str, Any]) -> str | None:
+    """The same as a ``labelSelector`` of a request; None if no object can be selected.
+
+    The API server refuses keys and values that no label can have. What they ask for is decided here.
+    """
+    requirements = list(_requirements(selector))
+    if not requirements or None in requirements:
+        return None
+    return ",".join(filter(None, requirements))
+
+
+def _requirements(selector: Mapping[str, Any]) -> Iterator[str | None]:
+    """One text for each requirement: empty if every object meets it, None if no object can."""
+    for key, value in selector.get("matchLabels", {}).items():
+        yield _requirement(key, "In", [value])
+    for expression in selector.get("matchExpressions", []):
+        yield _requirement(expression["key"], expression["operator"], expression.get("values", []))
+
+
+def _requirement(key: str, operator: str, values: list[str]) -> str | None:
+    possible = [value for value in values if value == "" or _NAME.fullmatch(value)]
+    match operator:
+        case "In" if _is_key(key) and possible:
+            return f"{key} in ({','.join(possible)})"
+        case "NotIn":
+            return f"{key} notin ({','.join(possible)})" if _is_key(key) and possible else ""
+        case "Exists" if _is_key(key):
+            return key
+        case "DoesNotExist":
+            return f"!{key}" if _is_key(key) else ""
+    return None
+
+
+def _is_key(key: str) -> bool:
+    prefix, slash, name = key.rpartition("/")
+    is_prefix = len(prefix) <= _LONGEST_PREFIX and _PREFIX.fullmatch(prefix) is not None
+    return _NAME.fullmatch(name) is not None and (is_prefix or not slash)

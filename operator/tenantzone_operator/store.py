@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tenantzone_operator.resources import Body, Meta, Pod, Pool, Zone, read_pod, read_pool, read_zone
+from tenantzone_operator.resources import Body, Meta, Pod, Pool, Zone, read_pool, read_zone
 from tenantzone_operator.selectors import matches
 
 T = TypeVar("T", Zone, Pool, Pod)
@@ -25,7 +25,7 @@ class Shelf(Generic[T]):
         """Makes an object of what the API server sends."""
         self._objects: dict[Key, T] = {}
         self._gone: dict[str, int] = {}
-        """Versions in which objects were deleted since the last listing, by uid: no uid ever comes back."""
+        """Versions in which objects went since the last listing, by uid. A newer one is back: its labels match."""
         self._listed_at = 0
 
     def __iter__(self) -> Iterator[T]:
@@ -60,13 +60,13 @@ class Shelf(Generic[T]):
             self.put(body)
 
     def remove(self, body: Body) -> T | None:
-        """Forget an object that was deleted, unless another one has its name already. Returns the forgotten one."""
+        """Forget an object that is gone, unless it is back or another one has its name. Returns the forgotten one."""
         gone = self.read(body)
         key = _key(gone.meta)
         if gone.meta.version > self._listed_at:
-            self._gone[gone.meta.uid] = gone.meta.version
+            self._gone[gone.meta.uid] = max(gone.meta.version, self._gone.get(gone.meta.uid, 0))
         known = self._objects.get(key)
-        if known is None or known.meta.uid != gone.meta.uid:
+        if known is None or known.meta.uid != gone.meta.uid or known.meta.version > gone.meta.version:
             return None
         return self._objects.pop(key)
 
@@ -87,7 +87,7 @@ class Shelf(Generic[T]):
         self._listed_at = version
 
     def _is_gone(self, found: T) -> bool:
-        return found.meta.uid in self._gone
+        return found.meta.version <= self._gone.get(found.meta.uid, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,8 @@ class Store:
     def __init__(self) -> None:
         self.zones: Shelf[Zone] = Shelf(read_zone)
         self.pools: Shelf[Pool] = Shelf(read_pool)
-        self.pods: Shelf[Pod] = Shelf(read_pod)
+        self.pods: dict[Key, Shelf[Pod]] = {}
+        """By pool, as far as somebody watches them: what the pool selects, and for a moment what it did before."""
 
     def view(self, key: Key) -> View:
         namespace, name = key
@@ -127,7 +128,8 @@ class Store:
         named = [zone for zone in self.zones.of(namespace) if zone.pool == name]
         zones = [zone for zone in named if not zone.meta.deleting]
         leaving = [zone for zone in named if zone.meta.deleting]
-        return View(pool, zones, leaving, self._pods_of(pool) if pool is not None else [])
+        pods = self.own_pods(pool, self.pods.get(key, ())) if pool is not None else []
+        return View(pool, zones, leaving, pods)
 
     def pool_keys(self, namespace: str | None = None) -> set[Key]:
         """Of all pools that exist or that a zone names."""
@@ -135,8 +137,8 @@ class Store:
         named = {(zone.meta.namespace, zone.pool) for zone in self.zones}
         return {key for key in exist | named if namespace in (None, key[0])}
 
-    def _pods_of(self, pool: Pool) -> list[Pod]:
-        """The pods that the pool selects and that no older pool does: two configs for one engine can't both hold."""
+    def own_pods(self, pool: Pool, pods: Iterable[Pod]) -> list[Pod]:
+        """Those that the pool selects and that no older pool does: two configs for one engine can't both hold."""
         older = [
             other
             for other in self.pools.of(pool.meta.namespace)
@@ -144,7 +146,7 @@ class Store:
         ]
         return [
             pod
-            for pod in self.pods.of(pool.meta.namespace)
+            for pod in pods
             if not pod.meta.deleting
             and matches(pool.selector, pod.labels)
             and not any(matches(other.selector, pod.labels) for other in older)

@@ -20,6 +20,7 @@ from tenantzone_operator.metrics import RECONCILE_SECONDS, RECONCILES
 from tenantzone_operator.notices import Reclaims, Status
 from tenantzone_operator.outcome import Outcome, engine_outcomes
 from tenantzone_operator.plan import Plan, leaving, make_plan
+from tenantzone_operator.pod_watch import LONGEST_ASKED_SECONDS, PodsUnknownError, PodWatch
 from tenantzone_operator.reading_quota import ReadingQuota
 from tenantzone_operator.reports import max_report_bytes
 from tenantzone_operator.resources import Pool
@@ -42,10 +43,8 @@ HASTY_WRITING_SECONDS = 0.5
 """... and for how long if something has changed meanwhile."""
 FIRST_RETRY_SECONDS = 0.2
 LAST_RETRY_SECONDS = 5.0
-LONGEST_ASKED_SECONDS = 30.0
-"""How long the API server may ask us to wait (``Retry-After``)."""
 
-TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
+TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError, PodsUnknownError)
 """What may be over when it is tried again."""
 
 
@@ -68,6 +67,7 @@ class PoolWorker:
         self._api = api
         self._log = About(logger, {"pool_namespace": key[0], "pool": key[1]})
         self._engines = EngineWatch(http, changed=self._hear, quota=quota, log=self._log)
+        self._pods = PodWatch(key, store, api, changed=self.mark, log=self._log)
         self._max_zones = 0
         """There ever were; an engine may still report those that are gone."""
         self._history = History()
@@ -95,6 +95,11 @@ class PoolWorker:
     def is_dirty(self) -> bool:
         return self._dirty.is_set()
 
+    @property
+    def has_stale_pods(self) -> bool:
+        """Whether the pool's pods have not been listed for long."""
+        return self._pods.is_stale
+
     def mark(self) -> None:
         """Something has changed, or may have."""
         self._dirty.set()
@@ -120,6 +125,7 @@ class PoolWorker:
             watching.cancel()
             guarding.cancel()
             self._engines.stop()
+            self._pods.stop()
             if self._later is not None:
                 self._later.cancel()
 
@@ -145,7 +151,7 @@ class PoolWorker:
             writes = self._writes
             try:
                 with RECONCILE_SECONDS.time():
-                    await self._reconcile(view)
+                    await self._reconcile(await self._with_pods())
             except TRANSIENT as error:
                 self._log.warning("pool %s/%s: %s; trying again in %.1f s", *self._key, explain(error), retry)
                 asked = error.retry_after if isinstance(error, RestError) else None
@@ -173,6 +179,18 @@ class PoolWorker:
             await asyncio.sleep(DEBOUNCE_SECONDS)
         self._dirty.clear()
         self._is_settled = False
+
+    async def _with_pods(self) -> View:
+        """What there is, once the pods that the pool selects now are known: without them it would look empty.
+
+        Raises:
+            PodsUnknownError: they can't be listed.
+        """
+        while True:
+            view = self._store.view(self._key)
+            if self._pods.knows_pods_of(view.pool):
+                return view
+            await self._pods.follow(view.pool)
 
     async def _reconcile(self, view: View) -> None:
         pool = view.pool
@@ -203,6 +221,7 @@ class PoolWorker:
         await self._tell(view, plan, observations, size)
         if failure is not None:
             raise failure
+        self._pods.check_age()
         if all(seen.report is not None and self._history.acknowledges_newest(seen.report) for seen in observations):
             self._engines.relax()
 

@@ -16,8 +16,10 @@ from tenantzone_cli.doctor.facts import (
     REPORTS_RIGHT,
     ZONES_RIGHT,
     Clock,
+    needed_rights,
 )
 from tenantzone_cli.doctor.finding import Finding, Level, lines, name_some
+from tenantzone_cli.doctor.shipped import Right
 from tenantzone_contract.config import dump_config
 from tenantzone_contract.packing import PackedHead
 from tenantzone_contract.report import Rejection
@@ -348,4 +350,23 @@ def test_each_line_says_its_level_and_what_to_do_stands_below():
         "OK    clock     ticks",
         "",
         "1 ok, 0 warnings, 1 failures",
+    ]
+
+
+def test_what_the_operator_may_do_for_pools_is_asked_of_each_pool():
+    """The rights of an installation that lists its pools go no further."""
+    rights = [
+        Right("", "pods", "patch"),
+        Right("", "configmaps", "get"),
+        Right("", "configmaps", "create"),
+        Right("tenantzone.io", "tenantzones", "list"),
+        Right("coordination.k8s.io", "leases", "get", "tenantzone-system", "tenantzone-operator"),
+    ]
+
+    assert list(needed_rights(rights, [pool()], None, "elsewhere")) == [
+        Right("", "pods", "patch", "shop"),
+        Right("", "configmaps", "get", "shop", "tenantzone-demo"),
+        Right("", "configmaps", "create", "shop"),
+        Right("tenantzone.io", "tenantzones", "list"),
+        Right("coordination.k8s.io", "leases", "get", "elsewhere", "tenantzone-operator"),
     ]

@@ -13,7 +13,8 @@ from tenantzone_contract.blocks import BlockKind, BlockMap
 from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport
 from tenantzone_operator.console.server import Standing, console_served
 from tenantzone_operator.engines import new_http_session
-from tenantzone_operator.store import Store
+from tenantzone_operator.resources import Pod, Pool, read_pod
+from tenantzone_operator.store import Shelf, Store
 from tenantzone_runtime.admin import AdminServer
 from tenantzone_runtime.picture import Picture
 from tests.operator.objects import body, zone_report
@@ -80,6 +81,11 @@ class Engine:
         )
 
 
+async def no_pods(_: Pool) -> list[Pod]:
+    """Those that nobody watches."""
+    return []
+
+
 class ServedConsole:
     """What a test changes is changed in the console's own thread."""
 
@@ -88,6 +94,7 @@ class ServedConsole:
         self.url = f"http://localhost:{self.port}"
         self.standing = Standing(is_leading=True, is_ready=True, has_listed=True)
         self._store = Store()
+        self._pods = self._store.pods["default", "demo"] = Shelf(read_pod)
         self._loop = asyncio.new_event_loop()
         self._versions = iter(range(1, 1_000_000))
 
@@ -100,7 +107,7 @@ class ServedConsole:
 
     def add_pod(self, name: str, ip: str = "127.0.0.1") -> None:
         status = {"podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]}
-        self._put(self._store.pods.put, name, metadata={"labels": {"app": "vllm"}}, status=status)
+        self._put(self._pods.put, name, metadata={"labels": {"app": "vllm"}}, status=status)
 
     def _put(self, put: Callable[[Any], object], name: str, **parts: Any) -> None:
         made = body(name, version=next(self._versions), **parts)
@@ -120,7 +127,8 @@ class ServedConsole:
         serving = threading.Event()
 
         async def serve() -> None:
-            async with new_http_session() as http, console_served(self.port, self._store, http, lambda: self.standing):
+            made = console_served(self.port, self._store, http := new_http_session(), no_pods, lambda: self.standing)
+            async with http, made:
                 serving.set()
                 await stop.wait()
 

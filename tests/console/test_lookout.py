@@ -13,10 +13,17 @@ from aiohttp import web
 from tenantzone_contract.report import ConfigStatus
 from tenantzone_operator.console.lookout import FRESH_SECONDS, Lookout, NotThereError
 from tenantzone_operator.engines import FROZEN_SECONDS, SILENCE_SECONDS, new_http_session
-from tenantzone_operator.store import Store
+from tenantzone_operator.resources import Pod, Pool, read_pod
+from tenantzone_operator.store import Shelf, Store
+from tests.console.served import no_pods
 from tests.operator.objects import body, registered, report, zone_report
 
 KEY = ("default", "demo")
+POD = body(
+    "engine-0",
+    metadata={"labels": {"app": "vllm"}},
+    status={"podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]},
+)
 _published = count(1)
 
 
@@ -57,8 +64,8 @@ def store(engine: Engine) -> Store:
     made = Store()
     labels = {"app": "vllm"}
     made.pools.put(body("demo", spec={"selector": {"matchLabels": labels}, "adminPort": engine.port}))
-    status = {"podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
-    made.pods.put(body("engine-0", metadata={"labels": labels}, status=status))
+    made.pods[KEY] = Shelf(read_pod)
+    made.pods[KEY].put(POD)
     return made
 
 
@@ -77,7 +84,7 @@ class Clock:
 
 async def test_however_many_look_each_engine_is_asked_once(engine: Engine, store: Store, http: aiohttp.ClientSession):
     clock = Clock()
-    lookout = Lookout(http, store, clock)
+    lookout = Lookout(http, store, no_pods, clock)
     assert engine.asked == 0
     await asyncio.gather(*(lookout.engines(KEY) for _ in range(20)))
     assert engine.asked == 1
@@ -90,7 +97,7 @@ async def test_what_declared_zones_hold_is_known_while_somebody_looks(
     engine: Engine, store: Store, http: aiohttp.ClientSession
 ):
     clock = Clock()
-    lookout = Lookout(http, store, clock)
+    lookout = Lookout(http, store, no_pods, clock)
     assert lookout.held(KEY) is None
     await lookout.engines(KEY)
     assert lookout.held(KEY) == {"acme": 5}
@@ -102,7 +109,7 @@ async def test_one_late_answer_is_forgiven_and_silence_is_not(
     engine: Engine, store: Store, http: aiohttp.ClientSession
 ):
     clock = Clock()
-    lookout = Lookout(http, store, clock)
+    lookout = Lookout(http, store, no_pods, clock)
     await lookout.engines(KEY)
     engine.status = 500
     clock.now += SILENCE_SECONDS - 0.5
@@ -115,7 +122,7 @@ async def test_one_late_answer_is_forgiven_and_silence_is_not(
 
 async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store, http: aiohttp.ClientSession):
     clock = Clock()
-    lookout = Lookout(http, store, clock)
+    lookout = Lookout(http, store, no_pods, clock)
     engine.is_frozen = True
     await lookout.engines(KEY)
     clock.now += FROZEN_SECONDS + 1
@@ -127,7 +134,7 @@ async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store,
 async def test_pools_that_nobody_looks_at_any_more_are_forgotten(
     engine: Engine, store: Store, http: aiohttp.ClientSession
 ):
-    lookout = Lookout(http, store)
+    lookout = Lookout(http, store, no_pods)
     await lookout.engines(KEY)
     for number in range(4):
         await lookout.engines(("default", f"other-{number}"))
@@ -138,7 +145,7 @@ async def test_what_was_heard_is_let_go_when_nobody_looks_any_more(
     engine: Engine, store: Store, http: aiohttp.ClientSession
 ):
     clock = Clock()
-    lookout = Lookout(http, store, clock)
+    lookout = Lookout(http, store, no_pods, clock)
     (seen,) = await lookout.engines(KEY)
     left = weakref.ref(seen)
     lookout.forget_unseen()
@@ -156,4 +163,30 @@ async def test_only_engines_of_the_pool_are_asked_for_pictures(
     store: Store, http: aiohttp.ClientSession, key: tuple[str, str], pod: str
 ):
     with pytest.raises(NotThereError, match=pod):
-        await Lookout(http, store).block_map(key, pod, 10)
+        await Lookout(http, store, no_pods).block_map(key, pod, 10)
+
+
+async def test_a_replica_that_watches_no_pods_asks_for_them(engine: Engine, store: Store, http: aiohttp.ClientSession):
+    del store.pods[KEY]
+    unready = body("engine-1", metadata=POD["metadata"] | {"name": "engine-1", "uid": "uid-engine-1"})
+    there = [POD, unready]
+    asked: list[str] = []
+
+    async def list_pods(pool: Pool) -> list[Pod]:
+        asked.append(pool.meta.name)
+        if not there:
+            raise TimeoutError
+        return [read_pod(each) for each in there]
+
+    clock = Clock()
+    lookout = Lookout(http, store, list_pods, clock)
+    assert lookout.view(KEY).pods == []
+    (seen,) = await lookout.engines(KEY)
+    assert seen.telling is not None
+    assert [pod.meta.name for pod in lookout.view(KEY).pods] == ["engine-0", "engine-1"]
+    assert asked == ["demo"]
+
+    there.clear()
+    clock.now += 100 * FRESH_SECONDS
+    (seen,) = await lookout.engines(KEY)
+    assert seen.telling is not None, "an API server that is away takes no engine away"

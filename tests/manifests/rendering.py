@@ -37,7 +37,15 @@ def template(
     values: Mapping[str, Any] | None = None, *flags: str, namespace: str = NAMESPACE, chart: Path = CHART
 ) -> Objects:
     """What the chart makes."""
-    return by_name(yaml.safe_load_all(_output(template_command(*flags, namespace=namespace, chart=chart), values)))
+    return by_name(documents(values, *flags, namespace=namespace, chart=chart))
+
+
+def documents(
+    values: Mapping[str, Any] | None = None, *flags: str, namespace: str = NAMESPACE, chart: Path = CHART
+) -> list[dict[str, Any]]:
+    """The same, where objects in several namespaces may have one name."""
+    text = _output(template_command(*flags, namespace=namespace, chart=chart), values)
+    return [document for document in yaml.safe_load_all(text) if document is not None]
 
 
 def refusal(values: Mapping[str, Any], *flags: str) -> str:

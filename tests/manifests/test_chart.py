@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 
 from manifests import chart
 from manifests.tools import helm
-from tests.manifests.rendering import PROJECT, Objects, kustomize, refusal, template
+from tests.manifests.rendering import NAMESPACE, PROJECT, Objects, documents, kustomize, refusal, template
 
 DEPLOYMENT = ("Deployment", "tenantzone-operator")
 
@@ -146,6 +147,42 @@ def test_monitors_and_rules_get_the_labels_that_a_prometheus_chooses_them_by():
     assert labelled == {"PodMonitor", "ServiceMonitor", "PrometheusRule"}
 
 
+def test_for_listed_pools_rights_end_with_their_namespaces_and_config_maps_have_names():
+    pools = [("shop", "demo"), ("shop", "spare"), ("bank", "demo"), ("bank", "demo")]
+    made = documents({"pools": [{"namespace": namespace, "name": name} for namespace, name in pools]})
+
+    rights = {(rule["namespace"], *named): verbs for rule in rules(made) for named, verbs in core_rights(rule)}
+    assert rights == {
+        ("shop", "pods", ""): ["list", "watch", "patch"],
+        ("shop", "configmaps", ""): ["create"],
+        ("shop", "configmaps", "tenantzone-demo"): ["get", "patch"],
+        ("shop", "configmaps", "tenantzone-spare"): ["get", "patch"],
+        ("bank", "pods", ""): ["list", "watch", "patch"],
+        ("bank", "configmaps", ""): ["create"],
+        ("bank", "configmaps", "tenantzone-demo"): ["get", "patch"],
+    }
+    bound = {
+        body["metadata"]["namespace"]: body["subjects"][0]["namespace"]
+        for body in made
+        if body["kind"] == "RoleBinding" and body["roleRef"]["name"] == "tenantzone-operator-pools"
+    }
+    assert bound == {"shop": NAMESPACE, "bank": NAMESPACE}
+
+
+def rules(bodies: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Of all roles, each with its role's namespace; None: of all of them."""
+    for body in bodies:
+        if body["kind"] in ("Role", "ClusterRole"):
+            yield from ({**rule, "namespace": body["metadata"].get("namespace")} for rule in body["rules"])
+
+
+def core_rights(rule: dict[str, Any]) -> Iterator[tuple[tuple[str, str], list[str]]]:
+    """On what belongs to Kubernetes itself: resource and name, and what may be done."""
+    if "" in rule["apiGroups"]:
+        for name in rule.get("resourceNames", [""]):
+            yield from (((resource, name), rule["verbs"]) for resource in rule["resources"])
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -161,6 +198,8 @@ def test_monitors_and_rules_get_the_labels_that_a_prometheus_chooses_them_by():
         ({"resources": {"limit": {}}}, ("/resources", "limit", "not allowed")),
         ({"affinity": {"nodeAfinity": {}}}, ("/affinity", "nodeAfinity", "not allowed")),
         ({"podLabels": {"app.kubernetes.io/name": "mine"}}, ("/podLabels/app.kubernetes.io~1name",)),
+        ({"pools": ["demo"]}, ("/pools/0", "object")),
+        ({"pools": [{"name": "demo"}]}, ("/pools/0", "namespace")),
         ({"monitoring": {"enabled": "yes"}}, ("/monitoring/enabled", "boolean")),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",

@@ -69,3 +69,26 @@ def test_a_release_comes_changes_and_goes_and_the_zones_stay(cluster, tmp_path):
     assert command.released() == set()
     left = cluster.kubectl("get", *where, "tenantzone", "--output=name").stdout
     assert left.split() == ["tenantzone.tenantzone.io/acme"]
+
+
+def test_with_listed_pools_the_operator_may_do_for_them_what_it_needs_and_nothing_elsewhere(cluster, tmp_path):
+    command = Helm(cluster, tmp_path)
+    for namespace in ("shop", "bank"):
+        cluster.kubectl("create", "namespace", namespace)
+    pools = ("--set", "pools[0].namespace=shop", "--set", "pools[0].name=demo")
+    command("install", "listed", CHART, "--namespace", NAMESPACE, "--create-namespace", *pools)
+
+    def may(verb: str, what: str, namespace: str) -> bool:
+        user = f"--as=system:serviceaccount:{NAMESPACE}:tenantzone-operator"
+        done = cluster.kubectl("auth", "can-i", verb, what, "--namespace", namespace, user, check=False)
+        return done.stdout.strip() == "yes"
+
+    for verb in ("get", "patch"):
+        assert may(verb, "configmaps/tenantzone-demo", "shop")
+        assert not may(verb, "configmaps/tenantzone-demo", "bank")
+        assert not may(verb, "configmaps/another", "shop")
+    for verb, what in (("create", "configmaps"), ("list", "pods"), ("watch", "pods"), ("patch", "pods")):
+        assert may(verb, what, "shop")
+        assert not may(verb, what, "bank")
+    assert may("watch", "tenantzones.tenantzone.io", "bank")
+    command("uninstall", "listed", "--namespace", NAMESPACE)

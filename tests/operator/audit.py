@@ -21,6 +21,8 @@ class Request:
     namespace: str
     name: str
     code: int
+    query: str
+    """What the URI says after the path."""
     received: str
     """When, by the API server's clock; sorts by time."""
 
@@ -68,5 +70,6 @@ def _request(event: dict[str, Any]) -> Request:
         namespace=about.get("namespace", ""),
         name=about.get("name", ""),
         code=event.get("responseStatus", {}).get("code", 0),
+        query=event["requestURI"].partition("?")[2],
         received=event["requestReceivedTimestamp"],
     )

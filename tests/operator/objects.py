@@ -99,7 +99,7 @@ def registered(tenant: str, **fields: Any) -> ZoneReport:
 
 
 def silent(engine: str = "engine-0") -> Observation:
-    return Observation(engine, None, "no answer within 1 s")
+    return Observation(engine, None, "no report from its admin port 9464 (the operator's log says why)")
 
 
 def report(

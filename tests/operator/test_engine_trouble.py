@@ -83,7 +83,10 @@ def test_engines_that_answer_wrongly_or_never_are_unknown_until_they_do_not(worl
     honest = {name: getattr(engine, name) for name in lie}
 
     vars(engine).update(lie)
-    world.await_condition("acme", "Ready", "Unknown", "EngineUnreachable")
+    message = world.await_condition("acme", "Ready", "Unknown", "EngineUnreachable")["message"]
+    said = f"no report from its admin port {engine.port} (the operator's log says why)"
+    assert message == f"engine-0 does not answer: {said}", "whatever is at the port"
+    assert [row["message"] for row in world.zone("acme")["status"]["engines"]] == [said]
     world.change_zone("acme", reserved="10%")
     eventually(lambda: world.entries() == {"acme": "10%"})
     vars(engine).update(honest)

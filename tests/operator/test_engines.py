@@ -1,13 +1,16 @@
 """Engines that answer, lie, hang or are gone; over real HTTP."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
 from aiohttp import web
 
+from controlplane.server import free_ports
 from tenantzone_contract.report import ZoneReport
 from tenantzone_operator import engines
 from tenantzone_operator.engines import EngineWatch, new_http_session
@@ -86,21 +89,65 @@ async def test_a_new_engine_is_asked_at_once(engine: Engine, http: aiohttp.Clien
         pytest.param(b" " * (17 * 2**20), 200, "too large", id="more than anybody has to say"),
     ],
 )
-async def test_what_is_not_believed(engine: Engine, http: aiohttp.ClientSession, body: bytes, status: int, error: str):
+async def test_what_is_not_believed_is_told_to_the_log_alone(
+    engine: Engine,
+    http: aiohttp.ClientSession,
+    caplog: pytest.LogCaptureFixture,
+    body: bytes,
+    status: int,
+    error: str,
+):
     engine.body, engine.status = body, status
 
-    (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port, MAX_BYTES)
+    with caplog.at_level("INFO"):
+        (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port, MAX_BYTES)
 
     assert seen.report is None
-    assert error in seen.error
+    assert seen.error == no_report(engine.port)
+    assert error in caplog.text
 
 
-async def test_an_engine_that_never_answers_costs_a_second(engine: Engine, http: aiohttp.ClientSession):
+def no_report(port: int) -> str:
+    return f"no report from its admin port {port} (the operator's log says why)"
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["silent", "refused"])
+async def test_who_says_nothing_looks_like_who_is_not_there_and_costs_a_second(
+    engine: Engine, http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture, is_there: bool
+):
     engine.delay = 60.0
+    port = engine.port if is_there else free_ports(1)[0]
 
-    (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port, MAX_BYTES)
+    began = time.monotonic()
+    with caplog.at_level("INFO"):
+        (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], port, MAX_BYTES)
 
-    assert seen.error == "no answer within 1 s"
+    assert seen.error == no_report(port)
+    assert time.monotonic() - began >= 0.99 * engines.ANSWER_SECONDS
+    assert ("no answer within 1 s" if is_there else "is refused") in caplog.text
+
+
+async def test_the_log_says_each_new_reason_but_not_all_the_time(
+    engine: Engine, http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    now = 1000.0
+    monkeypatch.setattr(engines, "time", SimpleNamespace(monotonic=lambda: now))
+    watch = EngineWatch(http, changed=lambda: None)
+    with caplog.at_level("INFO"):
+        for round_ in range(10):
+            engine.status = 500 + round_
+            await watch.look_at([pod()], engine.port, MAX_BYTES)
+            await watch.ask_all()
+            now += 10.0
+        engine.status, engine.body = 200, sent()
+        await watch.ask_all()
+
+    said = [record.getMessage() for record in caplog.records if record.name == engines.logger.name]
+    assert said == [
+        "engine engine-0: /report answers with status 500",
+        "engine engine-0: /report answers with status 506",
+        "engine engine-0: answers",
+    ]
 
 
 async def test_changes_are_told_and_repetitions_are_not(engine: Engine, http: aiohttp.ClientSession):
@@ -199,14 +246,14 @@ async def test_more_than_the_pools_zones_need_is_not_read(engine: Engine, http: 
     assert seen.report is not None
     few = max_report_bytes(1, may_register=False)
     (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port, few)
-    assert "too large" in seen.error
+    assert seen.error == no_report(engine.port)
 
 
 async def test_who_sends_what_nobody_believes_is_asked_less_and_less_often(
     engine: Engine, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ):
     now = 1000.0
-    monkeypatch.setattr(engines.time, "monotonic", lambda: now)
+    monkeypatch.setattr(engines, "time", SimpleNamespace(monotonic=lambda: now))
     watch = EngineWatch(http, changed=lambda: None)
     engine.body = b"x"
     await watch.look_at([pod()], engine.port, MAX_BYTES)

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from controlplane import Cluster, ControlPlane
+from tests.operator.bad_watches import bad_watches
 from tests.operator.conftest import Operator
 from tests.operator.kube import eventually
 from tests.operator.proxy import BROKEN, HUNG, LOST, Faults, Proxy, Refusal, error_event, proxied_for_operator
@@ -138,14 +138,6 @@ def test_it_ends_in_time_although_nothing_answers(world: World, proxy: Proxy, op
     assert_converged(world, proxy, entries)
 
 
-def shuffled(lines: list[bytes]) -> list[bytes]:
-    return random.Random(1).sample(lines, len(lines))
-
-
-def repeated(lines: list[bytes]) -> list[bytes]:
-    return lines * 2
-
-
 def test_a_change_does_not_wait_for_the_statuses_of_all_others(world: World, proxy: Proxy):
     names = [f"zone-{number:02}" for number in range(40)]
     world.add_pool()
@@ -217,41 +209,7 @@ def test_a_status_that_is_refused_for_good_is_one_zones_trouble(world: World, pr
     assert_converged(world, proxy, {"acme": "11%", "old": 6})
 
 
-class Late:
-    """Holds each event back until the next one comes, and lets the older one follow it."""
-
-    def __init__(self) -> None:
-        self._held: list[bytes] = []
-
-    def __call__(self, lines: list[bytes]) -> list[bytes]:
-        lines, self._held = [*lines[-1:], *self._held], lines[:-1]
-        return lines
-
-
-class Cut:
-    """Leaves half of the first event."""
-
-    def __init__(self) -> None:
-        self._is_over = False
-
-    def __call__(self, lines: list[bytes]) -> list[bytes]:
-        if self._is_over or not lines:
-            return lines
-        self._is_over = True
-        return [lines[0][: len(lines[0]) // 2]]
-
-
-@pytest.mark.parametrize(
-    "faults",
-    [
-        pytest.param(lambda: Faults(drop_every=1), id="dropped after each event"),
-        pytest.param(lambda: Faults(drop_every=1, stream=Cut()), id="dropped within an event"),
-        pytest.param(lambda: Faults(watches=Refusal(410), times=2, drop_every=2), id="410 for a watch"),
-        pytest.param(lambda: Faults(stream=repeated), id="each event twice"),
-        pytest.param(lambda: Faults(stream=shuffled), id="in another order"),
-        pytest.param(lambda: Faults(stream=Late()), id="the older ones later"),
-    ],
-)
+@bad_watches
 def test_watches_are_bad(world: World, proxy: Proxy, faults: Callable[[], Faults]):
     settle(world)
 
@@ -287,6 +245,45 @@ def test_events_of_the_past_change_nothing(world: World, proxy: Proxy):
     proxy.send_into_watches(old, before)
 
     assert_converged(world, proxy, entries)
+
+
+def test_pods_that_can_not_be_listed_are_one_pools_trouble_and_no_engine_less(
+    world: World, proxy: Proxy, operator: Operator
+):
+    settle(world)
+    failed = {"name": "tenantzone_operator_reconciles_total", "result": "failed"}
+    assert operator.stop() == 0
+    proxy.faults = Faults(reads=Refusal(403), only=f"/namespaces/{world.namespace}/pods", times=1000)
+    operator.start()
+    operator.await_running()
+    eventually(lambda: (operator.scrape().value(**failed) or 0) > 2)
+    assert f"{world.namespace}/demo: PodsUnknownError: its pods can't be listed: 403 made up by a test" in operator.log
+    assert operator.is_ready(), "other pools are served"
+    assert operator.is_leading()
+    assert conditions(world.zone("acme"))["Ready"]["status"] == "True", (
+        "engines that nobody could look for are not gone"
+    )
+    assert world.entries() == {"acme": "10%", "old": 3}
+    proxy.heal()
+    assert_converged(world, proxy, change(world))
+
+
+def test_a_selector_that_is_changed_while_nothing_answers_takes_no_engine_away(world: World, proxy: Proxy):
+    settle(world)
+    seen: set[str] = set()
+    proxy.faults = Faults(reads=Refusal(500), only=f"/namespaces/{world.namespace}/pods", times=5)
+    expressions = [{"key": "pool", "operator": "In", "values": ["demo"]}]
+    world.kube.merge(world.pool_path, {"spec": {"selector": {"matchLabels": None, "matchExpressions": expressions}}})
+
+    def look() -> bool:
+        status = world.pool()["status"]
+        seen.update(condition["reason"] for condition in status["conditions"])
+        return bool(status["observedGeneration"] == 2)
+
+    eventually(look)
+    assert "NoEngines" not in seen
+    proxy.heal()
+    assert_converged(world, proxy, change(world))
 
 
 class Killing:

@@ -4,15 +4,14 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 import yaml
 
 from controlplane import Cluster, ControlPlane
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 from tests.operator.audit import AuditLog, Request
 from tests.operator.conftest import MANIFESTS, SERVICE_ACCOUNT, Operator
-from tests.operator.fleet import pod_manifest
 from tests.operator.kube import Kube, eventually
 from tests.operator.replicas import LEASE_PATH, NAME, NAMESPACE, SHORT
 from tests.operator.world import World, world_in
@@ -118,6 +117,24 @@ def test_it_asked_for_nothing_beyond_its_own_rights(record: list[Request]):
     assert asked - granted() == set()
 
 
+def test_it_asked_for_no_pods_but_those_that_a_pool_selects(record: list[Request]):
+    asked = [request for request in record if request.resource == "pods" and request.verb in ("list", "watch")]
+
+    assert {request.verb for request in asked} == {"list", "watch"}
+    assert all(request.namespace == "test-rights" for request in asked)
+    assert {parse_qs(request.query)["labelSelector"][0] for request in asked} == {"pool in (demo)"}
+
+
+def test_of_pods_and_config_maps_it_needs_those_of_its_pools_only(record: list[Request]):
+    """So the chart's rights for listed pools suffice."""
+    asked = [request for request in record if request.group == "" and request.resource[0] != "/"]
+    config_maps = [request for request in asked if request.resource == "configmaps" and request.verb != "create"]
+
+    assert {request.resource for request in asked} == {"pods", "configmaps"}
+    assert {request.namespace for request in asked} == {"test-rights"}
+    assert {request.name for request in config_maps} == {"tenantzone-demo"}
+
+
 @pytest.fixture(scope="module")
 def as_operator(plane: ControlPlane, operator_kubeconfig: Path) -> Iterator[Cluster]:
     """The cluster as the operator sees it, with a Secret and a ConfigMap of other people in it."""
@@ -192,65 +209,3 @@ def test_it_may_not_replace(as_operator: Cluster, path: str, body: dict[str, obj
 
     assert answer.returncode != 0
     assert "forbidden" in answer.stderr.lower(), answer.stderr
-
-
-@pytest.fixture(scope="module")
-def pod(plane: ControlPlane) -> Iterator[dict[str, Any]]:
-    """Of somebody else, in the namespace `default`."""
-    made = pod_manifest("guarded", {"app": "theirs"})
-    plane.kubectl("create", "--namespace=default", "--filename=-", stdin=json.dumps(made))
-    yield {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "guarded"}}
-    plane.kubectl("delete", "pod", "guarded", "--namespace=default", "--force", "--grace-period=0")
-
-
-def applied(cluster: Cluster, body: dict[str, Any]) -> str:
-    """What the API server says to a server-side apply; empty if it is done."""
-    flags = ("--server-side", "--force-conflicts", "--validate=false", "--namespace=default")
-    answer = cluster.kubectl("apply", *flags, "--filename=-", stdin=json.dumps(body), check=False)
-    return answer.stderr
-
-
-def test_of_config_maps_it_writes_those_of_pools_only(as_operator: Cluster, plane: ControlPlane):
-    labels = {"app.kubernetes.io/managed-by": "tenantzone-operator"}
-
-    def config_map(name: str, labels: dict[str, str]) -> dict[str, Any]:
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}}
-
-    eventually(lambda: "only the runtime configs of pools" in applied(as_operator, config_map("coredns", labels)))
-    assert "only the runtime configs of pools" in applied(as_operator, config_map("tenantzone-of-others", {}))
-    assert applied(as_operator, config_map("tenantzone-guarded", labels)) == ""
-    plane.kubectl("delete", "configmap", "tenantzone-guarded", "--namespace=default")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"spec": {"containers": [{"name": "engine", "image": "mine"}]}},
-        {"metadata": {"name": "guarded", "labels": {"app": "mine"}}},
-        {"metadata": {"name": "guarded", "finalizers": ["mine.example/kept"]}},
-        {"metadata": {"name": "guarded", "annotations": {"theirs": "mine"}}},
-    ],
-    ids=["its image", "a label", "a finalizer", "another annotation"],
-)
-def test_of_a_pod_it_does_not_change(as_operator: Cluster, pod: dict[str, Any], change: dict[str, Any]):
-    eventually(lambda: "the operator changes no" in applied(as_operator, pod | change))
-
-
-def test_of_a_pod_it_changes_its_own_annotation(as_operator: Cluster, pod: dict[str, Any]):
-    ours = {"metadata": {"name": "guarded", "annotations": {CONFIG_HASH_ANNOTATION: "sha256:0"}}}
-
-    assert applied(as_operator, pod | ours) == ""
-
-
-def test_of_leases_it_makes_its_own_only(as_operator: Cluster):
-    lease = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": "another", "namespace": NAMESPACE},
-    }
-    path = LEASE_PATH.rpartition("/")[0]
-
-    def answer() -> str:
-        return as_operator.kubectl("create", "--raw", path, "--filename=-", stdin=json.dumps(lease), check=False).stderr
-
-    eventually(lambda: "no Lease but its own" in answer())

@@ -204,7 +204,7 @@ def test_before_the_first_request_there_is_no_hit_rate():
 def test_a_silent_engine_shows_no_old_numbers():
     status = status_of(ACME, [silent()])
 
-    assert status["engines"] == [{"pod": "engine-0", "acknowledged": False, "message": "no answer within 1 s"}]
+    assert status["engines"] == [{"pod": "engine-0", "acknowledged": False, "message": silent().error}]
     assert "held" not in status
 
 

@@ -1,6 +1,7 @@
 """What the operator believes to exist, from watches that miss things and listings that lag behind."""
 
-from tenantzone_operator.store import Store
+from tenantzone_operator.resources import read_pod
+from tenantzone_operator.store import Shelf, Store
 from tests.operator.objects import body
 
 KEY = ("default", "demo")
@@ -16,6 +17,11 @@ def pool(name="demo", **more):
 
 def pod(name, **metadata):
     return body(name, metadata={"labels": {"app": "vllm"}} | metadata)
+
+
+def put_pod(store, pool, pod):
+    """As the watch of the pool's own selector does it."""
+    store.pods.setdefault(("default", pool), Shelf(read_pod)).put(pod)
 
 
 def names(objects):
@@ -125,7 +131,7 @@ def test_what_is_being_deleted_is_not_there():
     deleting = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     store.pools.put(pool())
     store.zones.put(zone("acme", metadata=deleting))
-    store.pods.put(pod("engine-0", **deleting))
+    put_pod(store, "demo", pod("engine-0", **deleting))
 
     view = store.view(KEY)
 
@@ -136,10 +142,34 @@ def test_a_pod_belongs_to_the_oldest_pool_that_selects_it():
     store = Store()
     store.pools.put(pool("demo", age=2))
     store.pools.put(pool("younger", age=1))
-    store.pods.put(pod("engine-0"))
+    put_pod(store, "demo", pod("engine-0"))
+    put_pod(store, "younger", pod("engine-0"))
 
     assert names(store.view(KEY).pods) == ["engine-0"]
     assert store.view(("default", "younger")).pods == []
+    store.pools.remove(pool("demo", age=2))
+    assert names(store.view(("default", "younger")).pods) == ["engine-0"]
+
+
+def test_what_a_pool_has_selected_before_is_not_its_own_any_more():
+    store = Store()
+    store.pools.put(body("demo", spec={"selector": {"matchLabels": {"app": "another"}}}))
+    put_pod(store, "demo", pod("engine-0"))
+
+    assert store.view(KEY).pods == []
+
+
+def test_what_went_because_of_its_labels_comes_back_with_them():
+    shelf = Shelf(read_pod)
+    shelf.put(body("engine-0", version=2))
+    assert shelf.remove(body("engine-0", version=3)) is not None
+
+    shelf.put(body("engine-0", version=2))
+    assert names(shelf) == [], "that was before"
+    shelf.put(body("engine-0", version=4))
+    assert names(shelf) == ["engine-0"]
+    assert shelf.remove(body("engine-0", version=3)) is None, "it is back already"
+    assert names(shelf) == ["engine-0"]
 
 
 def test_a_zone_brings_its_pool_up_although_it_does_not_exist():

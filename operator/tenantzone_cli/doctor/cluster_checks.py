@@ -93,7 +93,7 @@ def check_operator_rights(facts: Facts) -> Iterator[Finding]:
     if refusals:
         yield warn(subject, f"were not checked: {refusals[0].message}", "ask somebody who may review access")
         return
-    denied = [str(right) for right, may in facts.operator_rights.items() if not may]
+    denied = list(dict.fromkeys(str(right) for right, may in facts.operator_rights.items() if not may))
     if denied:
         account = f"service account {OPERATOR} in {facts.operator_namespace}"
         yield fail(subject, f"{account} may not {name_some(denied)}", f"{_INSTALL_OPERATOR}, or bind its role again")

@@ -1,8 +1,8 @@
 """What ``doctor`` asks the API server for. Each question may be refused; the rest is asked all the same."""
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tenantzone_cli.api import Api, ApiError, Body, Outcome, attempt
 from tenantzone_cli.doctor.shipped import Right, Shipped, read_shipped
@@ -101,7 +101,8 @@ def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
         served=attempt(api.get, API),
         user_rights={right: attempt(_may_user, api, right, namespace) for right in USER_RIGHTS},
         operator_rights={
-            right: attempt(_may_operator, api, right, namespace, operator_namespace) for right in shipped.rights
+            right: attempt(_may_operator, api, right, operator_namespace)
+            for right in needed_rights(shipped.rights, known, namespace, operator_namespace)
         },
         deployment=attempt(api.get, f"{within('/apis/apps/v1', operator_namespace, 'deployments')}/{OPERATOR}"),
         operator_pods=attempt(_operator_pods, api, operator_namespace),
@@ -141,11 +142,34 @@ def _may_user(api: Api, right: Right, namespace: str | None) -> bool:
     return bool(answer["allowed"])
 
 
-def _may_operator(api: Api, right: Right, namespace: str | None, operator_namespace: str) -> bool:
+def needed_rights(
+    rights: Iterable[Right], pools: Iterable[Pool], namespace: str | None, operator_namespace: str
+) -> Iterator[Right]:
+    """Those that the operator needs here: on what belongs to pools in their namespaces, on ConfigMaps by name.
+
+    Args:
+        rights: as they are shipped, for all pools.
+        pools: that there are.
+        namespace: that is looked at; None: all.
+        operator_namespace: the operator's own.
+    """
+    for right in rights:
+        if right.namespace is not None:
+            yield replace(right, namespace=operator_namespace)
+        elif right.group:
+            yield replace(right, namespace=namespace)
+        else:
+            for pool in pools:
+                is_named = right.resource == "configmaps" and right.verb != "create"
+                name = config_map_name(pool.name) if is_named else None
+                yield replace(right, namespace=pool.namespace, name=name)
+
+
+def _may_operator(api: Api, right: Right, operator_namespace: str) -> bool:
     spec = {
         "user": f"system:serviceaccount:{operator_namespace}:{OPERATOR}",
         "groups": ["system:serviceaccounts", f"system:serviceaccounts:{operator_namespace}", "system:authenticated"],
-        "resourceAttributes": _attributes(right, operator_namespace if right.namespace else namespace),
+        "resourceAttributes": _attributes(right, right.namespace),
     }
     return bool(api.review("SubjectAccessReview", spec)["allowed"])
 

@@ -2,19 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 import aiohttp
 
 from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, BlockMap, parse_block_map
 from tenantzone_contract.report import WaitReason, ZoneState
 from tenantzone_contract.text import printable
-from tenantzone_operator.engines import FROZEN_SECONDS, SILENCE_SECONDS, read_answer, read_report, reason
+from tenantzone_operator.engines import FROZEN_SECONDS, HANGS, SILENCE_SECONDS, read_answer, read_report, reason
 from tenantzone_operator.reading_quota import ReadingQuota
 from tenantzone_operator.reports import EngineReport, LoanReport, ZoneReport, max_report_bytes
-from tenantzone_operator.resources import Pod
-from tenantzone_operator.store import Key, Store
+from tenantzone_operator.resources import Pod, Pool
+from tenantzone_operator.rest import RestError
+from tenantzone_operator.store import Key, Store, View
 
 FRESH_SECONDS = 0.8
 """However many look, no engine is asked again before this has passed."""
@@ -96,7 +98,7 @@ class EngineLook:
         if report.published_unix_time != self.published:
             self.published, self.renewed_at = report.published_unix_time, now
         if now - self.renewed_at > FROZEN_SECONDS:
-            self.telling, self.error = None, "its report is not renewed any more; the engine hangs"
+            self.telling, self.error = None, HANGS
         else:
             self.telling, self.error = _telling(report), ""
 
@@ -108,6 +110,8 @@ class EngineLook:
 
 @dataclass(slots=True)
 class _PoolLook:
+    pods: list[Pod] = field(default_factory=list)
+    """That its selector selects, if this replica does not watch them."""
     engines: dict[tuple[str, str], EngineLook] = field(default_factory=dict)
     asked_at: float = float("-inf")
     fresh_until: float = float("-inf")
@@ -120,14 +124,29 @@ class Lookout:
     Args:
         http: to ask the engines with.
         store: which pools and engines there are.
+        list_pods: that a pool selects; a replica that stands by watches none.
         clock: seconds that only grow.
     """
 
-    def __init__(self, http: aiohttp.ClientSession, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        http: aiohttp.ClientSession,
+        store: Store,
+        list_pods: Callable[[Pool], Awaitable[list[Pod]]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._http = http
         self._store = store
+        self._list_pods = list_pods
         self._clock = clock
         self._pools: dict[Key, _PoolLook] = {}
+
+    def view(self, key: Key) -> View:
+        """What is known of a pool; its pods as they were when its engines were asked, if nobody watches them."""
+        view, look = self._store.view(key), self._pools.get(key)
+        if view.pool is None or look is None or key in self._store.pods:
+            return view
+        return replace(view, pods=self._store.own_pods(view.pool, look.pods))
 
     async def engines(self, key: Key) -> list[EngineLook]:
         """The pool's ready engines, by name; asked now, or a moment ago for somebody else."""
@@ -147,7 +166,7 @@ class Lookout:
             NotThereError: the pool has no such engine.
             ValueError, aiohttp.ClientError, TimeoutError: it does not answer as it should.
         """
-        view = self._store.view(key)
+        view = self.view(key)
         pod = next((pod for pod in view.engines if pod.meta.name == pod_name), None)
         if view.pool is None or pod is None:
             raise NotThereError(f"{'/'.join(key)} has no ready engine {pod_name}")
@@ -186,7 +205,11 @@ class Lookout:
         }
 
     async def _ask(self, key: Key, look: _PoolLook) -> None:
-        view = self._store.view(key)
+        pool = self._store.view(key).pool
+        if pool is not None and key not in self._store.pods:
+            with suppress(RestError, *TRANSIENT):
+                look.pods = await self._list_pods(pool)
+        view = self.view(key)
         pods = sorted(view.engines, key=lambda pod: pod.meta.name)
         known = look.engines
         look.engines = {(pod.meta.uid, pod.ip): known.get((pod.meta.uid, pod.ip)) or EngineLook(pod) for pod in pods}

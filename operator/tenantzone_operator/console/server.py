@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -17,6 +17,7 @@ from tenantzone_operator.console.lookout import TRANSIENT, Lookout, NotThereErro
 from tenantzone_operator.console.recording import Recording
 from tenantzone_operator.console.showing import show_change, show_pool, show_pools
 from tenantzone_operator.engines import reason
+from tenantzone_operator.resources import Pod, Pool
 from tenantzone_operator.serving import served
 from tenantzone_operator.store import Key, Store
 
@@ -39,7 +40,11 @@ class Standing:
 
 @asynccontextmanager
 async def console_served(
-    port: int, store: Store, http: aiohttp.ClientSession, standing: Callable[[], Standing]
+    port: int,
+    store: Store,
+    http: aiohttp.ClientSession,
+    list_pods: Callable[[Pool], Awaitable[list[Pod]]],
+    standing: Callable[[], Standing],
 ) -> AsyncIterator[None]:
     """Serve the page on this machine's loopback address, and nowhere else, for as long as the block runs.
 
@@ -47,9 +52,10 @@ async def console_served(
         port: to listen on.
         store: as the watches see it.
         http: to ask the engines with.
+        list_pods: that a pool selects, for what this replica does not watch.
         standing: of this replica.
     """
-    lookout = Lookout(http, store)
+    lookout = Lookout(http, store, list_pods)
     console = Console(store, lookout, Recording(store, lookout, lambda: standing().has_listed), standing)
     async with console.recording.going_on(), served(ADDRESS, port, console.application()):
         yield
@@ -95,7 +101,7 @@ class Console:
         if key not in self._store.pool_keys(key[0]):
             raise web.HTTPNotFound
         engines = await self._lookout.engines(key)
-        shown = show_pool(self._store.view(key), engines, request.query.get("filter", "")[:_LONGEST_FILTER])
+        shown = show_pool(self._lookout.view(key), engines, request.query.get("filter", "")[:_LONGEST_FILTER])
         changes = [show_change(change) for change in self.recording.changes.of(key, _MAX_CHANGES)]
         whole = {"unixTime": time.time(), **shown, "changes": changes, "history": self._history(key, shown["zones"])}
         return web.json_response(whole)

@@ -1,0 +1,217 @@
+"""What somebody can do who has the operator's token, and what not, each tried on a real API server."""
+
+import json
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane import Cluster, ControlPlane
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
+from tests.operator.fleet import pod_manifest
+from tests.operator.kube import Kube, eventually, proxied
+from tests.operator.replicas import LEASE_PATH, NAMESPACE
+
+pytestmark = pytest.mark.controlplane
+
+_CORE = "/api/v1/namespaces"
+_OURS = "/apis/tenantzone.io/v1alpha1/namespaces"
+_EVENTS = "/apis/events.k8s.io/v1/namespaces"
+
+LABELS = {"app.kubernetes.io/managed-by": "tenantzone-operator", "tenantzone.io/pool": "demo"}
+OWNER = {"apiVersion": "tenantzone.io/v1alpha1", "kind": "ZonePool", "name": "demo", "uid": "of-a-pool"}
+METADATA = {"name": "tenantzone-demo", "labels": LABELS, "ownerReferences": [OWNER]}
+CONFIG_MAP = {"metadata": METADATA, "data": {"config.json": "{}"}}
+REGARDING = {"apiVersion": "tenantzone.io/v1alpha1", "kind": "TenantZone", "name": "acme"}
+
+
+@pytest.fixture(scope="module")
+def thief(control_plane: Cluster, operator_kubeconfig: Path, kube: Kube) -> Iterator[Kube]:
+    """The API server as the operator's token sees it, once the guard is in force."""
+    assert isinstance(control_plane, ControlPlane), "a cluster that was named has no such user"
+    as_operator = Cluster(operator_kubeconfig, control_plane.server, control_plane.kubectl_program)
+    with proxied(as_operator) as made:
+        path, lease = LEASE_PATH.rpartition("/")[0], {"metadata": {"name": "another", "namespace": NAMESPACE}}
+        eventually(lambda: "no Lease but its own" in refusal(made, "POST", path, lease))
+        yield made
+
+
+def refusal(kube: Kube, method: str, path: str, body: Any = None, content_type: str = "application/json") -> str:
+    """What the API server says; empty if it does it."""
+    try:
+        kube.call(method, path, body, content_type)
+    except urllib.error.HTTPError as error:
+        return str(json.load(error)["message"])
+    return ""
+
+
+def patched(kube: Kube, path: str, change: Any) -> str:
+    """The same of a merge patch."""
+    return refusal(kube, "PATCH", path, change, "application/merge-patch+json")
+
+
+def changed(**metadata: Any) -> dict[str, Any]:
+    return CONFIG_MAP | {"metadata": METADATA | metadata}
+
+
+@pytest.mark.parametrize(
+    ("config_map", "said"),
+    [
+        pytest.param(changed(name="coredns"), "only the runtime configs", id="another name"),
+        pytest.param(changed(labels={}), "only the runtime configs", id="no label"),
+        pytest.param(
+            changed(labels=LABELS | {"tenantzone.io/pool": "other"}), "only the runtime configs", id="another pool's"
+        ),
+        pytest.param(changed(ownerReferences=[]), "to its ZonePool alone", id="no owner"),
+        pytest.param(changed(ownerReferences=[OWNER, OWNER | {"uid": "2"}]), "to its ZonePool alone", id="two owners"),
+        pytest.param(changed(ownerReferences=[OWNER | {"name": "other"}]), "to its ZonePool alone", id="another owner"),
+        pytest.param(
+            changed(ownerReferences=[OWNER | {"apiVersion": "v1", "kind": "Pod"}]), "to its ZonePool alone", id="a pod"
+        ),
+        pytest.param(
+            changed(ownerReferences=[OWNER | {"apiVersion": "example.com/v1"}]), "to its ZonePool", id="another group"
+        ),
+        pytest.param(changed(finalizers=["example.com/held"]), "no finalizer", id="a finalizer"),
+        pytest.param(changed(labels=LABELS | {"grafana_dashboard": "1"}), "no label but its own", id="another label"),
+        pytest.param(changed(annotations={"example.com/a": "1"}), "no annotation", id="an annotation"),
+        pytest.param(CONFIG_MAP | {"immutable": True}, "no finalizer", id="for ever"),
+        pytest.param(CONFIG_MAP | {"data": {"Corefile": "."}}, "nothing into a ConfigMap", id="another key"),
+        pytest.param(CONFIG_MAP | {"binaryData": {"x": "AA=="}}, "nothing into a ConfigMap", id="another binary key"),
+    ],
+)
+def test_it_makes_no_config_map_but_a_pools_config(thief: Kube, namespace: str, config_map: Any, said: str):
+    assert said in refusal(thief, "POST", f"{_CORE}/{namespace}/configmaps", config_map)
+
+
+@pytest.mark.parametrize("content", [{}, {"data": {}, "binaryData": {"config.json.gz": "AA=="}}])
+def test_it_makes_and_changes_a_pools_config(thief: Kube, namespace: str, content: Any):
+    path = f"{_CORE}/{namespace}/configmaps"
+
+    assert refusal(thief, "POST", path, CONFIG_MAP | content) == ""
+    assert patched(thief, f"{path}/tenantzone-demo", {"data": {"config.json": "{ }"}}) == ""
+
+
+def test_of_what_others_have_put_onto_it_nothing_changes(thief: Kube, kube: Kube, namespace: str):
+    theirs = changed(labels=LABELS | {"team": "shop"}, annotations={"note": "1"}, finalizers=["example.com/held"])
+    path = f"{_CORE}/{namespace}/configmaps"
+    kube.call("POST", path, theirs | {"data": {"config.json": "{}", "notes": "ours"}})
+    path += "/tenantzone-demo"
+
+    assert patched(thief, path, {"metadata": {"labels": LABELS}, "data": {"config.json": "{ }"}}) == ""
+    assert "nothing into a ConfigMap" in patched(thief, path, {"data": {"notes": "mine"}})
+    assert "nothing into a ConfigMap" in patched(thief, path, {"data": {"more": "mine"}})
+    for metadata in (
+        {"labels": {"team": "mine"}},
+        {"annotations": {"note": "mine"}},
+        {"finalizers": ["example.com/held", "mine.example/held"]},
+    ):
+        assert "no finalizer, no label" in patched(thief, path, {"metadata": metadata})
+    kube.merge(path, {"metadata": {"finalizers": None}})
+
+
+@pytest.fixture(scope="module")
+def pod_path(kube: Kube) -> Iterator[str]:
+    """Of somebody else, in the namespace `default`."""
+    kube.call("POST", f"{_CORE}/default/pods", pod_manifest("guarded", {"app": "theirs"}))
+    yield f"{_CORE}/default/pods/guarded"
+    kube.call("DELETE", f"{_CORE}/default/pods/guarded?gracePeriodSeconds=0")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"spec": {"containers": [{"name": "engine", "image": "mine"}]}}, id="its image"),
+        pytest.param({"metadata": {"labels": {"app": "mine"}}}, id="a label"),
+        pytest.param({"metadata": {"finalizers": ["mine.example/kept"]}}, id="a finalizer"),
+        pytest.param({"metadata": {"annotations": {"theirs": "mine"}}}, id="another annotation"),
+    ],
+)
+def test_of_a_pod_it_does_not_change(thief: Kube, pod_path: str, change: Any):
+    assert "the operator changes no" in patched(thief, pod_path, change)
+
+
+def test_of_a_pod_it_changes_its_own_annotation(thief: Kube, pod_path: str):
+    assert patched(thief, pod_path, {"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: "sha256:0"}}}) == ""
+
+
+def event(namespace: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "told", "namespace": namespace} | fields.pop("metadata", {}),
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "tenantzone.io/tenantzone-operator",
+        "reportingInstance": "any",
+        "regarding": REGARDING | {"namespace": namespace} | fields.pop("regarding", {}),
+        "action": "Refuse",
+        "reason": "Overcommitted",
+        "type": "Warning",
+        "note": "any",
+        **fields,
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"reportingController": "kubelet"}, "in another's name"),
+        ({"regarding": {"apiVersion": "v1", "kind": "Pod"}}, "TenantZones and ZonePools only"),
+        ({"regarding": {"apiVersion": "example.com/v1"}}, "TenantZones and ZonePools only"),
+        ({"related": {"apiVersion": "v1", "kind": "Pod", "name": "x"}}, "TenantZones and ZonePools only"),
+        ({"metadata": {"finalizers": ["mine.example/kept"]}}, "TenantZones and ZonePools only"),
+        ({"metadata": {"ownerReferences": [OWNER]}}, "TenantZones and ZonePools only"),
+    ],
+    ids=["in kubelet's name", "about a pod", "about another's TenantZone", "with a pod", "a finalizer", "an owner"],
+)
+def test_it_forges_no_event(thief: Kube, namespace: str, fields: Any, said: str):
+    path = f"{_EVENTS}/{namespace}/events"
+
+    assert said in refusal(thief, "POST", path, event(namespace, **fields))
+
+
+def test_it_changes_no_event_of_others(thief: Kube, kube: Kube, namespace: str):
+    path = f"{_EVENTS}/{namespace}/events"
+    kube.call("POST", path, event(namespace, reportingController="kubelet"))
+
+    mine = {"reportingController": "tenantzone.io/tenantzone-operator"}
+    series = {"series": {"count": 9, "lastObservedTime": "2026-01-01T00:00:00.000000Z"}}
+    assert "in another's name" in patched(thief, f"{path}/told", series)
+    assert "field is immutable" in patched(thief, f"{path}/told", mine | series)
+
+
+def test_it_tells_of_our_kinds(thief: Kube, namespace: str):
+    path = f"{_EVENTS}/{namespace}/events"
+
+    assert refusal(thief, "POST", path, event(namespace)) == ""
+    series = {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}}
+    assert patched(thief, f"{path}/told", series) == ""
+
+
+def test_what_a_stolen_token_can_do(thief: Kube, kube: Kube, namespace: str):
+    """As the documentation says it."""
+    kube.call("POST", f"{_CORE}/{namespace}/configmaps", {"metadata": {"name": "theirs"}, "data": {"key": "theirs"}})
+    kube.call("POST", f"{_CORE}/{namespace}/pods", pod_manifest("theirs", {"app": "theirs"}))
+    for kind, name, spec in (
+        ("ZonePool", "demo", {"selector": {"matchLabels": {"app": "vllm"}}}),
+        ("TenantZone", "acme", {"pool": "demo"}),
+    ):
+        body = {"apiVersion": "tenantzone.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+        kube.call("POST", f"{_OURS}/{namespace}/{kind.lower()}s", body)
+
+    read = thief.get(f"{_CORE}/{namespace}/configmaps/theirs")
+    assert read is not None
+    assert read["data"] == {"key": "theirs"}
+    assert "cannot list" in refusal(thief, "GET", f"{_CORE}/{namespace}/configmaps")
+    assert "cannot get" in refusal(thief, "GET", f"{_CORE}/{namespace}/secrets/theirs")
+    listed = thief.get("/api/v1/pods")
+    assert listed is not None
+    assert "theirs" in {pod["metadata"]["name"] for pod in listed["items"]}
+    lie = {"status": {"conditions": [], "zonesAccepted": 7}, "metadata": {"labels": {"mine": "1"}}}
+    assert patched(thief, f"{_OURS}/{namespace}/zonepools/demo/status", lie) == ""
+    pool = kube.get(f"{_OURS}/{namespace}/zonepools/demo")
+    assert pool is not None
+    assert pool["status"]["zonesAccepted"] == 7
+    assert "labels" not in pool["metadata"], "with a status nothing else is written"
+    for path in ("tenantzones/acme", "zonepools/demo"):
+        assert "cannot patch" in patched(thief, f"{_OURS}/{namespace}/{path}", {"spec": {"pool": "mine"}})
+        assert "cannot delete" in refusal(thief, "DELETE", f"{_OURS}/{namespace}/{path}")
