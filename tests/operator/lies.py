@@ -78,6 +78,11 @@ def _strangers(count: int, report: Report) -> Report:
     return report | {"zones": [*report["zones"], *strangers]}
 
 
+def _endless_loan(report: Report) -> Report:
+    loan = {"borrower": "somebody", "blocks": 1, "sinceUnixTime": float("-inf"), "dueUnixTime": float("inf")}
+    return report | {"loans": [loan | {"lender": zone["tenant"]} for zone in report["zones"]]}
+
+
 def _clock_that_jumps(report: Report) -> Report:
     """A thousand years ahead, or back, with each tenth of a second."""
     time = report["publishedUnixTime"]
@@ -123,6 +128,7 @@ LIES: Mapping[str, Lie] = MappingProxyType(
         "10^25 evicted blocks": _lie(_zones_with(evictedBlocks={"own": 10**25}, evictions=None), _UNHEARD),
         "not a number": _lie(_with(publishedUnixTime=float("nan")), _UNHEARD),
         "infinity": _lie(_zones_with(cached=float("inf")), _UNHEARD),
+        "a loan from eternity to eternity": _lie(_endless_loan, _UNHEARD),
         "a config generation of 2^63": _lie(_config_with(appliedGeneration=2**63), _UNHEARD),
         # Text.
         "an error with control characters": _lie(
