@@ -7,7 +7,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import chain, repeat
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +20,7 @@ HOSTILE_TEXT = "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b[2J\rfirst\nsecond\x9b
 
 _NEVER_SECONDS = 3600.0
 _PIECE = b" " * 2**16
+_GZIP_BOMB = gzip.compress(bytes(2**24))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +90,6 @@ def _clock_that_jumps(report: Report) -> Report:
     return report | {"publishedUnixTime": time + 3e10 * (-1) ** int(10 * time)}
 
 
-@cache
-def _gzip_bomb() -> bytes:
-    return gzip.compress(bytes(2**26))
-
-
 def _drip(report: Report) -> Answer:
     whole = json.dumps(report).encode()
     return Answer((whole[index : index + 1] for index in range(len(whole))), pause_seconds=0.1)
@@ -112,7 +108,7 @@ LIES: Mapping[str, Lie] = MappingProxyType(
         "15.8 MB": Lie(lambda report: Answer(chain(truth(report).pieces, repeat(_PIECE, 241))), _UNHEARD),
         "an endless body": Lie(lambda _: Answer(repeat(_PIECE)), _UNHEARD),
         "a slow drip": Lie(_drip, _UNHEARD),
-        "a gzip bomb": Lie(lambda _: Answer([_gzip_bomb()], headers=(("Content-Encoding", "gzip"),)), _UNHEARD),
+        "a gzip bomb": Lie(lambda _: Answer([_GZIP_BOMB], headers=(("Content-Encoding", "gzip"),)), _UNHEARD),
         "another server's page": Lie(_bytes(b"<html>"), _UNHEARD),
         "a report that is cut off": Lie(_bytes(b'{"version": 1, "zones": ['), _UNHEARD),
         "nested lists": Lie(_bytes(b"[" * 60_000), _UNHEARD),
