@@ -24,7 +24,7 @@ from tenantzone_operator.reading_quota import ReadingQuota
 from tenantzone_operator.reports import max_report_bytes
 from tenantzone_operator.resources import Pool
 from tenantzone_operator.rest import RestError
-from tenantzone_operator.status import ZoneStatuses, pool_status
+from tenantzone_operator.status import ZoneStatuses, leaving_pool_status, pool_status
 from tenantzone_operator.store import Key, Store, View
 from tenantzone_operator.writing import StatusWriter
 
@@ -135,7 +135,7 @@ class PoolWorker:
         while True:
             await self._settled()
             view = self._store.view(self._key)
-            if view.pool is None and not view.zones and not view.leaving:
+            if view.is_empty:
                 return
             self.attempted_at = time.monotonic()
             writes = self._writes
@@ -211,6 +211,29 @@ class PoolWorker:
         self._history.look_at_sizes(observations)
         return observations
 
+    def _make_pool_status(
+        self, view: View, plan: Plan, observations: list[Observation], size: int | None, now: str
+    ) -> Status | None:
+        """None: there is no pool."""
+        if view.told_pool is None:
+            return None
+        before = self._pool_status.get(view.told_pool.meta.uid, view.told_pool.status)
+        if view.pool is not None:
+            status = pool_status(
+                view.pool,
+                plan,
+                observations,
+                self._history,
+                size=size,
+                before=before,
+                now=now,
+                not_written=self._delivery.not_written,
+            )
+        else:
+            status = leaving_pool_status(view.told_pool, before=before, now=now)
+        self._pool_status = {view.told_pool.meta.uid: status}
+        return status
+
     async def _tell(self, view: View, plan: Plan, observations: list[Observation], size: int | None) -> None:
         """Write each status that is another one, and come back for what may be written only later."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -222,19 +245,7 @@ class PoolWorker:
             now=now,
             not_written=self._delivery.not_written,
         )
-        pool = None
-        if view.pool is not None:
-            pool = pool_status(
-                view.pool,
-                plan,
-                observations,
-                self._history,
-                size=size,
-                before=self._pool_status.get(view.pool.meta.uid, view.pool.status),
-                now=now,
-                not_written=self._delivery.not_written,
-            )
-            self._pool_status = {view.pool.meta.uid: pool}
+        pool = self._make_pool_status(view, plan, observations, size, now)
         self.outcome = Outcome(zones, pool, engine_outcomes(observations, self._history, self._delivery.not_written))
         reclaims = self._reclaims.look(observations)
         for zone in view.zones:

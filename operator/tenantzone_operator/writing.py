@@ -63,9 +63,9 @@ class StatusWriter:
             self._gauges_due_at = now + max(GAUGES_SECONDS, len(self._store.zones) / GAUGE_WRITES_PER_SECOND)
         writes = [self._write_zone(zone, zones[zone.meta.name]) for zone in (changed if is_due else urgent)]
         is_held_back = len(found) > len(changed)
-        if view.pool is not None and pool is not None and self._differs(view.pool, pool):
-            if self._may_write(view.pool.meta, pool, now):
-                writes.append(self._write_pool(view.pool, pool))
+        if view.told_pool is not None and pool is not None and self._differs(view.told_pool, pool):
+            if self._may_write(view.told_pool.meta, pool, now):
+                writes.append(self._write_pool(view.told_pool, pool))
             else:
                 is_held_back = True
         await write_all(writes)
