@@ -3,6 +3,7 @@
 Each write is a server-side apply or a merge patch of just our fields, so what others have set on the objects survives.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -21,6 +22,8 @@ T = TypeVar("T")
 
 _PAGE = 100
 """Objects in one answer: what is read at once is in memory at once."""
+_UNHURRIED = 4
+"""Writes at a time that nobody waits for: what the API server can take is for those that somebody does."""
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _APPLIED = {"fieldManager": FIELD_MANAGER, "force": "true"}
@@ -40,6 +43,8 @@ class Api:
     def __init__(self, rest: Rest, namespace: str | None) -> None:
         self.rest = rest
         self._namespace = namespace
+        self.unhurried = asyncio.Semaphore(_UNHURRIED)
+        """To be held while something is written that nobody waits for."""
         self.writes = 0
         """How many were made since the start."""
 

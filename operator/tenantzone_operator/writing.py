@@ -4,8 +4,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Iterable, Mapping
+from itertools import islice
 
 from tenantzone_operator.api import Api, explain, is_gone
+from tenantzone_operator.awaited import Awaited
 from tenantzone_operator.events import Recorder
 from tenantzone_operator.notices import Notice, Status, pool_notices, zone_notices
 from tenantzone_operator.refusals import Refusals
@@ -24,6 +26,11 @@ GAUGE_WRITES_PER_SECOND = 20.0
 
 _WRITES_AT_ONCE = 8
 
+_FEW_ZONES = 16
+_CALLS = 20
+"""What nobody waits for is written a few zones at a time, all of it in about so many calls. In between it is looked
+whether somebody waits."""
+
 
 class StatusWriter:
     """Writes the statuses of one pool and its zones, and tells what a person should notice about each change."""
@@ -36,6 +43,7 @@ class StatusWriter:
         self.writes = 0
         """How many were made since the start."""
         self._repairs = Repairs()
+        self._awaited = Awaited()
         self._refusals = Refusals()
         self._merged: dict[str, tuple[Status, Status]] = {}
         """By uid: what was written, and what the API server made of it, where these differ."""
@@ -54,23 +62,40 @@ class StatusWriter:
         now = time.monotonic()
         self._repairs.look(view)
         self._refusals.keep(view.uids)
+        self._awaited.keep(view.uids)
         found = [zone for zone in (*view.zones, *view.leaving) if self._differs(zone, zones[zone.meta.name])]
-        changed = [zone for zone in found if self._may_write(zone.meta, zones[zone.meta.name], now)]
-        urgent = [zone for zone in changed if without_gauges(zones[zone.meta.name]) != without_gauges(zone.status)]
+        urgent: list[Zone] = []
+        gauges: list[Zone] = []
+        for zone in found:
+            is_urgent = without_gauges(zones[zone.meta.name]) != without_gauges(zone.status)
+            (urgent if is_urgent else gauges).append(zone)
         is_due = now >= self._gauges_due_at
-        if is_due and len(changed) > len(urgent):
+        if is_due and gauges:
             # All pools share what the API server can take.
             self._gauges_due_at = now + max(GAUGES_SECONDS, len(self._store.zones) / GAUGE_WRITES_PER_SECOND)
-        writes = [self._write_zone(zone, zones[zone.meta.name]) for zone in (changed if is_due else urgent)]
-        is_held_back = len(found) > len(changed)
+        awaited, others = self._awaited.sort(urgent, now)
+
+        def may_write(zone: Zone) -> bool:
+            return self._may_write(zone.meta, zones[zone.meta.name], now)
+
+        at_once = [*awaited, *gauges] if is_due else awaited
+        hurried = list(filter(may_write, at_once))
+        left = iter(others)
+        few = list(islice(filter(may_write, left), max(_FEW_ZONES, len(others) // _CALLS)))
+        more = len(list(left))
+        writes = [self._write_zone(zone, zones[zone.meta.name]) for zone in hurried]
+        is_held_back = len(hurried) + len(few) + more < len(at_once) + len(others)
         if view.told_pool is not None and pool is not None and self._differs(view.told_pool, pool):
             if self._may_write(view.told_pool.meta, pool, now):
                 writes.append(self._write_pool(view.told_pool, pool))
             else:
                 is_held_back = True
         await write_all(writes)
+        await write_all(self._write_unhurried(zone, zones[zone.meta.name]) for zone in few)
         waits = [REPAIR_SECONDS] if is_held_back else []
-        if not is_due and len(changed) > len(urgent):
+        if more:
+            waits.append(0.0)
+        if not is_due and gauges:
             waits.append(self._gauges_due_at - now)
         if (retry := self._refusals.retry_seconds(time.monotonic())) is not None:
             waits.append(retry)
@@ -83,11 +108,16 @@ class StatusWriter:
         """Whether there is anything to write. What others have added to a status is theirs, and no difference."""
         return found.status != status and self._merged.get(found.meta.uid) != (status, found.status)
 
+    async def _write_unhurried(self, zone: Zone, status: Status) -> None:
+        async with self._api.unhurried:
+            await self._write_zone(zone, status)
+
     async def _write_zone(self, zone: Zone, status: Status) -> None:
         written = await self._try("zone", zone.meta, status, self._api.apply_zone_status(zone.meta, status))
         if written is None:
             return
         self._store.zones.update(written)
+        self._awaited.note(zone, status, time.monotonic())
         self._note(zone, status, written)
         for notice in zone_notices(zone.status, status):
             self._recorder.record("TenantZone", zone.meta, notice)

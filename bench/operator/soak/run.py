@@ -25,8 +25,8 @@ from tests.operator.proxy import Proxy, proxied_for_operator
 UNDISTURBED, LIARS, EVERYTHING = "undisturbed", "among liars", "among liars, in a bad network"
 _SHARES = {UNDISTURBED: 0.2, LIARS: 0.4, EVERYTHING: 0.4}
 """Of the time."""
-_KILLS = 5
-"""About so often the operator is killed."""
+_KILL_SECONDS = 150.0
+"""From one kill of the operator to the next, or less, so that there is one."""
 _OUR_ERROR = re.compile(r"tenantzone_operator\S* \[ERROR")
 
 
@@ -68,7 +68,7 @@ async def _soak(size: Size, plane: ControlPlane, folder: Path, proxy: Proxy, fin
         refused = {name: zone.refused for name, zone in bench.observer.zones.items()}
         liars = Liars(scene.liars, random.Random(chance.random()))
         network = BadNetwork(proxy, random.Random(chance.random()))
-        kills_every = 60 * size.minutes * _SHARES[EVERYTHING] / _KILLS
+        kills_every = min(_KILL_SECONDS, 60 * size.minutes * _SHARES[EVERYTHING] / 2)
         kills = Kills(bench.operator, random.Random(chance.random()), kills_every)
         comings = Comings(bench.fleet, scene.honest_engines, random.Random(chance.random()))
 
