@@ -22,8 +22,6 @@ T = TypeVar("T")
 
 _PAGE = 100
 """Objects in one answer: what is read at once is in memory at once."""
-_UNHURRIED = 4
-"""Writes at a time that nobody waits for: what the API server can take is for those that somebody does."""
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _APPLIED = {"fieldManager": FIELD_MANAGER, "force": "true"}
@@ -43,8 +41,8 @@ class Api:
     def __init__(self, rest: Rest, namespace: str | None) -> None:
         self.rest = rest
         self._namespace = namespace
-        self.unhurried = asyncio.Semaphore(_UNHURRIED)
-        """To be held while something is written that nobody waits for."""
+        self.unhurried = asyncio.Lock()
+        """To be held while something is written that nobody waits for: what the API server can take is for the rest."""
         self.writes = 0
         """How many were made since the start."""
 

@@ -31,6 +31,9 @@ _CALLS = 20
 """What nobody waits for is written a few zones at a time, all of it in about so many calls. In between it is looked
 whether somebody waits."""
 
+_TURN_SECONDS = 0.5
+"""A write of those that takes longer lets others have their turn meanwhile."""
+
 
 class StatusWriter:
     """Writes the statuses of one pool and its zones, and tells what a person should notice about each change."""
@@ -110,7 +113,13 @@ class StatusWriter:
 
     async def _write_unhurried(self, zone: Zone, status: Status) -> None:
         async with self._api.unhurried:
-            await self._write_zone(zone, status)
+            writing = asyncio.create_task(self._write_zone(zone, status))
+            try:
+                await asyncio.wait([writing], timeout=_TURN_SECONDS)
+            except asyncio.CancelledError:
+                writing.cancel()
+                raise
+        await writing
 
     async def _write_zone(self, zone: Zone, status: Status) -> None:
         written = await self._try("zone", zone.meta, status, self._api.apply_zone_status(zone.meta, status))

@@ -111,6 +111,10 @@ async def test_what_engines_do_in_some_pools_keeps_no_zone_of_another_waiting(se
         await Writing(server, api, "honest").write({"honest": status(2, "True")})
 
     assert not any(task.done() for task in news), "they wait for an answer"
+    async with asyncio.timeout(30):
+        while len({name.rpartition("-")[0] for name in server.asked}) < 3:
+            server.is_asked.clear()
+            await server.is_asked.wait()
     server.may_answer.set()
     await asyncio.gather(*news)
 

@@ -118,10 +118,12 @@ class Comings:
         """Until cancelled; then all are there."""
         while True:
             engine = self._chance.choice(self._engines)
-            await self._fleet.take_down(engine)
+            going = asyncio.create_task(self._fleet.take_down(engine))
             self.count += 1
             try:
+                await asyncio.shield(going)
                 await asyncio.sleep(self._chance.uniform(1.0, 10.0))
             finally:
-                await asyncio.shield(self._fleet.bring_up(engine))
+                await going
+                await self._fleet.bring_up(engine)
             await asyncio.sleep(self._chance.uniform(0.0, 5.0))
