@@ -12,8 +12,8 @@ from progress import say
 from tenantzone_contract.packing import files_of, unpack_config
 from tenantzone_operator.resources import read_zone
 
-_SETTLED_SECONDS = 180.0
-"""An engine that was not believed for long is asked again half a minute later at last; an operator may just start."""
+_SETTLED_SECONDS = 600.0
+"""Liars are believed again half a minute later at last, and thousands of statuses are written in turn."""
 
 
 @dataclass(frozen=True, slots=True)
