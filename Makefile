@@ -4,7 +4,7 @@ DEMO := PYTHONPATH=hack $(VENV)/python -m demo
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help e2e node-up node-down demo up down test test-older conformance test-deep simulate soak mutate bench-operator shipped metrics-page crd-reference chart manifests-test screenshots docs docs-links lint format lock clean check python older kubernetes ready
+.PHONY: help e2e node-up node-down demo up down test test-older conformance test-deep simulate soak mutate bench-operator soak-operator shipped metrics-page crd-reference chart manifests-test screenshots docs docs-links lint format lock clean check python older kubernetes ready
 
 help: ## what there is to make
 	@echo 'The first `make demo` or `make test` takes 10 to 25 minutes (about 5 GB of Python packages, a build of'
@@ -53,6 +53,9 @@ mutate: python ## break the zone core on purpose, line by line, and name what no
 
 bench-operator: python kubernetes ## the operator with thousands of zones, against its budgets; ARGS go to the bench
 	@PYTHONPATH=hack $(VENV)/python -m bench.operator $(ARGS)
+
+soak-operator: python kubernetes ## the operator for half an hour among engines that lie and in a bad network; ARGS go to the soak
+	@PYTHONPATH=hack:operator:runtime $(VENV)/python -m bench.operator.soak $(ARGS)
 
 shipped: python ## write again what `kubectl tenantzone doctor` compares a cluster with
 	@$(VENV)/python hack/shipped.py

@@ -6,28 +6,17 @@ the engines share its cores.
 
 import argparse
 import asyncio
-import contextlib
 import sys
-import tempfile
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from bench.operator import scenarios
-from bench.operator.client import Client
-from bench.operator.fleet import Fleet
-from bench.operator.observer import Observer
-from bench.operator.process import OperatorProcess
 from bench.operator.scenarios import Bench, Figures
-from controlplane import ControlPlane
-from controlplane.server import free_ports
-from tenantzone_operator.connection import Connection
+from bench.operator.stage import OPERATOR, bench_of, control_plane
 
-_ROOT = Path(__file__).parents[2]
 _BUDGETS = Path(__file__).parent / "budgets.toml"
-_USER = "system:serviceaccount:tenantzone-system:tenantzone-operator"
 _NAMESPACE = "bench"
 
 Part = Callable[[Bench, argparse.Namespace], AsyncIterator[Figures]]
@@ -75,56 +64,16 @@ def main() -> int:
 
 async def _run(name: str, options: argparse.Namespace, budgets: Mapping[str, Any]) -> bool:
     """Measure, and print each figure as soon as there is one. Returns whether a budget was missed."""
-    missed = False
-    async with _bench(options, _ELECTED if name == "failover" else _ALONE) as bench:
-        try:
+    missed, flags = False, _ELECTED if name == "failover" else _ALONE
+    with control_plane([_NAMESPACE]) as (plane, folder):
+        kubeconfig = plane.user_kubeconfig(OPERATOR)
+        async with bench_of(plane, folder, kubeconfig, _NAMESPACE, options.profile, flags) as bench:
             async for figures in _PARTS[name](bench, options):
                 for figure, value in figures.items():
                     verdict = _verdict(value, budgets.get(figure, {}))
                     missed = missed or verdict.startswith("MISSED")
                     print(f"{figure:<44} {value:>12,.2f}   {verdict}", flush=True)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                print(bench.operator.log.read_text()[-4000:], file=sys.stderr)
-            raise
     return missed
-
-
-@asynccontextmanager
-async def _bench(options: argparse.Namespace, flags: Sequence[str]) -> AsyncIterator[Bench]:
-    with _control_plane() as (plane, folder):
-        (port,) = free_ports(1)
-        kubeconfig = plane.user_kubeconfig(_USER)
-        async with Client(Connection(str(plane.kubeconfig)).for_kopf) as client:
-            operator = OperatorProcess(kubeconfig, folder, options.profile, flags)
-            standby = OperatorProcess(kubeconfig, folder / "standby", None, flags)
-            observer, fleet = Observer(client, _NAMESPACE), Fleet(client, port)
-            observer.start()
-            await fleet.start(_NAMESPACE)
-            operator.start()
-            try:
-                yield Bench(client, _NAMESPACE, port, operator, standby, observer, fleet)
-            finally:
-                operator.stop()
-                standby.stop()
-                await observer.stop()
-                await fleet.stop()
-
-
-@contextlib.contextmanager
-def _control_plane() -> Iterator[tuple[ControlPlane, Path]]:
-    """Our own, with the CRDs and the operator's rights, and an empty namespace."""
-    with tempfile.TemporaryDirectory(prefix="tenantzone-bench-") as name:
-        folder = Path(name)
-        with ControlPlane(folder / "plane") as plane:
-            for manifest in ("crds/tenantzones.yaml", "crds/zonepools.yaml"):
-                plane.kubectl("apply", "--server-side", "--filename", str(_ROOT / manifest))
-            crds = ("crd/tenantzones.tenantzone.io", "crd/zonepools.tenantzone.io")
-            plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", *crds)
-            for manifest in ("manifests/base/namespace.yaml", "manifests/base/rbac.yaml", "manifests/base/guard.yaml"):
-                plane.kubectl("apply", "--filename", str(_ROOT / manifest))
-            plane.kubectl("create", "namespace", _NAMESPACE)
-            yield plane, folder
 
 
 def _verdict(value: float, budget: dict[str, Any]) -> str:

@@ -4,6 +4,8 @@ As kubelet does, an engine reads its pool's ConfigMap when its pod's annotation 
 """
 
 import asyncio
+import contextlib
+import json
 import time
 from typing import Any
 
@@ -14,6 +16,7 @@ from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, RuntimeConfig, Zo
 from tenantzone_contract.packing import ConfigFiles, files_of, unpack_config
 from tenantzone_contract.report import REPORT_PATH, ConfigStatus, EngineReport, ZoneReport
 from tenantzone_contract.share import ceil_blocks, floor_blocks
+from tests.operator.lies import Lie
 
 BLOCKS = 100_000
 _TIME = 1.5e9
@@ -25,6 +28,8 @@ class Engine:
 
     def __init__(self, namespace: str, name: str, pool: str, address: str) -> None:
         self.namespace, self.name, self.pool, self.address = namespace, name, pool, address
+        self.lie: Lie | None = None
+        """Told in place of the report."""
         self._before, self._after = b"", b""
         self.apply(None, ())
 
@@ -46,8 +51,22 @@ class Engine:
         )
         self._before, self._after = report.model_dump_json(by_alias=True).encode().split(str(_TIME).encode(), 1)
 
-    async def answer(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._before + str(time.time()).encode() + self._after)
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        report = self._before + str(time.time()).encode() + self._after
+        return web.Response(body=report) if self.lie is None else await _tell(self.lie, report, request)
+
+
+async def _tell(lie: Lie, report: bytes, request: web.Request) -> web.StreamResponse:
+    answer = lie.tell(json.loads(report))
+    await asyncio.sleep(answer.delay_seconds)
+    response = web.StreamResponse(status=answer.status, headers=answer.headers)
+    # Who asks may have heard enough.
+    with contextlib.suppress(ConnectionError):
+        await response.prepare(request)
+        for piece in answer.pieces:
+            await asyncio.sleep(answer.pause_seconds)
+            await response.write(piece)
+    return response
 
 
 class Fleet:
@@ -56,52 +75,64 @@ class Fleet:
     def __init__(self, client: Client, port: int) -> None:
         self._client = client
         self._port = port
-        self._engines: dict[str, Engine] = {}
+        self.engines: dict[str, Engine] = {}
+        """By the names of their pods, no two of which are equal."""
         self._shown: dict[str, str] = {}
         self._read: dict[str, tuple[ConfigFiles, RuntimeConfig, tuple[ZoneReport, ...]]] = {}
         """By pool: the files that were read last, and what came of it. Real engines do that each on its own machine."""
-        self._runners: list[web.AppRunner] = []
+        self._runners: dict[str, web.AppRunner] = {}
         self._watching: asyncio.Task[None] | None = None
 
-    async def start(self, namespace: str) -> None:
-        """Look after the pods of a namespace from now on."""
+    async def start(self, namespace: str | None) -> None:
+        """Look after the pods of a namespace from now on; None: of all."""
         self._watching = asyncio.create_task(self._watch(namespace), name="fleet")
 
     async def add(self, namespace: str, pool: str, count: int) -> None:
         """Engines of a pool, with their pods, ready at once."""
         for number in range(count):
-            index = len(self._engines)
+            index = len(self.engines)
             engine = Engine(namespace, f"{pool}-engine-{number}", pool, f"127.1.{index // 250}.{index % 250 + 2}")
-            self._engines[engine.name] = engine
-            await self._serve(engine)
-            pods = f"/api/v1/namespaces/{namespace}/pods"
-            await self._client.call("POST", pods, body=_pod(engine))
-            status = {"status": _ready(engine.address)}
-            content_type = "application/merge-patch+json"
-            await self._client.call("PATCH", f"{pods}/{engine.name}/status", body=status, content_type=content_type)
+            self.engines[engine.name] = engine
+            await self._client.call("POST", _pods(namespace), body=_pod(engine))
+            await self.bring_up(engine)
+
+    async def bring_up(self, engine: Engine) -> None:
+        """It answers, and its pod is ready."""
+        await self._serve(engine)
+        await self._set_ready(engine, True)
+
+    async def take_down(self, engine: Engine) -> None:
+        """Its pod is not ready any more, and then it does not answer."""
+        await self._set_ready(engine, False)
+        await self._runners.pop(engine.name).cleanup()
+
+    async def _set_ready(self, engine: Engine, ready: bool) -> None:
+        path, body = f"{_pods(engine.namespace)}/{engine.name}/status", {"status": _status(engine.address, ready)}
+        await self._client.call("PATCH", path, body=body, content_type="application/merge-patch+json")
 
     async def stop(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
-        for runner in self._runners:
+        for runner in self._runners.values():
             await runner.cleanup()
 
     async def _serve(self, engine: Engine) -> None:
         app = web.Application()
         app.router.add_get(REPORT_PATH, engine.answer)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        # Who lies may hang, and ends with who asks.
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         await web.TCPSite(runner, engine.address, self._port).start()
-        self._runners.append(runner)
+        self._runners[engine.name] = runner
 
-    async def _watch(self, namespace: str) -> None:
-        async for event in self._client.watch(f"/api/v1/namespaces/{namespace}/pods"):
+    async def _watch(self, namespace: str | None) -> None:
+        async for event in self._client.watch(_pods(namespace)):
             metadata = event["object"]["metadata"]
             annotation = metadata.get("annotations", {}).get(CONFIG_HASH_ANNOTATION)
             if annotation is not None and self._shown.get(metadata["name"]) != annotation:
                 self._shown[metadata["name"]] = annotation
-                await self._sync(self._engines[metadata["name"]])
+                await self._sync(self.engines[metadata["name"]])
 
     async def _sync(self, engine: Engine) -> None:
         path = f"/api/v1/namespaces/{engine.namespace}/configmaps/tenantzone-{engine.pool}"
@@ -125,6 +156,10 @@ def _report(zone: ZoneConfig) -> ZoneReport:
         in_use=0,
         cached=0,
     )
+
+
+def _pods(namespace: str | None) -> str:
+    return "/api/v1/pods" if namespace is None else f"/api/v1/namespaces/{namespace}/pods"
 
 
 def _pod(engine: Engine) -> dict[str, Any]:
@@ -159,10 +194,10 @@ def foreign_pod(name: str) -> dict[str, Any]:
     }
 
 
-def _ready(address: str) -> dict[str, Any]:
+def _status(address: str, ready: bool) -> dict[str, Any]:
     return {
         "phase": "Running",
         "podIP": address,
         "podIPs": [{"ip": address}],
-        "conditions": [{"type": "Ready", "status": "True"}],
+        "conditions": [{"type": "Ready", "status": str(ready)}],
     }

@@ -21,6 +21,8 @@ class Seen:
     accepted_at: float = 0.0
     programmed_at: float = 0.0
     """... and when the watch has told so."""
+    refused: int = 0
+    """How often it was shown that is not Accepted."""
 
     @property
     def is_programmed(self) -> bool:
@@ -28,12 +30,14 @@ class Seen:
 
 
 class Observer:
-    """Watches all zones and ConfigMaps of a namespace."""
+    """Watches all zones and ConfigMaps of a namespace, or of all; no two have the same name."""
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    def __init__(self, client: Client, namespace: str | None) -> None:
         self._client = client
-        self._namespace = namespace
+        self._where = "" if namespace is None else f"/namespaces/{namespace}"
         self.zones: dict[str, Seen] = {}
+        self.on_config: Callable[[dict[str, Any]], None] = lambda _: None
+        """Called with each event of a ConfigMap."""
         self.configs: dict[str, int] = {}
         """Versions of each ConfigMap that were seen, by its name."""
         self._changed = asyncio.Event()
@@ -65,8 +69,7 @@ class Observer:
         return time.monotonic()
 
     async def _watch_zones(self) -> None:
-        path = f"/apis/tenantzone.io/v1alpha1/namespaces/{self._namespace}/tenantzones"
-        async for event in self._client.watch(path):
+        async for event in self._client.watch(f"/apis/tenantzone.io/v1alpha1{self._where}/tenantzones"):
             name = event["object"]["metadata"]["name"]
             if event["type"] == "DELETED":
                 self.zones.pop(name, None)
@@ -78,18 +81,21 @@ class Observer:
         now = time.monotonic()
         seen = self.zones.setdefault(name, Seen(0))
         seen.generation = zone["metadata"]["generation"]
+        conditions = {condition["type"]: condition for condition in zone.get("status", {}).get("conditions", [])}
         true = {
-            condition["type"]: condition["observedGeneration"]
-            for condition in zone.get("status", {}).get("conditions", [])
+            kind: condition["observedGeneration"]
+            for kind, condition in conditions.items()
             if condition["status"] == "True"
         }
+        seen.refused += "Accepted" in conditions and "Accepted" not in true
         if true.get("Accepted", 0) > seen.accepted:
             seen.accepted, seen.accepted_at = true["Accepted"], now
         if true.get("Programmed", 0) > seen.programmed:
             seen.programmed, seen.programmed_at = true["Programmed"], now
 
     async def _watch_configs(self) -> None:
-        async for event in self._client.watch(f"/api/v1/namespaces/{self._namespace}/configmaps"):
+        async for event in self._client.watch(f"/api/v1{self._where}/configmaps"):
+            self.on_config(event)
             name = event["object"]["metadata"]["name"]
             self.configs[name] = self.configs.get(name, 0) + 1
             self._changed.set()

@@ -76,14 +76,14 @@ class Bench:
         return f"{_GROUP}/namespaces/{self.namespace}/{plural}"
 
 
-async def created_at_once(bench: Bench, zones: int, engines: int) -> Figures:
+async def createdat_once(bench: Bench, zones: int, engines: int) -> Figures:
     """All zones of one pool in one moment."""
     say(NAME, f"{zones:,} zones created at once, in one pool with {engines} engines")
     await bench.add_pool("pool", engines)
     names = [f"zone-{number:04}" for number in range(zones)]
     seen = bench.observer.zones
     began = time.monotonic()
-    await _at_once(bench.add_zone(name, "pool") for name in names)
+    await at_once(bench.add_zone(name, "pool") for name in names)
     created = time.monotonic() - began
     await bench.observer.until(lambda: all(name in seen and seen[name].accepted for name in names))
     accepted = max(found.accepted_at for found in seen.values()) - began
@@ -101,7 +101,7 @@ async def large_pool(bench: Bench, zones: int, samples: int) -> Figures:
     say(NAME, f"{zones:,} zones in one pool")
     await bench.add_pool("pool", 1)
     seen = bench.observer.zones
-    await _at_once(bench.add_zone(f"zone-{number:05}", "pool") for number in range(zones))
+    await at_once(bench.add_zone(f"zone-{number:05}", "pool") for number in range(zones))
     await bench.observer.until(lambda: len(seen) == zones and all(found.is_programmed for found in seen.values()))
     await bench.settle()
     taken = []
@@ -117,7 +117,7 @@ async def large_pool(bench: Bench, zones: int, samples: int) -> Figures:
     return {
         "large pool: zones": pool["status"]["zonesAccepted"],
         "large pool: config bytes": pool["status"]["configBytes"],
-        "large pool: apply to programmed p50 s": _quantile(taken, 0.5),
+        "large pool: apply to programmed p50 s": quantile(taken, 0.5),
         "large pool: apply to programmed max s": taken[-1],
         "large pool: resident MB": bench.operator.resident_mb,
         "large pool: resident MB, at most": bench.operator.peak_mb,
@@ -129,7 +129,7 @@ async def foreign_pods(bench: Bench, number: int) -> Figures:
     say(NAME, f"{number:,} pods that are no engines")
     await bench.client.call("POST", "/api/v1/namespaces", body={"metadata": {"name": "foreign"}})
     pods = [foreign_pod(f"pod-{index:05}") for index in range(number)]
-    await _at_once(bench.client.call("POST", "/api/v1/namespaces/foreign/pods", body=pod) for pod in pods)
+    await at_once(bench.client.call("POST", "/api/v1/namespaces/foreign/pods", body=pod) for pod in pods)
     return {"foreign pods": number}
 
 
@@ -153,8 +153,8 @@ async def latency(bench: Bench, samples: int) -> Figures:
         await asyncio.sleep(0.2)
     taken.sort()
     return {
-        "apply to programmed p50 s": _quantile(taken, 0.5),
-        "apply to programmed p99 s": _quantile(taken, 0.99),
+        "apply to programmed p50 s": quantile(taken, 0.5),
+        "apply to programmed p99 s": quantile(taken, 0.99),
     }
 
 
@@ -165,7 +165,7 @@ async def many_pools(bench: Bench, zones: int, pools: int) -> Figures:
     for name in names:
         await bench.add_pool(name, 1)
     began = time.monotonic()
-    await _at_once(bench.add_zone(f"many-{number:04}", names[number % pools]) for number in range(zones))
+    await at_once(bench.add_zone(f"many-{number:04}", names[number % pools]) for number in range(zones))
     seen = bench.observer.zones
     await bench.observer.until(lambda: len(seen) == zones and all(found.is_programmed for found in seen.values()))
     took = time.monotonic() - began
@@ -235,7 +235,7 @@ async def edits_in_one_window(bench: Bench, pools: int, edits: int) -> Figures:
         before = bench.observer.configs[config]
         names = [f"many-{pool + pools * number:04}" for number in range(edits)]
         began = time.monotonic()
-        generations = await _at_once(bench.change_zone(name, priority=50) for name in names)
+        generations = await at_once(bench.change_zone(name, priority=50) for name in names)
         took = time.monotonic() - began
         wanted, seen = dict(zip(names, generations, strict=True)), bench.observer.zones
         await bench.observer.until(lambda: all(seen[name].programmed >= wanted[name] for name in wanted))  # noqa: B023
@@ -260,7 +260,7 @@ async def rest(bench: Bench, seconds: float) -> Figures:
     }
 
 
-async def _at_once(jobs: Iterable[Awaitable[Any]]) -> list[Any]:
+async def at_once(jobs: Iterable[Awaitable[Any]]) -> list[Any]:
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def run(job: Awaitable[Any]) -> Any:
@@ -270,7 +270,7 @@ async def _at_once(jobs: Iterable[Awaitable[Any]]) -> list[Any]:
     return await asyncio.gather(*map(run, jobs))
 
 
-def _quantile(ordered: list[float], fraction: float) -> float:
+def quantile(ordered: list[float], fraction: float) -> float:
     return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]
 
 

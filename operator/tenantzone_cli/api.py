@@ -20,6 +20,8 @@ TIMEOUT_SECONDS = 15.0
 _PAGE = 500
 _ATTEMPTS = 4
 _LONGEST_WAIT_SECONDS = 2.0
+_LARGEST_BYTES = 2**28
+"""A page of objects, the largest that etcd takes, has room in it."""
 
 
 class Unreachable(Exception):
@@ -115,15 +117,22 @@ class Api:
         status: Body = self.ask("POST", path, body=json.dumps(body)).json()["status"]
         return status
 
-    def ask(self, method: str, path: str, query: Mapping[str, str] | None = None, body: str | None = None) -> Answer:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: str | None = None,
+        max_bytes: int = _LARGEST_BYTES,
+    ) -> Answer:
         """
         Raises:
             ApiError: the API server refuses.
-            Unreachable: it does not answer.
+            Unreachable: it does not answer, or with more than that.
         """
         target = quote(path) + (f"?{urlencode(query)}" if query else "")
         for attempt in range(_ATTEMPTS):
-            answer = self._once(method, target, body)
+            answer = self._once(method, target, body, max_bytes)
             if answer.status < 300:
                 return answer
             refusal = _status(answer.text)
@@ -139,13 +148,16 @@ class Api:
             raise Unreachable(message)
         raise ApiError(answer.status, message)
 
-    def _once(self, method: str, target: str, body: str | None) -> Answer:
+    def _once(self, method: str, target: str, body: str | None, max_bytes: int) -> Answer:
         connection = _UnixConnection(self._path)
         try:
             headers = {"Content-Type": "application/json"} if body is not None else {}
             connection.request(method, target, body, headers)
             response = connection.getresponse()
-            return Answer(response.status, response.read(), _seconds(response.getheader("Date")))
+            text = response.read(max_bytes + 1)
+            if len(text) > max_bytes:
+                raise Unreachable(f"the answer is too large: more than {max_bytes:,} bytes")
+            return Answer(response.status, text, _seconds(response.getheader("Date")))
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(str(error) or type(error).__name__) from None
         finally:

@@ -13,6 +13,8 @@ from tenantzone_cli.resources import Pod, Pool, read_pod
 from tenantzone_contract.report import REPORT_PATH, EngineReport, LoanReport, ZoneReport, parse_report
 
 _AT_ONCE = 16
+_REPORT_BYTES = 2**24
+"""More than any engine has to say; whatever runs in a pod, so many answers are in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def ask_pools(api: Api, pools: Sequence[Pool]) -> list[EngineAnswer]:
 def _ask(api: Api, pool: Pool, pod: Pod) -> EngineAnswer:
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}:{pool.admin_port}/proxy{REPORT_PATH}"
     try:
-        answer = api.ask("GET", path)
+        answer = api.ask("GET", path, max_bytes=_REPORT_BYTES)
     except ApiError as error:
         return EngineAnswer(pool.key, pod.name, None, error.message, error.is_forbidden)
     except Unreachable as error:

@@ -1,5 +1,6 @@
 """Tables of text. Pure."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 _GAP = "  "
@@ -25,7 +26,9 @@ def shown(value: object) -> str:
 
 
 def duration(seconds: float) -> str:
-    """As kubectl shows an age: ``45s``, ``12m``, ``7h``, ``3d``."""
+    """As kubectl shows an age: ``45s``, ``12m``, ``7h``, ``3d``; a dash if an engine says what is no time."""
+    if not math.isfinite(seconds):
+        return "-"
     seconds = max(0.0, seconds)
     for unit, length, until in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172800)):
         if seconds < until:

@@ -3,6 +3,7 @@
 Each write is a server-side apply or a merge patch of just our fields, so what others have set on the objects survives.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -42,6 +43,8 @@ class Api:
     def __init__(self, rest: Rest, namespace: str | None) -> None:
         self.rest = rest
         self._namespace = namespace
+        self.turn = asyncio.Lock()
+        """To be held while something is written that nobody waits for: what the API server can take is for the rest."""
         self.writes = 0
         """How many were made since the start."""
 

@@ -165,7 +165,8 @@ class EngineWatch:
             quick = max(QUICK_POLL_SECONDS, self._quota.pause_seconds())
             is_quick = time.monotonic() < self._quick_until
             try:
-                await asyncio.wait_for(self._wake.wait(), quick if is_quick else max(POLL_SECONDS, quick))
+                patience = quick if is_quick else max(POLL_SECONDS, quick)
+                await asyncio.wait_for(self._wake.wait(), patience if self._engines else None)
                 self._wake.clear()
                 await asyncio.sleep(quick)
             except TimeoutError:

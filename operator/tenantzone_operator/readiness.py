@@ -113,6 +113,14 @@ def pool_conditions(
     ]
 
 
+def leaving_pool_conditions() -> list[Condition]:
+    """The conditions of a pool that somebody's finalizer holds after it was deleted."""
+    message = "it was deleted, and nothing is done for its zones any more; somebody's finalizer holds the object"
+    accepted = Condition(Type.ACCEPTED, "False", Reason.DELETING, message)
+    engines = Condition(Type.PROGRAMMED, "False", Reason.NOT_ACCEPTED, "the engines get no config any more")
+    return [accepted, engines, _ready(accepted, engines)]
+
+
 def _ready(accepted: Condition, engines: Condition) -> Condition:
     if accepted.status != "True":
         return Condition(Type.READY, "False", Reason.NOT_ACCEPTED, accepted.message)

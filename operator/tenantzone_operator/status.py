@@ -8,7 +8,7 @@ from tenantzone_operator.acknowledgement import History, Observation
 from tenantzone_operator.admission import Budget, Verdict
 from tenantzone_operator.conditions import Condition, Type, render
 from tenantzone_operator.plan import Plan
-from tenantzone_operator.readiness import acknowledged, pool_conditions, zone_conditions
+from tenantzone_operator.readiness import acknowledged, leaving_pool_conditions, pool_conditions, zone_conditions
 from tenantzone_operator.reports import MAX_COUNT
 from tenantzone_operator.resources import Pool, Zone
 from tenantzone_operator.views import ZoneView
@@ -134,6 +134,19 @@ def pool_status(
     elif size is not None:
         status["capacityBlocks"] = size
     return status
+
+
+def leaving_pool_status(pool: Pool, *, before: Mapping[str, Any], now: str) -> dict[str, Any]:
+    """The whole status of a pool that somebody's finalizer holds after it was deleted; see `pool_status`.
+
+    It has no numbers: nobody looks at its engines any more.
+    """
+    conditions = leaving_pool_conditions()
+    return {
+        "observedGeneration": pool.meta.generation,
+        "conditions": render(conditions, before.get("conditions", []), generation=pool.meta.generation, now=now),
+        "message": _message(conditions),
+    }
 
 
 def _config_in_force(history: History, config: RuntimeConfig, size: int | None) -> dict[str, Any]:

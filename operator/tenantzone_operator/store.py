@@ -100,12 +100,24 @@ class View:
     leaving: list[Zone]
     """Those that somebody's finalizer holds after they were deleted."""
     pods: list[Pod]
+    leaving_pool: Pool | None = None
+    """The pool, if somebody's finalizer holds it after it was deleted; then there is no `pool`."""
+
+    @property
+    def told_pool(self) -> Pool | None:
+        """The one that has a status to be written."""
+        return self.pool or self.leaving_pool
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nobody who could be told anything."""
+        return self.told_pool is None and not self.zones and not self.leaving
 
     @property
     def uids(self) -> set[str]:
         """Of the pool and its zones."""
         zones = {zone.meta.uid for zone in (*self.zones, *self.leaving)}
-        return zones | ({self.pool.meta.uid} if self.pool is not None else set())
+        return zones | ({self.told_pool.meta.uid} if self.told_pool is not None else set())
 
     @property
     def engines(self) -> list[Pod]:
@@ -122,14 +134,14 @@ class Store:
 
     def view(self, key: Key) -> View:
         namespace, name = key
-        pool = self.pools.get(key)
-        if pool is not None and pool.meta.deleting:
-            pool = None
+        found = self.pools.get(key)
+        is_leaving = found is not None and found.meta.deleting
+        pool, leaving_pool = (None, found) if is_leaving else (found, None)
         named = [zone for zone in self.zones.of(namespace) if zone.pool == name]
         zones = [zone for zone in named if not zone.meta.deleting]
         leaving = [zone for zone in named if zone.meta.deleting]
         pods = self.own_pods(pool, self.pods.get(key, ())) if pool is not None else []
-        return View(pool, zones, leaving, pods)
+        return View(pool, zones, leaving, pods, leaving_pool)
 
     def pool_keys(self, namespace: str | None = None) -> set[Key]:
         """Of all pools that exist or that a zone names."""

@@ -25,7 +25,7 @@ from tenantzone_operator.reading_quota import ReadingQuota
 from tenantzone_operator.reports import max_report_bytes
 from tenantzone_operator.resources import Pool
 from tenantzone_operator.rest import RestError
-from tenantzone_operator.status import ZoneStatuses, pool_status
+from tenantzone_operator.status import ZoneStatuses, leaving_pool_status, pool_status
 from tenantzone_operator.store import Key, Store, View
 from tenantzone_operator.writing import StatusWriter
 
@@ -39,7 +39,7 @@ GUARD_SECONDS = 5.0
 """How often it is looked whether the ConfigMap is still as it was written."""
 WRITING_SECONDS = 10.0
 """For how long statuses are written before everything is looked at again, ..."""
-HASTY_WRITING_SECONDS = 0.5
+HASTY_WRITING_SECONDS = 0.2
 """... and for how long if something has changed meanwhile."""
 FIRST_RETRY_SECONDS = 0.2
 LAST_RETRY_SECONDS = 5.0
@@ -128,13 +128,14 @@ class PoolWorker:
             self._pods.stop()
             if self._later is not None:
                 self._later.cancel()
+            await self._statuses.stop()
 
     async def _guard_config(self) -> None:
         """Notice soon if somebody changes or deletes the ConfigMap: nothing watches it."""
         while True:
             await asyncio.sleep(GUARD_SECONDS)
-            pool = self._store.view(self._key).pool
-            if pool is None or self._delivery.must_recall:
+            pool = self._store.pools.get(self._key)
+            if pool is None or pool.meta.deleting or self._delivery.must_recall:
                 continue
             with contextlib.suppress(*TRANSIENT):
                 if await self._delivery.has_changed(pool):
@@ -145,7 +146,7 @@ class PoolWorker:
         while True:
             await self._settled()
             view = self._store.view(self._key)
-            if view.pool is None and not view.zones and not view.leaving:
+            if view.is_empty:
                 return
             self.attempted_at = time.monotonic()
             writes = self._writes
@@ -196,7 +197,7 @@ class PoolWorker:
         pool = view.pool
         if pool is not None and self._delivery.must_recall:
             await self._delivery.recall(pool)
-        observations = await self._look_at_engines(pool, view) if pool is not None else []
+        observations = await self._look_at_engines(pool, view)
         if pool is not None and any(observation.nack for observation in observations):
             await self._delivery.recall(pool)
         size = planned_size(pool, [observation.blocks for observation in observations])
@@ -225,7 +226,9 @@ class PoolWorker:
         if all(seen.report is not None and self._history.acknowledges_newest(seen.report) for seen in observations):
             self._engines.relax()
 
-    async def _look_at_engines(self, pool: Pool, view: View) -> list[Observation]:
+    async def _look_at_engines(self, pool: Pool | None, view: View) -> list[Observation]:
+        if pool is None:
+            return await self._engines.look_at([], 0, 0)
         known = self._history.newest.zones if self._history.newest is not None else ()
         self._max_zones = max(self._max_zones, len(view.zones), len(known))
         may_register = pool.config is not None and pool.config.unknown_tenants.mode == "AutoRegister"
@@ -233,6 +236,29 @@ class PoolWorker:
         observations = await self._engines.look_at(view.engines, pool.admin_port, max_bytes)
         self._history.look_at_sizes(observations)
         return observations
+
+    def _make_pool_status(
+        self, view: View, plan: Plan, observations: list[Observation], size: int | None, now: str
+    ) -> Status | None:
+        """None: there is no pool."""
+        if view.told_pool is None:
+            return None
+        before = self._pool_status.get(view.told_pool.meta.uid, view.told_pool.status)
+        if view.pool is not None:
+            status = pool_status(
+                view.pool,
+                plan,
+                observations,
+                self._history,
+                size=size,
+                before=before,
+                now=now,
+                not_written=self._delivery.not_written,
+            )
+        else:
+            status = leaving_pool_status(view.told_pool, before=before, now=now)
+        self._pool_status = {view.told_pool.meta.uid: status}
+        return status
 
     async def _tell(self, view: View, plan: Plan, observations: list[Observation], size: int | None) -> None:
         """Write each status that is another one, and come back for what may be written only later."""
@@ -246,19 +272,7 @@ class PoolWorker:
             now=now,
             not_written=self._delivery.not_written,
         )
-        pool = None
-        if view.pool is not None:
-            pool = pool_status(
-                view.pool,
-                plan,
-                observations,
-                self._history,
-                size=size,
-                before=self._pool_status.get(view.pool.meta.uid, view.pool.status),
-                now=now,
-                not_written=self._delivery.not_written,
-            )
-            self._pool_status = {view.pool.meta.uid: pool}
+        pool = self._make_pool_status(view, plan, observations, size, now)
         self.outcome = Outcome(zones, pool, engine_outcomes(observations, self._history, self._delivery.not_written))
         reclaims = self._reclaims.look(observations)
         for zone in view.zones:

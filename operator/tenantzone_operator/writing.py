@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from tenantzone_operator.api import Api, explain, is_gone
+from tenantzone_operator.awaited import Awaited
 from tenantzone_operator.events import Recorder
 from tenantzone_operator.notices import Notice, Status, pool_notices, zone_notices
 from tenantzone_operator.refusals import Refusals
@@ -15,6 +16,7 @@ from tenantzone_operator.resources import Body, Meta, Pool, Zone
 from tenantzone_operator.rest import RestError
 from tenantzone_operator.status import without_gauges
 from tenantzone_operator.store import Store, View
+from tenantzone_operator.under_way import LATE_SECONDS, UnderWay
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +26,9 @@ GAUGE_WRITES_PER_SECOND = 20.0
 """... and takes longer where there are many zones, in all pools together."""
 
 _WRITES_AT_ONCE = 8
+
+_PATIENCE_SECONDS = 0.1
+"""For how long what nobody waits for waits for its turn, before it is looked whether something else is to be done."""
 
 
 class StatusWriter:
@@ -35,10 +40,12 @@ class StatusWriter:
         self._recorder = recorder
         self._gauges_due_at = 0.0
         self._gauges_due: set[str] = set()
-        """Uids of the zones whose amounts are to be written before those of others: many take more than one turn."""
+        """Uids of the zones whose amounts are to be written before those of others: many take more than one call."""
         self.writes = 0
         """How many were made since the start."""
+        self._under_way = UnderWay()
         self._repairs = Repairs()
+        self._awaited = Awaited()
         self._refusals = Refusals()
         self._merged: dict[str, tuple[Status, Status]] = {}
         """By uid: what was written, and what the API server made of it, where these differ."""
@@ -46,7 +53,7 @@ class StatusWriter:
     async def write(
         self, view: View, zones: Mapping[str, Status], pool: Status | None, may_go_on: Callable[[], bool]
     ) -> float | None:
-        """Write each status that differs from the one that the API server has.
+        """Write each status that differs from the one that the API server has, those first that somebody waits for.
 
         Args:
             view: the objects as the API server has them.
@@ -60,69 +67,112 @@ class StatusWriter:
         now = time.monotonic()
         self._repairs.look(view)
         self._refusals.keep(view.uids)
+        self._awaited.keep(view.uids)
         found = [zone for zone in (*view.zones, *view.leaving) if self._differs(zone, zones[zone.meta.name])]
         changed = [zone for zone in found if self._may_write(zone.meta, zones[zone.meta.name], now)]
-        urgent, gauges = self._by_urgency(changed, zones)
+        urgent, gauges = _by_urgency(changed, zones)
+        awaited, others = self._awaited.sort(urgent, now)
         if gauges and now >= self._gauges_due_at:
             # All pools share what the API server can take.
             self._gauges_due_at = now + max(GAUGES_SECONDS, len(self._store.zones) / GAUGE_WRITES_PER_SECOND)
             self._gauges_due.update(zone.meta.uid for zone in gauges)
         due = [zone for zone in gauges if zone.meta.uid in self._gauges_due]
         self._gauges_due = {zone.meta.uid for zone in due}
-        writes = [partial(self._write_zone, zone, zones[zone.meta.name]) for zone in (*urgent, *due)]
+        hurried = [partial(self._write_zone, zone, zones[zone.meta.name]) for zone in awaited]
         is_held_back = len(found) > len(changed)
-        if view.pool is not None and pool is not None and self._differs(view.pool, pool):
-            if self._may_write(view.pool.meta, pool, now):
-                writes.insert(0, partial(self._write_pool, view.pool, pool))
+        if view.told_pool is not None and pool is not None and self._differs(view.told_pool, pool):
+            if self._may_write(view.told_pool.meta, pool, now):
+                hurried.insert(0, partial(self._write_pool, view.told_pool, pool))
             else:
                 is_held_back = True
-        is_all = await write_all(writes, may_go_on)
+        is_all = await write_all(hurried, may_go_on)
+        is_all = is_all and await self._write_in_turn([*others, *due], zones, may_go_on)
         waits = [REPAIR_SECONDS] if is_held_back else []
         if not is_all:
             waits.append(0.0)
+        if self._under_way:
+            waits.append(LATE_SECONDS)
         if len(gauges) > len(due):
             waits.append(self._gauges_due_at - now)
         if (retry := self._refusals.retry_seconds(time.monotonic())) is not None:
             waits.append(retry)
         return min(waits, default=None)
 
-    def _by_urgency(self, changed: list[Zone], zones: Mapping[str, Status]) -> tuple[list[Zone], list[Zone]]:
-        """Those of which something is to be told at once, and those whose amounts alone have changed."""
-        urgent: list[Zone] = []
-        gauges: list[Zone] = []
-        for zone in changed:
-            is_urgent = without_gauges(zones[zone.meta.name]) != without_gauges(zone.status)
-            (urgent if is_urgent else gauges).append(zone)
-        return urgent, gauges
+    async def stop(self) -> None:
+        """Returns when nothing is under way any more."""
+        await self._under_way.stop()
 
     def _may_write(self, meta: Meta, status: Status, now: float) -> bool:
         return self._refusals.may_try(meta.uid, status, now) and self._repairs.may_write(meta.uid, status, now)
 
     def _differs(self, found: Zone | Pool, status: Status) -> bool:
-        """Whether there is anything to write. What others have added to a status is theirs, and no difference."""
+        """Whether there is anything to write now. What others have added to a status is theirs, and no difference."""
+        if found.meta.uid in self._under_way:
+            return False
         return found.status != status and self._merged.get(found.meta.uid) != (status, found.status)
+
+    async def _write_in_turn(
+        self, changed: Sequence[Zone], zones: Mapping[str, Status], may_go_on: Callable[[], bool]
+    ) -> bool:
+        """Write what nobody waits for: one zone at a time, in all pools together. Returns whether that was all.
+
+        Raises:
+            RestError, aiohttp.ClientError, TimeoutError: one of them failed; the others were written all the same.
+        """
+        failures: list[Exception] = []
+        left = iter(changed)
+        while may_go_on() and (zone := next(left, None)) is not None:
+            while not await self._has_turn():
+                if not may_go_on():
+                    return False
+            try:
+                await write_all([partial(self._write_zone, zone, zones[zone.meta.name])])
+            except Exception as error:
+                failures.append(error)
+            finally:
+                self._api.turn.release()
+        for failure in failures:
+            raise failure
+        return next(left, None) is None
+
+    async def _has_turn(self) -> bool:
+        """Wait for it, but not for long."""
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self._api.turn.acquire()
+        except TimeoutError:
+            return False
+        return True
 
     async def _write_zone(self, zone: Zone, status: Status) -> None:
         self._gauges_due.discard(zone.meta.uid)
-        written = await self._try("zone", zone.meta, status, self._api.apply_zone_status(zone.meta, status))
-        if written is None:
-            return
-        self._store.zones.update(written)
-        self._note(zone, status, written)
-        for notice in zone_notices(zone.status, status):
-            self._recorder.record("TenantZone", zone.meta, notice)
-            about = {"zone": zone.meta.name, "tenant": zone.tenant, "pool": zone.pool}
-            _log(notice, "zone", zone.meta, about)
+
+        async def write() -> None:
+            written = await self._try("zone", zone.meta, status, self._api.apply_zone_status(zone.meta, status))
+            if written is None:
+                return
+            self._store.zones.update(written)
+            self._awaited.note(zone, status, time.monotonic())
+            self._note(zone, status, written)
+            for notice in zone_notices(zone.status, status):
+                self._recorder.record("TenantZone", zone.meta, notice)
+                about = {"zone": zone.meta.name, "tenant": zone.tenant, "pool": zone.pool}
+                _log(notice, "zone", zone.meta, about)
+
+        await self._under_way.make(zone.meta.uid, write())
 
     async def _write_pool(self, pool: Pool, status: Status) -> None:
-        written = await self._try("pool", pool.meta, status, self._api.apply_pool_status(pool.meta, status))
-        if written is None:
-            return
-        self._store.pools.update(written)
-        self._note(pool, status, written)
-        for notice in pool_notices(pool.status, status):
-            self._recorder.record("ZonePool", pool.meta, notice)
-            _log(notice, "pool", pool.meta, {"pool": pool.meta.name})
+        async def write() -> None:
+            written = await self._try("pool", pool.meta, status, self._api.apply_pool_status(pool.meta, status))
+            if written is None:
+                return
+            self._store.pools.update(written)
+            self._note(pool, status, written)
+            for notice in pool_notices(pool.status, status):
+                self._recorder.record("ZonePool", pool.meta, notice)
+                _log(notice, "pool", pool.meta, {"pool": pool.meta.name})
+
+        await self._under_way.make(pool.meta.uid, write())
 
     async def _try(self, kind: str, meta: Meta, status: Status, write: Awaitable[Body]) -> Body | None:
         """What it returns; None if it is refused for good: that is this object's trouble and delays no other one."""
@@ -144,6 +194,16 @@ class StatusWriter:
             self._merged.pop(found.meta.uid, None)
         else:
             self._merged[found.meta.uid] = status, written.get("status", {})
+
+
+def _by_urgency(changed: Iterable[Zone], zones: Mapping[str, Status]) -> tuple[list[Zone], list[Zone]]:
+    """Those of which something else than amounts has changed, and the others."""
+    urgent: list[Zone] = []
+    gauges: list[Zone] = []
+    for zone in changed:
+        is_urgent = without_gauges(zones[zone.meta.name]) != without_gauges(zone.status)
+        (urgent if is_urgent else gauges).append(zone)
+    return urgent, gauges
 
 
 def _log(notice: Notice, kind: str, meta: Meta, about: Mapping[str, str]) -> None:

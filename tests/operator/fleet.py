@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -10,18 +11,30 @@ from tenantzone_contract.fitting import grants
 from tenantzone_contract.packing import files_of, unpack_config
 from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, ZoneReport
 from tests.operator.kube import Kube
-
-_LOOK_SECONDS = 0.05
+from tests.operator.lies import Lie, truth
 
 
 class SimulatedEngine:
     """One engine pod: its admin server, and a stand-in for its kubelet.
 
-    Like kubelet, it looks at the ConfigMap when the pod's annotation changes, and not before.
+    Like kubelet, it looks at the ConfigMap when the pod's annotation changes, and not before; how often it looks at
+    the pod is said by ``look_seconds``.
     """
 
-    def __init__(self, kube: Kube, namespace: str, name: str, *, pool: str, ip: str, port: int, blocks: int) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        namespace: str,
+        name: str,
+        *,
+        pool: str,
+        ip: str,
+        port: int,
+        blocks: int,
+        look_seconds: float = 0.05,
+    ) -> None:
         self._kube = kube
+        self._look_seconds = look_seconds
         self._pod_path = f"/api/v1/namespaces/{namespace}/pods/{name}"
         self._config_path = f"/api/v1/namespaces/{namespace}/configmaps/tenantzone-{pool}"
         self.name, self.ip, self.port, self.blocks = name, ip, port, blocks
@@ -33,16 +46,11 @@ class SimulatedEngine:
         """Further fields of zones' reports."""
         self.registered: tuple[ZoneReport, ...] = ()
         """Zones that it made for tenants without a TenantZone."""
-        self.garbage: bytes | None = None
-        """Sent in place of a report."""
-        self.delay = 0.0
-        """Seconds before it answers."""
-        self.is_frozen = False
-        """Send the same report over and over."""
+        self.lie: Lie | None = None
+        """Told in place of a report."""
         self.polls = 0
         self._config: RuntimeConfig | None = None
         self._status = ConfigStatus()
-        self._published = time.time()
         self._stopping = threading.Event()
         self._server: ThreadingHTTPServer | None = None
         self._kubelet = threading.Thread(target=self._watch_pod, daemon=True)
@@ -84,8 +92,6 @@ class SimulatedEngine:
             self._status = ConfigStatus(applied_generation=config.generation, applied_hash=config.hash)
 
     def report(self) -> EngineReport:
-        if not self.is_frozen:
-            self._published = time.time()
         zones = self._config.zones if self._config is not None else ()
         held = zip(zones, grants(zones, self.blocks), strict=True)
         return EngineReport(
@@ -112,12 +118,12 @@ class SimulatedEngine:
                 for zone, grant in held
             ),
             started_unix_time=0.0,
-            published_unix_time=self._published,
+            published_unix_time=time.time(),
         )
 
     def _watch_pod(self) -> None:
         shown = None
-        while not self._stopping.wait(_LOOK_SECONDS):
+        while not self._stopping.wait(self._look_seconds):
             try:
                 pod = self._kube.get(self._pod_path)
                 annotation = (pod or {}).get("metadata", {}).get("annotations", {}).get(CONFIG_HASH_ANNOTATION)
@@ -133,11 +139,19 @@ class SimulatedEngine:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 engine.polls += 1
-                engine._stopping.wait(engine.delay)
-                body = engine.garbage if engine.garbage is not None else engine.report().model_dump_json(by_alias=True)
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(body if isinstance(body, bytes) else body.encode())
+                answer = (engine.lie.tell if engine.lie is not None else truth)(
+                    engine.report().model_dump(mode="json", by_alias=True)
+                )
+                engine._stopping.wait(answer.delay_seconds)
+                self.send_response(answer.status)
+                for name, value in answer.headers:
+                    self.send_header(name, value)
+                # Who asks may have heard enough.
+                with suppress(ConnectionError):
+                    self.end_headers()
+                    for piece in answer.pieces:
+                        engine._stopping.wait(answer.pause_seconds)
+                        self.wfile.write(piece)
 
             def log_message(self, *_: object) -> None:
                 pass

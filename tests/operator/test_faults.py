@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from controlplane import Cluster, ControlPlane
-from tests.operator.bad_watches import bad_watches
+from tests.operator.bad_watches import Cut, Late, bad_watches, repeated
 from tests.operator.conftest import Operator
 from tests.operator.kube import eventually
+from tests.operator.lies import LIES
 from tests.operator.proxy import BROKEN, HUNG, LOST, Faults, Proxy, Refusal, error_event, proxied_for_operator
 from tests.operator.world import World, conditions
 
@@ -79,8 +81,8 @@ def assert_converged(world: World, proxy: Proxy, entries: dict[str, int | str]) 
         )
 
     eventually(pool_knows)
-    (engine,) = world.engines
-    assert {zone.name for zone in engine.report().zones} == set(entries)
+    for engine in world.engines:
+        assert {zone.name for zone in engine.report().zones} == set(entries)
     world.await_polls(1)
     before = proxy.writes
     world.await_polls(2)
@@ -340,6 +342,50 @@ def is_done(world: World, entries: dict[str, int | str]) -> bool:
         and zone["status"]["observedGeneration"] == zone["metadata"]["generation"]
         for zone in found
     )
+
+
+BAD_NETWORKS: list[Callable[[], Faults]] = [
+    Faults,
+    lambda: Faults(writes=Refusal(409), times=2),
+    lambda: Faults(writes=_TOO_MANY, reads=_TOO_MANY, watches=_TOO_MANY),
+    lambda: Faults(writes=Refusal(503), reads=Refusal(500), watches=Refusal(503), times=2),
+    lambda: Faults(writes=BROKEN, reads=BROKEN, watches=BROKEN),
+    lambda: Faults(writes=LOST, times=2, drop_every=2),
+    lambda: Faults(drop_every=1, stream=Cut()),
+    lambda: Faults(stream=Late()),
+    lambda: Faults(stream=repeated),
+]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_engines_begin_and_cease_to_lie_while_the_network_is_bad(
+    world: World, proxy: Proxy, operator: Operator, seed: int
+):
+    chance = random.Random(seed)
+    entries = settle(world)
+    liars = [world.add_engine(name) for name in ("engine-1", "engine-2")]
+    world.await_ready(*entries)
+
+    for _ in range(5):
+        proxy.heal()
+        proxy.faults = chance.choice(BAD_NETWORKS)()
+        for liar in liars:
+            liar.lie = chance.choice([None, *LIES.values()])
+        if chance.random() < 0.5:
+            proxy.break_watches()
+        if chance.random() < 0.2:
+            operator.kill()
+            operator.start()
+        entries.update(acme=f"{next(_numbers)}%", old=chance.randint(1, 9))
+        for name, reserved in entries.items():
+            world.change_zone(name, reserved=reserved)
+        eventually(lambda: world.entries() == entries)
+    proxy.heal()
+    proxy.break_watches()
+    for liar in liars:
+        liar.lie = None
+
+    assert_converged(world, proxy, entries)
 
 
 def test_the_api_server_restarts_under_load(world: World, proxy: Proxy, control_plane: Cluster):

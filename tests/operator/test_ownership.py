@@ -8,7 +8,7 @@ import pytest
 
 from tenantzone_operator.names import FIELD_MANAGER, MANAGED_BY_LABEL, POOL_LABEL
 from tests.operator.kube import Kube, eventually
-from tests.operator.world import POOL, World
+from tests.operator.world import POOL, World, conditions
 
 pytestmark = pytest.mark.controlplane
 
@@ -157,6 +157,36 @@ def test_a_zone_that_a_finalizer_holds_after_its_end_is_not_ready_any_more(ready
     assert ready.entries() == {}
     kube.merge(path, {"metadata": {"finalizers": None}})
     eventually(lambda: kube.get(path) is None)
+
+
+def test_a_pool_that_a_finalizer_holds_after_its_end_says_so_and_so_do_its_zones(ready: World, kube: Kube):
+    for path in (ready.pool_path, ready.zone_path("acme")):
+        kube.merge(path, {"metadata": {"finalizers": ["example.com/held"]}})
+    ready.add_zone("staying", reserved="5%")
+    ready.await_ready("staying")
+    kube.call("DELETE", ready.pool_path)
+    ready.delete_zone("acme")
+
+    def reasons() -> dict[str, tuple[str, str]]:
+        found = conditions(ready.pool())
+        return {kind: (condition["status"], condition["reason"]) for kind, condition in found.items()}
+
+    gone = {
+        "Accepted": ("False", "Deleting"),
+        "Programmed": ("False", "NotAccepted"),
+        "Ready": ("False", "NotAccepted"),
+    }
+    eventually(lambda: reasons() == gone)
+    status = ready.pool()["status"]
+    assert "somebody's finalizer" in status["message"]
+    assert "enginesReady" not in status, "an old number would pass for a new one"
+    ready.await_condition("acme", "Accepted", "False", "Deleting")
+    ready.await_condition("staying", "Accepted", "False", "PoolNotFound")
+    kube.merge(ready.zone_path("acme"), {"metadata": {"finalizers": None}})
+    kube.merge(ready.pool_path, {"metadata": {"finalizers": None}})
+    eventually(lambda: kube.get(ready.pool_path) is None)
+    ready.add_pool()
+    ready.await_ready("staying")
 
 
 def test_a_transition_time_that_somebody_has_written_is_put_back(ready: World, kube: Kube):

@@ -1,0 +1,73 @@
+"""The operator with thousands of zones, among engines that lie and in a bad network: do honest pools notice?
+
+Zones of honest pools are changed at a steady rate: undisturbed at first, then among engines that tell every lie there
+is, and at last with a network that loses, breaks and refuses requests, engines that come and go, and an operator that
+is killed, too. Exit code 1 if something was not as it should be in the end. Run it on a machine that does nothing else.
+"""
+
+import argparse
+import sys
+
+from bench.operator.soak.run import EVERYTHING, LIARS, UNDISTURBED, Findings, soak
+from bench.operator.soak.scene import Size
+
+_MEMORY_MB = 256.0
+"""What the operator's container may have."""
+_MAX_RATIO = 2.0
+"""Of p99, of honest pools, against undisturbed."""
+
+
+def main() -> int:
+    size = _parse()
+    findings = soak(size)
+    return 0 if show(findings) else 1
+
+
+def show(findings: Findings) -> bool:
+    """Print all of it. Returns whether all is as it should be."""
+    print(
+        f"\n{'changes of zones of honest pools':<38}{'changes':>9}{'p50 s':>8}{'p99 s':>8}{'longest':>9}{'late by':>9}"
+    )
+    for matter, taken in findings.taken.items():
+        figures = taken.quantile(0.5), taken.quantile(0.99), taken.quantile(1.0), taken.late_seconds
+        print(f"{matter:<38}{len(taken.seconds):>9,}{{:>8.2f}}{{:>8.2f}}{{:>9.2f}}{{:>9.2f}}".format(*figures))
+    undisturbed = findings.taken[UNDISTURBED].quantile(0.99)
+    is_well = not findings.wrong
+    for matter in (LIARS, EVERYTHING):
+        ratio = findings.taken[matter].quantile(0.99) / undisturbed
+        is_well = is_well and ratio <= _MAX_RATIO
+        print(_line(f"p99 {matter}, to undisturbed", f"{ratio:.2f}", ratio <= _MAX_RATIO, f"at most {_MAX_RATIO}"))
+    is_small = findings.peak_mb <= _MEMORY_MB
+    print(_line("resident MB of the operator, at most", f"{findings.peak_mb:.0f}", is_small, f"of {_MEMORY_MB:.0f}"))
+    told = findings.lies
+    print(f"{sum(told.values()):,} lies were told, each of {len(told)} at least {min(told.values())} times")
+    print(f"networks: {', '.join(f'{name} {count}' for name, count in findings.networks.items())}")
+    print(f"the operator was killed {findings.kills} times; {findings.absences} times an engine was away")
+    print(f"{len(findings.wrong)} things are not as they should be in the end")
+    for wrong in findings.wrong:
+        print(f"  {wrong}")
+    return is_well and is_small
+
+
+def _line(name: str, value: str, holds: bool, bound: str) -> str:
+    return f"{name:<60} {value:>8}   {'holds' if holds else 'DOES NOT HOLD'}, {bound}"
+
+
+def _parse() -> Size:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.operator.soak",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--minutes", type=float, default=30.0, help="after the set-up (default: %(default)s)")
+    parser.add_argument("--zones", type=int, default=5000, help="default: %(default)s")
+    parser.add_argument("--pools", type=int, default=50, help="with two engines each (default: %(default)s)")
+    parser.add_argument("--namespaces", type=int, default=25, help="that the pools share (default: %(default)s)")
+    parser.add_argument("--liars", type=int, default=10, help="each of another pool (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=3.0, help="changes per second (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of what happens (default: %(default)s)")
+    return Size(**vars(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Changes of zones at a steady rate, and how long each of them takes until the engines have it."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from bench.operator.scenarios import Bench, quantile
+from progress import say
+
+NAME = "soak"
+_SAY_SECONDS = 5.0
+_PATIENCE_SECONDS = 300.0
+
+
+@dataclass(slots=True)
+class Taken:
+    """Seconds from the request that changes a zone to `Programmed` of that generation, as a watch shows it."""
+
+    seconds: list[float] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    """Zones for which nothing came."""
+    late_seconds: float = 0.0
+    """How late the measuring process itself was, at most: changes may look that much slower than they were."""
+
+    @property
+    def words(self) -> str:
+        """How it goes."""
+        so_far = f" took p50 {self.quantile(0.5):.2f}, p99 {self.quantile(0.99):.2f} s" if self.seconds else ""
+        return f"{len(self.seconds):,} changes{so_far}"
+
+    def quantile(self, fraction: float) -> float:
+        return quantile(sorted(self.seconds), fraction)
+
+
+async def change_zones(
+    zones: Mapping[str, Bench], chance: random.Random, *, seconds: float, rate: float, about: Callable[[], str]
+) -> Taken:
+    """
+    Args:
+        zones: that may be changed, each with the namespace that it is in.
+        seconds: for which changes are made; each is waited for.
+        rate: changes per second. The next one does not wait for those before.
+        about: what else to say of how it goes.
+    """
+    taken, names, waiting = Taken(), list(zones), set[str]()
+    began = due = said = time.monotonic()
+    async with asyncio.TaskGroup() as tasks:
+        while due < began + seconds:
+            name = chance.choice([name for name in names if name not in waiting])
+            waiting.add(name)
+            spec = {"reserved": chance.randint(1, 5), "priority": zones[name].observer.zones[name].generation}
+            tasks.create_task(_change(zones[name], name, spec, taken, waiting))
+            due += 1 / rate
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            taken.late_seconds = max(taken.late_seconds, time.monotonic() - due)
+            if time.monotonic() > said + _SAY_SECONDS:
+                said = time.monotonic()
+                say(NAME, f"{said - began:4.0f} of {seconds:.0f} s: {taken.words}, {len(waiting)} wait; {about()}")
+    return taken
+
+
+async def _change(bench: Bench, name: str, spec: Mapping[str, int], taken: Taken, waiting: set[str]) -> None:
+    seen = bench.observer.zones[name]
+    began = time.monotonic()
+    generation = await bench.change_zone(name, **spec)
+    try:
+        await bench.observer.until(lambda: seen.programmed >= generation, _PATIENCE_SECONDS)
+    except TimeoutError:
+        taken.lost.append(name)
+    else:
+        taken.seconds.append(seen.programmed_at - began)
+    waiting.discard(name)

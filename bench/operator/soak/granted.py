@@ -1,0 +1,35 @@
+"""What pools have accepted, as their ConfigMaps show it: none of it may be taken back. Pure."""
+
+from typing import Any
+
+from tenantzone_contract.config import ConfigError
+from tenantzone_contract.packing import files_of, unpack_config
+from tenantzone_operator.names import config_map_name
+
+
+class Granted:
+    """To be told each event of each ConfigMap. Zones are changed meanwhile, and not deleted."""
+
+    def __init__(self) -> None:
+        self._generations: dict[str, dict[str, int]] = {}
+        """Of each zone's newest entry, by the name of the ConfigMap."""
+        self.taken_back: list[str] = []
+        """What should not have happened, in words."""
+
+    def look(self, event: dict[str, Any]) -> None:
+        name = event["object"]["metadata"]["name"]
+        if not name.startswith(config_map_name("")):
+            return
+        before = self._generations.get(name, {})
+        try:
+            config = unpack_config(files_of(event["object"]))
+        except ConfigError as error:
+            self.taken_back.append(f"{name} can't be read: {error}")
+            return
+        now = {zone.name: zone.generation for zone in config.zones} if event["type"] != "DELETED" else {}
+        for zone, generation in before.items():
+            if zone not in now:
+                self.taken_back.append(f"{name} has no zone {zone} any more")
+            elif now[zone] < generation:
+                self.taken_back.append(f"{name} has zone {zone} at {now[zone]} again, after {generation}")
+        self._generations[name] = now

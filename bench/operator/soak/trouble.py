@@ -1,0 +1,129 @@
+"""What goes wrong during a soak: engines that lie, come and go, a bad network, an operator that is killed."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from bench.operator.fleet import Engine, Fleet
+from bench.operator.process import OperatorProcess
+from tests.operator.lies import LIES
+from tests.operator.proxy import BROKEN, HUNG, LOST, Faults, Proxy, Refusal
+
+_LATER = Refusal(429, (("Retry-After", "1"),))
+_AWAY = Refusal(503, (("Retry-After", "1"),))
+
+NETWORKS: dict[str, Callable[[], Faults]] = {
+    "fine": Faults,
+    "answers get lost": lambda: Faults(writes=LOST),
+    "connections break": lambda: Faults(writes=BROKEN, reads=BROKEN, watches=BROKEN),
+    "statuses hang": lambda: Faults(writes=HUNG, only="/tenantzones/"),
+    "configs hang": lambda: Faults(writes=HUNG, only="/configmaps/"),
+    "writes conflict": lambda: Faults(writes=Refusal(409)),
+    "429 with Retry-After": lambda: Faults(writes=_LATER, reads=_LATER, watches=_LATER),
+    "503 with Retry-After": lambda: Faults(writes=_AWAY, reads=_AWAY, watches=_AWAY),
+    "watches break after 20 events": lambda: Faults(drop_every=20),
+}
+"""How the network between operator and API server may be, by name. A fault hits the first request of each path."""
+
+
+class Liars:
+    """Engines that tell a lie for a while, and then another one or the truth."""
+
+    def __init__(self, engines: Sequence[Engine], chance: random.Random) -> None:
+        self._engines = engines
+        self._chance = chance
+        self.told: Counter[str] = Counter()
+        """How often each lie was begun."""
+
+    async def run(self) -> None:
+        """Until cancelled; then all are honest."""
+        try:
+            await asyncio.gather(*(self._lie(engine) for engine in self._engines))
+        finally:
+            for engine in self._engines:
+                engine.lie = None
+
+    async def _lie(self, engine: Engine) -> None:
+        while True:
+            # Those that were told least come first, so that all are.
+            fewest = min(self.told[name] for name in LIES)
+            name = self._chance.choice([name for name in LIES if self.told[name] == fewest])
+            self.told[name] += 1
+            engine.lie = LIES[name]
+            await asyncio.sleep(self._chance.uniform(1.0, 20.0))
+            engine.lie = None
+            await asyncio.sleep(self._chance.choice((0.0, 0.5, 5.0)))
+
+
+class BadNetwork:
+    """Between operator and API server."""
+
+    def __init__(self, proxy: Proxy, chance: random.Random) -> None:
+        self._proxy = proxy
+        self._chance = chance
+        self.met: Counter[str] = Counter()
+        """How often it was how."""
+
+    async def run(self) -> None:
+        """Until cancelled; then it is well."""
+        try:
+            while True:
+                name = self._chance.choice(list(NETWORKS))
+                self.met[name] += 1
+                self._proxy.heal()
+                self._proxy.faults = NETWORKS[name]()
+                if self._chance.random() < 0.3:
+                    self._proxy.break_watches()
+                await asyncio.sleep(self._chance.uniform(2.0, 20.0))
+        finally:
+            self._proxy.heal()
+            self._proxy.break_watches()
+
+
+class Kills:
+    """The operator ends without a chance to clean up, and is started again."""
+
+    def __init__(self, operator: OperatorProcess, chance: random.Random, every_seconds: float) -> None:
+        self._operator = operator
+        self._chance = chance
+        self._every_seconds = every_seconds
+        self.count = 0
+        self.peak_mb = 0.0
+        """The most that any of those that were killed had in memory."""
+
+    async def run(self) -> None:
+        """Until cancelled; then it runs."""
+        while True:
+            await asyncio.sleep(self._chance.uniform(0.5, 1.5) * self._every_seconds)
+            self.peak_mb = max(self.peak_mb, self._operator.peak_mb)
+            self._operator.kill()
+            self.count += 1
+            try:
+                await asyncio.sleep(self._chance.uniform(0.0, 2.0))
+            finally:
+                self._operator.start()
+
+
+class Comings:
+    """Engines that are not there for a while, one at a time. No pool is without one."""
+
+    def __init__(self, fleet: Fleet, engines: Sequence[Engine], chance: random.Random) -> None:
+        self._fleet = fleet
+        self._engines = engines
+        self._chance = chance
+        self.count = 0
+
+    async def run(self) -> None:
+        """Until cancelled; then all are there."""
+        while True:
+            engine = self._chance.choice(self._engines)
+            going = asyncio.create_task(self._fleet.take_down(engine))
+            self.count += 1
+            try:
+                await asyncio.shield(going)
+                await asyncio.sleep(self._chance.uniform(1.0, 10.0))
+            finally:
+                await going
+                await self._fleet.bring_up(engine)
+            await asyncio.sleep(self._chance.uniform(0.0, 5.0))

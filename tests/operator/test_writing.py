@@ -1,0 +1,207 @@
+"""Statuses are written in an order that no engine decides on; over HTTP, to a server that answers when it may."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import kopf
+import pytest
+from aiohttp import web
+
+from tenantzone_operator.api import Api
+from tenantzone_operator.awaited import AWAITED_SECONDS, Awaited
+from tenantzone_operator.events import Recorder
+from tenantzone_operator.resources import Zone, read_zone
+from tenantzone_operator.rest import Rest
+from tenantzone_operator.store import Store
+from tenantzone_operator.writing import StatusWriter
+from tests.operator.objects import NOW, body
+
+POOLS = 10
+ZONES = 40
+
+
+def status(generation: int, programmed: str, message: str = "") -> dict[str, Any]:
+    condition = {"type": "Programmed", "status": programmed, "reason": "So", "message": message}
+    times = {"lastTransitionTime": NOW, "observedGeneration": generation}
+    return {"observedGeneration": generation, "conditions": [condition | times], "message": message}
+
+
+READY, NEWS = status(1, "True"), status(1, "Unknown", "an engine does not answer")
+
+
+class ApiServer:
+    """Takes statuses, and answers while it may."""
+
+    def __init__(self) -> None:
+        self.may_answer = asyncio.Event()
+        self.is_asked = asyncio.Event()
+        self.asked: list[str] = []
+        """Whose status was sent, in order."""
+        self.store = Store()
+        """What the operator knows of its objects, ..."""
+        self._objects: dict[str, dict[str, Any]] = {}
+        """... and these, by name."""
+
+    def add(self, name: str, pool: str, generation: int = 1) -> None:
+        """A zone that was Programmed at its first generation."""
+        self._objects[name] = body(name, generation=generation, spec={"pool": pool}, status=READY)
+        self.store.zones.put(self._objects[name])
+
+    async def answer(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        self.asked.append(name)
+        self.is_asked.set()
+        if not name.startswith("honest"):
+            await self.may_answer.wait()
+        found = self._objects[name]
+        version = {"resourceVersion": str(len(self.asked) + 1)}
+        sent = json.loads(await request.text())["status"]
+        self._objects[name] = found | {"metadata": found["metadata"] | version, "status": sent}
+        return web.json_response(self._objects[name])
+
+
+@pytest.fixture
+async def server() -> ApiServer:
+    return ApiServer()
+
+
+@pytest.fixture
+async def api(server: ApiServer) -> AsyncIterator[Api]:
+    app = web.Application()
+    app.router.add_patch("/apis/tenantzone.io/v1alpha1/namespaces/default/tenantzones/{name}/status", server.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+
+    async def log_in() -> kopf.ConnectionInfo:
+        return kopf.ConnectionInfo(server=f"http://127.0.0.1:{runner.addresses[0][1]}")
+
+    async with Rest(log_in) as rest:
+        yield Api(rest, None)
+    await runner.cleanup()
+
+
+class Writing:
+    """One pool's writer."""
+
+    def __init__(self, server: ApiServer, api: Api, pool: str) -> None:
+        self._store = server.store
+        self._pool = pool
+        self._writer = StatusWriter(server.store, api, Recorder(api))
+
+    async def write(self, statuses: dict[str, Any], may_go_on: Callable[[], bool] = lambda: True) -> float | None:
+        return await self._writer.write(self._store.view(("default", self._pool)), statuses, None, may_go_on)
+
+    async def stop(self) -> None:
+        await self._writer.stop()
+
+
+async def test_what_engines_do_in_some_pools_keeps_no_zone_of_another_waiting(server: ApiServer, api: Api):
+    names = {f"pool-{pool}": [f"zone-{pool}-{number}" for number in range(ZONES)] for pool in range(POOLS)}
+    for pool, zones in names.items():
+        for name in zones:
+            server.add(name, pool)
+    server.add("honest", "honest", generation=2)
+    news = [
+        asyncio.create_task(Writing(server, api, pool).write(dict.fromkeys(zones, NEWS)))
+        for pool, zones in names.items()
+    ]
+    await server.is_asked.wait()
+
+    async with asyncio.timeout(30):
+        await Writing(server, api, "honest").write({"honest": status(2, "True")})
+
+    assert not any(task.done() for task in news), "they wait for an answer"
+    async with asyncio.timeout(30):
+        while len({name.rpartition("-")[0] for name in server.asked}) < 3:
+            server.is_asked.clear()
+            await server.is_asked.wait()
+    server.may_answer.set()
+    await asyncio.gather(*news)
+
+
+async def test_what_somebody_waits_for_comes_first_and_the_rest_in_turn(server: ApiServer, api: Api):
+    server.may_answer.set()
+    names = [f"zone-{number:02}" for number in range(ZONES)]
+    for name in names[:-1]:
+        server.add(name, "pool")
+    server.add(names[-1], "pool", generation=2)
+    writing = Writing(server, api, "pool")
+    statuses = dict.fromkeys(names[:-1], NEWS) | {names[-1]: status(2, "Unknown")}
+
+    wait = await writing.write(statuses, lambda: len(server.asked) < 10)
+    assert server.asked[0] == names[-1]
+    assert wait == 0.0, "there is more"
+    assert len(server.asked) == 10
+
+    # Meanwhile the engine is back and gone again: who was told the least comes first.
+    first = set(server.asked)
+    again = statuses | {name: status(1, "Unknown", "again") for name in names[:-1]}
+    while await writing.write(again) is not None:
+        pass
+    assert not first & set(server.asked[len(first) : ZONES])
+    assert set(server.asked) == set(names)
+
+
+async def test_a_write_that_hangs_keeps_nobody_waiting_and_is_made_once_at_a_time(server: ApiServer, api: Api):
+    names = ["stuck", "honest-0", "honest-1"]
+    for name in names:
+        server.add(name, "pool", generation=2)
+    writing = Writing(server, api, "pool")
+    statuses = dict.fromkeys(names, status(2, "True"))
+
+    async with asyncio.timeout(5):
+        while {"honest-0", "honest-1"} - set(server.asked):
+            assert await writing.write(statuses) is not None, "it comes back to see what became of the write"
+        assert await writing.write(statuses) is not None
+    assert server.asked.count("stuck") == 1
+
+    server.may_answer.set()
+    async with asyncio.timeout(5):
+        while (wait := await writing.write(statuses)) is not None:
+            assert wait <= 1.0
+            await asyncio.sleep(wait)
+    assert server.asked.count("stuck") == 1
+
+
+async def test_what_is_under_way_ends_when_the_pool_does(server: ApiServer, api: Api):
+    server.add("stuck", "pool", generation=2)
+    writing = Writing(server, api, "pool")
+    assert await writing.write({"stuck": status(2, "True")}) is not None
+
+    await writing.stop()
+    server.may_answer.set()
+
+    assert await writing.write({"stuck": status(2, "True")}) is None
+    assert server.asked.count("stuck") == 2
+
+
+def zone(generation: int, programmed: str, seen: int = 1) -> Zone:
+    return read_zone(body("acme", generation=generation, spec={"pool": "demo"}, status=status(seen, programmed)))
+
+
+def test_somebody_waits_for_a_change_until_the_engines_have_it():
+    awaited = Awaited()
+    assert awaited.sort([zone(1, "True")], 0.0) == ([], [zone(1, "True")])
+
+    changed = zone(2, "True")
+    assert awaited.sort([changed], 1.0) == ([changed], [])
+    awaited.note(changed, status(2, "Unknown"), 2.0)
+    assert awaited.sort([changed], 3.0) == ([changed], [])
+    awaited.note(changed, status(2, "True"), 4.0)
+    assert awaited.sort([changed], 5.0) == ([], [changed])
+
+
+def test_nobody_waits_for_ever():
+    awaited, changed = Awaited(), zone(2, "True")
+    assert awaited.sort([changed], 0.0) == ([changed], [])
+    assert awaited.sort([changed], AWAITED_SECONDS + 1) == ([], [changed])
+
+
+def test_what_is_gone_is_forgotten():
+    awaited, changed = Awaited(), zone(2, "True")
+    awaited.sort([changed], 0.0)
+    awaited.keep(set())
+    assert awaited.sort([changed], AWAITED_SECONDS + 1) == ([changed], [])
