@@ -6,7 +6,8 @@ import string
 import time
 from collections.abc import Callable, Mapping
 
-from tenantzone_contract.config import Idle, Lending, PoolConfig, ZoneConfig, make_config
+from tenantzone_contract.config import Idle, Lending, PoolConfig, ZoneConfig
+from tenantzone_contract.config_text import make_config
 from tenantzone_contract.packing import MAX_CONFIG_MAP_BYTES, pack_config, unpack_config
 
 _LETTERS = string.ascii_lowercase + string.digits

@@ -17,7 +17,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tenantzone_contract.config import Idle, PoolConfig, ZoneConfig, make_config
+from tenantzone_contract.config import Idle, PoolConfig, ZoneConfig
+from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.zones.eviction import make_room
 from tenantzone_runtime.zones.fair_queue import INPUT, FairQueue
 from tenantzone_runtime.zones.tenancy import Tenancy

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from bench.simulator.engine import Model
 from bench.simulator.request import BLOCK_TOKENS, Request
 from bench.simulator.simulation import Plan, Simulation
-from tenantzone_contract.config import PoolConfig, ZoneConfig, make_config
+from tenantzone_contract.config import PoolConfig, ZoneConfig
+from tenantzone_contract.config_text import make_config
 
 WARM_SECONDS = 3600.0
 """From then on firings are counted: before, the pool fills up, and there is no last hour to compare with."""

@@ -14,7 +14,8 @@ import httpx
 import psutil
 
 from bench.end_to_end.model import LONGEST
-from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig, dump_config, make_config
+from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
+from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.report import REPORT_PATH, parse_report
 
 BLOCKS = 1024

@@ -14,8 +14,8 @@ from tenantzone_contract.config import (
     UnknownTenantTemplate,
     Watermarks,
     ZoneConfig,
-    make_config,
 )
+from tenantzone_contract.config_text import make_config
 
 CLASSES = ("large reservation", "small reservation", "no reservation", "not declared")
 

@@ -22,8 +22,8 @@ from tenantzone_contract.config import (
     UnknownTenantTemplate,
     Watermarks,
     ZoneConfig,
-    make_config,
 )
+from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.zones.audit import ConfigRefused, Event
 
 DAY_SECONDS: Final = 86_400.0

@@ -19,7 +19,8 @@ from typing import Any
 from vllm.v1.core.kv_cache_utils import FreeKVCacheBlockQueue, KVCacheBlock
 from vllm.v1.request import Request
 
-from tenantzone_contract.config import PoolConfig, ZoneConfig, make_config
+from tenantzone_contract.config import PoolConfig, ZoneConfig
+from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.engine.binding import Binder
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager

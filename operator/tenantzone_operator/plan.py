@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tenantzone_contract.config import MAX_GENERATION, PoolConfig, RuntimeConfig, ZoneConfig, make_config
+from tenantzone_contract.config import MAX_GENERATION, PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.config_text import make_config
 from tenantzone_operator.admission import Verdict, admit, has_its_tenant, stays
 from tenantzone_operator.conditions import Reason
 from tenantzone_operator.config_room import CHANGES_BYTES, NEW_ZONES_BYTES, ConfigRoom

@@ -17,12 +17,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from tenantzone_contract.config import (
-    CONFIG_KEY,
-    NEWEST_SCHEMA_VERSION,
-    ConfigError,
+from tenantzone_contract.config import CONFIG_KEY, NEWEST_SCHEMA_VERSION, ConfigError, RuntimeConfig
+from tenantzone_contract.config_text import (
     ContentDigest,
-    RuntimeConfig,
     check_snapshot,
     dump_config,
     explain,

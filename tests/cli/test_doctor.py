@@ -20,7 +20,7 @@ from tenantzone_cli.doctor.facts import (
 )
 from tenantzone_cli.doctor.finding import Finding, Level, lines, name_some
 from tenantzone_cli.doctor.shipped import Right
-from tenantzone_contract.config import dump_config
+from tenantzone_contract.config_text import dump_config
 from tenantzone_contract.packing import PackedHead
 from tenantzone_contract.report import Rejection
 from tests.cli.healthy import (

@@ -19,11 +19,8 @@ from tenantzone_contract.config import (
     UnknownTenantTemplate,
     Watermarks,
     ZoneConfig,
-    content_hash,
-    dump_config,
-    make_config,
-    parse_config,
 )
+from tenantzone_contract.config_text import content_hash, dump_config, make_config, parse_config
 
 POOL = PoolConfig(namespace="models", name="main")
 names = st.text(min_size=1, max_size=253)

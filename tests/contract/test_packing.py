@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenantzone_contract import packing
-from tenantzone_contract.config import ConfigError, PoolConfig, RuntimeConfig, ZoneConfig, dump_config, make_config
+from tenantzone_contract.config import ConfigError, PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.packing import (
     MAX_CONFIG_MAP_BYTES,
     MAX_PLAIN_BYTES,

@@ -16,9 +16,8 @@ from tenantzone_contract.config import (
     UnknownTenantTemplate,
     Watermarks,
     ZoneConfig,
-    dump_config,
-    make_config,
 )
+from tenantzone_contract.config_text import dump_config, make_config
 from tests.operator.previous import is_known, unpack_previous
 
 pytestmark = pytest.mark.skipif(not is_known(), reason="no history of the previous release here: git fetch --unshallow")

@@ -13,7 +13,8 @@ from typing import Any, Literal
 import httpx
 import uvicorn
 
-from tenantzone_contract.config import CONFIG_KEY, PoolConfig, UnknownTenants, dump_config, make_config
+from tenantzone_contract.config import CONFIG_KEY, PoolConfig, UnknownTenants
+from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.seal import unseal
 from tenantzone_contract.settings import Settings
 from tenantzone_runtime.door.answers import App, Message, Receive, Scope, Send

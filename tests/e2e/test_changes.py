@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, CONFIG_KEY, parse_config
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, CONFIG_KEY
+from tenantzone_contract.config_text import parse_config
 
 PATCHES = 50
 _PAUSES = random.Random(0)

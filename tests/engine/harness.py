@@ -17,7 +17,8 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig, make_config
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.config_text import make_config
 from tenantzone_contract.seal import SEAL_ARGUMENT, seal, tenant_salt
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 

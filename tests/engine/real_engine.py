@@ -17,7 +17,8 @@ import psutil
 from controlplane.server import Server
 from demo import tiny_model
 from demo.engines import free_address
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig, dump_config, make_config
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.report import HEALTH_PATH, METRICS_PATH, REPORT_PATH, EngineReport, parse_report
 
 API_PORT = 8000

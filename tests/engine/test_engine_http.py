@@ -11,7 +11,8 @@ import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tenantzone_contract.config import Idle, ZoneConfig, dump_config
+from tenantzone_contract.config import Idle, ZoneConfig
+from tenantzone_contract.config_text import dump_config
 from tenantzone_runtime.metrics import families
 
 pytestmark = pytest.mark.engine

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig, ZoneConfig, dump_config, make_config
+from tenantzone_contract.config import PoolConfig, ZoneConfig
+from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.settings import read_settings
 from tenantzone_runtime.engine import housekeeping
 from tenantzone_runtime.engine.housekeeping import Housekeeping

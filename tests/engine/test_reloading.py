@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig, ZoneConfig, dump_config, make_config
+from tenantzone_contract.config import PoolConfig, ZoneConfig
+from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_runtime.engine import reloading, scrubbing
 from tenantzone_runtime.engine.reloading import Reloading
 from tenantzone_runtime.zones import configure

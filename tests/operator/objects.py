@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig, make_config
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.config_text import make_config
 from tenantzone_contract.fitting import Grant, grants
 from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, ZoneReport
 from tenantzone_operator.acknowledgement import Observation

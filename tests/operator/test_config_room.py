@@ -5,7 +5,8 @@ import string
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig, UnknownTenants, ZoneConfig, make_config
+from tenantzone_contract.config import PoolConfig, UnknownTenants, ZoneConfig
+from tenantzone_contract.config_text import make_config
 from tenantzone_contract.packing import pack_config
 from tenantzone_operator import config_room
 from tenantzone_operator.conditions import Reason

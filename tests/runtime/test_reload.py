@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.config import dump_config, parse_config
+from tenantzone_contract.config_text import dump_config, parse_config
 from tenantzone_contract.packing import PackedHead
 from tenantzone_runtime.reload import ConfigSource, across_swaps, projection_of
 from tests.runtime.folders import config, config_text, project, zone

@@ -2,14 +2,8 @@
 
 from hypothesis import strategies as st
 
-from tenantzone_contract.config import (
-    PoolConfig,
-    TenantLevel,
-    UnknownTenants,
-    UnknownTenantTemplate,
-    Watermarks,
-    make_config,
-)
+from tenantzone_contract.config import PoolConfig, TenantLevel, UnknownTenants, UnknownTenantTemplate, Watermarks
+from tenantzone_contract.config_text import make_config
 from tests.zones.zoo import declare, releasing
 
 CAPACITY = 20

@@ -2,14 +2,8 @@
 
 import pytest
 
-from tenantzone_contract.config import (
-    Lending,
-    PoolConfig,
-    UnknownTenants,
-    UnknownTenantTemplate,
-    ZoneConfig,
-    make_config,
-)
+from tenantzone_contract.config import Lending, PoolConfig, UnknownTenants, UnknownTenantTemplate, ZoneConfig
+from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.zones import configure
 from tenantzone_runtime.zones.configure import zone_specs
 from tenantzone_runtime.zones.quota import Quota

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig, make_config
+from tenantzone_contract.config import PoolConfig
+from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.zones import configure
 from tenantzone_runtime.zones.quota import Quota
 from tests.zones.registered import GOLD, anybody, arrive, reserved

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig, UnknownTenants, UnknownTenantTemplate, make_config
+from tenantzone_contract.config import PoolConfig, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.config_text import make_config
 from tests.zones.zoo import declare
 
 REGISTERING = UnknownTenants(

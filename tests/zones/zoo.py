@@ -3,7 +3,8 @@
 import itertools
 from dataclasses import dataclass
 
-from tenantzone_contract.config import Idle, Lending, PoolConfig, Release, ZoneConfig, make_config
+from tenantzone_contract.config import Idle, Lending, PoolConfig, Release, ZoneConfig
+from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.tenancy import Tenancy

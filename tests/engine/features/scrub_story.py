@@ -60,7 +60,8 @@ def transfer(llm, scrub: str) -> dict:
 
 
 def declare(scheduler, **acme) -> None:
-    from tenantzone_contract.config import PoolConfig, ZoneConfig, make_config
+    from tenantzone_contract.config import PoolConfig, ZoneConfig
+    from tenantzone_contract.config_text import make_config
 
     zones = (
         ZoneConfig(name="acme", tenant="acme", generation=1, **acme),

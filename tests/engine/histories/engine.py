@@ -16,7 +16,7 @@ from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
 
-from tenantzone_contract.config import make_config
+from tenantzone_contract.config_text import make_config
 from tenantzone_contract.fitting import grants
 from tenantzone_runtime.engine import turns
 from tests.engine.clock import Clock

@@ -1,0 +1,167 @@
+"""A snapshot as text: made with its hash, written and read.
+
+The hash is that of the content as it was written, so that a reader that knows fields which the writer did not finds the
+same. What is long is read and hashed zone by zone: one call that takes long stops all threads of Python.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import ValidationError
+
+from tenantzone_contract.config import (
+    NEWEST_SCHEMA_VERSION,
+    SCHEMA_VERSION,
+    ConfigError,
+    PoolConfig,
+    RuntimeConfig,
+    ZoneConfig,
+    canonical,
+)
+
+
+def content_hash(pool: PoolConfig, zones: Iterable[ZoneConfig]) -> str:
+    """``sha256:`` and the digest of the content, whichever generation carries it."""
+    digest = ContentDigest(pool.text)
+    for zone in zones:
+        digest.add(zone.text)
+    return digest.result()
+
+
+class ContentDigest:
+    """The hash of a snapshot's content, zone by zone.
+
+    Args:
+        pool: what all zones share, as canonical JSON.
+    """
+
+    def __init__(self, pool: str) -> None:
+        self._digest = hashlib.sha256(f'{{"pool":{pool},"schemaVersion":{SCHEMA_VERSION},"zones":['.encode())
+        self._separator = ""
+
+    def add(self, zone: str) -> None:
+        """The next zone, as canonical JSON."""
+        self._digest.update(f"{self._separator}{zone}".encode())
+        self._separator = ","
+
+    def result(self) -> str:
+        self._digest.update(b"]}")
+        return f"sha256:{self._digest.hexdigest()}"
+
+
+def make_config(generation: int, pool: PoolConfig, zones: tuple[ZoneConfig, ...]) -> RuntimeConfig:
+    """A snapshot with its hash.
+
+    Raises:
+        ConfigError: two zones share a name or a tenant.
+    """
+    try:
+        return RuntimeConfig(generation=generation, hash=content_hash(pool, zones), pool=pool, zones=zones)
+    except ValidationError as error:
+        raise ConfigError(explain(error)) from None
+
+
+def dump_config(config: RuntimeConfig) -> str:
+    """The snapshot as JSON, with one zone a line."""
+    head = f'{{"schemaVersion":{SCHEMA_VERSION},"generation":{config.generation},"hash":"{config.hash}"'
+    zones = ",\n".join(zone.text for zone in config.zones)
+    return f'{head},\n"pool":{config.pool.text},\n"zones":[\n{zones}]}}'
+
+
+def parse_config(text: str) -> RuntimeConfig:
+    """Read a snapshot, all of it or nothing.
+
+    Raises:
+        ConfigError: not JSON, of a version that this code does not know, a field out of bounds, or content that does
+            not fit the hash (a file that was cut off or edited by hand).
+    """
+    return read_snapshot(read_json(text))
+
+
+def read_json(text: str) -> dict[str, Any]:
+    """A config's text, of whichever version that this code knows.
+
+    Raises:
+        ConfigError: not JSON, not an object, or of a later version.
+    """
+    if not text.strip():
+        raise ConfigError("the config is empty; the last good one stays")
+    try:
+        raw = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"not valid JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError("expected a JSON object")
+    version = raw.get("schemaVersion")
+    if isinstance(version, int) and version > NEWEST_SCHEMA_VERSION:
+        raise ConfigError(
+            f"schemaVersion: {version} is newer than the {NEWEST_SCHEMA_VERSION} that this runtime reads; "
+            f"upgrade the runtime"
+        )
+    return raw
+
+
+def read_snapshot(raw: dict[str, Any]) -> RuntimeConfig:
+    """A snapshot of what its text says.
+
+    Raises:
+        ConfigError: a field out of bounds, or content that does not fit the hash.
+    """
+    zones = raw.get("zones", [])
+    if not isinstance(zones, list):
+        raise ConfigError("zones: expected a list")
+    digest = ContentDigest(canonical(raw.get("pool")))
+    read = []
+    for number, zone in enumerate(zones):
+        read.append(read_zone_entry(number, zone))
+        digest.add(canonical(zone))
+    return check_snapshot({**raw, "zones": tuple(read)}, digest)
+
+
+def read_zone_entry(number: int, raw: object) -> ZoneConfig:
+    """
+    Raises:
+        ConfigError: a field out of bounds.
+    """
+    try:
+        return ZoneConfig.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(explain(error, f"zones[{number}]")) from None
+
+
+def check_snapshot(raw: dict[str, Any], digest: ContentDigest) -> RuntimeConfig:
+    """
+    Args:
+        raw: what the text says, with its zones read already.
+        digest: of the content.
+
+    Raises:
+        ConfigError: a field out of bounds, or content that does not fit the hash.
+    """
+    try:
+        config = RuntimeConfig.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(explain(error)) from None
+    if config.hash != (expected := digest.result()):
+        raise ConfigError(f"hash: the content has {expected}, the file says {config.hash}; it was cut off or edited")
+    return config
+
+
+def explain(error: ValidationError, path: str = "") -> str:
+    """Pydantic's first error as ``zones[2].limit: what is wrong``.
+
+    Args:
+        path: of what was read.
+    """
+    first = error.errors()[0]
+    for part in first["loc"]:
+        # A union's branch shows up as a part that is a type's name, never as a field of ours.
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif "-" not in part and "[" not in part:
+            path += f".{part}" if path else part
+    message = first["msg"].removeprefix("Value error, ")
+    more = f" (and {len(error.errors()) - 1} more)" if len(error.errors()) > 1 else ""
+    return f"{path}: {message}{more}" if path else f"{message}{more}"
