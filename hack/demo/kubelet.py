@@ -9,6 +9,7 @@ The engine itself is a process that the demo starts. On a real cluster, kubelet 
 
 import argparse
 import asyncio
+import base64
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from typing import Any
 
 import aiohttp
 from kubernetes_asyncio import client, config, watch
-from kubernetes_asyncio.client import ApiException, CoreV1Api, V1Pod
+from kubernetes_asyncio.client import ApiException, CoreV1Api, V1ConfigMap, V1Pod
 
 from demo.projection import project
 
@@ -91,7 +92,7 @@ class Kubelet:
             if volume.config_map is None:
                 continue
             found = await self._api.read_namespaced_config_map(volume.config_map.name, self._place.namespace)
-            if project(self._place.volumes / volume.name, found.data or {}):
+            if project(self._place.volumes / volume.name, _files(found)):
                 print(f"{volume.name}: projected at resource version {found.metadata.resource_version}", flush=True)
 
     async def _report_health(self) -> None:
@@ -148,6 +149,11 @@ def pod_status(pod: V1Pod, ip: str, healthy: bool, now: datetime) -> dict[str, A
             for container in pod.spec.containers
         ],
     }
+
+
+def _files(config_map: V1ConfigMap) -> dict[str, bytes]:
+    texts = {name: text.encode() for name, text in (config_map.data or {}).items()}
+    return texts | {name: base64.b64decode(content) for name, content in (config_map.binary_data or {}).items()}
 
 
 async def _main() -> None:

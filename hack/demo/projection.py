@@ -15,7 +15,7 @@ from pathlib import Path
 DATA = "..data"
 
 
-def project(folder: Path, files: Mapping[str, str]) -> bool:
+def project(folder: Path, files: Mapping[str, bytes]) -> bool:
     """Make the folder show exactly these files; False: it already did."""
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / DATA
@@ -24,8 +24,8 @@ def project(folder: Path, files: Mapping[str, str]) -> bool:
     previous = folder / data.readlink() if data.is_symlink() else None
     current = folder / datetime.now(UTC).strftime("..%Y_%m_%d_%H_%M_%S.%f")
     current.mkdir()
-    for name, text in files.items():
-        (current / name).write_text(text)
+    for name, content in files.items():
+        (current / name).write_bytes(content)
     _point(data, current.name)
     for name in files:
         _point(folder / name, f"{DATA}/{name}")
@@ -37,8 +37,8 @@ def project(folder: Path, files: Mapping[str, str]) -> bool:
     return True
 
 
-def _content(data: Path) -> dict[str, str]:
-    return {path.name: path.read_text() for path in data.iterdir()}
+def _content(data: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in data.iterdir()}
 
 
 def _point(link: Path, target: str) -> None:

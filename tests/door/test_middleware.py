@@ -22,6 +22,7 @@ from tests.door.harness import (
     settings,
     tenant_seen,
 )
+from tests.runtime.folders import project
 
 
 class TestBinding:
@@ -209,8 +210,7 @@ class TestHotReload:
 
     def test_a_broken_config_changes_nothing(self, folder, caplog):
         made = door(folder)
-        (folder / "config" / "config.json").unlink()
-        (folder / "config" / "config.json").write_text("{")
+        project(folder / "config", {"config.json": "{"})
 
         def complained() -> bool:
             assert tenant_seen(call(made, body=PROMPT, key="acme-key")) == "acme"
