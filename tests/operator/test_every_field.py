@@ -1,0 +1,181 @@
+"""No field is there for nothing: each leaf of the CRDs reaches the contract and the core, or a pool says that it doesn't.
+
+A field that is added to a CRD fails here until it is in one of the tables below, and then until what is set in it makes
+a difference on the way to the engine.
+"""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tenantzone_contract.config import PoolConfig
+from tenantzone_contract.config_text import make_config
+from tenantzone_operator.resources import Pool, Zone
+from tenantzone_runtime.zones.configure import zone_specs
+from tenantzone_runtime.zones.registration import spec_for
+from tenantzone_runtime.zones.tenancy import Tenancy
+from tests.operator.objects import pool, zone
+
+CRDS = Path(__file__).parents[2] / "crds"
+CAPACITY = 1000
+
+ZONE: dict[str, tuple[Any, Any]] = {
+    "priority": (0, 7),
+    "reserved": ("20%", "10%"),
+    "limit": (None, "50%"),
+    "weight": (1, 3),
+    "lending.lendable": ("100%", "50%"),
+    "lending.borrowers": ("SameOrHigherPriority", "AnyPriority"),
+    "lending.maxLoan": (None, "10m"),
+    "lending.grace": ("30s", "5s"),
+    "idle.after": ("60s", "5s"),
+    "idle.evictAfter": (None, "10m"),
+    "idle.release.share": ("50%", "20%"),
+    "idle.release.every": ("1m", "2m"),
+    "evictionPolicy": ("LRU", "Clock"),
+    "scrub": ("Never", "OnTransfer"),
+}
+"""Fields of a TenantZone that the engine enforces: two values of each that must make a difference."""
+
+ZONE_PLACE = {"pool", "tenant"}
+"""Whose zone it is, and where: each test here would fail without them."""
+
+POOL: dict[str, tuple[Any, Any]] = {
+    "watermarks.low": (0.0, 0.1),
+    "watermarks.high": (0.2, 0.3),
+    "unknownTenants.mode": ("Reject", "AutoRegister"),
+    "unknownTenants.template.limit": (None, "50%"),
+    "unknownTenants.template.priority": (0, 7),
+    "unknownTenants.template.idle.after": ("60s", "5s"),
+    "unknownTenants.template.idle.evictAfter": (None, "10m"),
+    "unknownTenants.template.idle.forgetAfter": (None, "10m"),
+    "unknownTenants.template.idle.release.share": ("50%", "20%"),
+    "unknownTenants.template.idle.release.every": ("1m", "2m"),
+    "unknownTenants.levels.[].name": ("gold", "silver"),
+    "unknownTenants.levels.[].tenants.[]": ("silver-*", "gold-*"),
+    "unknownTenants.levels.[].reserved": (0, "10%"),
+    "unknownTenants.levels.[].limit": (None, "60%"),
+    "unknownTenants.levels.[].weight": (1, 3),
+    "unknownTenants.levels.[].priority": (0, 7),
+}
+"""The same of a ZonePool."""
+
+OPERATORS_OWN: dict[str, Any] = {
+    "selector.matchLabels": {"app": "other"},
+    "selector.matchExpressions.[].key": "tier",
+    "selector.matchExpressions.[].operator": "DoesNotExist",
+    "selector.matchExpressions.[].values.[]": "gold",
+    "adminPort": 9000,
+    "blocksPerEngine": 500,
+}
+"""Fields of a ZonePool for which the operator answers: no engine knows them."""
+
+NOT_ENFORCED = {"identity": {"trustedHeader": {"name": "x-tenant", "from": ["10.0.0.0/8"]}}}
+"""Fields on which nothing acts yet, by their first part; the pool's condition names them."""
+
+
+def leaves(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
+    if "properties" in schema:
+        for name, inner in schema["properties"].items():
+            yield from leaves(inner, (*path, name))
+    elif schema.get("type") == "array":
+        yield from leaves(schema["items"], (*path, "[]"))
+    else:
+        yield ".".join(path)
+
+
+def leaves_of(kind: str) -> set[str]:
+    (version,) = yaml.safe_load((CRDS / f"{kind}.yaml").read_text())["spec"]["versions"]
+    return set(leaves(version["schema"]["openAPIV3Schema"]["properties"]["spec"]))
+
+
+def with_value(spec: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """The spec with this value at the path; None: without any there."""
+    changed = deepcopy(spec)
+    at: Any = changed
+    *outer, last = path.split(".")
+    for part in outer:
+        at = at[0] if part == "[]" else at[part]
+    if last == "[]":
+        at[:] = [value]
+    elif value is None:
+        at.pop(last, None)
+    else:
+        at[last] = value
+    return changed
+
+
+def whole(table: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
+    """A spec with the first values of all fields."""
+    spec: dict[str, Any] = {}
+    for path, (first, _) in table.items():
+        at: Any = spec
+        parts = path.split(".")
+        for part, inner in zip(parts, parts[1:], strict=False):
+            empty: Any = [{}] if inner == "[]" and part != "tenants" else {}
+            at = at[0] if part == "[]" else at.setdefault(part, [] if part == "tenants" else empty)
+        if parts[-1] == "[]":
+            at.append(first)
+        elif first is not None:
+            at[parts[-1]] = first
+    return spec
+
+
+def test_each_leaf_of_a_tenantzone_is_known():
+    assert leaves_of("tenantzones") == ZONE.keys() | ZONE_PLACE
+
+
+def test_each_leaf_of_a_zonepool_is_known():
+    known = POOL.keys() | OPERATORS_OWN.keys()
+    found = {leaf for leaf in leaves_of("zonepools") if leaf.partition(".")[0] not in NOT_ENFORCED}
+    assert found == known
+
+
+@pytest.mark.parametrize("field", ZONE)
+def test_a_field_of_a_tenantzone_reaches_the_core(field: str):
+    spec = whole(ZONE)
+    made = [zone("acme", **with_value(spec, field, value)) for value in ZONE[field]]
+
+    assert made[0].config != made[1].config, "the operator does not read it"
+    assert enforced(made[0]) != enforced(made[1]), "the core does not know it"
+
+
+def enforced(declared: Zone) -> list[Any]:
+    assert declared.config is not None, declared.invalid
+    config = make_config(1, PoolConfig(namespace="models", name="main"), (declared.config,))
+    return zone_specs(config, CAPACITY)
+
+
+@pytest.mark.parametrize("field", POOL)
+def test_a_field_of_a_zonepool_reaches_the_core(field: str):
+    spec = whole(POOL)
+    made = [pool(**with_value(spec, field, value)) for value in POOL[field]]
+
+    assert made[0].config != made[1].config, "the operator does not read it"
+    assert shown(made[0]) != shown(made[1]), "the core does not know it"
+
+
+def shown(declared: Pool) -> list[Any]:
+    """What an engine makes of the pool: for tenants without a zone, and when few blocks are free."""
+    assert declared.config is not None, declared.invalid
+    tenancy = Tenancy(CAPACITY + 1, CAPACITY)
+    tenancy.apply(make_config(1, declared.config, ()), 0.0)
+    unknown = declared.config.unknown_tenants
+    specs = [spec_for(unknown, tenant, CAPACITY, CAPACITY) for tenant in ("gold-1", "silver-1", "stranger")]
+    return [specs, tenancy.enforcement.watermarks, tenancy.zone_for("stranger", 0.0) is None]
+
+
+def test_what_the_operator_answers_for_it_reads():
+    selector = {"matchLabels": {"app": "vllm"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
+    spec = {"selector": selector}
+    for field, value in OPERATORS_OWN.items():
+        assert pool(**with_value(spec, field, value)) != pool(**spec), field
+
+
+def test_what_nothing_acts_on_is_named():
+    for field, value in NOT_ENFORCED.items():
+        assert field in pool(**{field: value}).not_enforced
