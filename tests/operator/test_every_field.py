@@ -1,4 +1,4 @@
-"""No field is there for nothing: each leaf of the CRDs reaches the contract and the core, or a pool says that it doesn't.
+"""No field is there for nothing: each leaf of the CRDs reaches contract and core, or the pool says that it does not.
 
 A field that is added to a CRD fails here until it is in one of the tables below, and then until what is set in it makes
 a difference on the way to the engine.
@@ -6,6 +6,7 @@ a difference on the way to the engine.
 
 from collections.abc import Iterator
 from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def whole(table: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
     for path, (first, _) in table.items():
         at: Any = spec
         parts = path.split(".")
-        for part, inner in zip(parts, parts[1:], strict=False):
+        for part, inner in pairwise(parts):
             empty: Any = [{}] if inner == "[]" and part != "tenants" else {}
             at = at[0] if part == "[]" else at.setdefault(part, [] if part == "tenants" else empty)
         if parts[-1] == "[]":
