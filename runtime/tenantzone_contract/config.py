@@ -27,7 +27,14 @@ NEWEST_SCHEMA_VERSION: Final = 2
 """Of the forms in which it is stored; see `tenantzone_contract.packing`."""
 
 MAX_GENERATION: Final = 2**52
-"""No pool changes so often. What is above it was written by somebody else, and would soon be no number of the API."""
+"""No pool changes so often. What is not below it was written by somebody else, and would soon be no number of JSON."""
+
+MAX_ZONES: Final = 50_000
+"""Of one config, whatever they can be compressed to: their reader has all of them in memory."""
+
+MAX_LEVELS: Final = 64
+MAX_TENANTS_OF_A_LEVEL: Final = 64
+"""As in the CRD. Who reads a config that somebody else wrote must not be made to read on for ever."""
 
 CONFIG_KEY: Final = "config.json"
 """The ConfigMap's key, and so the name of the file in the engine's config folder."""
@@ -55,6 +62,8 @@ def _without_unset(dumped: dict[str, Any], *fields: str) -> dict[str, Any]:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
+Hash = Annotated[str, Field(max_length=100)]
+Weight = Annotated[int, Field(ge=1, lt=2**31)]
 Seconds = Annotated[float, Field(ge=0)]
 TenantPattern = Annotated[str, Field(max_length=253, pattern=r"^([A-Za-z0-9][-_.A-Za-z0-9]*\*?|\*)$")]
 """A tenant's name; or how the names of several begin, and ``*``."""
@@ -112,7 +121,7 @@ class ZoneConfig(_Model):
     reserved: BlockShare = 0
     limit: BlockShare | None = None
     """Hard cap; None: the whole pool."""
-    weight: Annotated[int, Field(ge=1)] = 1
+    weight: Weight = 1
     lending: Lending = Lending()
     idle: Idle = Idle()
     eviction_policy: EvictionPolicy = "LRU"
@@ -159,12 +168,12 @@ class TenantLevel(_Model):
     """What the auto-registered zones of some tenants are given; their idle times are the template's."""
 
     name: Name
-    tenants: Annotated[tuple[TenantPattern, ...], Field(min_length=1)]
+    tenants: Annotated[tuple[TenantPattern, ...], Field(min_length=1, max_length=MAX_TENANTS_OF_A_LEVEL)]
     """Whose tenant's name is one of these, or begins with what stands before a ``*``."""
     reserved: BlockShare = 0
     """Taken only while it fits beside all that is declared and all that was taken before."""
     limit: BlockShare | None = None
-    weight: Annotated[int, Field(ge=1)] = 1
+    weight: Weight = 1
     priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
 
     @model_validator(mode="after")
@@ -191,7 +200,7 @@ class UnknownTenants(_Model):
 
     mode: Literal["Reject", "AutoRegister"] = "Reject"
     template: UnknownTenantTemplate = UnknownTenantTemplate()
-    levels: tuple[TenantLevel, ...] = ()
+    levels: Annotated[tuple[TenantLevel, ...], Field(max_length=MAX_LEVELS)] = ()
     """In the order in which they are tried."""
 
     @model_validator(mode="after")
@@ -243,7 +252,7 @@ class RuntimeConfig(_Model):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     generation: Annotated[int, Field(ge=1)]
-    hash: str
+    hash: Hash
     pool: PoolConfig
     zones: tuple[ZoneConfig, ...] = ()
 

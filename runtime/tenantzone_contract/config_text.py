@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tenantzone_contract.config import (
+    MAX_ZONES,
     NEWEST_SCHEMA_VERSION,
     SCHEMA_VERSION,
     ConfigError,
@@ -20,6 +21,12 @@ from tenantzone_contract.config import (
     ZoneConfig,
     canonical,
 )
+from tenantzone_contract.text import printable
+
+_MAX_MEMBERS = 100
+"""Of an object: each field that is not known makes an error of its own."""
+_MAX_NAME_LENGTH = 100
+_MAX_MESSAGE_LENGTH = 500
 
 
 def content_hash(pool: PoolConfig, zones: Iterable[ZoneConfig]) -> str:
@@ -88,10 +95,7 @@ def read_json(text: str) -> dict[str, Any]:
     """
     if not text.strip():
         raise ConfigError("the config is empty; the last good one stays")
-    try:
-        raw = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"not valid JSON: {error}") from None
+    raw = read_value(text, "")
     if not isinstance(raw, dict):
         raise ConfigError("expected a JSON object")
     version = raw.get("schemaVersion")
@@ -103,6 +107,28 @@ def read_json(text: str) -> dict[str, Any]:
     return raw
 
 
+def read_value(text: str, where: str) -> Any:
+    """JSON of whatever kind, in which no object has more members than any of ours.
+
+    Args:
+        text: the JSON.
+        where: what to say before what is wrong.
+
+    Raises:
+        ConfigError: not JSON, or such an object.
+    """
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(pairs) > _MAX_MEMBERS:
+            raise ConfigError(f"{where}an object has {len(pairs):,} members, more than any that is known")
+        return dict(pairs)
+
+    try:
+        return json.loads(text, object_pairs_hook=members)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{where}not valid JSON: {error}") from None
+
+
 def read_snapshot(raw: dict[str, Any]) -> RuntimeConfig:
     """A snapshot of what its text says.
 
@@ -112,12 +138,22 @@ def read_snapshot(raw: dict[str, Any]) -> RuntimeConfig:
     zones = raw.get("zones", [])
     if not isinstance(zones, list):
         raise ConfigError("zones: expected a list")
+    check_number_of_zones(len(zones))
     digest = ContentDigest(canonical(raw.get("pool")))
     read = []
     for number, zone in enumerate(zones):
         read.append(read_zone_entry(number, zone))
         digest.add(canonical(zone))
     return check_snapshot({**raw, "zones": tuple(read)}, digest)
+
+
+def check_number_of_zones(number: int) -> None:
+    """
+    Raises:
+        ConfigError: more than anybody reads.
+    """
+    if number > MAX_ZONES:
+        raise ConfigError(f"zones: there are more than {MAX_ZONES:,}; use more pools")
 
 
 def read_zone_entry(number: int, raw: object) -> ZoneConfig:
@@ -155,13 +191,15 @@ def explain(error: ValidationError, path: str = "") -> str:
     Args:
         path: of what was read.
     """
-    first = error.errors()[0]
+    errors = error.errors(include_url=False, include_input=False)
+    first = errors[0]
     for part in first["loc"]:
         # A union's branch shows up as a part that is a type's name, never as a field of ours.
         if isinstance(part, int):
             path += f"[{part}]"
         elif "-" not in part and "[" not in part:
+            part = printable(part, _MAX_NAME_LENGTH)
             path += f".{part}" if path else part
-    message = first["msg"].removeprefix("Value error, ")
-    more = f" (and {len(error.errors()) - 1} more)" if len(error.errors()) > 1 else ""
+    message = printable(first["msg"].removeprefix("Value error, "), _MAX_MESSAGE_LENGTH)
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return f"{path}: {message}{more}" if path else f"{message}{more}"

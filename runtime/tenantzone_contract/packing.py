@@ -8,7 +8,6 @@ long as the plain text has room they are given it.
 
 import base64
 import gzip
-import json
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,14 +16,16 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from tenantzone_contract.config import CONFIG_KEY, NEWEST_SCHEMA_VERSION, ConfigError, RuntimeConfig
+from tenantzone_contract.config import CONFIG_KEY, NEWEST_SCHEMA_VERSION, ConfigError, Hash, RuntimeConfig
 from tenantzone_contract.config_text import (
     ContentDigest,
+    check_number_of_zones,
     check_snapshot,
     dump_config,
     explain,
     read_json,
     read_snapshot,
+    read_value,
     read_zone_entry,
 )
 
@@ -42,6 +43,8 @@ MAX_CONFIG_MAP_BYTES: Final = 2**20
 
 _LEVEL: Final = 6
 _PART_BYTES: Final = 2**16
+_MAX_LINE_BYTES: Final = 2 * 2**20
+"""Somewhat more than what all zones can share; a zone takes far less."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
@@ -52,7 +55,7 @@ class PackedHead(BaseModel):
 
     schema_version: Literal[2] = 2
     generation: Annotated[int, Field(ge=1)]
-    hash: str
+    hash: Hash
     """Both are the content's."""
     content: Literal["config.jsonl.gz"] = PACKED_KEY
 
@@ -84,6 +87,7 @@ def pack_config(config: RuntimeConfig) -> ConfigFiles:
     if len(text) <= MAX_PLAIN_BYTES:
         return ConfigFiles(text)
     lines = "\n".join([config.pool.text, *(zone.text for zone in config.zones)])
+    check_number_of_zones(len(config.zones))
     if len(lines) > MAX_TEXT_BYTES:
         raise ConfigError(f"the config has {len(lines):,} bytes, more than {MAX_TEXT_BYTES:,}; use more pools")
     head = PackedHead(generation=config.generation, hash=config.hash)
@@ -113,6 +117,7 @@ def unpack_config(files: ConfigFiles) -> RuntimeConfig:
     pool = next(lines)
     digest, zones = ContentDigest(pool), []
     for number, line in enumerate(lines):
+        check_number_of_zones(number + 1)
         digest.add(line)
         zones.append(read_zone_entry(number, _read_line(line)))
     shared = {"generation": head.generation, "hash": head.hash, "pool": _read_line(pool)}
@@ -138,6 +143,8 @@ def _lines(packed: bytes) -> Iterator[str]:
         if read > MAX_TEXT_BYTES:
             raise ConfigError(f"{PACKED_KEY}: the content is longer than {MAX_TEXT_BYTES:,} bytes")
         rest += part
+        if len(rest) > _MAX_LINE_BYTES + _PART_BYTES:
+            raise ConfigError(f"{PACKED_KEY}: a line is longer than {_MAX_LINE_BYTES:,} bytes")
         if b"\n" in part:
             *whole, rest = rest.split(b"\n")
             yield from map(_decode, whole)
@@ -152,10 +159,7 @@ def _decode(line: bytearray) -> str:
 
 
 def _read_line(line: str) -> object:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{PACKED_KEY}: a line is not valid JSON: {error}") from None
+    return read_value(line, f"{PACKED_KEY}: a line is ")
 
 
 def config_map_data(files: ConfigFiles) -> dict[str, dict[str, str]]:

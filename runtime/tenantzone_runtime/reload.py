@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
 
-from tenantzone_contract.config import CONFIG_KEY, RuntimeConfig
+from tenantzone_contract.config import CONFIG_KEY, MAX_GENERATION, RuntimeConfig
 from tenantzone_contract.packing import PACKED_KEY, ConfigFiles, unpack_config
 from tenantzone_contract.report import Rejection
+from tenantzone_contract.text import printable
 
 _PROJECTION_LINK = "..data"
+_MAX_ERROR_LENGTH = 1000
 _CLOCK_TICK_NS = 100_000_000
 
 T = TypeVar("T")
@@ -71,9 +73,13 @@ class FileStamp:
         status = path.stat()
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
-    def is_settled(self) -> bool:
-        """Whether any later write will show. File systems tell the time in ticks, and one tick may see two writes."""
-        return time.time_ns() - self.modified_ns > _CLOCK_TICK_NS
+    def is_settled(self, before_ns: int) -> bool:
+        """Whether any later write will show. File systems tell the time in ticks, and one tick may see two writes.
+
+        Args:
+            before_ns: Unix time before the stamp was taken, in nanoseconds.
+        """
+        return before_ns - self.modified_ns > _CLOCK_TICK_NS
 
 
 _Stamps = tuple[FileStamp, FileStamp | None]
@@ -138,11 +144,12 @@ class ConfigSource:
         folder = projection_of(self._folder) or self._folder
         path, packed_path = folder / CONFIG_KEY, folder / PACKED_KEY
         # The stamps come first: if a file changes in between, the next look sees another stamp and reads again.
+        began_ns = time.time_ns()
         stamps = FileStamp.of(path), _stamp_if_there(packed_path)
         if stamps == self._stamps:
             return None
         content = path.read_bytes(), packed_path.read_bytes() if stamps[1] is not None else None
-        self._stamps = stamps if all(stamp is None or stamp.is_settled() for stamp in stamps) else None
+        self._stamps = stamps if all(stamp is None or stamp.is_settled(began_ns) for stamp in stamps) else None
         return content
 
     def _take(self, content: _Content) -> None:
@@ -151,7 +158,10 @@ class ConfigSource:
             config = unpack_config(ConfigFiles(text.decode(), packed))
         # Besides ConfigError: bytes that are no text, numbers too long to convert, brackets nested too deep.
         except (ValueError, RecursionError) as error:
-            self._reject(str(error), _generation_in(text))
+            self._reject(printable(str(error), _MAX_ERROR_LENGTH), _generation_in(text))
+            return
+        if config.generation >= MAX_GENERATION:
+            self._reject(f"generation: {config.generation} was not written by the operator", None)
             return
         self.rejection = None
         if self.config is not None and _identity(config) == _identity(self.config):
@@ -188,4 +198,4 @@ def _generation_in(content: bytes) -> int | None:
     except (ValueError, RecursionError):
         return None
     generation = raw.get("generation") if isinstance(raw, dict) else None
-    return generation if type(generation) is int else None
+    return generation if type(generation) is int and 0 <= generation < MAX_GENERATION else None
