@@ -5,12 +5,13 @@ that comes, goes or lies takes it back: one that is too small has what fits of i
 says what it lacks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.share import floor_blocks, percentage
 from tenantzone_operator.conditions import Reason
+from tenantzone_operator.config_room import CHANGES_BYTES, NEW_ZONES_BYTES
 from tenantzone_operator.resources import Zone
 
 Share = int | str
@@ -65,43 +66,57 @@ class Budget:
         return floor_blocks(share, self.size)
 
 
-def admit(zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], size: int | None) -> dict[str, Verdict]:
+def admit(
+    zones: Sequence[Zone],
+    granted: Mapping[str, ZoneConfig],
+    size: int | None,
+    left_out: Collection[str] = frozenset(),
+) -> dict[str, Verdict]:
     """Decide on all zones of a pool, by name.
 
     Args:
         zones: in any order; what counts is their age.
         granted: the entries of the snapshot in force, by zone name. They stay, whatever engines there are.
         size: blocks of the engines that the pool is planned for; None if nothing is known of them.
+        left_out: names of zones for whose change the config has no room. What they have stays; what they give back and
+            what they ask for, nobody else is told of.
     """
     by_age = sorted(zones, key=lambda zone: zone.meta.age_order)
     budget = Budget(size)
     owners: dict[str, str] = {}
     # Who has the tenant keeps it: within one second the name says who is older, and a later one may have the lower.
-    for zone in sorted(by_age, key=lambda zone: not has_its_tenant(zone, granted)):
+    for zone in sorted(by_age, key=lambda zone: not _has_its_tenant(zone, granted)):
         owners.setdefault(zone.tenant, zone.meta.name)
     rivals = {zone.meta.name: owners[zone.tenant] for zone in by_age if owners[zone.tenant] != zone.meta.name}
     contenders = [zone for zone in by_age if zone.meta.name not in rivals]
-    kept = _keep(contenders, granted, budget)
-    verdicts = {zone.meta.name: _decide(zone, kept.get(zone.meta.name), budget) for zone in contenders}
+    kept = _keep(contenders, granted, budget, left_out)
+    verdicts = {}
+    for zone in contenders:
+        entry = kept.get(zone.meta.name)
+        is_left_out = zone.meta.name in left_out
+        verdicts[zone.meta.name] = _without_room(entry) if is_left_out else _decide(zone, entry, budget)
     for zone in by_age:
         if zone.meta.name in rivals:
             verdicts[zone.meta.name] = _conflict(zone, rivals[zone.meta.name])
     return verdicts
 
 
-def has_its_tenant(zone: Zone, granted: Mapping[str, ZoneConfig]) -> bool:
+def _has_its_tenant(zone: Zone, granted: Mapping[str, ZoneConfig]) -> bool:
     """Whether what was granted to the zone was for the tenant that it names now."""
     entry = granted.get(zone.meta.name)
     return entry is not None and entry.tenant == zone.tenant
 
 
-def _keep(zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], budget: Budget) -> dict[str, ZoneConfig]:
+def _keep(
+    zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], budget: Budget, left_out: Collection[str]
+) -> dict[str, ZoneConfig]:
     """First pass: what was granted stays, or less of it where less is wanted."""
     kept = {}
     for zone in zones:
-        if not has_its_tenant(zone, granted):
+        if not _has_its_tenant(zone, granted):
             continue
-        entry, wanted = granted[zone.meta.name], zone.config
+        entry = granted[zone.meta.name]
+        wanted = zone.config if zone.meta.name not in left_out else None
         if wanted is not None and budget.blocks(wanted.reserved) <= budget.blocks(entry.reserved):
             entry = wanted
         budget.take(entry)
@@ -113,7 +128,7 @@ def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget) -> Verdict:
     """Second pass: new zones and increases get what is left."""
     wanted = zone.config
     if wanted is None:
-        return Verdict(Reason.INVALID, zone.invalid + stays(kept), kept)
+        return Verdict(Reason.INVALID, zone.invalid + _stays(kept), kept)
     if kept is wanted or kept == wanted:
         return Verdict(Reason.ACCEPTED, _welcome(wanted, budget), wanted)
     if kept is not None:
@@ -124,7 +139,7 @@ def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget) -> Verdict:
     message = _overcommitted(wanted.reserved, budget)
     if kept is not None:
         budget.take(kept)
-    return Verdict(Reason.POOL_OVERCOMMITTED, message + stays(kept), kept)
+    return Verdict(Reason.POOL_OVERCOMMITTED, message + _stays(kept), kept)
 
 
 def _welcome(entry: ZoneConfig, budget: Budget) -> str:
@@ -147,11 +162,20 @@ def _overcommitted(reserved: Share, budget: Budget) -> str:
     )
 
 
+def _without_room(kept: ZoneConfig | None) -> Verdict:
+    max_bytes = NEW_ZONES_BYTES if kept is None else CHANGES_BYTES
+    message = (
+        f"the pool's config has no room for this: it would take more than {max_bytes:,} bytes of its ConfigMap, "
+        f"compressed; name another ZonePool, or delete zones of this one"
+    )
+    return Verdict(Reason.CONFIG_TOO_LARGE, message + _stays(kept), kept)
+
+
 def _conflict(zone: Zone, owner: str) -> Verdict:
     message = f"TenantZone {owner} has the tenant {zone.tenant} already; delete one of the two"
     return Verdict(Reason.TENANT_CONFLICT, message, None)
 
 
-def stays(kept: ZoneConfig | None) -> str:
+def _stays(kept: ZoneConfig | None) -> str:
     """What to add to a refusal."""
     return f". Generation {kept.generation} stays in force" if kept is not None else ""

@@ -17,6 +17,7 @@ NEW_ZONES_BYTES = 900_000
 CHANGES_BYTES = MAX_CONFIG_MAP_BYTES - 4096
 """What any change may fill it up to. Another hash compresses a little differently."""
 
+_REMEMBERED = 4
 _ANY_HASH = "sha256:" + 64 * "0"
 
 
@@ -31,11 +32,10 @@ class Choice:
 
 
 class ConfigRoom:
-    """Remembers its last answer: at the limit the same changes are wanted over and over."""
+    """Remembers its last answers: at the limit the same changes are wanted over and over."""
 
     def __init__(self) -> None:
-        self._asked: tuple[PoolConfig, Sequence[ZoneConfig], RuntimeConfig | None] | None = None
-        self._choice = Choice(None)
+        self._answers: list[tuple[tuple[PoolConfig, Sequence[ZoneConfig], RuntimeConfig | None], Choice]] = []
 
     def choose(self, pool: PoolConfig, entries: Sequence[ZoneConfig], in_force: RuntimeConfig | None) -> Choice:
         """
@@ -45,10 +45,12 @@ class ConfigRoom:
             in_force: the snapshot that the engines have.
         """
         asked = pool, entries, in_force
-        if asked != self._asked:
-            self._choice = _choose(pool, entries, in_force)
-            self._asked = asked
-        return self._choice
+        for before, choice in self._answers:
+            if asked == before:
+                return choice
+        choice = _choose(pool, entries, in_force)
+        self._answers = [*self._answers[1 - _REMEMBERED :], (asked, choice)]
+        return choice
 
 
 def _choose(pool: PoolConfig, entries: Sequence[ZoneConfig], in_force: RuntimeConfig | None) -> Choice:

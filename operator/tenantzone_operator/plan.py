@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from tenantzone_contract.config import MAX_GENERATION, PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
-from tenantzone_operator.admission import Verdict, admit, has_its_tenant, stays
+from tenantzone_operator.admission import Verdict, admit
 from tenantzone_operator.conditions import Reason
-from tenantzone_operator.config_room import CHANGES_BYTES, NEW_ZONES_BYTES, ConfigRoom
+from tenantzone_operator.config_room import CHANGES_BYTES, ConfigRoom
 from tenantzone_operator.resources import Pool, Zone
 
 
@@ -43,26 +43,33 @@ def make_plan(
     if pool is None or pool.config is None:
         return Plan(None, {zone.meta.name: _poolless(zone, pool) for zone in zones})
     granted = {entry.name: entry for entry in in_force.zones} if in_force is not None else {}
-    verdicts = admit(zones, granted, size)
     # An engine that is too small for all has those that come first: who was accepted before stays before.
     places = {name: place for place, name in enumerate(granted)}
     by_turn = sorted(zones, key=lambda zone: (places.get(zone.meta.name, len(places)), zone.meta.age_order))
     names = [zone.meta.name for zone in by_turn]
-    entries = _entries(names, verdicts)
-    if _is_in_force(in_force, pool.config, entries):
-        return Plan(in_force, verdicts)
-    choice = room.choose(pool.config, entries, in_force)
-    if choice.pool is None:
-        accepted = [zone for zone in zones if verdicts[zone.meta.name].accepted]
-        return Plan(None, verdicts | {zone.meta.name: _without_room(zone, {}) for zone in accepted}, _POOL_TOO_LARGE)
-    verdicts |= {zone.meta.name: _without_room(zone, granted) for zone in zones if zone.meta.name in choice.left_out}
-    entries = _entries(names, verdicts)
-    left_out = _POOL_TOO_LARGE if choice.pool != pool.config else ""
-    if _is_in_force(in_force, choice.pool, entries):
-        return Plan(in_force, verdicts, left_out)
-    known = last_generation if last_generation <= MAX_GENERATION else 0
-    generation = max(known, in_force.generation if in_force is not None else 0) + 1
-    return Plan(make_config(generation, choice.pool, entries), verdicts, left_out)
+    shared, left_out = pool.config, frozenset[str]()
+    while True:
+        verdicts = admit(zones, granted, size, left_out)
+        entries = _entries(names, verdicts)
+        if _is_in_force(in_force, shared, entries):
+            break
+        choice = room.choose(pool.config, entries, in_force)
+        if choice.pool is None:
+            return Plan(None, admit(zones, granted, size, set(names)), _POOL_TOO_LARGE)
+        shared = choice.pool
+        # Who has to wait gives nothing back and takes nothing: others may fit now that did not, or the other way round.
+        if choice.left_out <= left_out:
+            break
+        left_out |= choice.left_out
+    refusal = _POOL_TOO_LARGE if shared != pool.config else ""
+    if in_force is not None and _is_in_force(in_force, shared, entries):
+        return Plan(in_force, verdicts, refusal)
+    return Plan(make_config(_next_generation(in_force, last_generation), shared, entries), verdicts, refusal)
+
+
+def _next_generation(in_force: RuntimeConfig | None, last: int) -> int:
+    known = (last, in_force.generation if in_force is not None else 0)
+    return max((generation for generation in known if generation < MAX_GENERATION - 1), default=0) + 1
 
 
 _POOL_TOO_LARGE = (
@@ -79,16 +86,6 @@ def _entries(names: Sequence[str], verdicts: Mapping[str, Verdict]) -> tuple[Zon
 def _is_in_force(in_force: RuntimeConfig | None, pool: PoolConfig, entries: tuple[ZoneConfig, ...]) -> bool:
     # As objects, which are mostly the very same ones: a hash of all of them would cost more than the rest of the plan.
     return in_force is not None and in_force.pool == pool and in_force.zones == entries
-
-
-def _without_room(zone: Zone, granted: Mapping[str, ZoneConfig]) -> Verdict:
-    kept = granted[zone.meta.name] if has_its_tenant(zone, granted) else None
-    max_bytes = NEW_ZONES_BYTES if kept is None else CHANGES_BYTES
-    message = (
-        f"the pool's config has no room for this: it would take more than {max_bytes:,} bytes of its ConfigMap, "
-        f"compressed; name another ZonePool, or delete zones of this one"
-    )
-    return Verdict(Reason.CONFIG_TOO_LARGE, message + stays(kept), kept)
 
 
 def leaving(zones: Sequence[Zone]) -> dict[str, Verdict]:

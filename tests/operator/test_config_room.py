@@ -2,10 +2,11 @@
 
 import random
 import string
+from typing import Any
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig, UnknownTenants, ZoneConfig
+from tenantzone_contract.config import MAX_GENERATION, PoolConfig, UnknownTenants, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.packing import pack_config
 from tenantzone_operator import config_room
@@ -33,6 +34,17 @@ def entry(name: str, length: int = 40, **fields: object) -> ZoneConfig:
 
 def longer(entry: ZoneConfig) -> ZoneConfig:
     return entry.model_copy(update={"generation": 2, "weight": dice.randrange(10**59, 10**60)})
+
+
+def own_terms() -> dict[str, Any]:
+    """A spec's fields with values that can't be compressed much."""
+    seconds = [f"{dice.randrange(10**8)}s" for _ in range(3)]
+    return {
+        "weight": dice.randrange(1, 2**31),
+        "priority": dice.randrange(2**31),
+        "lending": {"maxLoan": seconds[0], "grace": seconds[1]},
+        "idle": {"after": seconds[2]},
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -131,6 +143,62 @@ def test_the_same_question_is_answered_once(monkeypatch: pytest.MonkeyPatch):
     assert room.choose(POOL, list(wanted), None) is answer
 
 
+def test_what_a_zone_gives_back_is_nobodys_while_its_change_has_no_room():
+    """Its neighbour would be granted what the config still has for it."""
+    old = [zone(f"zone-{n:04}", age=1 + n % 58, tenant=noise(60), reserved=1) for n in range(1_200)]
+    full = make_plan(pool(), old, in_force=None, last_generation=0, size=10_000, room=ConfigRoom())
+    held = [each for each in old if full.verdicts[each.meta.name].accepted][:-10]
+    last = [zone("giving", reserved=9_000), zone("taking", age=59, reserved=0)]
+    first = make_plan(pool(), [*held, *last], in_force=None, last_generation=0, size=10_000, room=ConfigRoom())
+    assert first.config is not None
+    assert all(verdict.accepted for verdict in first.verdicts.values())
+    # All that there is for changes is taken by others, and so it has none for giving back.
+    grown = [zone(each.meta.name, tenant=each.tenant, reserved=1, generation=2, **own_terms()) for each in held]
+    less = zone("giving", reserved=100, generation=2, **own_terms())
+    more = zone("taking", age=59, reserved=8_000, generation=2)
+
+    made = make_plan(
+        pool(), [*grown, less, more], in_force=first.config, last_generation=1, size=10_000, room=ConfigRoom()
+    )
+
+    assert made.config is not None
+    reserved = {each.name: each.reserved for each in made.config.zones}
+    assert sum(int(blocks) for blocks in reserved.values()) <= 10_000
+    assert made.verdicts["giving"].reason == Reason.CONFIG_TOO_LARGE
+    assert (reserved["giving"], made.verdicts["taking"].reason) == (9_000, Reason.POOL_OVERCOMMITTED)
+
+
+def test_a_new_zone_without_room_takes_no_blocks_from_others():
+    held = [zone(f"zone-{n:04}", age=n % 50, tenant=noise(60)) for n in range(1_200)]
+    first = make_plan(pool(), held, in_force=None, last_generation=0, size=10_000, room=ConfigRoom())
+    assert first.config is not None
+    kept = [each for each in held if first.verdicts[each.meta.name].accepted]
+    newer = zone("newer", age=59, tenant=noise(60), reserved=9_000)
+    wants = zone(kept[0].meta.name, tenant=kept[0].tenant, reserved=5_000, generation=2)
+
+    made = make_plan(
+        pool(), [newer, wants, *kept[1:]], in_force=first.config, last_generation=1, size=10_000, room=ConfigRoom()
+    )
+
+    assert made.verdicts["newer"].reason == Reason.CONFIG_TOO_LARGE
+    assert made.verdicts[wants.meta.name].reason == Reason.ACCEPTED
+
+
+@pytest.mark.parametrize("generation", [MAX_GENERATION - 1, MAX_GENERATION, 10**30])
+def test_a_generation_that_nobody_can_count_on_from_is_not_counted_on_from(generation: int):
+    held = zone("acme")
+    first = make_plan(pool(), [held], in_force=None, last_generation=generation, size=100, room=ConfigRoom())
+    assert first.config is not None
+    assert first.config.generation == 1
+    edited = first.config.model_copy(update={"generation": generation})
+    changed = zone("acme", reserved=1, generation=2)
+
+    made = make_plan(pool(), [changed], in_force=edited, last_generation=5, size=100, room=ConfigRoom())
+
+    assert made.config is not None
+    assert made.config.generation == 6
+
+
 def test_the_plan_says_who_has_no_room_and_keeps_what_was_accepted():
     old = [zone(f"zone-{n:03}", age=n % 60, tenant=noise(60), reserved=1) for n in range(1_200)]
     first = make_plan(pool(), old, in_force=None, last_generation=0, size=10**6, room=ConfigRoom())
@@ -152,10 +220,7 @@ def test_a_change_without_room_keeps_the_generation_in_force_and_says_which():
     held = [zone(f"zone-{n:03}", age=n % 60, tenant=noise(60), reserved=1) for n in range(1_200)]
     first = make_plan(pool(), held, in_force=None, last_generation=0, size=10**6, room=ConfigRoom())
     assert first.config is not None
-    grown = [
-        zone(each.meta.name, tenant=each.tenant, reserved=1, generation=2, weight=dice.randrange(10**59, 10**60))
-        for each in held
-    ]
+    grown = [zone(each.meta.name, tenant=each.tenant, reserved=1, generation=2, **own_terms()) for each in held]
 
     made = make_plan(pool(), grown, in_force=first.config, last_generation=1, size=10**6, room=ConfigRoom())
 
@@ -183,7 +248,7 @@ def test_a_tenant_that_moves_from_one_zone_to_another_is_never_in_the_config_twi
     assert first.config is not None
     full = [each for each in held if first.verdicts[each.meta.name].accepted]
     swapped = [
-        zone(each.meta.name, tenant=other.tenant, generation=2, weight=dice.randrange(10**59, 10**60))
+        zone(each.meta.name, tenant=other.tenant, generation=2, **own_terms())
         for each, other in zip(full, [*full[1:], full[0]], strict=True)
     ]
 

@@ -9,6 +9,7 @@ import hmac
 import logging
 import os
 import secrets
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,10 +127,11 @@ class KeyRing:
         before = self._files.get(tenant)
         last_good = before.digests if before else frozenset()
         try:
+            began_ns = time.time_ns()
             stamp = FileStamp.of(path)
             if before and stamp == before.stamp:
                 return before
-            settled = stamp if stamp.is_settled() else None
+            settled = stamp if stamp.is_settled(began_ns) else None
             if not tenant.isprintable():
                 raise KeyFileError("the file's name is no tenant's")
             return _KeyFile(settled, parse_keys(path.read_bytes()))
