@@ -9,6 +9,7 @@ from functools import partial
 from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig
 from tenantzone_contract.logs import About
 from tenantzone_contract.packing import ConfigFiles, pack_config, unpack_config
+from tenantzone_contract.text import printable
 from tenantzone_operator.acknowledgement import History
 from tenantzone_operator.api import Api, explain
 from tenantzone_operator.config_map import ConfigMap
@@ -65,10 +66,15 @@ class Delivery:
         self._known, self._foreign = found, ""
         config = await self._read(found) if found is not None else None
         newest = self._history.newest
+        is_sound = config is not None and config.generation < MAX_GENERATION
+        if config is not None and not is_sound:
+            self._log.warning("the pool's ConfigMap is repaired, somebody wrote generation %d", config.generation)
+            # The generation is not in the hash: what was granted is as it was.
+            config = config.model_copy(update={"generation": 1}) if newest is None else None
         if found is not None and config is not None and (newest is None or config.generation > newest.generation):
             self._history.record(config, found.files.size)
             newest = config
-        self._is_delivered = config is not None and config == newest
+        self._is_delivered = is_sound and config == newest
         self.must_recall = False
 
     def _know_foreign(self, found: ConfigMap, pool: Pool) -> None:
@@ -80,16 +86,12 @@ class Delivery:
         )
 
     async def _read(self, found: ConfigMap) -> RuntimeConfig | None:
-        """The snapshot in it; None if that can't be read or can't be one of ours."""
+        """The snapshot in it; None if that can't be read."""
         try:
-            config = await asyncio.to_thread(unpack_config, found.files)
+            return await asyncio.to_thread(unpack_config, found.files)
         except (ValueError, RecursionError) as error:
-            self._log.warning("the pool's ConfigMap is repaired, it can't be read: %s", error)
+            self._log.warning("the pool's ConfigMap is repaired, it can't be read: %s", printable(str(error), 1000))
             return None
-        if config.generation > MAX_GENERATION:
-            self._log.warning("the pool's ConfigMap is repaired, somebody wrote generation %d", config.generation)
-            return None
-        return config
 
     async def deliver(self, pool: Pool, pods: Sequence[Pod], config: RuntimeConfig) -> bool:
         """Write the ConfigMap if it is another one, then touch the pods that kubelet has not been told about.

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import (
     BaseModel,
     ConfigDict,
+    FailFast,
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
@@ -168,7 +169,7 @@ class TenantLevel(_Model):
     """What the auto-registered zones of some tenants are given; their idle times are the template's."""
 
     name: Name
-    tenants: Annotated[tuple[TenantPattern, ...], Field(min_length=1, max_length=MAX_TENANTS_OF_A_LEVEL)]
+    tenants: Annotated[tuple[TenantPattern, ...], Field(min_length=1, max_length=MAX_TENANTS_OF_A_LEVEL), FailFast()]
     """Whose tenant's name is one of these, or begins with what stands before a ``*``."""
     reserved: BlockShare = 0
     """Taken only while it fits beside all that is declared and all that was taken before."""
@@ -200,7 +201,7 @@ class UnknownTenants(_Model):
 
     mode: Literal["Reject", "AutoRegister"] = "Reject"
     template: UnknownTenantTemplate = UnknownTenantTemplate()
-    levels: Annotated[tuple[TenantLevel, ...], Field(max_length=MAX_LEVELS)] = ()
+    levels: Annotated[tuple[TenantLevel, ...], Field(max_length=MAX_LEVELS), FailFast()] = ()
     """In the order in which they are tried."""
 
     @model_validator(mode="after")

@@ -50,7 +50,7 @@ def zones(draw: st.DrawFn) -> tuple[ZoneConfig, ...]:
             tenant=tenant,
             generation=draw(st.integers(0)),
             priority=draw(int32),
-            weight=draw(st.integers(1)),
+            weight=draw(st.integers(1, 2**31 - 1)),
             lending=Lending(
                 lendable=draw(st.sampled_from([0, "0%", "100%"])), max_loan_seconds=draw(st.none() | seconds)
             ),
@@ -71,7 +71,11 @@ def levels(draw: st.DrawFn) -> tuple[TenantLevel, ...]:
     patterns = st.lists(st.sampled_from(["acme", "gold-*", "*", "A.b_c-"]), min_size=1, max_size=3)
     return tuple(
         TenantLevel(
-            name=name, tenants=draw(patterns), weight=draw(st.integers(1)), priority=draw(int32), **draw(shares())
+            name=name,
+            tenants=draw(patterns),
+            weight=draw(st.integers(1, 2**31 - 1)),
+            priority=draw(int32),
+            **draw(shares()),
         )
         for name in draw(st.lists(names, unique=True, max_size=3))
     )

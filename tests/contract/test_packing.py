@@ -17,7 +17,6 @@ from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.packing import (
     MAX_CONFIG_MAP_BYTES,
     MAX_PLAIN_BYTES,
-    MAX_TEXT_BYTES,
     ConfigFiles,
     config_map_data,
     files_of,
@@ -129,7 +128,7 @@ def _line(number: int) -> bytes:
         pytest.param(lambda packed: gzip.compress(_lines(9) + b"\n"), "a line is not valid JSON", id="an empty line"),
         pytest.param(lambda packed: gzip.compress(_lines(2_999)), "hash: the content has", id="a zone less"),
         pytest.param(lambda packed: gzip.compress(b"\n".join([b"{}", *2 * [_line(1)]])), "pool", id="twice"),
-        pytest.param(lambda packed: gzip.compress(b" " * (MAX_TEXT_BYTES + 1)), "longer than 33,554,432", id="a bomb"),
+        pytest.param(lambda packed: gzip.compress(b" " * 2**25), "a line is longer than 2,097,152", id="a bomb"),
         pytest.param(lambda packed: gzip.compress(b"\n" * 2**22), "not valid JSON", id="a bomb of lines"),
     ],
 )
@@ -171,6 +170,8 @@ def test_a_config_that_nobody_would_read_is_not_made(monkeypatch: pytest.MonkeyP
 
     with pytest.raises(ConfigError, match="use more pools"):
         pack_config(LARGE)
+    with pytest.raises(ConfigError, match="the content is longer than 900,000 bytes"):
+        unpack_config(PACKED)
 
 
 def test_a_copy_of_a_zone_that_is_changed_has_its_own_text():
@@ -181,3 +182,44 @@ def test_a_copy_of_a_zone_that_is_changed_has_its_own_text():
 
     assert json.loads(changed.text)["reserved"] == 99
     assert zone.text == before
+
+
+def _levels(number: int) -> bytes:
+    return json.dumps({"namespace": "n", "name": "n", "unknownTenants": {"levels": [{}] * number}}).encode()
+
+
+def _tenants(number: int) -> bytes:
+    level = {"name": "gold", "tenants": [f"t{n}" for n in range(number)]}
+    return json.dumps({"namespace": "n", "name": "n", "unknownTenants": {"levels": [level]}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        pytest.param([_levels(65)], "levels", id="many levels"),
+        pytest.param([_levels(500_000)], "levels", id="very many levels"),
+        pytest.param([_tenants(65)], "tenants: ", id="many tenants"),
+        pytest.param([json.dumps({f"x{n}": n for n in range(101)}).encode()], "101 members", id="many fields"),
+        pytest.param([b" " * (3 * 2**20)], "a line is longer", id="a long line"),
+        pytest.param([POOL.text.encode(), b"[" * 100_000], None, id="deep"),
+        pytest.param([_lines(2), b'"' + b"x" * 2_500_000], "a line is longer", id="a long zone"),
+    ],
+)
+def test_what_would_cost_its_reader_much_is_refused_soon(lines: list[bytes], error: str | None):
+    content = gzip.compress(b"\n".join(lines))
+
+    with pytest.raises((ConfigError, RecursionError), match=error) as raised:
+        unpack_config(replace(PACKED, packed=content))
+    assert len(str(raised.value)) < 1_000
+
+
+def test_more_zones_than_anybody_has_in_memory_are_neither_written_nor_read(monkeypatch: pytest.MonkeyPatch):
+    for module in ("config_text", "config"):
+        monkeypatch.setattr(f"tenantzone_contract.{module}.MAX_ZONES", 2_999)
+
+    with pytest.raises(ConfigError, match="use more pools"):
+        pack_config(LARGE)
+    with pytest.raises(ConfigError, match="use more pools"):
+        unpack_config(PACKED)
+    with pytest.raises(ConfigError, match="use more pools"):
+        unpack_config(ConfigFiles(dump_config(LARGE)))

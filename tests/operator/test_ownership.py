@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tenantzone_operator.names import FIELD_MANAGER, MANAGED_BY_LABEL, POOL_LABEL
+from tests.operator.conftest import Operator
 from tests.operator.kube import Kube, eventually
 from tests.operator.world import POOL, World, conditions
 
@@ -101,6 +102,33 @@ def test_a_pool_that_is_made_again_owns_it(ready: World, kube: Kube):
     ready.await_ready("acme")
     assert uid_of_pool(kube, ready) != old
     eventually(lambda: is_in_order(kube, ready))
+
+
+@pytest.mark.parametrize("generation", [2**52 - 1, 2**52, 2**63])
+def test_what_was_granted_is_remembered_whatever_generation_somebody_has_written(
+    world: World, kube: Kube, operator: Operator, generation: int
+):
+    world.add_pool()
+    world.add_engine(blocks=100)
+    world.add_zone("older", reserved=10)
+    world.await_ready("older")
+    world.add_zone("younger", reserved=60)
+    world.await_ready("younger")
+    world.change_zone("older", reserved=90)
+    world.await_condition("older", "Accepted", "False", "PoolOvercommitted")
+
+    operator.kill()
+    edited = json.loads(kube.get(world.config_path)["data"]["config.json"]) | {"generation": generation}
+    kube.merge(world.config_path, {"data": {"config.json": json.dumps(edited)}})
+    operator.start()
+    operator.await_running()
+
+    world.change_zone("younger", reserved=61)
+    world.await_ready("younger")
+    assert world.entries() == {"older": 10, "younger": 61}
+    config = world.config()
+    assert config is not None
+    assert config.generation < 1000
 
 
 @pytest.mark.parametrize("generation", [2**63, 2**62, 10**30])

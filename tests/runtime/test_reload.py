@@ -1,8 +1,10 @@
 """The last good config, on real folders."""
 
 import gzip
+import json
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -367,3 +369,48 @@ def test_swaps_of_compressed_configs_while_it_reads_never_give_a_mix(tmp_path):
         is_over.set()
         swapping.join()
     assert len(seen) > 1
+
+
+def test_a_generation_that_no_operator_writes_is_refused(tmp_path):
+    watched = source(tmp_path)
+    write(tmp_path, config_text(1, "acme"))
+    watched.poll()
+    write(tmp_path, config_text(2**52, "late"))
+
+    assert watched.poll()
+    assert generation_of(watched) == 1
+    assert watched.rejection is not None
+    assert (watched.rejection.generation, "was not written by the operator" in watched.rejection.error) == (None, True)
+
+
+@pytest.mark.parametrize("content", ['{"hash": "\\ud800"}', json.dumps({"pool": {"x" * 800_000: 1}}), '"\x1b[31m"'])
+def test_what_is_said_of_a_bad_file_is_short_and_can_be_shown(tmp_path, content):
+    watched = source(tmp_path)
+    write(tmp_path, content)
+
+    assert watched.poll()
+    assert watched.rejection is not None
+    assert len(watched.rejection.error) <= 1000
+    assert watched.rejection.error.isprintable()
+
+
+def test_a_write_while_it_reads_for_long_is_noticed(tmp_path, monkeypatch):
+    """Two writes within one tick of the file system's clock leave the same stamp."""
+    watched = source(tmp_path)
+    write(tmp_path, config_text(1, "acme"))
+    status = (tmp_path / "config.json").stat()
+    read = Path.read_bytes
+
+    def read_for_long(path: Path) -> bytes:
+        content = read(path)
+        write(tmp_path, config_text(2, "acme"))
+        os.utime(tmp_path / "config.json", ns=(status.st_atime_ns, status.st_mtime_ns))
+        time.sleep(0.15)
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", read_for_long)
+    watched.poll()
+    monkeypatch.undo()
+
+    watched.poll()
+    assert generation_of(watched) == 2
