@@ -15,6 +15,7 @@ from tenantzone_operator.outcome import Outcome
 from tenantzone_operator.reading_quota import ReadingQuota
 from tenantzone_operator.rest import RestError
 from tenantzone_operator.store import Key, Store
+from tenantzone_operator.under_way import WritingSlots
 from tenantzone_operator.worker import PoolWorker
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,9 @@ class Reconciler:
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._quotas: WeakValueDictionary[str, ReadingQuota] = WeakValueDictionary()
         """By namespace; one goes with the last worker that has it."""
+        self._slots: WeakValueDictionary[str, WritingSlots] = WeakValueDictionary()
+        """The same."""
+        self._is_stopped = False
         self._may_plan = False
         self._checked_at = time.monotonic()
         self._recorder = Recorder(api)
@@ -44,7 +48,7 @@ class Reconciler:
 
     def mark(self, key: Key) -> None:
         """Something about a pool has changed. Ignored before the first full listing: half of the zones make no plan."""
-        if not self._may_plan:
+        if self._is_stopped or not self._may_plan:
             return
         if key not in self._workers:
             self._start(key)
@@ -61,7 +65,8 @@ class Reconciler:
         self._checked_at = time.monotonic()
         for key in self._store.pool_keys() | self._workers.keys():
             self.mark(key)
-            self._workers[key].recall()
+            if key in self._workers:
+                self._workers[key].recall()
 
     def age_seconds(self) -> float:
         """How long ago everything was looked at: the age of the oldest worker's last attempt."""
@@ -77,6 +82,8 @@ class Reconciler:
         return {key: worker.outcome for key, worker in self._workers.items() if worker.outcome is not None}
 
     async def stop(self) -> None:
+        """Returns when nothing works any more, and nothing begins to."""
+        self._is_stopped = True
         tasks = [*self._tasks.values(), self._recording]
         for task in tasks:
             task.cancel()
@@ -84,7 +91,8 @@ class Reconciler:
 
     def _start(self, key: Key) -> None:
         quota = self._quotas.setdefault(key[0], ReadingQuota())
-        worker = PoolWorker(key, self._store, self._api, self._http, self._recorder, quota)
+        slots = self._slots.setdefault(key[0], WritingSlots())
+        worker = PoolWorker(key, self._store, self._api, self._http, self._recorder, quota, slots)
         self._workers[key] = worker
         self._tasks[key] = asyncio.create_task(worker.run(), name=f"pool {'/'.join(key)}")
         self._tasks[key].add_done_callback(lambda _: self._ended(key, worker))

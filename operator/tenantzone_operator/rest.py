@@ -15,7 +15,7 @@ from tenantzone_operator.metrics import count_api_request
 TIMEOUT_SECONDS = 10.0
 _CONNECT_SECONDS = 5.0
 _HEADERS = {"Accept": "application/json", "User-Agent": "tenantzone-operator"}
-_AT_ONCE = 16
+_AT_ONCE = 32
 """Requests at a time. The others wait here, where no time-out runs yet."""
 _LONGEST_EVENT = 8 * 2**20
 """Bytes of a line of a watch: several times the largest object that the API server keeps."""

@@ -27,6 +27,7 @@ from tenantzone_operator.resources import Pool
 from tenantzone_operator.rest import RestError
 from tenantzone_operator.status import ZoneStatuses, leaving_pool_status, pool_status
 from tenantzone_operator.store import Key, Store, View
+from tenantzone_operator.under_way import WritingSlots
 from tenantzone_operator.writing import StatusWriter
 
 logger = logging.getLogger(__name__)
@@ -57,10 +58,18 @@ class PoolWorker:
         http: for the engines' reports.
         recorder: for what a person should notice.
         quota: of what engines of the pool's namespace may send.
+        slots: of what may be written of that namespace at a time.
     """
 
     def __init__(
-        self, key: Key, store: Store, api: Api, http: aiohttp.ClientSession, recorder: Recorder, quota: ReadingQuota
+        self,
+        key: Key,
+        store: Store,
+        api: Api,
+        http: aiohttp.ClientSession,
+        recorder: Recorder,
+        quota: ReadingQuota,
+        slots: WritingSlots,
     ) -> None:
         self._key = key
         self._store = store
@@ -78,7 +87,7 @@ class PoolWorker:
         self._zone_statuses = ZoneStatuses()
         self._pool_status: dict[str, Status] = {}
         """By the pool's uid: as it was made last."""
-        self._statuses = StatusWriter(store, api, recorder)
+        self._statuses = StatusWriter(store, api, recorder, slots)
         self._later: asyncio.TimerHandle | None = None
         self._dirty = asyncio.Event()
         self._is_settled = False

@@ -16,7 +16,7 @@ from tenantzone_operator.resources import Body, Meta, Pool, Zone
 from tenantzone_operator.rest import RestError
 from tenantzone_operator.status import without_gauges
 from tenantzone_operator.store import Store, View
-from tenantzone_operator.under_way import LATE_SECONDS, UnderWay
+from tenantzone_operator.under_way import LATE_SECONDS, UnderWay, WritingSlots
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _PATIENCE_SECONDS = 0.1
 class StatusWriter:
     """Writes the statuses of one pool and its zones, and tells what a person should notice about each change."""
 
-    def __init__(self, store: Store, api: Api, recorder: Recorder) -> None:
+    def __init__(self, store: Store, api: Api, recorder: Recorder, slots: WritingSlots) -> None:
         self._store = store
         self._api = api
         self._recorder = recorder
@@ -43,7 +43,7 @@ class StatusWriter:
         """Uids of the zones whose amounts are to be written before those of others: many take more than one call."""
         self.writes = 0
         """How many were made since the start."""
-        self._under_way = UnderWay()
+        self._under_way = UnderWay(slots)
         self._repairs = Repairs()
         self._awaited = Awaited()
         self._refusals = Refusals()
@@ -64,13 +64,14 @@ class StatusWriter:
         Returns:
             Seconds after which to come again for what was held back; None if nothing was.
         """
-        now = time.monotonic()
+        now, ended = time.monotonic(), self._under_way.ended
+        self._forget_merged(view)
         self._repairs.look(view)
         self._refusals.keep(view.uids)
         self._awaited.keep(view.uids)
         found = [zone for zone in (*view.zones, *view.leaving) if self._differs(zone, zones[zone.meta.name])]
         changed = [zone for zone in found if self._may_write(zone.meta, zones[zone.meta.name], now)]
-        urgent, gauges = _by_urgency(changed, zones)
+        urgent, gauges = self._by_urgency(changed, zones)
         awaited, others = self._awaited.sort(urgent, now)
         if gauges and now >= self._gauges_due_at:
             # All pools share what the API server can take.
@@ -85,12 +86,17 @@ class StatusWriter:
                 hurried.insert(0, partial(self._write_pool, view.told_pool, pool))
             else:
                 is_held_back = True
-        is_all = await write_all(hurried, may_go_on)
-        is_all = is_all and await self._write_in_turn([*others, *due], zones, may_go_on)
+
+        def may_begin() -> bool:
+            return may_go_on() and self._under_way.has_room
+
+        is_all = await write_all(hurried, may_begin)
+        is_all = is_all and await self._write_in_turn([*others, *due], zones, may_begin)
         waits = [REPAIR_SECONDS] if is_held_back else []
-        if not is_all:
+        if not is_all and self._under_way.has_room:
             waits.append(0.0)
-        if self._under_way:
+        # What was under way was passed over, and may have to be written once more.
+        if self._under_way or self._under_way.ended > ended or not is_all:
             waits.append(LATE_SECONDS)
         if len(gauges) > len(due):
             waits.append(self._gauges_due_at - now)
@@ -110,6 +116,23 @@ class StatusWriter:
         if found.meta.uid in self._under_way:
             return False
         return found.status != status and self._merged.get(found.meta.uid) != (status, found.status)
+
+    def _by_urgency(self, changed: Iterable[Zone], zones: Mapping[str, Status]) -> tuple[list[Zone], list[Zone]]:
+        """Those of which something else than amounts has changed, and the others."""
+        urgent: list[Zone] = []
+        gauges: list[Zone] = []
+        for zone in changed:
+            written, merged = self._merged.get(zone.meta.uid, (None, None))
+            # What others have added is there, and is no news.
+            before = written if written is not None and merged == zone.status else zone.status
+            is_urgent = without_gauges(zones[zone.meta.name]) != without_gauges(before)
+            (urgent if is_urgent else gauges).append(zone)
+        return urgent, gauges
+
+    def _forget_merged(self, view: View) -> None:
+        """Of objects that are gone."""
+        if len(self._merged) > len(view.uids):
+            self._merged = {uid: merged for uid, merged in self._merged.items() if uid in view.uids}
 
     async def _write_in_turn(
         self, changed: Sequence[Zone], zones: Mapping[str, Status], may_go_on: Callable[[], bool]
@@ -159,7 +182,7 @@ class StatusWriter:
                 about = {"zone": zone.meta.name, "tenant": zone.tenant, "pool": zone.pool}
                 _log(notice, "zone", zone.meta, about)
 
-        await self._under_way.make(zone.meta.uid, write())
+        await self._under_way.make(zone.meta.uid, f"zone {zone.meta.namespace}/{zone.meta.name}", write)
 
     async def _write_pool(self, pool: Pool, status: Status) -> None:
         async def write() -> None:
@@ -172,7 +195,7 @@ class StatusWriter:
                 self._recorder.record("ZonePool", pool.meta, notice)
                 _log(notice, "pool", pool.meta, {"pool": pool.meta.name})
 
-        await self._under_way.make(pool.meta.uid, write())
+        await self._under_way.make(pool.meta.uid, f"pool {pool.meta.namespace}/{pool.meta.name}", write)
 
     async def _try(self, kind: str, meta: Meta, status: Status, write: Awaitable[Body]) -> Body | None:
         """What it returns; None if it is refused for good: that is this object's trouble and delays no other one."""
@@ -194,16 +217,6 @@ class StatusWriter:
             self._merged.pop(found.meta.uid, None)
         else:
             self._merged[found.meta.uid] = status, written.get("status", {})
-
-
-def _by_urgency(changed: Iterable[Zone], zones: Mapping[str, Status]) -> tuple[list[Zone], list[Zone]]:
-    """Those of which something else than amounts has changed, and the others."""
-    urgent: list[Zone] = []
-    gauges: list[Zone] = []
-    for zone in changed:
-        is_urgent = without_gauges(zones[zone.meta.name]) != without_gauges(zone.status)
-        (urgent if is_urgent else gauges).append(zone)
-    return urgent, gauges
 
 
 def _log(notice: Notice, kind: str, meta: Meta, about: Mapping[str, str]) -> None:

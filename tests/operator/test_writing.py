@@ -15,6 +15,7 @@ from tenantzone_operator.events import Recorder
 from tenantzone_operator.resources import Zone, read_zone
 from tenantzone_operator.rest import Rest
 from tenantzone_operator.store import Store
+from tenantzone_operator.under_way import WritingSlots
 from tenantzone_operator.writing import StatusWriter
 from tests.operator.objects import NOW, body
 
@@ -39,6 +40,8 @@ class ApiServer:
         self.is_asked = asyncio.Event()
         self.asked: list[str] = []
         """Whose status was sent, in order."""
+        self.condition_of_others: list[Any] = []
+        """That somebody adds to each status."""
         self.store = Store()
         """What the operator knows of its objects, ..."""
         self._objects: dict[str, dict[str, Any]] = {}
@@ -58,8 +61,12 @@ class ApiServer:
         found = self._objects[name]
         version = {"resourceVersion": str(len(self.asked) + 1)}
         sent = json.loads(await request.text())["status"]
+        sent["conditions"] += self.condition_of_others
         self._objects[name] = found | {"metadata": found["metadata"] | version, "status": sent}
         return web.json_response(self._objects[name])
+
+    def status_of(self, name: str) -> Any:
+        return self._objects[name]["status"]
 
 
 @pytest.fixture
@@ -89,7 +96,7 @@ class Writing:
     def __init__(self, server: ApiServer, api: Api, pool: str) -> None:
         self._store = server.store
         self._pool = pool
-        self._writer = StatusWriter(server.store, api, Recorder(api))
+        self._writer = StatusWriter(server.store, api, Recorder(api), WritingSlots())
 
     async def write(self, statuses: dict[str, Any], may_go_on: Callable[[], bool] = lambda: True) -> float | None:
         return await self._writer.write(self._store.view(("default", self._pool)), statuses, None, may_go_on)
@@ -164,6 +171,54 @@ async def test_a_write_that_hangs_keeps_nobody_waiting_and_is_made_once_at_a_tim
             assert wait <= 1.0
             await asyncio.sleep(wait)
     assert server.asked.count("stuck") == 1
+
+
+async def test_writes_that_all_hang_in_one_namespace_keep_no_other_waiting(server: ApiServer, api: Api):
+    stuck = [f"stuck-{number}" for number in range(60)]
+    for name in stuck:
+        server.add(name, "stuck", generation=2)
+    server.add("honest", "honest", generation=2)
+    hanging, honest = Writing(server, api, "stuck"), Writing(server, api, "honest")
+    for _ in range(10):
+        assert await hanging.write(dict.fromkeys(stuck, status(2, "True"))) is not None
+
+    async with asyncio.timeout(5):
+        assert await honest.write({"honest": status(2, "True")}) is None
+
+    assert server.asked[-1] == "honest"
+    await hanging.stop()
+
+
+async def test_what_changes_while_it_is_written_is_written_again(server: ApiServer, api: Api):
+    server.add("slow", "pool", generation=2)
+    server.add("honest", "pool", generation=2)
+    writing = Writing(server, api, "pool")
+    assert await writing.write({"slow": status(2, "Unknown"), "honest": READY}) is not None
+
+    def answer_now() -> bool:
+        server.may_answer.set()
+        return True
+
+    new = {"slow": status(2, "True"), "honest": status(2, "True")}
+    async with asyncio.timeout(10):
+        wait = await writing.write(new, answer_now)
+        while wait is not None:
+            await asyncio.sleep(wait)
+            wait = await writing.write(new)
+    assert server.status_of("slow") == status(2, "True")
+
+
+async def test_a_condition_of_others_does_not_make_amounts_urgent(server: ApiServer, api: Api):
+    server.may_answer.set()
+    server.condition_of_others = [{"type": "Theirs", "status": "True", "reason": "So", "message": ""}]
+    server.add("acme", "pool")
+    writing = Writing(server, api, "pool")
+    for held in range(5):
+        wait = await writing.write({"acme": NEWS | {"engines": [{"pod": "engine-0", "held": held}]}})
+
+    assert len(server.asked) == 2, "the first, and the first amounts"
+    assert wait is not None
+    assert wait > 0
 
 
 async def test_what_is_under_way_ends_when_the_pool_does(server: ApiServer, api: Api):

@@ -49,13 +49,13 @@ class Findings:
 
 def soak(size: Size) -> Findings:
     """Returns what was found. Nothing that was started is left."""
-    findings = Findings()
+    findings, before = Findings(), _children()
     with control_plane(namespaces(size)) as (plane, folder):
         with proxied_for_operator(plane.user_kubeconfig(OPERATOR), folder) as proxy:
             asyncio.run(_soak(size, plane, folder, proxy, findings))
         log = (folder / "operator.log").read_text()
     findings.wrong += [f"the operator's log: {line}" for line in log.splitlines() if _OUR_ERROR.search(line)]
-    findings.wrong += [f"still running: {command}" for command in _children()]
+    findings.wrong += [f"still running: {left}" for left in _children() if left not in before]
     return findings
 
 
