@@ -207,7 +207,8 @@ class PoolWorker:
         if pool is not None and self._delivery.must_recall:
             await self._delivery.recall(pool)
         observations = await self._look_at_engines(pool, view)
-        if pool is not None and any(observation.nack for observation in observations):
+        is_refused = any(observation.nack for observation in observations)
+        if pool is not None and is_refused and await self._delivery.has_changed(pool):
             await self._delivery.recall(pool)
         size = planned_size(pool, [observation.blocks for observation in observations])
         # Of thousands of zones it takes long, and other pools need not wait for it.
