@@ -76,7 +76,7 @@ class Bench:
         return f"{_GROUP}/namespaces/{self.namespace}/{plural}"
 
 
-async def createdat_once(bench: Bench, zones: int, engines: int) -> Figures:
+async def created_at_once(bench: Bench, zones: int, engines: int) -> Figures:
     """All zones of one pool in one moment."""
     say(NAME, f"{zones:,} zones created at once, in one pool with {engines} engines")
     await bench.add_pool("pool", engines)
