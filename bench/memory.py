@@ -138,7 +138,7 @@ class Life:
             # The answer has room in the last block, so that a prompt's blocks are all that its request ever has.
             tokens = prompt(self._prompt_blocks, seed=number, extra=-ANSWER_TOKENS)
             tenant = self._tenants[number % len(self._tenants)]
-            salt = {} if self._zones else {"client_salt": tenant}
+            salt: dict[str, Any] = {} if self._zones else {"client_salt": tenant}
             self._driver.send(tenant if self._zones else None, tokens, max_tokens=ANSWER_TOKENS, **salt)
         if first is None:
             self._sent += count

@@ -9,6 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
+from typing import Literal
 
 from playwright.sync_api import Page, Playwright, expect, sync_playwright
 
@@ -21,7 +22,7 @@ from demo.paths import REPOSITORY, STATE
 from demo.stack import Stack, running
 
 IMAGES = REPOSITORY / "docs" / "images"
-SCHEMES = ("light", "dark")
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 WIDTH = 1240
 MAX_BYTES = 200_000
 
@@ -49,7 +50,7 @@ def main() -> int:
 def _open(playwright: Playwright, tabs: ExitStack, url: str) -> dict[str, Page]:
     browser = playwright.chromium.launch(executable_path=ensure("chromium"), args=["--disable-dev-shm-usage"])
     tabs.callback(browser.close)
-    pages = {}
+    pages: dict[str, Page] = {}
     for scheme in SCHEMES:
         pages[scheme] = browser.new_page(
             color_scheme=scheme, reduced_motion="reduce", viewport={"width": WIDTH, "height": 900}

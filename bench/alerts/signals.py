@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from monitoring import zone_alerts
+import monitoring.zone_alerts as zone_alerts
 from monitoring.model import Alert
 from monitoring.pace import REAL_TIME
 

@@ -182,7 +182,7 @@ def _declare(folder: Path, zones: int) -> None:
     declared = [ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in tenants]
     # The one that sends requests works within its reservation at times, and above it at others.
     declared[0] = ZoneConfig(name=_TENANT, tenant=_TENANT, generation=1, reserved="50%")
-    config = make_config(1, PoolConfig(namespace="bench", name="pool"), declared)
+    config = make_config(1, PoolConfig(namespace="bench", name="pool"), tuple(declared))
     (folder / "config" / CONFIG_KEY).write_text(dump_config(config))
 
 

@@ -5,6 +5,7 @@ its text: all engines get the very same work.
 """
 
 from pathlib import Path
+from typing import Any
 
 LONGEST = 2048
 """Tokens, prompt and answer together."""
@@ -35,7 +36,7 @@ def make(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def _word_tokenizer():
+def _word_tokenizer() -> Any:
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 

@@ -14,7 +14,7 @@ _PAUSE_SECONDS = 0.2
 
 
 class Client(Rest):
-    async def watch(self, path: str) -> AsyncIterator[dict[str, Any]]:
+    async def events(self, path: str) -> AsyncIterator[dict[str, Any]]:
         """Events of a kind from now on, beginning with what there is."""
         assert self._session is not None
         version = "0"

@@ -127,7 +127,7 @@ class Fleet:
         self._runners[engine.name] = runner
 
     async def _watch(self, namespace: str | None) -> None:
-        async for event in self._client.watch(_pods(namespace)):
+        async for event in self._client.events(_pods(namespace)):
             metadata = event["object"]["metadata"]
             annotation = metadata.get("annotations", {}).get(CONFIG_HASH_ANNOTATION)
             if annotation is not None and self._shown.get(metadata["name"]) != annotation:

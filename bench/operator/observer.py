@@ -69,7 +69,7 @@ class Observer:
         return time.monotonic()
 
     async def _watch_zones(self) -> None:
-        async for event in self._client.watch(f"/apis/tenantzone.io/v1alpha1{self._where}/tenantzones"):
+        async for event in self._client.events(f"/apis/tenantzone.io/v1alpha1{self._where}/tenantzones"):
             name = event["object"]["metadata"]["name"]
             if event["type"] == "DELETED":
                 self.zones.pop(name, None)
@@ -94,7 +94,7 @@ class Observer:
             seen.programmed, seen.programmed_at = true["Programmed"], now
 
     async def _watch_configs(self) -> None:
-        async for event in self._client.watch(f"/api/v1{self._where}/configmaps"):
+        async for event in self._client.events(f"/api/v1{self._where}/configmaps"):
             self.on_config(event)
             name = event["object"]["metadata"]["name"]
             self.configs[name] = self.configs.get(name, 0) + 1

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from typing import Any
 
 from bench.step_time.loads import Load
 from bench.step_time.results import Record
@@ -94,7 +95,7 @@ class Arm:
 
     def _send(self, tenant: int, tokens: list[int], answer: int) -> None:
         # Where no zones keep tenants' caches apart, a salt does.
-        salt = {} if self.zones else {"client_salt": f"tenant-{tenant}"}
+        salt: dict[str, Any] = {} if self.zones else {"client_salt": f"tenant-{tenant}"}
         zone = f"tenant-{tenant % self.zones}" if self.zones else None
         request = self._driver.send(zone, tokens, max_tokens=answer, **salt)
         self._tenant_of[request.request_id] = tenant

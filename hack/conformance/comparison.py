@@ -78,7 +78,7 @@ def compare(stock: Outcomes, ours: Outcomes, reasons: Reasons = MappingProxyType
         reasons: of differences that are known.
     """
     result = Comparison([], {}, {}, [], [], {})
-    for test in stock | ours:
+    for test in {**stock, **ours}:
         with_stock, with_ours = stock.get(test, _MISSING), ours.get(test, _MISSING)
         match with_stock.outcome == "passed", with_ours.outcome == "passed":
             case True, True:

@@ -31,7 +31,7 @@ TENANT = "everybody"
 CONFIG = make_config(
     1,
     PoolConfig(namespace="conformance", name="pool"),
-    [ZoneConfig(name=TENANT, tenant=TENANT, generation=1, reserved="100%")],
+    (ZoneConfig(name=TENANT, tenant=TENANT, generation=1, reserved="100%"),),
 )
 
 _FINDS_BLOCKS = ("get_computed_blocks", "get_computed_blocks_for_connector", "allocate_slots", "cache_blocks")

@@ -9,8 +9,9 @@ import tempfile
 import time
 import tomllib
 import urllib.request
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from archives import ArchiveError, unpack
 from controlplane.cache import cache_folder, exclusive
@@ -72,7 +73,7 @@ def _find_source(version: str) -> str:
     index the machine is configured for.
     """
     uv = Path(sys.executable).with_name("uv")
-    command = [uv, "pip", "compile", "--quiet", "--no-deps", "--format", "pylock.toml", "-"]
+    command = [str(uv), "pip", "compile", "--quiet", "--no-deps", "--format", "pylock.toml", "-"]
     asked = subprocess.run(command, input=f"vllm=={version}", capture_output=True, text=True, check=False)
     if asked.returncode != 0:
         raise SourceError(f"the package index was asked for vLLM {version}:\n{asked.stderr.strip()}")
@@ -104,7 +105,7 @@ def check_hash(archive: IO[bytes], pinned: frozenset[str]) -> None:
         SourceError: it is not.
     """
     archive.seek(0)
-    digest = hashlib.file_digest(archive, "sha256").hexdigest()
+    digest = hashlib.file_digest(cast(BufferedIOBase, archive), "sha256").hexdigest()
     if digest not in pinned:
         raise SourceError(f"vLLM's source distribution has the SHA-256 {digest}, which {LOCK.name} does not pin")
 

@@ -41,6 +41,7 @@ def pytest_configure() -> None:
 
 def _load_synchronous() -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"{scheduling.__name__}_synchronous", scheduling.__file__)
+    assert spec is not None, "it is a file"
     module = importlib.util.module_from_spec(spec)
     stock = async_scheduler.AsyncScheduler
     async_scheduler.AsyncScheduler = scheduler.Scheduler

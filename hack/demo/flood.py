@@ -24,7 +24,7 @@ class Flood:
     turnovers_wanted: float
     requests: int = 0
     blocks: int = 0
-    _numbers: count = field(default_factory=count)
+    _numbers: "count[int]" = field(default_factory=count)
     _lock: Lock = field(default_factory=Lock)
 
     @property

@@ -5,6 +5,7 @@ weights on each machine.
 """
 
 from pathlib import Path
+from typing import Any
 
 _CHAT_TEMPLATE = (
     "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
@@ -35,7 +36,7 @@ def make(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def _byte_tokenizer():
+def _byte_tokenizer() -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 

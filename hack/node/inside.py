@@ -102,8 +102,7 @@ class _Daemons:
         while True:
             # The first process inherits orphans, too: containers' shims leave some.
             pid, status = os.wait()
-            name = self._running.pop(pid, None)
-            if name is not None:
+            if name := self._running.pop(pid, ""):
                 print(f"{name} ended with {os.waitstatus_to_exitcode(status)}; starting it again", flush=True)
                 time.sleep(_RESTART_SECONDS)
                 self._start(name)
