@@ -24,6 +24,22 @@ LABELS = {"app.kubernetes.io/managed-by": "tenantzone-operator", "tenantzone.io/
 OWNER = {"apiVersion": "tenantzone.io/v1alpha1", "kind": "ZonePool", "name": "demo", "uid": "of-a-pool"}
 METADATA = {"name": "tenantzone-demo", "labels": LABELS, "ownerReferences": [OWNER]}
 CONFIG_MAP = {"metadata": METADATA, "data": {"config.json": "{}"}}
+OF_OTHERS = "changes no finalizer, label or annotation but its own"
+AS_MANAGER = "?fieldManager=tenantzone-operator"
+HASH = "sha256:" + 64 * "0"
+MANAGED_BY_ANOTHER = {
+    "manager": "another",
+    "operation": "Update",
+    "apiVersion": "v1",
+    "fieldsType": "FieldsV1",
+    "fieldsV1": {"f:spec": {"f:containers": {}}},
+}
+OF_A_LEASE: tuple[dict[str, Any], ...] = (
+    {"finalizers": ["mine.example/kept"]},
+    {"labels": {"mine": "1"}},
+    {"annotations": {"mine": "1"}},
+    {"ownerReferences": [OWNER]},
+)
 REGARDING = {"apiVersion": "tenantzone.io/v1alpha1", "kind": "TenantZone", "name": "acme"}
 
 
@@ -73,10 +89,10 @@ def changed(**metadata: Any) -> dict[str, Any]:
         pytest.param(
             changed(ownerReferences=[OWNER | {"apiVersion": "example.com/v1"}]), "to its ZonePool", id="another group"
         ),
-        pytest.param(changed(finalizers=["example.com/held"]), "no finalizer", id="a finalizer"),
-        pytest.param(changed(labels=LABELS | {"grafana_dashboard": "1"}), "no label but its own", id="another label"),
-        pytest.param(changed(annotations={"example.com/a": "1"}), "no annotation", id="an annotation"),
-        pytest.param(CONFIG_MAP | {"immutable": True}, "no finalizer", id="for ever"),
+        pytest.param(changed(finalizers=["example.com/held"]), OF_OTHERS, id="a finalizer"),
+        pytest.param(changed(labels=LABELS | {"grafana_dashboard": "1"}), OF_OTHERS, id="another label"),
+        pytest.param(changed(annotations={"example.com/a": "1"}), OF_OTHERS, id="an annotation"),
+        pytest.param(CONFIG_MAP | {"immutable": True}, "for ever", id="for ever"),
         pytest.param(CONFIG_MAP | {"data": {"Corefile": "."}}, "nothing into a ConfigMap", id="another key"),
         pytest.param(CONFIG_MAP | {"binaryData": {"x": "AA=="}}, "nothing into a ConfigMap", id="another binary key"),
     ],
@@ -104,11 +120,53 @@ def test_of_what_others_have_put_onto_it_nothing_changes(thief: Kube, kube: Kube
     assert "nothing into a ConfigMap" in patched(thief, path, {"data": {"more": "mine"}})
     for metadata in (
         {"labels": {"team": "mine"}},
+        {"labels": {"team": None}},
         {"annotations": {"note": "mine"}},
+        {"annotations": None},
         {"finalizers": ["example.com/held", "mine.example/held"]},
+        {"finalizers": None},
+        {"generateName": "mine"},
     ):
-        assert "no finalizer, no label" in patched(thief, path, {"metadata": metadata})
+        assert OF_OTHERS in patched(thief, path, {"metadata": metadata})
     kube.merge(path, {"metadata": {"finalizers": None}})
+
+
+def test_it_takes_no_config_map_of_others(thief: Kube, kube: Kube, namespace: str):
+    path = f"{_CORE}/{namespace}/configmaps"
+    kube.call("POST", path, {"metadata": {"name": "tenantzone-demo"}, "data": {"notes": "theirs"}})
+    path += "/tenantzone-demo"
+
+    for change in ({"data": {"notes": None}}, {}, {"data": {"config.json": "{}"}}):
+        assert "takes no ConfigMap of others" in patched(thief, path, {"metadata": METADATA} | change)
+    found = kube.get(path)
+    assert found is not None
+    assert found["data"] == {"notes": "theirs"}
+
+
+@pytest.mark.parametrize(
+    "taken_off",
+    [
+        pytest.param({"labels": None}, id="labels"),
+        pytest.param({"labels": {"tenantzone.io/pool": "other"}}, id="another pool's label"),
+        pytest.param({"ownerReferences": None}, id="owner"),
+        pytest.param({"labels": None, "ownerReferences": None}, id="both"),
+    ],
+)
+def test_it_puts_back_what_others_took_off_a_pools_config(thief: Kube, kube: Kube, namespace: str, taken_off: Any):
+    path = f"{_CORE}/{namespace}/configmaps"
+    assert refusal(thief, "POST", path + AS_MANAGER, CONFIG_MAP) == ""
+    path += "/tenantzone-demo"
+    kube.merge(path, {"metadata": taken_off})
+
+    assert patched(thief, path, {"metadata": METADATA}) == ""
+
+
+def test_a_pools_config_goes_to_the_next_pool_of_that_name(thief: Kube, namespace: str):
+    path = f"{_CORE}/{namespace}/configmaps"
+    assert refusal(thief, "POST", path, CONFIG_MAP) == ""
+
+    another = {"metadata": {"ownerReferences": [OWNER | {"uid": "of-the-next"}]}}
+    assert patched(thief, f"{path}/tenantzone-demo", another) == ""
 
 
 @pytest.fixture(scope="module")
@@ -126,14 +184,57 @@ def pod_path(kube: Kube) -> Iterator[str]:
         pytest.param({"metadata": {"labels": {"app": "mine"}}}, id="a label"),
         pytest.param({"metadata": {"finalizers": ["mine.example/kept"]}}, id="a finalizer"),
         pytest.param({"metadata": {"annotations": {"theirs": "mine"}}}, id="another annotation"),
+        pytest.param({"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: 200_000 * "x"}}}, id="a long text"),
+        pytest.param({"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: HASH + "0"}}}, id="more than a hash"),
+        pytest.param({"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: HASH + "\n"}}}, id="a hash and a line"),
+        pytest.param({"metadata": {"generateName": "mine"}}, id="what it was named after"),
+        pytest.param({"metadata": {"managedFields": [{}]}}, id="who manages what"),
+        pytest.param({"metadata": {"managedFields": [MANAGED_BY_ANOTHER]}}, id="another's share"),
     ],
 )
 def test_of_a_pod_it_does_not_change(thief: Kube, pod_path: str, change: Any):
-    assert "the operator changes no" in patched(thief, pod_path, change)
+    assert "the operator changes no" in patched(thief, pod_path + AS_MANAGER, change)
 
 
-def test_of_a_pod_it_changes_its_own_annotation(thief: Kube, pod_path: str):
-    assert patched(thief, pod_path, {"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: "sha256:0"}}}) == ""
+def test_of_a_pod_it_changes_its_own_annotation(thief: Kube, kube: Kube, pod_path: str):
+    def is_told(hash_: str) -> bool:
+        return (
+            patched(thief, pod_path + AS_MANAGER, {"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: hash_}}}) == ""
+        )
+
+    assert is_told(HASH)
+    assert is_told("sha256:" + 64 * "f")
+    assert "the operator changes no" in patched(thief, pod_path, {"metadata": {"annotations": None}})
+    kube.merge(pod_path, {"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: "by hand", "theirs": "1"}}})
+    assert is_told(HASH)
+
+
+def test_it_tells_a_pod_that_many_manage(thief: Kube, kube: Kube, namespace: str):
+    """Of more than ten managers the API server makes one, ``ancient-changes``."""
+    path = f"{_CORE}/{namespace}/pods"
+    kube.call("POST", path, pod_manifest("managed", {"app": "theirs"}))
+    path += "/managed"
+    for number in range(12):
+        change = {"metadata": {"annotations": {f"example.com/{number}": "1"}}}
+        kube.call("PATCH", f"{path}?fieldManager=of-{number}", change, "application/merge-patch+json")
+
+    assert patched(thief, path + AS_MANAGER, {"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: HASH}}}) == ""
+
+
+def test_of_its_lease_it_changes_only_who_leads(thief: Kube, kube: Kube):
+    path, metadata = LEASE_PATH.rpartition("/")[0], {"name": "tenantzone-operator", "namespace": NAMESPACE}
+    if kube.get(LEASE_PATH) is not None:
+        kube.call("DELETE", LEASE_PATH)
+    for change in OF_A_LEASE:
+        assert OF_OTHERS in refusal(thief, "POST", path, {"metadata": metadata | change, "spec": {}})
+    assert refusal(thief, "POST", path, {"metadata": metadata, "spec": {}}) == ""
+    found = kube.get(LEASE_PATH)
+    assert found is not None
+    for change in OF_A_LEASE:
+        assert OF_OTHERS in refusal(thief, "PUT", LEASE_PATH, found | {"metadata": found["metadata"] | change})
+    assert refusal(thief, "PUT", LEASE_PATH, found | {"spec": {"holderIdentity": "mine"}}) == ""
+    kube.call("DELETE", LEASE_PATH)
+    assert kube.get(LEASE_PATH) is None
 
 
 def event(namespace: str, **fields: Any) -> dict[str, Any]:
@@ -158,10 +259,18 @@ def event(namespace: str, **fields: Any) -> dict[str, Any]:
         ({"regarding": {"apiVersion": "v1", "kind": "Pod"}}, "TenantZones and ZonePools only"),
         ({"regarding": {"apiVersion": "example.com/v1"}}, "TenantZones and ZonePools only"),
         ({"related": {"apiVersion": "v1", "kind": "Pod", "name": "x"}}, "TenantZones and ZonePools only"),
-        ({"metadata": {"finalizers": ["mine.example/kept"]}}, "TenantZones and ZonePools only"),
-        ({"metadata": {"ownerReferences": [OWNER]}}, "TenantZones and ZonePools only"),
+        ({"regarding": {"fieldPath": 200_000 * "x"}}, "TenantZones and ZonePools only"),
+        ({"regarding": {"resourceVersion": 200_000 * "1"}}, "TenantZones and ZonePools only"),
+        ({"regarding": {"uid": 200_000 * "1"}}, "TenantZones and ZonePools only"),
+        ({"metadata": {"finalizers": ["mine.example/kept"]}}, OF_OTHERS),
+        ({"metadata": {"labels": {"mine": "1"}}}, OF_OTHERS),
+        ({"metadata": {"annotations": {"mine": "1"}}}, OF_OTHERS),
+        ({"metadata": {"ownerReferences": [OWNER]}}, OF_OTHERS),
     ],
-    ids=["in kubelet's name", "about a pod", "about another's TenantZone", "with a pod", "a finalizer", "an owner"],
+    ids=[
+        *("in kubelet's name", "about a pod", "about another's TenantZone", "with a pod"),
+        *("a long path", "a long version", "a long uid", "a finalizer", "a label", "an annotation", "an owner"),
+    ],
 )
 def test_it_forges_no_event(thief: Kube, namespace: str, fields: Any, said: str):
     path = f"{_EVENTS}/{namespace}/events"
