@@ -1,18 +1,17 @@
 """What somebody can do who has the operator's token, and what not, each tried on a real API server."""
 
-import json
-import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controlplane import Cluster, ControlPlane
+from controlplane import Cluster
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 from tests.operator.fleet import pod_manifest
-from tests.operator.kube import Kube, eventually, proxied
+from tests.operator.kube import Kube
 from tests.operator.replicas import LEASE_PATH, NAMESPACE
+from tests.operator.stolen_token import AS_MANAGER, OF_OTHERS, OWNER, patched, refusal, stolen_token
 
 pytestmark = pytest.mark.controlplane
 
@@ -20,12 +19,6 @@ _CORE = "/api/v1/namespaces"
 _OURS = "/apis/tenantzone.io/v1alpha1/namespaces"
 _EVENTS = "/apis/events.k8s.io/v1/namespaces"
 
-LABELS = {"app.kubernetes.io/managed-by": "tenantzone-operator", "tenantzone.io/pool": "demo"}
-OWNER = {"apiVersion": "tenantzone.io/v1alpha1", "kind": "ZonePool", "name": "demo", "uid": "of-a-pool"}
-METADATA = {"name": "tenantzone-demo", "labels": LABELS, "ownerReferences": [OWNER]}
-CONFIG_MAP = {"metadata": METADATA, "data": {"config.json": "{}"}}
-OF_OTHERS = "changes no finalizer, label or annotation but its own"
-AS_MANAGER = "?fieldManager=tenantzone-operator"
 HASH = "sha256:" + 64 * "0"
 MANAGED_BY_ANOTHER = {
     "manager": "another",
@@ -44,129 +37,9 @@ REGARDING = {"apiVersion": "tenantzone.io/v1alpha1", "kind": "TenantZone", "name
 
 
 @pytest.fixture(scope="module")
-def thief(control_plane: Cluster, operator_kubeconfig: Path, kube: Kube) -> Iterator[Kube]:
-    """The API server as the operator's token sees it, once the guard is in force."""
-    assert isinstance(control_plane, ControlPlane), "a cluster that was named has no such user"
-    as_operator = Cluster(operator_kubeconfig, control_plane.server, control_plane.kubectl_program)
-    with proxied(as_operator) as made:
-        path, lease = LEASE_PATH.rpartition("/")[0], {"metadata": {"name": "another", "namespace": NAMESPACE}}
-        eventually(lambda: "no Lease but its own" in refusal(made, "POST", path, lease))
+def thief(control_plane: Cluster, operator_kubeconfig: Path) -> Iterator[Kube]:
+    with stolen_token(control_plane, operator_kubeconfig) as made:
         yield made
-
-
-def refusal(kube: Kube, method: str, path: str, body: Any = None, content_type: str = "application/json") -> str:
-    """What the API server says; empty if it does it."""
-    try:
-        kube.call(method, path, body, content_type)
-    except urllib.error.HTTPError as error:
-        return str(json.load(error)["message"])
-    return ""
-
-
-def patched(kube: Kube, path: str, change: Any) -> str:
-    """The same of a merge patch."""
-    return refusal(kube, "PATCH", path, change, "application/merge-patch+json")
-
-
-def changed(**metadata: Any) -> dict[str, Any]:
-    return CONFIG_MAP | {"metadata": METADATA | metadata}
-
-
-@pytest.mark.parametrize(
-    ("config_map", "said"),
-    [
-        pytest.param(changed(name="coredns"), "only the runtime configs", id="another name"),
-        pytest.param(changed(labels={}), "only the runtime configs", id="no label"),
-        pytest.param(
-            changed(labels=LABELS | {"tenantzone.io/pool": "other"}), "only the runtime configs", id="another pool's"
-        ),
-        pytest.param(changed(ownerReferences=[]), "to its ZonePool alone", id="no owner"),
-        pytest.param(changed(ownerReferences=[OWNER, OWNER | {"uid": "2"}]), "to its ZonePool alone", id="two owners"),
-        pytest.param(changed(ownerReferences=[OWNER | {"name": "other"}]), "to its ZonePool alone", id="another owner"),
-        pytest.param(
-            changed(ownerReferences=[OWNER | {"apiVersion": "v1", "kind": "Pod"}]), "to its ZonePool alone", id="a pod"
-        ),
-        pytest.param(
-            changed(ownerReferences=[OWNER | {"apiVersion": "example.com/v1"}]), "to its ZonePool", id="another group"
-        ),
-        pytest.param(changed(finalizers=["example.com/held"]), OF_OTHERS, id="a finalizer"),
-        pytest.param(changed(labels=LABELS | {"grafana_dashboard": "1"}), OF_OTHERS, id="another label"),
-        pytest.param(changed(annotations={"example.com/a": "1"}), OF_OTHERS, id="an annotation"),
-        pytest.param(CONFIG_MAP | {"immutable": True}, "for ever", id="for ever"),
-        pytest.param(CONFIG_MAP | {"data": {"Corefile": "."}}, "nothing into a ConfigMap", id="another key"),
-        pytest.param(CONFIG_MAP | {"binaryData": {"x": "AA=="}}, "nothing into a ConfigMap", id="another binary key"),
-    ],
-)
-def test_it_makes_no_config_map_but_a_pools_config(thief: Kube, namespace: str, config_map: Any, said: str):
-    assert said in refusal(thief, "POST", f"{_CORE}/{namespace}/configmaps", config_map)
-
-
-@pytest.mark.parametrize("content", [{}, {"data": {}, "binaryData": {"config.json.gz": "AA=="}}])
-def test_it_makes_and_changes_a_pools_config(thief: Kube, namespace: str, content: Any):
-    path = f"{_CORE}/{namespace}/configmaps"
-
-    assert refusal(thief, "POST", path, CONFIG_MAP | content) == ""
-    assert patched(thief, f"{path}/tenantzone-demo", {"data": {"config.json": "{ }"}}) == ""
-
-
-def test_of_what_others_have_put_onto_it_nothing_changes(thief: Kube, kube: Kube, namespace: str):
-    theirs = changed(labels=LABELS | {"team": "shop"}, annotations={"note": "1"}, finalizers=["example.com/held"])
-    path = f"{_CORE}/{namespace}/configmaps"
-    kube.call("POST", path, theirs | {"data": {"config.json": "{}", "notes": "ours"}})
-    path += "/tenantzone-demo"
-
-    assert patched(thief, path, {"metadata": {"labels": LABELS}, "data": {"config.json": "{ }"}}) == ""
-    assert "nothing into a ConfigMap" in patched(thief, path, {"data": {"notes": "mine"}})
-    assert "nothing into a ConfigMap" in patched(thief, path, {"data": {"more": "mine"}})
-    for metadata in (
-        {"labels": {"team": "mine"}},
-        {"labels": {"team": None}},
-        {"annotations": {"note": "mine"}},
-        {"annotations": None},
-        {"finalizers": ["example.com/held", "mine.example/held"]},
-        {"finalizers": None},
-        {"generateName": "mine"},
-    ):
-        assert OF_OTHERS in patched(thief, path, {"metadata": metadata})
-    kube.merge(path, {"metadata": {"finalizers": None}})
-
-
-def test_it_takes_no_config_map_of_others(thief: Kube, kube: Kube, namespace: str):
-    path = f"{_CORE}/{namespace}/configmaps"
-    kube.call("POST", path, {"metadata": {"name": "tenantzone-demo"}, "data": {"notes": "theirs"}})
-    path += "/tenantzone-demo"
-
-    for change in ({"data": {"notes": None}}, {}, {"data": {"config.json": "{}"}}):
-        assert "takes no ConfigMap of others" in patched(thief, path, {"metadata": METADATA} | change)
-    found = kube.get(path)
-    assert found is not None
-    assert found["data"] == {"notes": "theirs"}
-
-
-@pytest.mark.parametrize(
-    "taken_off",
-    [
-        pytest.param({"labels": None}, id="labels"),
-        pytest.param({"labels": {"tenantzone.io/pool": "other"}}, id="another pool's label"),
-        pytest.param({"ownerReferences": None}, id="owner"),
-        pytest.param({"labels": None, "ownerReferences": None}, id="both"),
-    ],
-)
-def test_it_puts_back_what_others_took_off_a_pools_config(thief: Kube, kube: Kube, namespace: str, taken_off: Any):
-    path = f"{_CORE}/{namespace}/configmaps"
-    assert refusal(thief, "POST", path + AS_MANAGER, CONFIG_MAP) == ""
-    path += "/tenantzone-demo"
-    kube.merge(path, {"metadata": taken_off})
-
-    assert patched(thief, path, {"metadata": METADATA}) == ""
-
-
-def test_a_pools_config_goes_to_the_next_pool_of_that_name(thief: Kube, namespace: str):
-    path = f"{_CORE}/{namespace}/configmaps"
-    assert refusal(thief, "POST", path, CONFIG_MAP) == ""
-
-    another = {"metadata": {"ownerReferences": [OWNER | {"uid": "of-the-next"}]}}
-    assert patched(thief, f"{path}/tenantzone-demo", another) == ""
 
 
 @pytest.fixture(scope="module")
