@@ -1,18 +1,17 @@
 """What somebody can do who has the operator's token, and what not, each tried on a real API server."""
 
-import json
-import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controlplane import Cluster, ControlPlane
+from controlplane import Cluster
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 from tests.operator.fleet import pod_manifest
-from tests.operator.kube import Kube, eventually, proxied
+from tests.operator.kube import Kube
 from tests.operator.replicas import LEASE_PATH, NAMESPACE
+from tests.operator.stolen_token import AS_MANAGER, OF_OTHERS, OWNER, patched, refusal, stolen_token
 
 pytestmark = pytest.mark.controlplane
 
@@ -20,95 +19,27 @@ _CORE = "/api/v1/namespaces"
 _OURS = "/apis/tenantzone.io/v1alpha1/namespaces"
 _EVENTS = "/apis/events.k8s.io/v1/namespaces"
 
-LABELS = {"app.kubernetes.io/managed-by": "tenantzone-operator", "tenantzone.io/pool": "demo"}
-OWNER = {"apiVersion": "tenantzone.io/v1alpha1", "kind": "ZonePool", "name": "demo", "uid": "of-a-pool"}
-METADATA = {"name": "tenantzone-demo", "labels": LABELS, "ownerReferences": [OWNER]}
-CONFIG_MAP = {"metadata": METADATA, "data": {"config.json": "{}"}}
+HASH = "sha256:" + 64 * "0"
+MANAGED_BY_ANOTHER = {
+    "manager": "another",
+    "operation": "Update",
+    "apiVersion": "v1",
+    "fieldsType": "FieldsV1",
+    "fieldsV1": {"f:spec": {"f:containers": {}}},
+}
+OF_A_LEASE: tuple[dict[str, Any], ...] = (
+    {"finalizers": ["mine.example/kept"]},
+    {"labels": {"mine": "1"}},
+    {"annotations": {"mine": "1"}},
+    {"ownerReferences": [OWNER]},
+)
 REGARDING = {"apiVersion": "tenantzone.io/v1alpha1", "kind": "TenantZone", "name": "acme"}
 
 
 @pytest.fixture(scope="module")
-def thief(control_plane: Cluster, operator_kubeconfig: Path, kube: Kube) -> Iterator[Kube]:
-    """The API server as the operator's token sees it, once the guard is in force."""
-    assert isinstance(control_plane, ControlPlane), "a cluster that was named has no such user"
-    as_operator = Cluster(operator_kubeconfig, control_plane.server, control_plane.kubectl_program)
-    with proxied(as_operator) as made:
-        path, lease = LEASE_PATH.rpartition("/")[0], {"metadata": {"name": "another", "namespace": NAMESPACE}}
-        eventually(lambda: "no Lease but its own" in refusal(made, "POST", path, lease))
+def thief(control_plane: Cluster, operator_kubeconfig: Path) -> Iterator[Kube]:
+    with stolen_token(control_plane, operator_kubeconfig) as made:
         yield made
-
-
-def refusal(kube: Kube, method: str, path: str, body: Any = None, content_type: str = "application/json") -> str:
-    """What the API server says; empty if it does it."""
-    try:
-        kube.call(method, path, body, content_type)
-    except urllib.error.HTTPError as error:
-        return str(json.load(error)["message"])
-    return ""
-
-
-def patched(kube: Kube, path: str, change: Any) -> str:
-    """The same of a merge patch."""
-    return refusal(kube, "PATCH", path, change, "application/merge-patch+json")
-
-
-def changed(**metadata: Any) -> dict[str, Any]:
-    return CONFIG_MAP | {"metadata": METADATA | metadata}
-
-
-@pytest.mark.parametrize(
-    ("config_map", "said"),
-    [
-        pytest.param(changed(name="coredns"), "only the runtime configs", id="another name"),
-        pytest.param(changed(labels={}), "only the runtime configs", id="no label"),
-        pytest.param(
-            changed(labels=LABELS | {"tenantzone.io/pool": "other"}), "only the runtime configs", id="another pool's"
-        ),
-        pytest.param(changed(ownerReferences=[]), "to its ZonePool alone", id="no owner"),
-        pytest.param(changed(ownerReferences=[OWNER, OWNER | {"uid": "2"}]), "to its ZonePool alone", id="two owners"),
-        pytest.param(changed(ownerReferences=[OWNER | {"name": "other"}]), "to its ZonePool alone", id="another owner"),
-        pytest.param(
-            changed(ownerReferences=[OWNER | {"apiVersion": "v1", "kind": "Pod"}]), "to its ZonePool alone", id="a pod"
-        ),
-        pytest.param(
-            changed(ownerReferences=[OWNER | {"apiVersion": "example.com/v1"}]), "to its ZonePool", id="another group"
-        ),
-        pytest.param(changed(finalizers=["example.com/held"]), "no finalizer", id="a finalizer"),
-        pytest.param(changed(labels=LABELS | {"grafana_dashboard": "1"}), "no label but its own", id="another label"),
-        pytest.param(changed(annotations={"example.com/a": "1"}), "no annotation", id="an annotation"),
-        pytest.param(CONFIG_MAP | {"immutable": True}, "no finalizer", id="for ever"),
-        pytest.param(CONFIG_MAP | {"data": {"Corefile": "."}}, "nothing into a ConfigMap", id="another key"),
-        pytest.param(CONFIG_MAP | {"binaryData": {"x": "AA=="}}, "nothing into a ConfigMap", id="another binary key"),
-    ],
-)
-def test_it_makes_no_config_map_but_a_pools_config(thief: Kube, namespace: str, config_map: Any, said: str):
-    assert said in refusal(thief, "POST", f"{_CORE}/{namespace}/configmaps", config_map)
-
-
-@pytest.mark.parametrize("content", [{}, {"data": {}, "binaryData": {"config.json.gz": "AA=="}}])
-def test_it_makes_and_changes_a_pools_config(thief: Kube, namespace: str, content: Any):
-    path = f"{_CORE}/{namespace}/configmaps"
-
-    assert refusal(thief, "POST", path, CONFIG_MAP | content) == ""
-    assert patched(thief, f"{path}/tenantzone-demo", {"data": {"config.json": "{ }"}}) == ""
-
-
-def test_of_what_others_have_put_onto_it_nothing_changes(thief: Kube, kube: Kube, namespace: str):
-    theirs = changed(labels=LABELS | {"team": "shop"}, annotations={"note": "1"}, finalizers=["example.com/held"])
-    path = f"{_CORE}/{namespace}/configmaps"
-    kube.call("POST", path, theirs | {"data": {"config.json": "{}", "notes": "ours"}})
-    path += "/tenantzone-demo"
-
-    assert patched(thief, path, {"metadata": {"labels": LABELS}, "data": {"config.json": "{ }"}}) == ""
-    assert "nothing into a ConfigMap" in patched(thief, path, {"data": {"notes": "mine"}})
-    assert "nothing into a ConfigMap" in patched(thief, path, {"data": {"more": "mine"}})
-    for metadata in (
-        {"labels": {"team": "mine"}},
-        {"annotations": {"note": "mine"}},
-        {"finalizers": ["example.com/held", "mine.example/held"]},
-    ):
-        assert "no finalizer, no label" in patched(thief, path, {"metadata": metadata})
-    kube.merge(path, {"metadata": {"finalizers": None}})
 
 
 @pytest.fixture(scope="module")
@@ -126,14 +57,57 @@ def pod_path(kube: Kube) -> Iterator[str]:
         pytest.param({"metadata": {"labels": {"app": "mine"}}}, id="a label"),
         pytest.param({"metadata": {"finalizers": ["mine.example/kept"]}}, id="a finalizer"),
         pytest.param({"metadata": {"annotations": {"theirs": "mine"}}}, id="another annotation"),
+        pytest.param({"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: 200_000 * "x"}}}, id="a long text"),
+        pytest.param({"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: HASH + "0"}}}, id="more than a hash"),
+        pytest.param({"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: HASH + "\n"}}}, id="a hash and a line"),
+        pytest.param({"metadata": {"generateName": "mine"}}, id="what it was named after"),
+        pytest.param({"metadata": {"managedFields": [{}]}}, id="who manages what"),
+        pytest.param({"metadata": {"managedFields": [MANAGED_BY_ANOTHER]}}, id="another's share"),
     ],
 )
 def test_of_a_pod_it_does_not_change(thief: Kube, pod_path: str, change: Any):
-    assert "the operator changes no" in patched(thief, pod_path, change)
+    assert "the operator changes no" in patched(thief, pod_path + AS_MANAGER, change)
 
 
-def test_of_a_pod_it_changes_its_own_annotation(thief: Kube, pod_path: str):
-    assert patched(thief, pod_path, {"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: "sha256:0"}}}) == ""
+def test_of_a_pod_it_changes_its_own_annotation(thief: Kube, kube: Kube, pod_path: str):
+    def is_told(hash_: str) -> bool:
+        return (
+            patched(thief, pod_path + AS_MANAGER, {"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: hash_}}}) == ""
+        )
+
+    assert is_told(HASH)
+    assert is_told("sha256:" + 64 * "f")
+    assert "the operator changes no" in patched(thief, pod_path, {"metadata": {"annotations": None}})
+    kube.merge(pod_path, {"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: "by hand", "theirs": "1"}}})
+    assert is_told(HASH)
+
+
+def test_it_tells_a_pod_that_many_manage(thief: Kube, kube: Kube, namespace: str):
+    """Of more than ten managers the API server makes one, ``ancient-changes``."""
+    path = f"{_CORE}/{namespace}/pods"
+    kube.call("POST", path, pod_manifest("managed", {"app": "theirs"}))
+    path += "/managed"
+    for number in range(12):
+        change = {"metadata": {"annotations": {f"example.com/{number}": "1"}}}
+        kube.call("PATCH", f"{path}?fieldManager=of-{number}", change, "application/merge-patch+json")
+
+    assert patched(thief, path + AS_MANAGER, {"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: HASH}}}) == ""
+
+
+def test_of_its_lease_it_changes_only_who_leads(thief: Kube, kube: Kube):
+    path, metadata = LEASE_PATH.rpartition("/")[0], {"name": "tenantzone-operator", "namespace": NAMESPACE}
+    if kube.get(LEASE_PATH) is not None:
+        kube.call("DELETE", LEASE_PATH)
+    for change in OF_A_LEASE:
+        assert OF_OTHERS in refusal(thief, "POST", path, {"metadata": metadata | change, "spec": {}})
+    assert refusal(thief, "POST", path, {"metadata": metadata, "spec": {}}) == ""
+    found = kube.get(LEASE_PATH)
+    assert found is not None
+    for change in OF_A_LEASE:
+        assert OF_OTHERS in refusal(thief, "PUT", LEASE_PATH, found | {"metadata": found["metadata"] | change})
+    assert refusal(thief, "PUT", LEASE_PATH, found | {"spec": {"holderIdentity": "mine"}}) == ""
+    kube.call("DELETE", LEASE_PATH)
+    assert kube.get(LEASE_PATH) is None
 
 
 def event(namespace: str, **fields: Any) -> dict[str, Any]:
@@ -158,10 +132,18 @@ def event(namespace: str, **fields: Any) -> dict[str, Any]:
         ({"regarding": {"apiVersion": "v1", "kind": "Pod"}}, "TenantZones and ZonePools only"),
         ({"regarding": {"apiVersion": "example.com/v1"}}, "TenantZones and ZonePools only"),
         ({"related": {"apiVersion": "v1", "kind": "Pod", "name": "x"}}, "TenantZones and ZonePools only"),
-        ({"metadata": {"finalizers": ["mine.example/kept"]}}, "TenantZones and ZonePools only"),
-        ({"metadata": {"ownerReferences": [OWNER]}}, "TenantZones and ZonePools only"),
+        ({"regarding": {"fieldPath": 200_000 * "x"}}, "TenantZones and ZonePools only"),
+        ({"regarding": {"resourceVersion": 200_000 * "1"}}, "TenantZones and ZonePools only"),
+        ({"regarding": {"uid": 200_000 * "1"}}, "TenantZones and ZonePools only"),
+        ({"metadata": {"finalizers": ["mine.example/kept"]}}, OF_OTHERS),
+        ({"metadata": {"labels": {"mine": "1"}}}, OF_OTHERS),
+        ({"metadata": {"annotations": {"mine": "1"}}}, OF_OTHERS),
+        ({"metadata": {"ownerReferences": [OWNER]}}, OF_OTHERS),
     ],
-    ids=["in kubelet's name", "about a pod", "about another's TenantZone", "with a pod", "a finalizer", "an owner"],
+    ids=[
+        *("in kubelet's name", "about a pod", "about another's TenantZone", "with a pod"),
+        *("a long path", "a long version", "a long uid", "a finalizer", "a label", "an annotation", "an owner"),
+    ],
 )
 def test_it_forges_no_event(thief: Kube, namespace: str, fields: Any, said: str):
     path = f"{_EVENTS}/{namespace}/events"
