@@ -60,6 +60,7 @@ async def _tell(lie: Lie, report: bytes, request: web.Request) -> web.StreamResp
     answer = lie.tell(json.loads(report))
     await asyncio.sleep(answer.delay_seconds)
     response = web.StreamResponse(status=answer.status, headers=answer.headers)
+    response.content_length = answer.length
     # Who asks may have heard enough.
     with contextlib.suppress(ConnectionError):
         await response.prepare(request)

@@ -15,7 +15,6 @@ from tenantzone_operator.api import Api, connected, explain
 from tenantzone_operator.connection import Connection
 from tenantzone_operator.console.server import Standing, console_served
 from tenantzone_operator.duty import Duty
-from tenantzone_operator.engines import new_http_session
 from tenantzone_operator.exposition import metrics_served
 from tenantzone_operator.handlers import make_registry, make_settings
 from tenantzone_operator.health import health_served
@@ -137,7 +136,6 @@ async def run(options: Options) -> None:
         CredentialsError: the cluster can't be used as asked.
     """
     async with AsyncExitStack() as stack:
-        http = await stack.enter_async_context(new_http_session())
         seat: Alone | Leadership = Alone()
         if options.lease is not None:
             # On connections of its own: a renewal must not wait behind a thousand writes.
@@ -147,7 +145,7 @@ async def run(options: Options) -> None:
         traces = [fence(lambda: seat.is_leading)]
         api = await stack.enter_async_context(connected(options.connection, options.namespace, trace_configs=traces))
         store = Store()
-        operator = Operator(options, api, Duty(lambda: Reconciler(store, api, http)), seat, store)
+        operator = Operator(options, api, Duty(lambda: Reconciler(store, api)), seat, store)
         if options.probes is not None:
             await stack.enter_async_context(health_served(*options.probes, live=operator.live, ready=operator.ready))
         if options.metrics is not None:
@@ -155,7 +153,7 @@ async def run(options: Options) -> None:
             collector = OperatorCollector(lambda: seat.is_leading, duty.age_seconds, duty.without_pods, duty.outcomes)
             await stack.enter_async_context(metrics_served(*options.metrics, collector))
         if options.console_port is not None:
-            console = console_served(options.console_port, store, http, partial(list_selected, api), operator.standing)
+            console = console_served(options.console_port, store, partial(list_selected, api), operator.standing)
             await stack.enter_async_context(console)
         await operator.run()
 

@@ -2,18 +2,18 @@
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-import aiohttp
-
 from tenantzone_contract.logs import About
 from tenantzone_contract.report import REPORT_PATH
 from tenantzone_contract.text import printable
 from tenantzone_operator.acknowledgement import Observation
+from tenantzone_operator.engine_http import SlowError, UnbelievableError, fetch
 from tenantzone_operator.metrics import ENGINE_POLLS
 from tenantzone_operator.reading_quota import ReadingQuota
 from tenantzone_operator.reports import EngineReport, read_report_text_aside
@@ -32,7 +32,8 @@ _AT_ONCE = 16
 """Engines of one pool that are asked at a time: so many answers may be in memory."""
 
 LAST_PENANCE_SECONDS = 30.0
-"""An engine whose answer could not be believed is asked again later each time, at last this long after."""
+"""An engine whose answer could not be believed is asked again later each time, at last this long after. So is one that
+accepts connections and does not answer in time, once it is unreachable: a busy one may be late."""
 
 ANSWER_SECONDS = 1.0
 SILENCE_SECONDS = 3.0
@@ -45,10 +46,6 @@ SAY_AGAIN_SECONDS = 60.0
 HANGS = "its report is not renewed any more; the engine hangs"
 
 Answer = TypeVar("Answer", bound="_Answer")
-
-
-class UnbelievableError(ValueError):
-    """An answer that no engine of ours gives. To read another one like it would cost as much."""
 
 
 class _Answer(Protocol):
@@ -78,7 +75,7 @@ class _Engine:
     is_prompt: bool = True
     """Whether it answered when it was asked last: then others wait for its answer, which takes no time."""
     penance: float = 0.0
-    """Seconds for which it was not asked after the last answer that could not be believed."""
+    """Seconds for which it was not asked after the last answer that could not be believed, or that did not come."""
     ask_after: float = 0.0
 
     def forget(self) -> None:
@@ -94,7 +91,6 @@ class EngineWatch:
     """The engines of one pool.
 
     Args:
-        http: used for all requests.
         changed: called when an observation differs from the one before.
         quota: of the pool's namespace.
         log: where it says whether engines answer.
@@ -102,12 +98,10 @@ class EngineWatch:
 
     def __init__(
         self,
-        http: aiohttp.ClientSession,
         changed: Callable[[], None],
         quota: ReadingQuota | None = None,
         log: logging.Logger | About = logger,
     ) -> None:
-        self._http = http
         self._log = log
         self._changed = changed
         self._quota = quota or ReadingQuota()
@@ -202,14 +196,15 @@ class EngineWatch:
         async with self._slots:
             now = time.monotonic()
             try:
-                report = await read_report(self._http, engine.pod, self._port, self._max_bytes, self._quota)
-            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+                report = await read_report(engine.pod, self._port, self._max_bytes, self._quota)
+            except (OSError, ValueError) as error:
                 ENGINE_POLLS.labels("failed").inc()
                 engine.is_prompt = not isinstance(error, TimeoutError)
-                if isinstance(error, UnbelievableError):
+                is_unreachable = engine.report is None or now - engine.answered_at > SILENCE_SECONDS
+                if isinstance(error, UnbelievableError) or (isinstance(error, SlowError) and is_unreachable):
                     engine.penance = min(max(2 * engine.penance, POLL_SECONDS), LAST_PENANCE_SECONDS)
                     engine.ask_after = now + engine.penance
-                if engine.report is None or now - engine.answered_at > SILENCE_SECONDS:
+                if is_unreachable:
                     engine.report, why = None, reason(error)
                     engine.error = f"no report from its admin port {self._port} (the operator's log says why)"
             else:
@@ -230,19 +225,18 @@ class EngineWatch:
         return before != (engine.report, engine.error)
 
 
-async def read_report(
-    http: aiohttp.ClientSession, pod: Pod, port: int, max_bytes: int, quota: ReadingQuota
-) -> EngineReport:
+async def read_report(pod: Pod, port: int, max_bytes: int, quota: ReadingQuota) -> EngineReport:
     """
     Raises:
         ValueError: it is not a report, or another engine's, or longer than it can be.
-        aiohttp.ClientError, TimeoutError: the engine does not answer.
+        OSError: the engine does not answer, or not in time.
     """
-    return await read_answer(http, pod, port, REPORT_PATH, read_report_text_aside, max_bytes=max_bytes, quota=quota)
+    return await read_answer(
+        pod, port, REPORT_PATH, read_report_text_aside, max_bytes=max_bytes, quota=quota, patience=ANSWER_SECONDS
+    )
 
 
 async def read_answer(
-    http: aiohttp.ClientSession,
     pod: Pod,
     port: int,
     path: str,
@@ -250,43 +244,23 @@ async def read_answer(
     *,
     max_bytes: int,
     quota: ReadingQuota,
-    patience: float = ANSWER_SECONDS,
+    patience: float,
 ) -> Answer:
     """Ask an engine's admin port, and wait for so many seconds at most.
 
     Raises:
         ValueError: it is not what was asked for, or another engine's, or longer than that.
-        aiohttp.ClientError, TimeoutError: the engine does not answer.
+        OSError: the engine does not answer, or not in time.
     """
-    host, what = f"[{pod.ip}]" if ":" in pod.ip else pod.ip, path.partition("?")[0].removeprefix("/")
-    limit = aiohttp.ClientTimeout(total=patience)
-    async with http.get(f"http://{host}:{port}{path}", allow_redirects=False, timeout=limit) as response:
-        if response.status != 200:
-            raise ValueError(f"/{what} answers with status {response.status}")
-        body = bytearray()
-        async for chunk in response.content.iter_any():
-            quota.spend(len(chunk))
-            if len(body) + len(chunk) > max_bytes:
-                raise UnbelievableError(f"its {what} is too large: more than {max_bytes:,} bytes")
-            body += chunk
+    body = await fetch(pod.ip, port, path, max_bytes=max_bytes, quota=quota, patience=patience)
     try:
-        answer = await parse(bytes(body))
+        answer = await parse(body)
     except ValueError:
+        what = path.partition("?")[0].removeprefix("/")
         raise UnbelievableError(f"what it sends is not a {what} that this version understands") from None
     if answer.pod not in ("", pod.meta.name):
         raise ValueError(f"at {pod.ip} another pod answers, {printable(answer.pod)}")
     return answer
-
-
-def new_http_session() -> aiohttp.ClientSession:
-    """For reading reports: short patience, never through a proxy, and no text that becomes longer when it is read."""
-    return aiohttp.ClientSession(
-        timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
-        connector=aiohttp.TCPConnector(limit=0),
-        headers={"Accept-Encoding": "identity"},
-        auto_decompress=False,
-        trust_env=False,
-    )
 
 
 def reason(error: Exception) -> str:
@@ -294,8 +268,8 @@ def reason(error: Exception) -> str:
     match error:
         case TimeoutError():
             return f"no answer within {ANSWER_SECONDS:.0f} s"
-        case aiohttp.ClientConnectorError():
+        case ConnectionRefusedError():
             return "the connection to its admin port is refused"
-        case aiohttp.ClientError():
-            return f"the connection broke ({type(error).__name__})"
+        case OSError():
+            return f"the connection broke ({os.strerror(error.errno) if error.errno else error})"
     return str(error)

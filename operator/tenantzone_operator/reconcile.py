@@ -30,10 +30,9 @@ NEEDS_CRDS = "the API server does not know our kinds: kubectl apply -f crds/"
 class Reconciler:
     """Has a worker for each pool that exists or that a zone names."""
 
-    def __init__(self, store: Store, api: Api, http: aiohttp.ClientSession) -> None:
+    def __init__(self, store: Store, api: Api) -> None:
         self._store = store
         self._api = api
-        self._http = http
         self._workers: dict[Key, PoolWorker] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._quotas: WeakValueDictionary[str, ReadingQuota] = WeakValueDictionary()
@@ -92,7 +91,7 @@ class Reconciler:
     def _start(self, key: Key) -> None:
         quota = self._quotas.setdefault(key[0], ReadingQuota())
         slots = self._slots.setdefault(key[0], WritingSlots())
-        worker = PoolWorker(key, self._store, self._api, self._http, self._recorder, quota, slots)
+        worker = PoolWorker(key, self._store, self._api, self._recorder, quota, slots)
         self._workers[key] = worker
         self._tasks[key] = asyncio.create_task(worker.run(), name=f"pool {'/'.join(key)}")
         self._tasks[key].add_done_callback(lambda _: self._ended(key, worker))

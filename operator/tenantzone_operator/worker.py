@@ -55,7 +55,6 @@ class PoolWorker:
         key: the pool's namespace and name. The pool need not exist: its zones are told so.
         store: everything there is.
         api: for what is to be written.
-        http: for the engines' reports.
         recorder: for what a person should notice.
         quota: of what engines of the pool's namespace may send.
         slots: of what may be written of that namespace at a time.
@@ -66,7 +65,6 @@ class PoolWorker:
         key: Key,
         store: Store,
         api: Api,
-        http: aiohttp.ClientSession,
         recorder: Recorder,
         quota: ReadingQuota,
         slots: WritingSlots,
@@ -75,7 +73,7 @@ class PoolWorker:
         self._store = store
         self._api = api
         self._log = About(logger, {"pool_namespace": key[0], "pool": key[1]})
-        self._engines = EngineWatch(http, changed=self._hear, quota=quota, log=self._log)
+        self._engines = EngineWatch(changed=self._hear, quota=quota, log=self._log)
         self._pods = PodWatch(key, store, api, changed=self.mark, log=self._log)
         self._max_zones = 0
         """There ever were; an engine may still report those that are gone."""

@@ -12,7 +12,6 @@ from controlplane.server import free_ports
 from tenantzone_contract.blocks import BlockKind, BlockMap
 from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport
 from tenantzone_operator.console.server import Standing, console_served
-from tenantzone_operator.engines import new_http_session
 from tenantzone_operator.resources import Pod, Pool, read_pod
 from tenantzone_operator.store import Shelf, Store
 from tenantzone_runtime.admin import AdminServer
@@ -127,8 +126,7 @@ class ServedConsole:
         serving = threading.Event()
 
         async def serve() -> None:
-            made = console_served(self.port, self._store, http := new_http_session(), no_pods, lambda: self.standing)
-            async with http, made:
+            async with console_served(self.port, self._store, no_pods, lambda: self.standing):
                 serving.set()
                 await stop.wait()
 

@@ -6,13 +6,12 @@ import weakref
 from collections.abc import AsyncIterator
 from itertools import count
 
-import aiohttp
 import pytest
 from aiohttp import web
 
 from tenantzone_contract.report import ConfigStatus
 from tenantzone_operator.console.lookout import FRESH_SECONDS, Lookout, NotThereError
-from tenantzone_operator.engines import FROZEN_SECONDS, SILENCE_SECONDS, new_http_session
+from tenantzone_operator.engines import FROZEN_SECONDS, SILENCE_SECONDS
 from tenantzone_operator.resources import Pod, Pool, read_pod
 from tenantzone_operator.store import Shelf, Store
 from tests.console.served import no_pods
@@ -69,12 +68,6 @@ def store(engine: Engine) -> Store:
     return made
 
 
-@pytest.fixture
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with new_http_session() as session:
-        yield session
-
-
 class Clock:
     now = 1000.0
 
@@ -82,9 +75,9 @@ class Clock:
         return self.now
 
 
-async def test_however_many_look_each_engine_is_asked_once(engine: Engine, store: Store, http: aiohttp.ClientSession):
+async def test_however_many_look_each_engine_is_asked_once(engine: Engine, store: Store):
     clock = Clock()
-    lookout = Lookout(http, store, no_pods, clock)
+    lookout = Lookout(store, no_pods, clock)
     assert engine.asked == 0
     await asyncio.gather(*(lookout.engines(KEY) for _ in range(20)))
     assert engine.asked == 1
@@ -93,11 +86,9 @@ async def test_however_many_look_each_engine_is_asked_once(engine: Engine, store
     assert engine.asked == 2
 
 
-async def test_what_declared_zones_hold_is_known_while_somebody_looks(
-    engine: Engine, store: Store, http: aiohttp.ClientSession
-):
+async def test_what_declared_zones_hold_is_known_while_somebody_looks(engine: Engine, store: Store):
     clock = Clock()
-    lookout = Lookout(http, store, no_pods, clock)
+    lookout = Lookout(store, no_pods, clock)
     assert lookout.held(KEY) is None
     await lookout.engines(KEY)
     assert lookout.held(KEY) == {"acme": 5}
@@ -105,11 +96,9 @@ async def test_what_declared_zones_hold_is_known_while_somebody_looks(
     assert lookout.held(KEY) is None
 
 
-async def test_one_late_answer_is_forgiven_and_silence_is_not(
-    engine: Engine, store: Store, http: aiohttp.ClientSession
-):
+async def test_one_late_answer_is_forgiven_and_silence_is_not(engine: Engine, store: Store):
     clock = Clock()
-    lookout = Lookout(http, store, no_pods, clock)
+    lookout = Lookout(store, no_pods, clock)
     await lookout.engines(KEY)
     engine.status = 500
     clock.now += SILENCE_SECONDS - 0.5
@@ -120,9 +109,9 @@ async def test_one_late_answer_is_forgiven_and_silence_is_not(
     assert (seen.telling, seen.error) == (None, "/report answers with status 500")
 
 
-async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store, http: aiohttp.ClientSession):
+async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store):
     clock = Clock()
-    lookout = Lookout(http, store, no_pods, clock)
+    lookout = Lookout(store, no_pods, clock)
     engine.is_frozen = True
     await lookout.engines(KEY)
     clock.now += FROZEN_SECONDS + 1
@@ -131,21 +120,17 @@ async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store,
     assert "the engine hangs" in seen.error
 
 
-async def test_pools_that_nobody_looks_at_any_more_are_forgotten(
-    engine: Engine, store: Store, http: aiohttp.ClientSession
-):
-    lookout = Lookout(http, store, no_pods)
+async def test_pools_that_nobody_looks_at_any_more_are_forgotten(engine: Engine, store: Store):
+    lookout = Lookout(store, no_pods)
     await lookout.engines(KEY)
     for number in range(4):
         await lookout.engines(("default", f"other-{number}"))
     assert lookout.held(KEY) is None
 
 
-async def test_what_was_heard_is_let_go_when_nobody_looks_any_more(
-    engine: Engine, store: Store, http: aiohttp.ClientSession
-):
+async def test_what_was_heard_is_let_go_when_nobody_looks_any_more(engine: Engine, store: Store):
     clock = Clock()
-    lookout = Lookout(http, store, no_pods, clock)
+    lookout = Lookout(store, no_pods, clock)
     (seen,) = await lookout.engines(KEY)
     left = weakref.ref(seen)
     lookout.forget_unseen()
@@ -159,14 +144,12 @@ async def test_what_was_heard_is_let_go_when_nobody_looks_any_more(
 
 
 @pytest.mark.parametrize(("key", "pod"), [(("default", "nobody"), "engine-0"), (KEY, "engine-1")])
-async def test_only_engines_of_the_pool_are_asked_for_pictures(
-    store: Store, http: aiohttp.ClientSession, key: tuple[str, str], pod: str
-):
+async def test_only_engines_of_the_pool_are_asked_for_pictures(store: Store, key: tuple[str, str], pod: str):
     with pytest.raises(NotThereError, match=pod):
-        await Lookout(http, store, no_pods).block_map(key, pod, 10)
+        await Lookout(store, no_pods).block_map(key, pod, 10)
 
 
-async def test_a_replica_that_watches_no_pods_asks_for_them(engine: Engine, store: Store, http: aiohttp.ClientSession):
+async def test_a_replica_that_watches_no_pods_asks_for_them(engine: Engine, store: Store):
     del store.pods[KEY]
     unready = body("engine-1", metadata=POD["metadata"] | {"name": "engine-1", "uid": "uid-engine-1"})
     there = [POD, unready]
@@ -179,7 +162,7 @@ async def test_a_replica_that_watches_no_pods_asks_for_them(engine: Engine, stor
         return [read_pod(each) for each in there]
 
     clock = Clock()
-    lookout = Lookout(http, store, list_pods, clock)
+    lookout = Lookout(store, list_pods, clock)
     assert lookout.view(KEY).pods == []
     (seen,) = await lookout.engines(KEY)
     assert seen.telling is not None

@@ -146,6 +146,8 @@ class SimulatedEngine:
                 self.send_response(answer.status)
                 for name, value in answer.headers:
                     self.send_header(name, value)
+                if answer.length is not None:
+                    self.send_header("Content-Length", str(answer.length))
                 # Who asks may have heard enough.
                 with suppress(ConnectionError):
                     self.end_headers()

@@ -20,6 +20,7 @@ HOSTILE_TEXT = "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b[2J\rfirst\nsecond\x9b
 
 _NEVER_SECONDS = 3600.0
 _PIECE = b" " * 2**16
+_INTERIM = 1000 * b"HTTP/1.1 100 Continue\r\n\r\n"
 _GZIP_BOMB = gzip.compress(bytes(2**24))
 
 
@@ -29,6 +30,8 @@ class Answer:
 
     pieces: Iterable[bytes]
     status: int = 200
+    length: int | None = None
+    """That the head says the body has."""
     headers: tuple[tuple[str, str], ...] = ()
     delay_seconds: float = 0.0
     """Before the first byte, ..."""
@@ -44,7 +47,11 @@ class Lie:
 
 
 def truth(report: Report) -> Answer:
-    return Answer([json.dumps(report).encode()])
+    return _whole(json.dumps(report).encode())
+
+
+def _whole(body: bytes, **parts: Any) -> Answer:
+    return Answer([body], length=len(body), **parts)
 
 
 def _lie(change: Callable[[Report], Report], programmed: str) -> Lie:
@@ -92,23 +99,32 @@ def _clock_that_jumps(report: Report) -> Report:
 
 def _drip(report: Report) -> Answer:
     whole = json.dumps(report).encode()
-    return Answer((whole[index : index + 1] for index in range(len(whole))), pause_seconds=0.1)
+    return Answer((whole[index : index + 1] for index in range(len(whole))), length=len(whole), pause_seconds=0.1)
+
+
+def _padded(report: Report) -> Answer:
+    whole, count = json.dumps(report).encode(), 241
+    return Answer(chain([whole], repeat(_PIECE, count)), length=len(whole) + count * len(_PIECE))
 
 
 def _bytes(body: bytes) -> Callable[[Report], Answer]:
-    return lambda _: Answer([body])
+    return lambda _: _whole(body)
 
 
 _UNHEARD, _DIFFERS, _MISSING = "EngineUnreachable", "ZoneDiffers", "ZoneMissing"
-_REDIRECT = Answer([], status=302, headers=(("Location", "/report"),))
+_REDIRECT = _whole(b"", status=302, headers=(("Location", "/report"),))
 
 LIES: Mapping[str, Lie] = MappingProxyType(
     {
         # What is no report, and costs who reads it.
-        "15.8 MB": Lie(lambda report: Answer(chain(truth(report).pieces, repeat(_PIECE, 241))), _UNHEARD),
+        "15.8 MB": Lie(_padded, _UNHEARD),
         "an endless body": Lie(lambda _: Answer(repeat(_PIECE)), _UNHEARD),
+        "more than it says": Lie(lambda _: Answer(repeat(_PIECE), length=60_000), _UNHEARD),
+        "a body whose length it does not say": Lie(lambda report: Answer(truth(report).pieces), _UNHEARD),
+        "interim answers without end": Lie(lambda _: Answer(repeat(_INTERIM), status=100), _UNHEARD),
+        "a head that is too long": Lie(lambda _: Answer([], headers=(("X", "x" * 100),) * 100), _UNHEARD),
         "a slow drip": Lie(_drip, _UNHEARD),
-        "a gzip bomb": Lie(lambda _: Answer([_GZIP_BOMB], headers=(("Content-Encoding", "gzip"),)), _UNHEARD),
+        "a gzip bomb": Lie(lambda _: _whole(_GZIP_BOMB, headers=(("Content-Encoding", "gzip"),)), _UNHEARD),
         "another server's page": Lie(_bytes(b"<html>"), _UNHEARD),
         "a report that is cut off": Lie(_bytes(b'{"version": 1, "zones": ['), _UNHEARD),
         "nested lists": Lie(_bytes(b"[" * 60_000), _UNHEARD),

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 
-import aiohttp
 import pytest
 from aiohttp import web
 
 from controlplane.server import free_ports
 from tenantzone_contract.report import ZoneReport
 from tenantzone_operator import engines
-from tenantzone_operator.engines import EngineWatch, new_http_session
+from tenantzone_operator.engines import EngineWatch
 from tenantzone_operator.reports import max_report_bytes
 from tests.operator.objects import pod, registered, report, zone_report
 
@@ -27,6 +26,7 @@ class Engine:
         self.body = b""
         self.status = 200
         self.delay = 0.0
+        self.is_chunked = False
         self.port = 0
         self.asked: Counter[str] = Counter()
         """How often, by address."""
@@ -39,7 +39,10 @@ class Engine:
         address = str(request.url.host)
         self.asked[address] += 1
         await asyncio.sleep(self.delay_of.get(address, self.delay))
-        return web.Response(body=self.body_of.get(address, self.body), status=self.status)
+        answer = web.Response(body=self.body_of.get(address, self.body), status=self.status)
+        if self.is_chunked:
+            answer.enable_chunked_encoding()
+        return answer
 
 
 @pytest.fixture
@@ -56,20 +59,14 @@ async def engine() -> AsyncIterator[Engine]:
     await runner.cleanup()
 
 
-@pytest.fixture
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with new_http_session() as session:
-        yield session
-
-
 def sent(name: str = "engine-0", blocks: int = 100, *zones: ZoneReport) -> bytes:
     return report(name, blocks, zones=zones).model_dump_json(by_alias=True).encode()
 
 
-async def test_a_new_engine_is_asked_at_once(engine: Engine, http: aiohttp.ClientSession):
+async def test_a_new_engine_is_asked_at_once(engine: Engine):
     engine.body = sent(blocks=77)
 
-    (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port, MAX_BYTES)
+    (seen,) = await EngineWatch(changed=lambda: None).look_at([pod()], engine.port, MAX_BYTES)
 
     assert (seen.pod, seen.blocks, seen.error) == ("engine-0", 77, "")
     assert seen.report is not None
@@ -91,7 +88,6 @@ async def test_a_new_engine_is_asked_at_once(engine: Engine, http: aiohttp.Clien
 )
 async def test_what_is_not_believed_is_told_to_the_log_alone(
     engine: Engine,
-    http: aiohttp.ClientSession,
     caplog: pytest.LogCaptureFixture,
     body: bytes,
     status: int,
@@ -100,7 +96,7 @@ async def test_what_is_not_believed_is_told_to_the_log_alone(
     engine.body, engine.status = body, status
 
     with caplog.at_level("INFO"):
-        (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port, MAX_BYTES)
+        (seen,) = await EngineWatch(changed=lambda: None).look_at([pod()], engine.port, MAX_BYTES)
 
     assert seen.report is None
     assert seen.error == no_report(engine.port)
@@ -113,14 +109,14 @@ def no_report(port: int) -> str:
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["silent", "refused"])
 async def test_who_says_nothing_looks_like_who_is_not_there_and_costs_a_second(
-    engine: Engine, http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture, is_there: bool
+    engine: Engine, caplog: pytest.LogCaptureFixture, is_there: bool
 ):
     engine.delay = 60.0
     port = engine.port if is_there else free_ports(1)[0]
 
     began = time.monotonic()
     with caplog.at_level("INFO"):
-        (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], port, MAX_BYTES)
+        (seen,) = await EngineWatch(changed=lambda: None).look_at([pod()], port, MAX_BYTES)
 
     assert seen.error == no_report(port)
     assert time.monotonic() - began >= 0.99 * engines.ANSWER_SECONDS
@@ -128,11 +124,11 @@ async def test_who_says_nothing_looks_like_who_is_not_there_and_costs_a_second(
 
 
 async def test_the_log_says_each_new_reason_but_not_all_the_time(
-    engine: Engine, http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     now = 1000.0
     monkeypatch.setattr(engines, "time", SimpleNamespace(monotonic=lambda: now))
-    watch = EngineWatch(http, changed=lambda: None)
+    watch = EngineWatch(changed=lambda: None)
     with caplog.at_level("INFO"):
         for round_ in range(10):
             engine.status = 500 + round_
@@ -150,9 +146,9 @@ async def test_the_log_says_each_new_reason_but_not_all_the_time(
     ]
 
 
-async def test_changes_are_told_and_repetitions_are_not(engine: Engine, http: aiohttp.ClientSession):
+async def test_changes_are_told_and_repetitions_are_not(engine: Engine):
     changes: list[None] = []
-    watch = EngineWatch(http, changed=lambda: changes.append(None))
+    watch = EngineWatch(changed=lambda: changes.append(None))
     engine.body = sent(blocks=1)
     await watch.look_at([pod()], engine.port, MAX_BYTES)
 
@@ -163,9 +159,9 @@ async def test_changes_are_told_and_repetitions_are_not(engine: Engine, http: ai
     assert changes == [None]
 
 
-async def test_what_no_status_shows_is_no_change(engine: Engine, http: aiohttp.ClientSession):
+async def test_what_no_status_shows_is_no_change(engine: Engine):
     changes: list[None] = []
-    watch = EngineWatch(http, changed=lambda: changes.append(None))
+    watch = EngineWatch(changed=lambda: changes.append(None))
     engine.body = sent("engine-0", 100, zone_report("acme", cached=5, block_seconds=10.0))
     await watch.look_at([pod()], engine.port, MAX_BYTES)
 
@@ -177,9 +173,9 @@ async def test_what_no_status_shows_is_no_change(engine: Engine, http: aiohttp.C
     assert changes == [None]
 
 
-async def test_engines_are_asked_over_and_over(engine: Engine, http: aiohttp.ClientSession):
+async def test_engines_are_asked_over_and_over(engine: Engine):
     changed = asyncio.Event()
-    watch = EngineWatch(http, changed=changed.set)
+    watch = EngineWatch(changed=changed.set)
     engine.body = sent(blocks=1)
     await watch.look_at([pod()], engine.port, MAX_BYTES)
     watch.hurry()
@@ -193,10 +189,8 @@ async def test_engines_are_asked_over_and_over(engine: Engine, http: aiohttp.Cli
     running.cancel()
 
 
-async def test_one_missed_answer_is_forgiven_and_silence_is_not(
-    engine: Engine, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
-):
-    watch = EngineWatch(http, changed=lambda: None)
+async def test_one_missed_answer_is_forgiven_and_silence_is_not(engine: Engine, monkeypatch: pytest.MonkeyPatch):
+    watch = EngineWatch(changed=lambda: None)
     engine.body = sent(blocks=64)
     await watch.look_at([pod()], engine.port, MAX_BYTES)
 
@@ -212,10 +206,8 @@ async def test_one_missed_answer_is_forgiven_and_silence_is_not(
     assert seen.blocks == 64, "its size is remembered"
 
 
-async def test_an_engine_that_repeats_itself_hangs(
-    engine: Engine, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
-):
-    watch = EngineWatch(http, changed=lambda: None)
+async def test_an_engine_that_repeats_itself_hangs(engine: Engine, monkeypatch: pytest.MonkeyPatch):
+    watch = EngineWatch(changed=lambda: None)
     engine.body = sent()
     await watch.look_at([pod()], engine.port, MAX_BYTES)
     monkeypatch.setattr(engines, "FROZEN_SECONDS", 0.0)
@@ -227,8 +219,8 @@ async def test_an_engine_that_repeats_itself_hangs(
         assert "the engine hangs" in seen.error
 
 
-async def test_a_pod_that_was_replaced_is_a_new_engine(engine: Engine, http: aiohttp.ClientSession):
-    watch = EngineWatch(http, changed=lambda: None)
+async def test_a_pod_that_was_replaced_is_a_new_engine(engine: Engine):
+    watch = EngineWatch(changed=lambda: None)
     engine.body = sent("engine-0")
     await watch.look_at([pod("engine-0")], engine.port, MAX_BYTES)
     engine.body = sent("engine-1")
@@ -239,23 +231,26 @@ async def test_a_pod_that_was_replaced_is_a_new_engine(engine: Engine, http: aio
     assert seen.report is not None
 
 
-async def test_more_than_the_pools_zones_need_is_not_read(engine: Engine, http: aiohttp.ClientSession):
+async def test_more_than_the_pools_zones_need_is_not_read(engine: Engine):
     engine.body = sent("engine-0", 100, *(zone_report(f"zone-{number}") for number in range(500)))
 
-    (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port, MAX_BYTES)
+    (seen,) = await EngineWatch(changed=lambda: None).look_at([pod()], engine.port, MAX_BYTES)
     assert seen.report is not None
     few = max_report_bytes(1, may_register=False)
-    (seen,) = await EngineWatch(http, changed=lambda: None).look_at([pod()], engine.port, few)
+    (seen,) = await EngineWatch(changed=lambda: None).look_at([pod()], engine.port, few)
     assert seen.error == no_report(engine.port)
 
 
+@pytest.mark.parametrize(
+    ("body", "is_chunked"), [pytest.param(b"x", False, id="no report"), pytest.param(sent(), True, id="in chunks")]
+)
 async def test_who_sends_what_nobody_believes_is_asked_less_and_less_often(
-    engine: Engine, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, body: bytes, is_chunked: bool
 ):
     now = 1000.0
     monkeypatch.setattr(engines, "time", SimpleNamespace(monotonic=lambda: now))
-    watch = EngineWatch(http, changed=lambda: None)
-    engine.body = b"x"
+    watch = EngineWatch(changed=lambda: None)
+    engine.body, engine.is_chunked = body, is_chunked
     await watch.look_at([pod()], engine.port, MAX_BYTES)
     asked_at = []
     for _ in range(100):
@@ -266,7 +261,7 @@ async def test_who_sends_what_nobody_believes_is_asked_less_and_less_often(
             asked_at.append(now - 1000.0)
     assert asked_at == [1.0, 3.0, 7.0, 15.0, 31.0, 61.0, 91.0]
 
-    engine.body = sent()
+    engine.body, engine.is_chunked = sent(), False
     now += 30.0
     await watch.ask_all()
     asked = engine.asked.total()
@@ -274,9 +269,42 @@ async def test_who_sends_what_nobody_believes_is_asked_less_and_less_often(
     assert engine.asked.total() == asked + 1, "once it is believed it is asked as often as all"
 
 
-async def test_who_does_not_answer_in_time_keeps_nobody_else_waiting(engine: Engine, http: aiohttp.ClientSession):
+async def test_who_is_late_is_asked_as_ever_until_it_is_unreachable_and_then_less_and_less_often(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+):
+    now = 1000.0
+    monkeypatch.setattr(engines, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(engines, "ANSWER_SECONDS", 0.1)
+    watch = EngineWatch(changed=lambda: None)
+
+    async def is_asked() -> bool:
+        asked = engine.asked.total()
+        await watch.ask_all()
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "asking engine-0"))
+        return engine.asked.total() > asked
+
+    engine.body = sent()
+    await watch.look_at([pod()], engine.port, MAX_BYTES)
+    engine.delay = 60.0
+    asked_at = []
+    for _ in range(100):
+        now += 1.0
+        if await is_asked():
+            asked_at.append(now - 1000.0)
+    assert asked_at == [1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 11.0, 19.0, 35.0, 65.0, 95.0]
+
+    monkeypatch.setattr(engines, "ANSWER_SECONDS", 60.0)
+    newer = report("engine-0", 100).model_copy(update={"published_unix_time": 1e9})
+    engine.body, engine.delay, now = newer.model_dump_json(by_alias=True).encode(), 0.0, now + 30.0
+    assert await is_asked()
+    (seen,) = await watch.look_at([pod()], engine.port, MAX_BYTES)
+    assert seen.error == ""
+    assert await is_asked(), "once it answers it is asked as often as all"
+
+
+async def test_who_does_not_answer_in_time_keeps_nobody_else_waiting(engine: Engine):
     changes: list[None] = []
-    watch = EngineWatch(http, changed=lambda: changes.append(None))
+    watch = EngineWatch(changed=lambda: changes.append(None))
     slow, quick = pod("engine-0", ip="127.0.0.1"), pod("engine-1", ip="127.0.0.2")
     engine.body_of["127.0.0.1"], engine.body_of["127.0.0.2"] = sent("engine-0"), sent("engine-1")
     engine.delay_of["127.0.0.1"] = 60.0

@@ -20,7 +20,6 @@ from tenantzone_operator.app import Operator as App
 from tenantzone_operator.app import Options
 from tenantzone_operator.connection import Connection
 from tenantzone_operator.duty import Duty
-from tenantzone_operator.engines import new_http_session
 from tenantzone_operator.leadership import Alone
 from tenantzone_operator.pod_watch import PodsUnknownError, PodWatch, list_selected
 from tenantzone_operator.reconcile import Reconciler
@@ -337,26 +336,25 @@ async def test_who_knows_no_pools_pods_is_not_ready_and_who_lacks_one_says_so(
         there = body(name, metadata={"namespace": pods.key[0]}, spec={"selector": {"matchLabels": labels}})
         pods.store.pools.put(there)
 
-    async with new_http_session() as http:
-        duty = Duty(lambda: Reconciler(pods.store, pods.api, http))
-        options = Options(Connection(None), namespace=None, probes=None, lease=None)
-        operator = App(options, pods.api, duty, Alone(), pods.store)
-        put("demo", **OURS)
-        proxy.faults = Faults(reads=Refusal(403), only="/pods", times=1000)
-        term = asyncio.create_task(duty.run(lambda: asyncio.sleep(0)))
-        duty.check_all()
-        assert operator.ready()[0]
-        await pods.until(lambda: operator.ready()[1]["poolsWithoutPods"] == 1)
-        assert not operator.ready()[0]
-        assert operator.live()[0], "a restart would not help"
+    duty = Duty(lambda: Reconciler(pods.store, pods.api))
+    options = Options(Connection(None), namespace=None, probes=None, lease=None)
+    operator = App(options, pods.api, duty, Alone(), pods.store)
+    put("demo", **OURS)
+    proxy.faults = Faults(reads=Refusal(403), only="/pods", times=1000)
+    term = asyncio.create_task(duty.run(lambda: asyncio.sleep(0)))
+    duty.check_all()
+    assert operator.ready()[0]
+    await pods.until(lambda: operator.ready()[1]["poolsWithoutPods"] == 1)
+    assert not operator.ready()[0]
+    assert operator.live()[0], "a restart would not help"
 
-        put("known", app="no label")
-        duty.check_all()
-        assert operator.ready()[0]
-        assert operator.ready()[1]["poolsWithoutPods"] == 1
-        proxy.heal()
-        await pods.until(lambda: "demo" in {key[1] for key in pods.store.pods} and duty.without_pods() == (0, 2))
-        term.cancel()
-        await asyncio.gather(term, return_exceptions=True)
+    put("known", app="no label")
+    duty.check_all()
+    assert operator.ready()[0]
+    assert operator.ready()[1]["poolsWithoutPods"] == 1
+    proxy.heal()
+    await pods.until(lambda: "demo" in {key[1] for key in pods.store.pods} and duty.without_pods() == (0, 2))
+    term.cancel()
+    await asyncio.gather(term, return_exceptions=True)
     assert pods.store.pods == {}, "a new term begins with listings"
     assert duty.without_pods() == (0, 0)

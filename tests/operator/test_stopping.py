@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 
-import aiohttp
 import kopf
 from aiohttp import web
 
@@ -35,8 +34,8 @@ async def test_a_worker_that_is_about_to_try_again_is_followed_by_none():
     store = Store()
     for number in range(5):
         store.zones.put(body(f"zone-{number}", spec={"pool": f"pool-{number}"}))
-    async with Rest(log_in) as rest, aiohttp.ClientSession() as http:
-        reconciler = Reconciler(store, Api(rest, None), http)
+    async with Rest(log_in) as rest:
+        reconciler = Reconciler(store, Api(rest, None))
         reconciler.check_all()
         async with asyncio.timeout(20):
             await is_asked_often.wait()

@@ -32,7 +32,8 @@ _LONGEST_REFUSAL = 1000
 _MAX_POOLS = 4
 """Pools that are looked at at the same time; the one that was looked at longest ago is forgotten."""
 
-TRANSIENT = (aiohttp.ClientError, TimeoutError, ValueError)
+TRANSIENT = (OSError, ValueError)
+"""What asking an engine may raise."""
 
 
 class NotThereError(Exception):
@@ -122,7 +123,6 @@ class _PoolLook:
 class Lookout:
     """
     Args:
-        http: to ask the engines with.
         store: which pools and engines there are.
         list_pods: that a pool selects; a replica that stands by watches none.
         clock: seconds that only grow.
@@ -130,12 +130,10 @@ class Lookout:
 
     def __init__(
         self,
-        http: aiohttp.ClientSession,
         store: Store,
         list_pods: Callable[[Pool], Awaitable[list[Pod]]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._http = http
         self._store = store
         self._list_pods = list_pods
         self._clock = clock
@@ -164,7 +162,7 @@ class Lookout:
 
         Raises:
             NotThereError: the pool has no such engine.
-            ValueError, aiohttp.ClientError, TimeoutError: it does not answer as it should.
+            ValueError, OSError: it does not answer as it should.
         """
         view = self.view(key)
         pod = next((pod for pod in view.engines if pod.meta.name == pod_name), None)
@@ -172,7 +170,6 @@ class Lookout:
             raise NotThereError(f"{'/'.join(key)} has no ready engine {pod_name}")
         path = f"{BLOCKS_PATH}?{CELLS_PARAMETER}={cells}"
         return await read_answer(
-            self._http,
             pod,
             view.pool.admin_port,
             path,
@@ -207,7 +204,7 @@ class Lookout:
     async def _ask(self, key: Key, look: _PoolLook) -> None:
         pool = self._store.view(key).pool
         if pool is not None and key not in self._store.pods:
-            with suppress(RestError, *TRANSIENT):
+            with suppress(RestError, aiohttp.ClientError, TimeoutError):
                 look.pods = await self._list_pods(pool)
         view = self.view(key)
         pods = sorted(view.engines, key=lambda pod: pod.meta.name)
@@ -227,7 +224,7 @@ class Lookout:
     ) -> None:
         try:
             async with slots:
-                report = await read_report(self._http, engine.pod, port, max_bytes, quota)
+                report = await read_report(engine.pod, port, max_bytes, quota)
         except TRANSIENT as error:
             engine.miss(error, self._clock())
         else:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-import aiohttp
 from aiohttp import web
 
 from tenantzone_contract.blocks import DEFAULT_CELLS, MAX_CELLS
@@ -42,7 +41,6 @@ class Standing:
 async def console_served(
     port: int,
     store: Store,
-    http: aiohttp.ClientSession,
     list_pods: Callable[[Pool], Awaitable[list[Pod]]],
     standing: Callable[[], Standing],
 ) -> AsyncIterator[None]:
@@ -51,11 +49,10 @@ async def console_served(
     Args:
         port: to listen on.
         store: as the watches see it.
-        http: to ask the engines with.
         list_pods: that a pool selects, for what this replica does not watch.
         standing: of this replica.
     """
-    lookout = Lookout(http, store, list_pods)
+    lookout = Lookout(store, list_pods)
     console = Console(store, lookout, Recording(store, lookout, lambda: standing().has_listed), standing)
     async with console.recording.going_on(), served(ADDRESS, port, console.application()):
         yield
