@@ -21,6 +21,12 @@ def acknowledged(verdict: Verdict, observations: Sequence[Observation], history:
     ]
 
 
+def applied(verdict: Verdict, observations: Sequence[Observation], history: History) -> list[bool]:
+    """For each engine, whether it has the config with the zone as it is wanted, whatever it reports of the zone."""
+    entry = verdict.entry if verdict.accepted else None
+    return [entry is not None and history.acknowledged_by(seen, entry) for seen in observations]
+
+
 def zone_conditions(
     zone: Zone,
     verdict: Verdict,

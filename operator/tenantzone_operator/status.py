@@ -8,7 +8,13 @@ from tenantzone_operator.acknowledgement import History, Observation
 from tenantzone_operator.admission import Budget, Verdict
 from tenantzone_operator.conditions import Condition, Type, render
 from tenantzone_operator.plan import Plan
-from tenantzone_operator.readiness import acknowledged, leaving_pool_conditions, pool_conditions, zone_conditions
+from tenantzone_operator.readiness import (
+    acknowledged,
+    applied,
+    leaving_pool_conditions,
+    pool_conditions,
+    zone_conditions,
+)
 from tenantzone_operator.reports import MAX_COUNT
 from tenantzone_operator.resources import Pool, Zone
 from tenantzone_operator.views import ZoneView
@@ -41,7 +47,8 @@ class ZoneStatuses:
             name, verdict = zone.meta.name, verdicts[zone.meta.name]
             reports = [seen.zones.get(name) for seen in observations]
             unfit = [(history.lacks(seen, name), history.is_unfit(seen, name)) for seen in observations]
-            causes = (verdict, reports, acknowledged(verdict, observations, history), unfit, engines, not_written)
+            has_it = applied(verdict, observations, history), acknowledged(verdict, observations, history)
+            causes = (verdict, reports, has_it, unfit, engines, not_written)
             known = self._made.get(name)
             if known is None or known[0] is not zone or known[1] != causes:
                 before = known[2] if known is not None and known[0].meta.uid == zone.meta.uid else zone.status

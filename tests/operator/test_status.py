@@ -5,7 +5,7 @@ import pytest
 from tenantzone_operator.acknowledgement import History
 from tenantzone_operator.config_room import ConfigRoom
 from tenantzone_operator.plan import make_plan
-from tenantzone_operator.status import pool_status, without_gauges, zone_status
+from tenantzone_operator.status import ZoneStatuses, pool_status, without_gauges, zone_status
 from tests.operator.objects import NOW, observed, pool, registered, silent, snapshot, zone
 
 ACME = zone("acme", reserved="40%")
@@ -266,3 +266,20 @@ def test_the_pool_counts_what_is_declared():
     assert (status["zonesAccepted"], status["zonesRejected"]) == (1, 1)
     assert (status["configGeneration"], status["configHash"]) == (2, NEWEST.hash)
     assert condition(status, "Ready")["status"] == "Unknown"
+
+
+def test_that_an_engine_has_the_config_and_something_else_of_the_zone_is_seen_when_it_gets_it():
+    """What it reports of the zone is the same before and after."""
+    statuses, history, before = ZoneStatuses(), History(), zone("acme", reserved="10%")
+    history.record(snapshot(1, before), 1000)
+    changed = zone("acme", reserved="20%", generation=2)
+    history.record(newest := snapshot(2, changed), 1000)
+    verdicts = make_plan(pool(), [changed], in_force=newest, last_generation=2, size=100, room=ConfigRoom()).verdicts
+    as_it_was = {"generation": 1, "reserved": 0}
+
+    made = [
+        statuses.make([changed], verdicts, [observed(applied, acme=as_it_was)], history, now=NOW)["acme"]
+        for applied in (snapshot(1, before), newest)
+    ]
+
+    assert [condition(status, "Programmed")["reason"] for status in made] == ["Pending", "ZoneDiffers"]
