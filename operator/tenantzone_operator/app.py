@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,8 @@ from tenantzone_operator.rest import Rest
 from tenantzone_operator.store import Store
 
 logger = logging.getLogger(__name__)
+
+_THREADS = 2
 
 STUCK_SECONDS = 3 * RESYNC_SECONDS
 """A leader that has not looked at everything for this long is to be restarted."""
@@ -135,6 +138,8 @@ async def run(options: Options) -> None:
     Raises:
         CredentialsError: the cluster can't be used as asked.
     """
+    # What thousands of zones take is reckoned aside. Each thread has memory of its own, and one can run at a time.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="aside"))
     async with AsyncExitStack() as stack:
         seat: Alone | Leadership = Alone()
         if options.lease is not None:

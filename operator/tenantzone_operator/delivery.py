@@ -113,6 +113,8 @@ class Delivery:
             self._is_delivered = True
             told = pool.meta.namespace, pool.meta.name, config.generation, len(config.zones)
             self._log.info("pool %s/%s: config %d, %d zones", *told, extra={"generation": config.generation})
+        elif config is not self._history.newest:
+            self._history.record(config, self._history.newest_bytes)
         self._told = {pod.meta.uid: self._told.get(pod.meta.uid, pod.config_hash) for pod in pods}
         self._refusals.keep(self._told)
         now = time.monotonic()

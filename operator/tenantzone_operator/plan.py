@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 
 from tenantzone_contract.config import MAX_GENERATION, PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
@@ -63,8 +64,15 @@ def make_plan(
         left_out |= choice.left_out
     refusal = _POOL_TOO_LARGE if shared != pool.config else ""
     if in_force is not None and _is_in_force(in_force, shared, entries):
-        return Plan(in_force, verdicts, refusal)
+        return Plan(_of_objects(in_force, entries), verdicts, refusal)
     return Plan(make_config(_next_generation(in_force, last_generation), shared, entries), verdicts, refusal)
+
+
+def _of_objects(in_force: RuntimeConfig, entries: tuple[ZoneConfig, ...]) -> RuntimeConfig:
+    """The same snapshot, of the objects that are in memory anyway: a config that was read has others."""
+    if all(map(is_, in_force.zones, entries)):
+        return in_force
+    return in_force.model_copy(update={"zones": entries})
 
 
 def _next_generation(in_force: RuntimeConfig | None, last: int) -> int:

@@ -28,7 +28,7 @@ class ZoneStatuses:
     """The statuses of a pool's zones, remembered: of thousands of zones most are as they were."""
 
     def __init__(self) -> None:
-        self._made: dict[str, tuple[Zone, tuple[object, ...], dict[str, Any]]] = {}
+        self._made: dict[str, tuple[Zone, tuple[object, ...], Mapping[str, Any]]] = {}
 
     def make(
         self,
@@ -39,7 +39,7 @@ class ZoneStatuses:
         *,
         now: str,
         not_written: str = "",
-    ) -> dict[str, dict[str, Any]]:
+    ) -> dict[str, Mapping[str, Any]]:
         """By name; so are the verdicts. For the other arguments, see `zone_status`."""
         engines = [(seen.pod, seen.error, seen.nack) for seen in observations]
         made = {}
@@ -55,7 +55,8 @@ class ZoneStatuses:
                 status = zone_status(
                     zone, verdict, observations, history, before=before, now=now, not_written=not_written
                 )
-                known = zone, causes, status
+                # The very same object where it can be: thousands of them are the most of what is in memory.
+                known = zone, causes, zone.status if status == zone.status else status
             made[name] = known
         self._made = made
         return {name: status for name, (_, _, status) in made.items()}

@@ -22,7 +22,7 @@ def test_the_first_snapshot_has_generation_one():
 def test_the_same_content_is_the_same_snapshot():
     first = plan([zone("b"), zone("a", age=1)]).config
 
-    assert plan([zone("a", age=1), zone("b")], in_force=first).config is first
+    assert plan([zone("a", age=1), zone("b")], in_force=first).config == first
 
 
 def test_other_content_has_the_next_generation():

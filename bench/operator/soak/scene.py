@@ -81,6 +81,9 @@ class Scene:
         try:
             await self.bench.observer.until(lambda: all(zone.is_programmed for zone in seen.values()), _SETTLED_SECONDS)
             async with asyncio.timeout(_SETTLED_SECONDS):
+                # An engine that was not believed is asked again only after a while.
+                while not await self._are_all_ready():  # noqa: ASYNC110 (nothing tells that Ready is lost)
+                    await asyncio.sleep(1)
                 await self.bench.settle()
         except TimeoutError:
             yield f"not settled {_SETTLED_SECONDS:.0f} s after the last disturbance"
@@ -96,6 +99,12 @@ class Scene:
             planned = {zone: read_zone(body).config for zone, body in zones.items()}
             if {entry.name: entry for entry in config.zones} != planned:
                 yield f"the config of {pool} is not what its zones say"
+
+    async def _are_all_ready(self) -> bool:
+        for pool, bench in self._pools.items():
+            if not all(map(_is_ready, (await self._read_zones(bench, pool)).values())):
+                return False
+        return True
 
     async def _read_zones(self, bench: Bench, pool: str) -> dict[str, Any]:
         listed = await self.bench.client.call(
