@@ -1,5 +1,6 @@
 """The demo's stand-in for kubelet, beside a real engine that is a process of the tests."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,3 +38,13 @@ def kubelet(cluster: Cluster, namespace: str, pod: str, engine: RealEngine, log:
         finally:
             process.terminate()
             process.wait()
+            _empty(engine.config_folder)
+
+
+def _empty(folder: Path) -> None:
+    """As the end of a pod leaves it: whoever writes a plain file next is not hidden by a projection of before."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
