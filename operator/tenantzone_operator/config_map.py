@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tenantzone_contract.packing import ConfigFiles, config_map_data, files_of
+from tenantzone_contract.packing import ConfigFiles, config_map_data, config_map_keys, files_of
 from tenantzone_operator.names import FIELD_MANAGER, MANAGED_BY_LABEL, POOL_LABEL
 from tenantzone_operator.resources import Body, Pool
 
@@ -29,8 +29,8 @@ class ConfigMap:
 
     def is_in_order(self, pool: Pool) -> bool:
         """Whether it says whose it is, goes when the pool goes and not before, and has nothing else than the config."""
-        is_ours_alone = all(self.keys[field] == data.keys() for field, data in config_map_data(self.files).items())
-        return self._is_labelled(pool) and self.owners == (pool.meta.uid,) and is_ours_alone
+        is_config_alone = self.keys == config_map_keys(self.files)
+        return self._is_labelled(pool) and self.owners == (pool.meta.uid,) and is_config_alone
 
     def _is_labelled(self, pool: Pool) -> bool:
         return config_map_labels(pool.meta.name).items() <= self.labels.items()

@@ -17,7 +17,7 @@ from tenantzone_operator.names import FIELD_MANAGER, MANAGED_BY_LABEL, config_ma
 from tenantzone_operator.refusals import Refusals
 from tenantzone_operator.resources import Pod, Pool
 from tenantzone_operator.rest import RestError
-from tenantzone_operator.writing import write_all
+from tenantzone_operator.write_all import write_all
 
 
 class Delivery:
@@ -120,7 +120,7 @@ class Delivery:
         now = time.monotonic()
         untold = [pod for pod in pods if self._told[pod.meta.uid] != config.hash]
         may_tell = [pod for pod in untold if self._refusals.may_try(pod.meta.uid, config.hash, now)]
-        await write_all(partial(self._annotate, pod, config.hash) for pod in may_tell)
+        await write_all([partial(self._annotate, pod, config.hash) for pod in may_tell])
         return is_new
 
     @property

@@ -2,21 +2,17 @@
 
 import asyncio
 import logging
-import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
 
 from tenantzone_contract.logs import About
-from tenantzone_contract.report import REPORT_PATH
-from tenantzone_contract.text import printable
 from tenantzone_operator.acknowledgement import Observation
-from tenantzone_operator.engine_http import SlowError, UnbelievableError, fetch
+from tenantzone_operator.engine_answers import ANSWER_SECONDS, read_report, reason
+from tenantzone_operator.engine_http import SlowError, UnbelievableError
 from tenantzone_operator.metrics import ENGINE_POLLS
 from tenantzone_operator.reading_quota import ReadingQuota
-from tenantzone_operator.reports import EngineReport, read_report_text_aside
 from tenantzone_operator.resources import Pod
 from tenantzone_operator.views import EngineView, view_aside
 
@@ -35,7 +31,6 @@ LAST_PENANCE_SECONDS = 30.0
 """An engine whose answer could not be believed is asked again later each time, at last this long after. So is one that
 accepts connections and does not answer in time, once it is unreachable: a busy one may be late."""
 
-ANSWER_SECONDS = 1.0
 SILENCE_SECONDS = 3.0
 """An engine that has not answered for this long is unreachable. One late answer is not worth a change of status."""
 FROZEN_SECONDS = 15.0
@@ -44,13 +39,6 @@ FROZEN_SECONDS = 15.0
 SAY_AGAIN_SECONDS = 60.0
 """An engine that gives other reasons all the time gets no more lines of the log than one in so many seconds."""
 HANGS = "its report is not renewed any more; the engine hangs"
-
-Answer = TypeVar("Answer", bound="_Answer")
-
-
-class _Answer(Protocol):
-    @property
-    def pod(self) -> str: ...
 
 
 @dataclass(slots=True)
@@ -192,16 +180,20 @@ class EngineWatch:
 
     async def _ask(self, engine: _Engine) -> bool:
         """Ask one engine. Returns whether what is known of it has changed."""
-        before, why = (engine.report, engine.error), ""
+        before, why, unexpected = (engine.report, engine.error), "", None
         async with self._slots:
             now = time.monotonic()
             try:
                 report = await read_report(engine.pod, self._port, self._max_bytes, self._quota)
-            except (OSError, ValueError) as error:
+                seen = await view_aside(report)
+            except Exception as error:
+                # What nobody expected of an engine is that engine's trouble, too, and the log has all of it.
+                unexpected = None if isinstance(error, (OSError, ValueError)) else error
                 ENGINE_POLLS.labels("failed").inc()
                 engine.is_prompt = not isinstance(error, TimeoutError)
                 is_unreachable = engine.report is None or now - engine.answered_at > SILENCE_SECONDS
-                if isinstance(error, UnbelievableError) or (isinstance(error, SlowError) and is_unreachable):
+                is_costly = isinstance(error, UnbelievableError) or unexpected is not None
+                if is_costly or (isinstance(error, SlowError) and is_unreachable):
                     engine.penance = min(max(2 * engine.penance, POLL_SECONDS), LAST_PENANCE_SECONDS)
                     engine.ask_after = now + engine.penance
                 if is_unreachable:
@@ -215,61 +207,12 @@ class EngineWatch:
                 if report.published_unix_time != engine.published:
                     engine.published, engine.renewed_at = report.published_unix_time, now
                 if now - engine.renewed_at <= FROZEN_SECONDS:
-                    engine.report, engine.error = await view_aside(report), ""
+                    engine.report, engine.error = seen, ""
                 else:
                     engine.report, engine.error, why = None, HANGS, HANGS
         has_turned = (before[1] == "") != (engine.error == "")
         if has_turned or (why not in ("", engine.said) and now - engine.said_at >= SAY_AGAIN_SECONDS):
             engine.said, engine.said_at, name = why, now, engine.pod.meta.name
-            self._log.info("engine %s: %s", name, why or "answers", extra={"pod": name})
+            level = logging.ERROR if unexpected else logging.INFO
+            self._log.log(level, "engine %s: %s", name, why or "answers", extra={"pod": name}, exc_info=unexpected)
         return before != (engine.report, engine.error)
-
-
-async def read_report(pod: Pod, port: int, max_bytes: int, quota: ReadingQuota) -> EngineReport:
-    """
-    Raises:
-        ValueError: it is not a report, or another engine's, or longer than it can be.
-        OSError: the engine does not answer, or not in time.
-    """
-    return await read_answer(
-        pod, port, REPORT_PATH, read_report_text_aside, max_bytes=max_bytes, quota=quota, patience=ANSWER_SECONDS
-    )
-
-
-async def read_answer(
-    pod: Pod,
-    port: int,
-    path: str,
-    parse: Callable[[bytes], Awaitable[Answer]],
-    *,
-    max_bytes: int,
-    quota: ReadingQuota,
-    patience: float,
-) -> Answer:
-    """Ask an engine's admin port, and wait for so many seconds at most.
-
-    Raises:
-        ValueError: it is not what was asked for, or another engine's, or longer than that.
-        OSError: the engine does not answer, or not in time.
-    """
-    body = await fetch(pod.ip, port, path, max_bytes=max_bytes, quota=quota, patience=patience)
-    try:
-        answer = await parse(body)
-    except ValueError:
-        what = path.partition("?")[0].removeprefix("/")
-        raise UnbelievableError(f"what it sends is not a {what} that this version understands") from None
-    if answer.pod not in ("", pod.meta.name):
-        raise ValueError(f"at {pod.ip} another pod answers, {printable(answer.pod)}")
-    return answer
-
-
-def reason(error: Exception) -> str:
-    """Why an engine did not answer, without details that differ from one attempt to the next, such as ports of ours."""
-    match error:
-        case TimeoutError():
-            return f"no answer within {ANSWER_SECONDS:.0f} s"
-        case ConnectionRefusedError():
-            return "the connection to its admin port is refused"
-        case OSError():
-            return f"the connection broke ({os.strerror(error.errno) if error.errno else error})"
-    return str(error)

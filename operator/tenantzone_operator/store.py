@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tenantzone_operator.resources import Body, Meta, Pod, Pool, Zone, read_pool, read_zone
+from tenantzone_operator.resources import Body, Meta, Pod, Pool, Zone, read_pool, read_zone, share_config
 from tenantzone_operator.selectors import matches
 
 T = TypeVar("T", Zone, Pool, Pod)
@@ -18,11 +18,16 @@ Key = tuple[str, str]
 
 
 class Shelf(Generic[T]):
-    """All objects of one kind."""
+    """All objects of one kind.
 
-    def __init__(self, read: Callable[[Body], T]) -> None:
+    Args:
+        read: makes an object of what the API server sends.
+        share: lets an object have what is equal in the one that was known before.
+    """
+
+    def __init__(self, read: Callable[[Body], T], share: Callable[[T, T], T] = lambda found, known: found) -> None:
         self.read: Callable[[Body], T] = read
-        """Makes an object of what the API server sends."""
+        self._share: Callable[[T, T], T] = share
         self._objects: dict[Key, T] = {}
         self._gone: dict[str, int] = {}
         """Versions in which objects went since the last listing, by uid. A newer one is back: its labels match."""
@@ -49,7 +54,7 @@ class Shelf(Generic[T]):
         known = before.meta.version if before is not None else self._listed_at
         if found.meta.version < known or (before is None and found.meta.version == known) or self._is_gone(found):
             return before, before
-        self._objects[key] = found
+        found = self._objects[key] = self._shared(found)
         return before, found
 
     def update(self, body: Body) -> None:
@@ -81,10 +86,14 @@ class Shelf(Generic[T]):
             # The API server's data was set back, as by a restored backup: nothing that was known counts.
             self._objects, self._gone = {}, {}
         newer = {key: known for key, known in self._objects.items() if known.meta.version > version}
-        listed = {_key(each.meta): each for each in found if not self._is_gone(each)}
+        listed = {_key(each.meta): self._shared(each) for each in found if not self._is_gone(each)}
         self._objects = listed | newer
         self._gone = {uid: when for uid, when in self._gone.items() if when > version}
         self._listed_at = version
+
+    def _shared(self, found: T) -> T:
+        known = self._objects.get(_key(found.meta))
+        return found if known is None else self._share(found, known)
 
     def _is_gone(self, found: T) -> bool:
         return found.meta.version <= self._gone.get(found.meta.uid, -1)
@@ -127,7 +136,7 @@ class View:
 
 class Store:
     def __init__(self) -> None:
-        self.zones: Shelf[Zone] = Shelf(read_zone)
+        self.zones: Shelf[Zone] = Shelf(read_zone, share_config)
         self.pools: Shelf[Pool] = Shelf(read_pool)
         self.pods: dict[Key, Shelf[Pod]] = {}
         """By pool, as far as somebody watches them: what the pool selects, and for a moment what it did before."""

@@ -12,7 +12,6 @@ logger = logging.getLogger(__name__)
 LATE_SECONDS = 0.5
 """A write that takes longer is late: nobody waits for it any more."""
 
-
 _AT_ONCE_IN_A_NAMESPACE = 8
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from tenantzone_operator.api import Api, explain, is_gone
+from tenantzone_operator.api import Api, explain
 from tenantzone_operator.awaited import Awaited
 from tenantzone_operator.events import Recorder
 from tenantzone_operator.notices import Notice, Status, pool_notices, zone_notices
@@ -17,6 +17,7 @@ from tenantzone_operator.rest import RestError
 from tenantzone_operator.status import without_gauges
 from tenantzone_operator.store import Store, View
 from tenantzone_operator.under_way import LATE_SECONDS, UnderWay, WritingSlots
+from tenantzone_operator.write_all import failures_of, write_all
 
 logger = logging.getLogger(__name__)
 
@@ -24,8 +25,6 @@ GAUGES_SECONDS = 2.0
 """What moves with each request is written no more often than this, ..."""
 GAUGE_WRITES_PER_SECOND = 20.0
 """... and takes longer where there are many zones, in all pools together."""
-
-_WRITES_AT_ONCE = 8
 
 _PATIENCE_SECONDS = 0.1
 """For how long what nobody waits for waits for its turn, before it is looked whether something else is to be done."""
@@ -65,10 +64,11 @@ class StatusWriter:
             Seconds after which to come again for what was held back; None if nothing was.
         """
         now, ended = time.monotonic(), self._under_way.ended
-        self._forget_merged(view)
+        uids = view.uids
+        self._merged = {uid: merged for uid, merged in self._merged.items() if uid in uids}
         self._repairs.look(view)
-        self._refusals.keep(view.uids)
-        self._awaited.keep(view.uids)
+        self._refusals.keep(uids)
+        self._awaited.keep(uids)
         found = [zone for zone in (*view.zones, *view.leaving) if self._differs(zone, zones[zone.meta.name])]
         changed = [zone for zone in found if self._may_write(zone.meta, zones[zone.meta.name], now)]
         urgent, gauges = self._by_urgency(changed, zones)
@@ -129,11 +129,6 @@ class StatusWriter:
             (urgent if is_urgent else gauges).append(zone)
         return urgent, gauges
 
-    def _forget_merged(self, view: View) -> None:
-        """Of objects that are gone."""
-        if len(self._merged) > len(view.uids):
-            self._merged = {uid: merged for uid, merged in self._merged.items() if uid in view.uids}
-
     async def _write_in_turn(
         self, changed: Sequence[Zone], zones: Mapping[str, Status], may_go_on: Callable[[], bool]
     ) -> bool:
@@ -149,9 +144,7 @@ class StatusWriter:
                 if not may_go_on():
                     return False
             try:
-                await write_all([partial(self._write_zone, zone, zones[zone.meta.name])])
-            except Exception as error:
-                failures.append(error)
+                failures += await failures_of(partial(self._write_zone, zone, zones[zone.meta.name]))
             finally:
                 self._api.turn.release()
         for failure in failures:
@@ -223,35 +216,3 @@ def _log(notice: Notice, kind: str, meta: Meta, about: Mapping[str, str]) -> Non
     level = logging.WARNING if notice.type == "Warning" else logging.INFO
     extra = {**about, "pool_namespace": meta.namespace}
     logger.log(level, "%s %s/%s: %s", kind, meta.namespace, meta.name, notice.note, extra=extra)
-
-
-async def write_all(
-    writes: Iterable[Callable[[], Awaitable[None]]], may_go_on: Callable[[], bool] = lambda: True
-) -> bool:
-    """Make all writes, a few at a time. Objects that are gone by now are passed over.
-
-    Args:
-        writes: each makes one.
-        may_go_on: asked before each one.
-
-    Returns:
-        Whether all were made.
-
-    Raises:
-        RestError: one of them failed; the others were made all the same.
-    """
-    left = iter(writes)
-    failures: list[Exception] = []
-
-    async def make_some() -> None:
-        while may_go_on() and (write := next(left, None)) is not None:
-            try:
-                await write()
-            except Exception as error:
-                if not (isinstance(error, RestError) and is_gone(error)):
-                    failures.append(error)
-
-    await asyncio.gather(*(make_some() for _ in range(_WRITES_AT_ONCE)))
-    for failure in failures:
-        raise failure
-    return next(left, None) is None

@@ -168,6 +168,14 @@ def config_map_data(files: ConfigFiles) -> dict[str, dict[str, str]]:
     return {"data": {CONFIG_KEY: files.text}, "binaryData": packed}
 
 
+def config_map_keys(files: ConfigFiles) -> dict[str, frozenset[str]]:
+    """The keys of the ConfigMap's ``data`` and ``binaryData``."""
+    return {
+        "data": frozenset({CONFIG_KEY}),
+        "binaryData": frozenset() if files.packed is None else frozenset({PACKED_KEY}),
+    }
+
+
 def files_of(config_map: Mapping[str, Any]) -> ConfigFiles:
     """What a ConfigMap has, as the API server sends it; the text is empty if it has none."""
     packed = (config_map.get("binaryData") or {}).get(PACKED_KEY)

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from controlplane.server import free_ports
-from tenantzone_contract.report import ZoneReport
+from tenantzone_contract.report import EngineReport, ZoneReport
 from tenantzone_operator import engines
 from tenantzone_operator.engines import EngineWatch
 from tenantzone_operator.reports import max_report_bytes
@@ -103,6 +103,28 @@ async def test_what_is_not_believed_is_told_to_the_log_alone(
     assert error in caplog.text
 
 
+async def test_what_nobody_expected_of_an_engine_is_that_engines_trouble(
+    engine: Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    engine.body = sent()
+
+    async def fail(report: EngineReport) -> None:
+        raise KeyError("a defect of ours")
+
+    monkeypatch.setattr(engines, "view_aside", fail)
+    watch = EngineWatch(changed=lambda: None)
+    (seen,) = await watch.look_at([pod()], engine.port, MAX_BYTES)
+    monkeypatch.undo()
+    watching = asyncio.create_task(watch.run())
+    while (await watch.look_at([pod()], engine.port, MAX_BYTES))[0].report is None:
+        assert not watching.done()
+        await asyncio.sleep(0.01)
+    watching.cancel()
+
+    assert seen.error == no_report(engine.port)
+    assert "a defect of ours" in caplog.text
+
+
 def no_report(port: int) -> str:
     return f"no report from its admin port {port} (the operator's log says why)"
 
@@ -120,7 +142,7 @@ async def test_who_says_nothing_looks_like_who_is_not_there_and_costs_a_second(
 
     assert seen.error == no_report(port)
     assert time.monotonic() - began >= 0.99 * engines.ANSWER_SECONDS
-    assert ("no answer within 1 s" if is_there else "is refused") in caplog.text
+    assert ("it does not answer in time" if is_there else "is refused") in caplog.text
 
 
 async def test_the_log_says_each_new_reason_but_not_all_the_time(

@@ -178,3 +178,21 @@ def test_a_zone_brings_its_pool_up_although_it_does_not_exist():
 
     assert store.pool_keys() == {KEY}
     assert store.view(KEY).pool is None
+
+
+def test_a_zone_whose_status_is_another_one_keeps_its_config():
+    store = Store()
+    store.zones.put(zone("acme", version=1))
+    (first,) = store.zones
+
+    store.zones.put(zone("acme", version=2, status={"generation": 1}))
+    (put,) = store.zones
+    relist(store, 3, zone("acme", version=3))
+    (listed,) = store.zones
+    store.zones.put(body("acme", spec={"pool": "demo", "reserved": 9}, version=4))
+    (changed,) = store.zones
+
+    assert put.status == {"generation": 1}
+    assert put.config is first.config
+    assert listed.config is first.config
+    assert changed.config.reserved == 9

@@ -11,7 +11,8 @@ import aiohttp
 from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, BlockMap, parse_block_map
 from tenantzone_contract.report import WaitReason, ZoneState
 from tenantzone_contract.text import printable
-from tenantzone_operator.engines import FROZEN_SECONDS, HANGS, SILENCE_SECONDS, read_answer, read_report, reason
+from tenantzone_operator.engine_answers import read_answer, read_report, reason
+from tenantzone_operator.engines import FROZEN_SECONDS, HANGS, SILENCE_SECONDS
 from tenantzone_operator.reading_quota import ReadingQuota
 from tenantzone_operator.reports import EngineReport, LoanReport, ZoneReport, max_report_bytes
 from tenantzone_operator.resources import Pod, Pool
