@@ -47,7 +47,10 @@ class Faults:
     watches: Fault | None = None
     only: str = ""
     """Hit only paths that have this in them."""
-    times: int = 1
+    times: int | None = 1
+    """How many of each; None: all of them."""
+    strikes: Callable[[], bool] = lambda: True
+    """Asked for each of these whether it is hit."""
     stream: Callable[[list[bytes]], list[bytes]] | None = None
     """What becomes of events that came together, or one by one."""
     drop_every: int = 0
@@ -160,7 +163,9 @@ class Proxy:
         faults = self.faults
         fault = faults.watches if is_watch else faults.writes if is_write else faults.reads
         key = (f"{request.method} {is_watch}", request.path)
-        if fault is None or faults.only not in request.path or self._hits[key] >= faults.times:
+        if fault is None or faults.only not in request.path or not faults.strikes():
+            return None
+        if faults.times is not None and self._hits[key] >= faults.times:
             return None
         self._hits[key] += 1
         return fault

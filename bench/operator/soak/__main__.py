@@ -1,14 +1,16 @@
 """The operator with thousands of zones, among engines that lie and in a bad network: do honest pools notice?
 
 Zones of honest pools are changed at a steady rate: undisturbed at first, then among engines that tell every lie there
-is, and at last with a network that loses, breaks and refuses requests, engines that come and go, and an operator that
-is killed, too. Exit code 1 if something was not as it should be in the end. Run it on a machine that does nothing else.
+is, then with one request in a thousand lost, broken, hung or refused, too, and at last with a network in which that
+happens to nearly every change, engines that come and go, and an operator that is killed. In that last part changes may
+take longer; what is left of it must be as it should be. Exit code 1 if something was not as it should be. Run it on a
+machine that does nothing else.
 """
 
 import argparse
 import sys
 
-from bench.operator.soak.run import EVERYTHING, LIARS, UNDISTURBED, Findings, soak
+from bench.operator.soak.run import EVERYTHING, FAULTS, LIARS, UNDISTURBED, Findings, soak
 from bench.operator.soak.scene import Size
 
 _MEMORY_MB = 256.0
@@ -33,14 +35,17 @@ def show(findings: Findings) -> bool:
         print(f"{matter:<38}{len(taken.seconds):>9,}{{:>8.2f}}{{:>8.2f}}{{:>9.2f}}{{:>9.2f}}".format(*figures))
     undisturbed = findings.taken[UNDISTURBED].quantile(0.99)
     is_well = not findings.wrong
-    for matter in (LIARS, EVERYTHING):
-        ratio = findings.taken[matter].quantile(0.99) / undisturbed
-        is_well = is_well and ratio <= _MAX_RATIO
-        print(_line(f"p99 {matter}, to undisturbed", f"{ratio:.2f}", ratio <= _MAX_RATIO, f"at most {_MAX_RATIO}"))
+    ratios = {matter: findings.taken[matter].quantile(0.99) / undisturbed for matter in (LIARS, FAULTS, EVERYTHING)}
+    for matter in (LIARS, FAULTS):
+        holds = ratios[matter] <= _MAX_RATIO
+        is_well = is_well and holds
+        print(_line(f"p99 {matter}, to undisturbed", f"{ratios[matter]:.2f}", holds, f"at most {_MAX_RATIO}"))
+    print(f"{f'p99 {EVERYTHING}, to undisturbed':<60} {ratios[EVERYTHING]:>8.2f}")
     is_small = findings.peak_mb <= _MEMORY_MB
     print(_line("resident MB of the operator, at most", f"{findings.peak_mb:.0f}", is_small, f"of {_MEMORY_MB:.0f}"))
     told = findings.lies
     print(f"{sum(told.values()):,} lies were told, each of {len(told)} at least {min(told.values())} times")
+    print(f"{findings.faults} requests met a fault while these came here and there")
     print(f"networks: {', '.join(f'{name} {count}' for name, count in findings.networks.items())}")
     print(f"the operator was killed {findings.kills} times; {findings.absences} times an engine was away")
     print(f"{len(findings.wrong)} things are not as they should be in the end")

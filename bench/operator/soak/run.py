@@ -15,15 +15,16 @@ from bench.operator.process import OperatorProcess
 from bench.operator.soak.changes import NAME, Taken, change_zones
 from bench.operator.soak.granted import Granted
 from bench.operator.soak.scene import Scene, Size, namespaces
-from bench.operator.soak.trouble import BadNetwork, Comings, Kills, Liars
+from bench.operator.soak.trouble import BadNetwork, Comings, FaultsHereAndThere, Kills, Liars
 from bench.operator.stage import OPERATOR, bench_of, control_plane
 from controlplane import ControlPlane
 from progress import say
 from tests.operator.lies import LIES
 from tests.operator.proxy import Proxy, proxied_for_operator
 
-UNDISTURBED, LIARS, EVERYTHING = "undisturbed", "among liars", "among liars, in a bad network"
-_SHARES = {UNDISTURBED: 0.2, LIARS: 0.4, EVERYTHING: 0.4}
+UNDISTURBED, LIARS, FAULTS = "undisturbed", "among liars", "among liars, with random faults"
+EVERYTHING = "among liars, in a bad network"
+_SHARES = {UNDISTURBED: 0.2, LIARS: 0.2, FAULTS: 0.3, EVERYTHING: 0.3}
 """Of the time."""
 _KILL_SECONDS = 150.0
 """From one kill of the operator to the next, or less, so that there is one."""
@@ -36,6 +37,8 @@ class Findings:
     """How long changes took, by what was the matter meanwhile."""
     peak_mb: float = 0.0
     """The most that the operator has had in memory, however often it was started."""
+    faults: int = 0
+    """How many requests met one while these came here and there."""
     kills: int = 0
     absences: int = 0
     """How often an engine was not there for a while."""
@@ -67,6 +70,7 @@ async def _soak(size: Size, plane: ControlPlane, folder: Path, proxy: Proxy, fin
         await scene.set_up()
         refused = {name: zone.refused for name, zone in bench.observer.zones.items()}
         liars = Liars(scene.liars, random.Random(chance.random()))
+        faults = FaultsHereAndThere(proxy, random.Random(chance.random()))
         network = BadNetwork(proxy, random.Random(chance.random()))
         kills_every = min(_KILL_SECONDS, 60 * size.minutes * _SHARES[EVERYTHING] / 2)
         kills = Kills(bench.operator, random.Random(chance.random()), kills_every)
@@ -78,6 +82,7 @@ async def _soak(size: Size, plane: ControlPlane, folder: Path, proxy: Proxy, fin
         troubles = {
             UNDISTURBED: [],
             LIARS: [liars.run],
+            FAULTS: [liars.run, faults.run],
             EVERYTHING: [liars.run, network.run, kills.run, comings.run],
         }
         for matter, share in _SHARES.items():
@@ -98,6 +103,7 @@ async def _soak(size: Size, plane: ControlPlane, folder: Path, proxy: Proxy, fin
             f"no change of {zone} came to its end" for taken in findings.taken.values() for zone in taken.lost
         ]
         findings.peak_mb = max(kills.peak_mb, bench.operator.peak_mb)
+        findings.faults = faults.count
         findings.kills, findings.absences = kills.count, comings.count
         findings.lies, findings.networks = {name: liars.told[name] for name in LIES}, dict(network.met)
 

@@ -24,7 +24,13 @@ NETWORKS: dict[str, Callable[[], Faults]] = {
     "503 with Retry-After": lambda: Faults(writes=_AWAY, reads=_AWAY, watches=_AWAY),
     "watches break after 20 events": lambda: Faults(drop_every=20),
 }
-"""How the network between operator and API server may be, by name. A fault hits the first request of each path."""
+"""How a bad network between operator and API server may be, by name. A fault hits the first request of each path."""
+
+_ONE_IN = 1000
+"""Requests to the API server that meet a fault while these come here and there, and ..."""
+_FAULT_SECONDS = 10.0
+"""... how long it is one of the same kind."""
+_KINDS = (LOST, BROKEN, HUNG, Refusal(409), _LATER, _AWAY)
 
 
 class Liars:
@@ -54,6 +60,32 @@ class Liars:
             await asyncio.sleep(self._chance.uniform(1.0, 20.0))
             engine.lie = None
             await asyncio.sleep(self._chance.choice((0.0, 0.5, 5.0)))
+
+
+class FaultsHereAndThere:
+    """Few requests between operator and API server fail, each in a way of its own."""
+
+    def __init__(self, proxy: Proxy, chance: random.Random) -> None:
+        self._proxy = proxy
+        self._chance = chance
+        self.count = 0
+        """How many requests were hit."""
+
+    async def run(self) -> None:
+        """Until cancelled; then none is hit any more."""
+        try:
+            while True:
+                kind = self._chance.choice(_KINDS)
+                self._proxy.heal()
+                self._proxy.faults = Faults(writes=kind, reads=kind, watches=kind, times=None, strikes=self._strikes)
+                await asyncio.sleep(_FAULT_SECONDS)
+        finally:
+            self._proxy.heal()
+
+    def _strikes(self) -> bool:
+        is_hit = self._chance.randrange(_ONE_IN) == 0
+        self.count += is_hit
+        return is_hit
 
 
 class BadNetwork:
