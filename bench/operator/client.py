@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 
-from tenantzone_operator.rest import Rest
+from tenantzone_operator.kube.rest import Rest
 
 _LARGEST_LINE = 4 * 2**20
 _PAUSE_SECONDS = 0.2

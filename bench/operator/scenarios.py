@@ -12,7 +12,7 @@ from bench.operator.fleet import Fleet, foreign_pod
 from bench.operator.observer import Observer
 from bench.operator.process import OperatorProcess
 from progress import say
-from tenantzone_operator.worker import DEBOUNCE_SECONDS
+from tenantzone_operator.pool.worker import DEBOUNCE_SECONDS
 
 NAME = "operator"
 _GROUP = "/apis/tenantzone.io/v1alpha1"

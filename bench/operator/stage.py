@@ -14,7 +14,7 @@ from bench.operator.process import OperatorProcess
 from bench.operator.scenarios import Bench
 from controlplane import ControlPlane
 from controlplane.server import free_ports
-from tenantzone_operator.connection import Connection
+from tenantzone_operator.kube.connection import Connection
 
 _ROOT = Path(__file__).parents[2]
 OPERATOR = "system:serviceaccount:tenantzone-system:tenantzone-operator"

@@ -7,10 +7,10 @@ import resource
 import sys
 
 from tenantzone_operator.app import LeaseOptions, Options, run
-from tenantzone_operator.connection import Connection, CredentialsError
-from tenantzone_operator.durations import parse_duration
-from tenantzone_operator.leadership import LEASE_NAME, own_namespace
-from tenantzone_operator.lease import Timing
+from tenantzone_operator.kube.connection import Connection, CredentialsError
+from tenantzone_operator.kube.durations import parse_duration
+from tenantzone_operator.leader.leadership import LEASE_NAME, own_namespace
+from tenantzone_operator.leader.lease import Timing
 from tenantzone_operator.logs import configure_logging
 
 

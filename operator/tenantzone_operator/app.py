@@ -12,20 +12,20 @@ from typing import Any, cast
 
 import kopf
 
-from tenantzone_operator.api import Api, connected, explain
-from tenantzone_operator.connection import Connection
 from tenantzone_operator.console.server import Standing, console_served
-from tenantzone_operator.duty import Duty
-from tenantzone_operator.exposition import metrics_served
 from tenantzone_operator.handlers import make_registry, make_settings
-from tenantzone_operator.health import health_served
-from tenantzone_operator.leadership import Alone, Leadership, fence, new_identity
-from tenantzone_operator.lease import Election, LeaseObject, Timing
-from tenantzone_operator.pod_watch import list_selected
-from tenantzone_operator.pool_metrics import OperatorCollector
-from tenantzone_operator.reconcile import RESYNC_SECONDS, Reconciler, Resync
-from tenantzone_operator.rest import Rest
-from tenantzone_operator.store import Store
+from tenantzone_operator.kube.api import Api, connected, explain
+from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.pod_watch import list_selected
+from tenantzone_operator.kube.rest import Rest
+from tenantzone_operator.kube.store import Store
+from tenantzone_operator.leader.leader import Leader
+from tenantzone_operator.leader.leadership import Alone, Leadership, fence, new_identity
+from tenantzone_operator.leader.lease import Election, LeaseObject, Timing
+from tenantzone_operator.pool.reconcile import RESYNC_SECONDS, Reconciler, Resync
+from tenantzone_operator.serving.exposition import metrics_served
+from tenantzone_operator.serving.health import health_served
+from tenantzone_operator.serving.pool_metrics import OperatorCollector
 
 logger = logging.getLogger(__name__)
 
@@ -63,13 +63,15 @@ class Options:
 
 
 class Operator:
-    def __init__(self, options: Options, api: Api, duty: Duty, seat: Alone | Leadership, store: Store) -> None:
+    def __init__(
+        self, options: Options, api: Api, leader: Leader, leadership: Alone | Leadership, store: Store
+    ) -> None:
         self._options = options
         self._api = api
-        self.duty = duty
-        self.seat = seat
+        self.leader = leader
+        self.leadership = leadership
         self._store = store
-        self._resync = Resync(store, api, done=duty.check_all)
+        self._resync = Resync(store, api, done=leader.check_all)
 
     async def run(self) -> None:
         """Watch, and lead if possible, until SIGTERM or SIGINT."""
@@ -85,7 +87,9 @@ class Operator:
 
     async def _watch(self, stop: asyncio.Event) -> None:
         """Until it is to stop, or until a watch breaks beyond kopf's means."""
-        leading = asyncio.create_task(self.seat.run(partial(self.duty.run, self._resync.once)), name="leadership")
+        leading = asyncio.create_task(
+            self.leadership.run(partial(self.leader.run, self._resync.once)), name="leadership"
+        )
         # If it fails, so does this process.
         leading.add_done_callback(lambda task: None if task.cancelled() else stop.set())
 
@@ -96,7 +100,7 @@ class Operator:
 
         self._resync.start()
         try:
-            registry = make_registry(self._options.connection, self._store, self.duty, self._resync, end)
+            registry = make_registry(self._options.connection, self._store, self.leader, self._resync, end)
             await _run_kopf(registry, self._options.namespace, stop)
         except kopf.LoginError:
             raise
@@ -108,13 +112,17 @@ class Operator:
             leading.result()
 
     def live(self) -> tuple[bool, dict[str, Any]]:
-        age = self.duty.age_seconds()
-        shown = {"leading": self.seat.is_leading, "secondsSinceReconcile": _rounded(age), "writes": self._api.writes}
+        age = self.leader.age_seconds()
+        shown = {
+            "leading": self.leadership.is_leading,
+            "secondsSinceReconcile": _rounded(age),
+            "writes": self._api.writes,
+        }
         return age is None or age <= STUCK_SECONDS, shown
 
     def ready(self) -> tuple[bool, dict[str, Any]]:
-        age, silence = self.duty.listing_age_seconds(), self.seat.silence_seconds
-        without_pods, pools = self.duty.without_pods()
+        age, silence = self.leader.listing_age_seconds(), self.leadership.silence_seconds
+        without_pods, pools = self.leader.without_pods()
         shown = {
             "secondsSinceListing": _rounded(age),
             "secondsWithoutAnswer": _rounded(silence),
@@ -128,8 +136,8 @@ class Operator:
     def standing(self) -> Standing:
         """For the page: what this replica is."""
         is_ready, _ = self.ready()
-        has_listed = self.duty.listing_age_seconds() is not None
-        return Standing(is_leading=self.seat.is_leading, is_ready=is_ready, has_listed=has_listed)
+        has_listed = self.leader.listing_age_seconds() is not None
+        return Standing(is_leading=self.leadership.is_leading, is_ready=is_ready, has_listed=has_listed)
 
 
 async def run(options: Options) -> None:
@@ -141,21 +149,23 @@ async def run(options: Options) -> None:
     # What thousands of zones take is reckoned aside. Each thread has memory of its own, and one can run at a time.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="aside"))
     async with AsyncExitStack() as stack:
-        seat: Alone | Leadership = Alone()
+        leadership: Alone | Leadership = Alone()
         if options.lease is not None:
             # On connections of its own: a renewal must not wait behind a thousand writes.
             rest = await stack.enter_async_context(Rest(options.connection.for_kopf))
             lease = LeaseObject(rest, options.lease.namespace, options.lease.name)
-            seat = Leadership(Election(lease, new_identity(), options.lease.timing))
-        traces = [fence(lambda: seat.is_leading)]
+            leadership = Leadership(Election(lease, new_identity(), options.lease.timing))
+        traces = [fence(lambda: leadership.is_leading)]
         api = await stack.enter_async_context(connected(options.connection, options.namespace, trace_configs=traces))
         store = Store()
-        operator = Operator(options, api, Duty(lambda: Reconciler(store, api)), seat, store)
+        operator = Operator(options, api, Leader(lambda: Reconciler(store, api)), leadership, store)
         if options.probes is not None:
             await stack.enter_async_context(health_served(*options.probes, live=operator.live, ready=operator.ready))
         if options.metrics is not None:
-            duty = operator.duty
-            collector = OperatorCollector(lambda: seat.is_leading, duty.age_seconds, duty.without_pods, duty.outcomes)
+            leader = operator.leader
+            collector = OperatorCollector(
+                lambda: leadership.is_leading, leader.age_seconds, leader.without_pods, leader.outcomes
+            )
             await stack.enter_async_context(metrics_served(*options.metrics, collector))
         if options.console_port is not None:
             console = console_served(options.console_port, store, partial(list_selected, api), operator.standing)

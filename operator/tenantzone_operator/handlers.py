@@ -10,12 +10,12 @@ from typing import Any
 
 import kopf
 
-from tenantzone_operator.connection import Connection
-from tenantzone_operator.duty import Duty
-from tenantzone_operator.names import GROUP, POOLS, VERSION, ZONES
-from tenantzone_operator.reconcile import Resync
-from tenantzone_operator.resources import Body
-from tenantzone_operator.store import Store
+from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.names import GROUP, POOLS, VERSION, ZONES
+from tenantzone_operator.kube.resources import Body
+from tenantzone_operator.kube.store import Store
+from tenantzone_operator.leader.leader import Leader
+from tenantzone_operator.pool.reconcile import Resync
 
 _DELETED = "DELETED"
 _CONNECT_SECONDS = 5.0
@@ -65,7 +65,7 @@ def make_settings() -> kopf.OperatorSettings:
 
 
 def make_registry(
-    connection: Connection, store: Store, duty: Duty, resync: Resync, end: Callable[[], Awaitable[None]]
+    connection: Connection, store: Store, leader: Leader, resync: Resync, end: Callable[[], Awaitable[None]]
 ) -> kopf.OperatorRegistry:
     """All handlers, bound to what they talk to.
 
@@ -93,7 +93,7 @@ def make_registry(
             before, now = store.zones.put(body)
             zones = [zone for zone in (before, now) if zone is not None] if before != now else []
         for zone in zones:
-            duty.mark((zone.meta.namespace, zone.pool))
+            leader.mark((zone.meta.namespace, zone.pool))
 
     @kopf.on.event(GROUP, VERSION, POOLS, registry=registry)
     async def pool_changed(event: Body, **_: Any) -> None:
@@ -106,9 +106,9 @@ def make_registry(
             before, now = store.pools.put(body)
             if now is None or before == now:
                 return
-        duty.mark((namespace, name))
+        leader.mark((namespace, name))
         # The other pools too: a pod that two of them select belongs to the older.
-        duty.mark_namespace(namespace)
+        leader.mark_namespace(namespace)
 
     @kopf.on.cleanup(registry=registry)
     async def stop(**_: Any) -> None:

@@ -10,7 +10,7 @@ from tenantzone_cli.explain import Facts, explain
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Pod, Pool, Zone, read_pool, read_zone, unix_time
 from tenantzone_contract.report import LoanReport
-from tenantzone_operator.conditions import Reason
+from tenantzone_operator.kube.conditions import Reason
 from tests.cli.reports import answer, engine_report, zone_report
 from tests.operator.objects import body
 

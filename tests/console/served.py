@@ -12,8 +12,8 @@ from controlplane.server import free_ports
 from tenantzone_contract.blocks import BlockKind, BlockMap
 from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport
 from tenantzone_operator.console.server import Standing, console_served
-from tenantzone_operator.resources import Pod, Pool, read_pod
-from tenantzone_operator.store import Shelf, Store
+from tenantzone_operator.kube.resources import Pod, Pool, read_pod
+from tenantzone_operator.kube.store import Shelf, Store
 from tenantzone_runtime.admin import AdminServer
 from tenantzone_runtime.picture import Picture
 from tests.operator.objects import body, zone_report

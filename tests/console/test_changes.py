@@ -1,7 +1,7 @@
 """What has changed, seen from the store alone."""
 
 from tenantzone_operator.console.changes import MAX_CHANGES, Changes
-from tenantzone_operator.resources import Pool, Zone, read_pool, read_zone
+from tenantzone_operator.kube.resources import Pool, Zone, read_pool, read_zone
 from tests.operator.objects import body
 
 DEMO = ("default", "demo")

@@ -11,9 +11,9 @@ from aiohttp import web
 
 from tenantzone_contract.report import ConfigStatus
 from tenantzone_operator.console.lookout import FRESH_SECONDS, Lookout, NotThereError
-from tenantzone_operator.engines import FROZEN_SECONDS, SILENCE_SECONDS
-from tenantzone_operator.resources import Pod, Pool, read_pod
-from tenantzone_operator.store import Shelf, Store
+from tenantzone_operator.engines.watch import FROZEN_SECONDS, SILENCE_SECONDS
+from tenantzone_operator.kube.resources import Pod, Pool, read_pod
+from tenantzone_operator.kube.store import Shelf, Store
 from tests.console.served import no_pods
 from tests.operator.objects import body, registered, report, zone_report
 

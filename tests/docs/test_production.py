@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import yaml
 
-from tenantzone_operator.exposition import families as operator_families
+from tenantzone_operator.serving.exposition import families as operator_families
 from tenantzone_runtime.metrics import families as engine_families
 from tests.docs.test_site import DOCS, REPOSITORY
 from tests.monitoring.promtool import promtool

@@ -12,7 +12,7 @@ from monitoring.model import Alert, Group, rule_file
 from monitoring.pace import Pace
 from monitoring.panels import rows
 from monitoring.rules import groups
-from tenantzone_operator.exposition import families as operator_families
+from tenantzone_operator.serving.exposition import families as operator_families
 from tenantzone_runtime.metrics import families as engine_families
 from tests.monitoring.promtool import promtool
 

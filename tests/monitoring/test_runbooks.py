@@ -11,7 +11,7 @@ import yaml
 from monitoring.files import RUNBOOKS
 from monitoring.rules import groups
 from tenantzone_cli.arguments import read_arguments
-from tenantzone_operator.exposition import families as operator_families
+from tenantzone_operator.serving.exposition import families as operator_families
 from tenantzone_runtime.metrics import families as engine_families
 from tests.monitoring.promtool import promtool
 

@@ -6,10 +6,10 @@ from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.fitting import Grant, grants
 from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, ZoneReport
-from tenantzone_operator.acknowledgement import Observation
-from tenantzone_operator.reports import read_report_text
-from tenantzone_operator.resources import Pod, Pool, Zone, read_pod, read_pool, read_zone
-from tenantzone_operator.views import view
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.engines.reports import read_report_text
+from tenantzone_operator.engines.views import view
+from tenantzone_operator.kube.resources import Pod, Pool, Zone, read_pod, read_pool, read_zone
 
 NOW = "2026-01-01T00:00:00Z"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_operator.admission import admit
+from tenantzone_operator.planning.admission import admit
 from tests.operator.objects import entry, zone
 
 

@@ -9,10 +9,10 @@ import pytest
 from tenantzone_contract.config import MAX_GENERATION, PoolConfig, UnknownTenants, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.packing import pack_config
-from tenantzone_operator import config_room
-from tenantzone_operator.conditions import Reason
-from tenantzone_operator.config_room import Choice, ConfigRoom
-from tenantzone_operator.plan import make_plan
+from tenantzone_operator.kube.conditions import Reason
+from tenantzone_operator.planning import config_room
+from tenantzone_operator.planning.config_room import Choice, ConfigRoom
+from tenantzone_operator.planning.plan import make_plan
 from tests.operator.objects import pool, zone
 
 POOL = PoolConfig(namespace="default", name="demo")

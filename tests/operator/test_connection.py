@@ -11,8 +11,8 @@ import pytest
 import yaml
 from aiohttp import web
 
-from tenantzone_operator.kubeconfig import CredentialsError, from_kubeconfig, from_service_account
-from tenantzone_operator.rest import Rest, RestError
+from tenantzone_operator.kube.kubeconfig import CredentialsError, from_kubeconfig, from_service_account
+from tenantzone_operator.kube.rest import Rest, RestError
 
 CLUSTER = {"server": "https://one:6443", "certificate-authority": "ca.crt"}
 

@@ -10,7 +10,7 @@ import yaml
 
 from controlplane import Cluster
 from tenantzone_contract.config import ZoneConfig
-from tenantzone_operator.resources import read_pool, read_zone
+from tenantzone_operator.kube.resources import read_pool, read_zone
 
 CRDS = Path(__file__).parents[2] / "crds"
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from controlplane.server import free_ports
-from tenantzone_operator.engine_http import (
+from tenantzone_operator.engines.http import (
     MAX_HEAD_BYTES,
     PIECE_BYTES,
     PIECE_COSTS_BYTES,
@@ -18,7 +18,7 @@ from tenantzone_operator.engine_http import (
     UnbelievableError,
     fetch,
 )
-from tenantzone_operator.reading_quota import ReadingQuota
+from tenantzone_operator.engines.reading_quota import ReadingQuota
 
 MAX_BYTES = 100_000
 OK = b"HTTP/1.1 200 OK\r\n"

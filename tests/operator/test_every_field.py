@@ -15,7 +15,7 @@ import yaml
 
 from tenantzone_contract.config import PoolConfig
 from tenantzone_contract.config_text import make_config
-from tenantzone_operator.resources import Pool, Zone
+from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_runtime.zones.configure import zone_specs
 from tenantzone_runtime.zones.registration import spec_for
 from tenantzone_runtime.zones.tenancy import Tenancy

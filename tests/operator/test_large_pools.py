@@ -19,7 +19,7 @@ from tests.operator.world import World, conditions
 
 _SMALL = """
 from tenantzone_contract import packing
-from tenantzone_operator import config_room
+from tenantzone_operator.planning import config_room
 packing.MAX_PLAIN_BYTES = 5_000
 config_room.NEW_ZONES_BYTES = 2_500
 config_room.CHANGES_BYTES = 3_000

@@ -15,16 +15,16 @@ from aiohttp import web
 
 from controlplane.server import free_ports
 from tenantzone_operator.__main__ import main
-from tenantzone_operator.api import Api
 from tenantzone_operator.app import STUCK_SECONDS, Options
 from tenantzone_operator.app import Operator as App
-from tenantzone_operator.connection import Connection
-from tenantzone_operator.duty import Duty
-from tenantzone_operator.health import health_served
-from tenantzone_operator.leadership import Alone, Leadership, LeaseExpired, fence
-from tenantzone_operator.lease import Election, LeaseObject, Timing
-from tenantzone_operator.rest import Rest
-from tenantzone_operator.store import Store
+from tenantzone_operator.kube.api import Api
+from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.rest import Rest
+from tenantzone_operator.kube.store import Store
+from tenantzone_operator.leader.leader import Leader
+from tenantzone_operator.leader.leadership import Alone, Leadership, LeaseExpired, fence
+from tenantzone_operator.leader.lease import Election, LeaseObject, Timing
+from tenantzone_operator.serving.health import health_served
 from tests.operator.conftest import Operator
 from tests.operator.kube import eventually
 
@@ -126,7 +126,7 @@ def idle_operator() -> App:
     """It leads, and has done nothing yet."""
     api = Api(Rest(Connection(None).for_kopf), None)
     options = Options(Connection(None), namespace=None, probes=None, lease=None)
-    return App(options, api, Duty(lambda: pytest.fail("nothing was listed yet")), Alone(), Store())
+    return App(options, api, Leader(lambda: pytest.fail("nothing was listed yet")), Alone(), Store())
 
 
 @contextmanager
@@ -134,12 +134,12 @@ def later(seconds: float) -> Iterator[None]:
     """As if so much time had passed."""
     now = time.monotonic() + seconds
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tenantzone_operator.duty.time.monotonic", lambda: now)
+        patch.setattr("tenantzone_operator.leader.leader.time.monotonic", lambda: now)
         yield
 
 
 async def test_a_leader_that_reconciles_nothing_for_three_minutes_is_to_be_restarted(idle_operator: App):
-    term = asyncio.create_task(idle_operator.duty.run(asyncio.Event().wait))  # type: ignore[arg-type]
+    term = asyncio.create_task(idle_operator.leader.run(asyncio.Event().wait))  # type: ignore[arg-type]
     await asyncio.sleep(0)
 
     assert idle_operator.live()[0]
@@ -155,7 +155,7 @@ async def test_a_leader_that_reconciles_nothing_for_three_minutes_is_to_be_resta
 def test_it_is_ready_from_its_first_listing_on_for_as_long_as_others_follow(idle_operator: App):
     assert not idle_operator.ready()[0]
 
-    idle_operator.duty.check_all()
+    idle_operator.leader.check_all()
 
     assert idle_operator.ready()[0]
     with later(STUCK_SECONDS):
@@ -166,8 +166,8 @@ def test_a_replica_to_which_the_api_server_does_not_answer_is_not_ready(idle_ope
     clock = itertools.count(100.0, 8.0)
     lease = LeaseObject(Rest(Connection(None).for_kopf), "default", "any")
     election = Election(lease, "me", Timing(), clock=lambda: next(clock))
-    idle_operator.seat = Leadership(election)
-    idle_operator.duty.check_all()
+    idle_operator.leadership = Leadership(election)
+    idle_operator.leader.check_all()
     assert not idle_operator.ready()[0], "it was never answered"
 
     election.answered_at = 110.0

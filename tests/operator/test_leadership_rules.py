@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tenantzone_operator import lease
-from tenantzone_operator.lease import Election, Timing
-from tenantzone_operator.rest import RestError
+from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.leader import lease
+from tenantzone_operator.leader.lease import Election, Timing
 
 TIMING = Timing(lease_seconds=15, renew_deadline=10.0, retry=2.0)
 

@@ -49,7 +49,7 @@ def test_each_line_says_what_it_is_about(world: World, operator: Operator):
 
     line = await_line(operator, **pool, generation=config.generation)
     assert line["message"].endswith(f"config {config.generation}, 1 zones")
-    assert (line["level"], line["logger"]) == ("INFO", "tenantzone_operator.worker")
+    assert (line["level"], line["logger"]) == ("INFO", "tenantzone_operator.pool.worker")
     assert line["timestamp"].endswith("Z")
 
     world.add_zone("greedy", reserved="60%")

@@ -10,9 +10,9 @@ import pytest
 from controlplane import Cluster, ControlPlane
 from controlplane.server import free_ports
 from debian import ensure
-from tenantzone_operator.exposition import exposition, families
-from tenantzone_operator.metrics import verb_and_resource
-from tenantzone_operator.rest import Rest
+from tenantzone_operator.kube.rest import Rest
+from tenantzone_operator.metrics.instruments import verb_and_resource
+from tenantzone_operator.serving.exposition import exposition, families
 from tests.operator.conftest import Operator
 from tests.operator.kube import Kube, eventually
 from tests.operator.replicas import SHORT, replicas_of

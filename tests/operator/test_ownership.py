@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenantzone_operator.names import FIELD_MANAGER, MANAGED_BY_LABEL, POOL_LABEL
+from tenantzone_operator.kube.names import FIELD_MANAGER, MANAGED_BY_LABEL, POOL_LABEL
 from tests.operator.conftest import Operator
 from tests.operator.kube import Kube, eventually
 from tests.operator.world import POOL, World, conditions

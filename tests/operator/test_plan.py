@@ -1,8 +1,8 @@
 """From objects to the next snapshot."""
 
-from tenantzone_operator.conditions import Reason
-from tenantzone_operator.config_room import ConfigRoom
-from tenantzone_operator.plan import make_plan
+from tenantzone_operator.kube.conditions import Reason
+from tenantzone_operator.planning.config_room import ConfigRoom
+from tenantzone_operator.planning.plan import make_plan
 from tests.operator.objects import pool, snapshot, zone
 
 

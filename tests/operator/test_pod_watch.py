@@ -14,17 +14,17 @@ import pytest
 
 from controlplane import Cluster
 from tenantzone_contract.logs import About
-from tenantzone_operator import pod_watch
-from tenantzone_operator.api import Api, connected
 from tenantzone_operator.app import Operator as App
 from tenantzone_operator.app import Options
-from tenantzone_operator.connection import Connection
-from tenantzone_operator.duty import Duty
-from tenantzone_operator.leadership import Alone
-from tenantzone_operator.pod_watch import PodsUnknownError, PodWatch, list_selected
-from tenantzone_operator.reconcile import Reconciler
-from tenantzone_operator.resources import Pool, read_pool
-from tenantzone_operator.store import Store
+from tenantzone_operator.kube import pod_watch
+from tenantzone_operator.kube.api import Api, connected
+from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.pod_watch import PodsUnknownError, PodWatch, list_selected
+from tenantzone_operator.kube.resources import Pool, read_pool
+from tenantzone_operator.kube.store import Store
+from tenantzone_operator.leader.leader import Leader
+from tenantzone_operator.leader.leadership import Alone
+from tenantzone_operator.pool.reconcile import Reconciler
 from tests.operator.bad_watches import bad_watches
 from tests.operator.fleet import pod_manifest, pod_status
 from tests.operator.kube import Kube, eventually
@@ -177,7 +177,7 @@ async def test_what_no_pod_can_match_is_known_at_once(pods: Pods, proxy: Proxy, 
 
 
 async def test_more_pods_than_one_answer_holds_are_all_known(pods: Pods, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tenantzone_operator.api._PAGE", 2)
+    monkeypatch.setattr("tenantzone_operator.kube.api._PAGE", 2)
     names = {f"engine-{number}" for number in range(5)}
     pods.add(*names)
     pods.add("theirs", labels=THEIRS)
@@ -336,25 +336,25 @@ async def test_who_knows_no_pools_pods_is_not_ready_and_who_lacks_one_says_so(
         there = body(name, metadata={"namespace": pods.key[0]}, spec={"selector": {"matchLabels": labels}})
         pods.store.pools.put(there)
 
-    duty = Duty(lambda: Reconciler(pods.store, pods.api))
+    leader = Leader(lambda: Reconciler(pods.store, pods.api))
     options = Options(Connection(None), namespace=None, probes=None, lease=None)
-    operator = App(options, pods.api, duty, Alone(), pods.store)
+    operator = App(options, pods.api, leader, Alone(), pods.store)
     put("demo", **OURS)
     proxy.faults = Faults(reads=Refusal(403), only="/pods", times=1000)
-    term = asyncio.create_task(duty.run(lambda: asyncio.sleep(0)))
-    duty.check_all()
+    term = asyncio.create_task(leader.run(lambda: asyncio.sleep(0)))
+    leader.check_all()
     assert operator.ready()[0]
     await pods.until(lambda: operator.ready()[1]["poolsWithoutPods"] == 1)
     assert not operator.ready()[0]
     assert operator.live()[0], "a restart would not help"
 
     put("known", app="no label")
-    duty.check_all()
+    leader.check_all()
     assert operator.ready()[0]
     assert operator.ready()[1]["poolsWithoutPods"] == 1
     proxy.heal()
-    await pods.until(lambda: "demo" in {key[1] for key in pods.store.pods} and duty.without_pods() == (0, 2))
+    await pods.until(lambda: "demo" in {key[1] for key in pods.store.pods} and leader.without_pods() == (0, 2))
     term.cancel()
     await asyncio.gather(term, return_exceptions=True)
     assert pods.store.pods == {}, "a new term begins with listings"
-    assert duty.without_pods() == (0, 0)
+    assert leader.without_pods() == (0, 0)

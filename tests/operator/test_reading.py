@@ -3,8 +3,8 @@
 import pytest
 
 from tenantzone_contract.config import Idle, Release, TenantLevel
-from tenantzone_operator.durations import parse_duration
-from tenantzone_operator.selectors import matches
+from tenantzone_operator.kube.durations import parse_duration
+from tenantzone_operator.kube.selectors import matches
 from tests.operator.objects import entry, pool, zone
 
 

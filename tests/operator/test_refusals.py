@@ -2,8 +2,8 @@
 
 import pytest
 
-from tenantzone_operator.refusals import RETRY_SECONDS, Refusals
-from tenantzone_operator.rest import RestError
+from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.writing.refusals import RETRY_SECONDS, Refusals
 
 
 def test_the_same_is_tried_again_slowly_and_something_else_at_once():

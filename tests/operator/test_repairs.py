@@ -1,7 +1,7 @@
 """How often a status is put right that somebody else changes."""
 
-from tenantzone_operator.repairs import REPAIR_SECONDS, Repairs
-from tenantzone_operator.store import View
+from tenantzone_operator.kube.store import View
+from tenantzone_operator.writing.repairs import REPAIR_SECONDS, Repairs
 from tests.operator.objects import pool, zone
 
 OURS = {"message": "enforced"}

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenantzone_contract.report import ConfigStatus, LoanReport, Rejection, ZoneReport, in_older_words
-from tenantzone_operator.reports import MAX_BLOCKS, MAX_COUNT, max_report_bytes, read_report_text
-from tenantzone_operator.views import view
+from tenantzone_operator.engines.reports import MAX_BLOCKS, MAX_COUNT, max_report_bytes, read_report_text
+from tenantzone_operator.engines.views import view
 from tests.operator.objects import report, zone_report
 
 BLOCKS = st.integers(0, MAX_BLOCKS)

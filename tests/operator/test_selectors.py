@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controlplane import Cluster
-from tenantzone_operator.selectors import matches, query
+from tenantzone_operator.kube.selectors import matches, query
 from tests.operator.fleet import pod_manifest
 from tests.operator.kube import Kube
 

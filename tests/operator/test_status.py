@@ -2,10 +2,10 @@
 
 import pytest
 
-from tenantzone_operator.acknowledgement import History
-from tenantzone_operator.config_room import ConfigRoom
-from tenantzone_operator.plan import make_plan
-from tenantzone_operator.status import ZoneStatuses, pool_status, without_gauges, zone_status
+from tenantzone_operator.planning.config_room import ConfigRoom
+from tenantzone_operator.planning.plan import make_plan
+from tenantzone_operator.status.acknowledgement import History
+from tenantzone_operator.status.statuses import ZoneStatuses, pool_status, without_gauges, zone_status
 from tests.operator.objects import NOW, observed, pool, registered, silent, snapshot, zone
 
 ACME = zone("acme", reserved="40%")

@@ -6,10 +6,10 @@ import itertools
 import kopf
 from aiohttp import web
 
-from tenantzone_operator.api import Api
-from tenantzone_operator.reconcile import Reconciler
-from tenantzone_operator.rest import Rest
-from tenantzone_operator.store import Store
+from tenantzone_operator.kube.api import Api
+from tenantzone_operator.kube.rest import Rest
+from tenantzone_operator.kube.store import Store
+from tenantzone_operator.pool.reconcile import Reconciler
 from tests.operator.objects import body
 
 

@@ -1,7 +1,7 @@
 """What the operator believes to exist, from watches that miss things and listings that lag behind."""
 
-from tenantzone_operator.resources import read_pod
-from tenantzone_operator.store import Shelf, Store
+from tenantzone_operator.kube.resources import read_pod
+from tenantzone_operator.kube.store import Shelf, Store
 from tests.operator.objects import body
 
 KEY = ("default", "demo")

@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 
 from tenantzone_contract.fitting import Grant, grants
 from tenantzone_contract.share import ceil_blocks, floor_blocks
-from tenantzone_operator import acknowledgement
-from tenantzone_operator.acknowledgement import History
-from tenantzone_operator.capacity import planned_size
-from tenantzone_operator.config_room import ConfigRoom
-from tenantzone_operator.plan import make_plan
-from tenantzone_operator.status import ZoneStatuses, pool_status, zone_status
+from tenantzone_operator.planning.capacity import planned_size
+from tenantzone_operator.planning.config_room import ConfigRoom
+from tenantzone_operator.planning.plan import make_plan
+from tenantzone_operator.status.acknowledgement import History
+from tenantzone_operator.status.statuses import ZoneStatuses, acknowledgement, pool_status, zone_status
 from tests.operator.objects import NOW, entry, observed, pool, silent, snapshot, zone
 
 FIRST, SECOND = zone("first", age=2, reserved=40), zone("second", age=1, reserved="50%")

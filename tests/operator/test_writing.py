@@ -9,14 +9,14 @@ import kopf
 import pytest
 from aiohttp import web
 
-from tenantzone_operator.api import Api
-from tenantzone_operator.awaited import AWAITED_SECONDS, Awaited
-from tenantzone_operator.events import Recorder
-from tenantzone_operator.resources import Zone, read_zone
-from tenantzone_operator.rest import Rest
-from tenantzone_operator.store import Store
-from tenantzone_operator.under_way import WritingSlots
-from tenantzone_operator.writing import StatusWriter
+from tenantzone_operator.kube.api import Api
+from tenantzone_operator.kube.resources import Zone, read_zone
+from tenantzone_operator.kube.rest import Rest
+from tenantzone_operator.kube.store import Store
+from tenantzone_operator.writing.awaited import AWAITED_SECONDS, Awaited
+from tenantzone_operator.writing.events import Recorder
+from tenantzone_operator.writing.status_writer import StatusWriter
+from tenantzone_operator.writing.under_way import WritingSlots
 from tests.operator.objects import NOW, body
 
 POOLS = 10

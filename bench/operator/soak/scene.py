@@ -10,7 +10,7 @@ from bench.operator.scenarios import Bench, at_once
 from bench.operator.soak.changes import NAME
 from progress import say
 from tenantzone_contract.packing import files_of, unpack_config
-from tenantzone_operator.resources import read_zone
+from tenantzone_operator.kube.resources import read_zone
 
 _SETTLED_SECONDS = 600.0
 """Liars are believed again half a minute later at last, and thousands of statuses are written in turn."""

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tenantzone_operator.conditions import Type
-from tenantzone_operator.notices import Notice, pool_notices, zone_notices
-from tenantzone_operator.resources import Body, Pool, Zone
-from tenantzone_operator.store import Key
+from tenantzone_operator.kube.conditions import Type
+from tenantzone_operator.kube.resources import Body, Pool, Zone
+from tenantzone_operator.kube.store import Key
+from tenantzone_operator.status.notices import Notice, pool_notices, zone_notices
 
 MAX_CHANGES = 500
 _LOOK_BACK = 20

@@ -5,7 +5,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from tenantzone_operator.store import Key
+from tenantzone_operator.kube.store import Key
 
 SAMPLE_SECONDS = 2.0
 SAMPLES = 150

@@ -11,13 +11,13 @@ import aiohttp
 from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, BlockMap, parse_block_map
 from tenantzone_contract.report import WaitReason, ZoneState
 from tenantzone_contract.text import printable
-from tenantzone_operator.engine_answers import read_answer, read_report, reason
-from tenantzone_operator.engines import FROZEN_SECONDS, HANGS, SILENCE_SECONDS
-from tenantzone_operator.reading_quota import ReadingQuota
-from tenantzone_operator.reports import EngineReport, LoanReport, ZoneReport, max_report_bytes
-from tenantzone_operator.resources import Pod, Pool
-from tenantzone_operator.rest import RestError
-from tenantzone_operator.store import Key, Store, View
+from tenantzone_operator.engines.answers import read_answer, read_report, reason
+from tenantzone_operator.engines.reading_quota import ReadingQuota
+from tenantzone_operator.engines.reports import EngineReport, LoanReport, ZoneReport, max_report_bytes
+from tenantzone_operator.engines.watch import FROZEN_SECONDS, HANGS, SILENCE_SECONDS
+from tenantzone_operator.kube.resources import Pod, Pool
+from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.store import Key, Store, View
 
 FRESH_SECONDS = 0.8
 """However many look, no engine is asked again before this has passed."""

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from tenantzone_operator.console.changes import Changes
 from tenantzone_operator.console.history import SAMPLE_SECONDS, History
 from tenantzone_operator.console.lookout import Lookout
-from tenantzone_operator.store import Key, Store
+from tenantzone_operator.kube.store import Key, Store
 
 
 class Recording:

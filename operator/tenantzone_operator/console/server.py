@@ -15,10 +15,10 @@ from tenantzone_operator.console.guard import ADDRESS, guarded
 from tenantzone_operator.console.lookout import TRANSIENT, Lookout, NotThereError
 from tenantzone_operator.console.recording import Recording
 from tenantzone_operator.console.showing import show_change, show_pool, show_pools
-from tenantzone_operator.engine_answers import reason
-from tenantzone_operator.resources import Pod, Pool
-from tenantzone_operator.serving import served
-from tenantzone_operator.store import Key, Store
+from tenantzone_operator.engines.answers import reason
+from tenantzone_operator.kube.resources import Pod, Pool
+from tenantzone_operator.kube.store import Key, Store
+from tenantzone_operator.serving.http import served
 
 _MAX_CHANGES = 50
 _MAX_CHARTS = 12

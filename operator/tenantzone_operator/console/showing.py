@@ -6,8 +6,8 @@ from typing import Any
 from tenantzone_contract.text import printable
 from tenantzone_operator.console.changes import Change, ready_condition
 from tenantzone_operator.console.lookout import EngineLook, Telling, ZoneLook, declared
-from tenantzone_operator.resources import Pool, Zone
-from tenantzone_operator.store import Key, Store, View
+from tenantzone_operator.kube.resources import Pool, Zone
+from tenantzone_operator.kube.store import Key, Store, View
 
 MAX_ZONES = 100
 """Shown at once; a filter finds the others."""

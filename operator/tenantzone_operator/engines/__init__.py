@@ -1,0 +1,1 @@
+"""What reads the engines' reports, and believes no more than it must."""

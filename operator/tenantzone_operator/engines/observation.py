@@ -1,0 +1,28 @@
+"""What is known of one engine now. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tenantzone_operator.engines.views import EngineView, ZoneView
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is known of one ready engine."""
+
+    pod: str
+    report: EngineView | None
+    error: str = ""
+    """Why there is no report."""
+    blocks: int | None = None
+    """The engine's size, even if it does not answer now; None: it never told."""
+
+    @property
+    def zones(self) -> Mapping[str, ZoneView]:
+        """The declared zones that it reports, by name; none if there is no report."""
+        return self.report.zones if self.report is not None else {}
+
+    @property
+    def nack(self) -> str:
+        """Why the engine refuses the newest config, in its own words; empty if it does not."""
+        return self.report.nack if self.report is not None else ""

@@ -1,0 +1,86 @@
+"""An engine's report, cut down to what is shown and decided on: thousands of them are in memory at a time."""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tenantzone_contract.report import EvictionReason
+from tenantzone_contract.text import printable
+from tenantzone_operator.engines.reports import MAX_COUNT, EngineReport, ZoneReport
+
+_LONGEST_ERROR = 1000
+_IN_THREAD_ZONES = 200
+_TAKEN_BACK: tuple[EvictionReason, ...] = ("reclaim", "due")
+"""Reasons of evictions that hit what a zone had borrowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneView:
+    """A declared zone in one engine; as in the report, but for the sums."""
+
+    generation: int
+    state: str
+    reserved: int
+    limit: int
+    in_use: int
+    cached: int
+    lent: int
+    borrowed: int
+    prefix_query_tokens: int
+    prefix_hit_tokens: int
+    evicted: int
+    taken_back: int
+    """Of the evicted blocks: those that it had borrowed."""
+
+    @property
+    def held(self) -> int:
+        return self.in_use + self.cached
+
+
+@dataclass(frozen=True, slots=True)
+class EngineView:
+    capacity_blocks: int
+    applied_generation: int | None
+    applied_hash: str | None
+    nack: str
+    """Why the engine refuses the newest config, in its own words; empty if it does not."""
+    zones: Mapping[str, ZoneView]
+    """The declared zones, by name."""
+
+
+def view(report: EngineReport) -> EngineView:
+    config = report.config
+    return EngineView(
+        capacity_blocks=report.capacity_blocks,
+        applied_generation=config.applied_generation,
+        applied_hash=config.applied_hash,
+        nack=printable(config.rejected.error, _LONGEST_ERROR) if config.rejected is not None else "",
+        # An auto-registered zone is named after its tenant, and a TenantZone of that name may be another tenant's.
+        zones={sys.intern(zone.name): _zone(zone) for zone in report.zones if not zone.auto_registered},
+    )
+
+
+async def view_aside(report: EngineReport) -> EngineView:
+    """The same; what takes long keeps nobody waiting."""
+    if len(report.zones) <= _IN_THREAD_ZONES:
+        return view(report)
+    return await asyncio.to_thread(view, report)
+
+
+def _zone(report: ZoneReport) -> ZoneView:
+    evicted = report.evicted
+    return ZoneView(
+        generation=report.generation,
+        state=sys.intern(report.state),
+        reserved=report.reserved,
+        limit=report.limit,
+        in_use=report.in_use,
+        cached=report.cached,
+        lent=report.lent,
+        borrowed=report.borrowed,
+        prefix_query_tokens=report.prefix_query_tokens,
+        prefix_hit_tokens=report.prefix_hit_tokens,
+        evicted=min(sum(evicted.values()), MAX_COUNT) if evicted else 0,
+        taken_back=sum(evicted.get(reason, 0) for reason in _TAKEN_BACK) if evicted else 0,
+    )

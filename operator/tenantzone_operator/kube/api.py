@@ -1,0 +1,215 @@
+"""The API server, as the operator uses it: full listings, and the few writes that it makes.
+
+Each write is a server-side apply or a merge patch of just our fields, so what others have set on the objects survives.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import aiohttp
+
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
+from tenantzone_contract.packing import ConfigFiles
+from tenantzone_operator.kube.config_map import ConfigMap, config_map_labels, data_to_write, read_config_map
+from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.names import FIELD_MANAGER, GROUP, POOLS, VERSION, ZONES, config_map_name
+from tenantzone_operator.kube.resources import Body, Meta, Pod, Pool
+from tenantzone_operator.kube.rest import Rest, RestError
+
+T = TypeVar("T")
+
+_PAGE = 100
+"""Objects in one answer: what is read at once is in memory at once."""
+_GRACE_SECONDS = 5.0
+"""For the API server to end a watch that is over."""
+_APPLY = "application/apply-patch+yaml"
+_MERGE = "application/merge-patch+json"
+_APPLIED = {"fieldManager": FIELD_MANAGER, "force": "true"}
+_PATCHED = {"fieldManager": FIELD_MANAGER}
+_ONLY_METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+_OURS = f"/apis/{GROUP}/{VERSION}"
+_EVENTS = "/apis/events.k8s.io/v1"
+
+
+class Api:
+    """
+    Args:
+        rest: connected.
+        namespace: the only one that is listed; None: all.
+    """
+
+    def __init__(self, rest: Rest, namespace: str | None) -> None:
+        self.rest = rest
+        self._namespace = namespace
+        self.turn = asyncio.Lock()
+        """To be held while something is written that nobody waits for: what the API server can take is for the rest."""
+        self.writes = 0
+        """How many were made since the start."""
+
+    async def list_zones(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
+        """All zones, each as what `read` makes of it, and the version of the listing."""
+        return await self._list(_OURS, ZONES, read)
+
+    async def list_pools(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
+        return await self._list(_OURS, POOLS, read)
+
+    async def list_pods(self, namespace: str, query: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
+        """Those of a namespace that a ``labelSelector`` selects."""
+        return await self._list_all(_path("/api/v1", namespace, "pods"), {"labelSelector": query}, read)
+
+    def watch_pods(
+        self, namespace: str, query: str, version: int, seconds: int
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """What has become of them since the version of a listing, as events, for so many seconds.
+
+        One whose labels are changed so that it is not selected any more is told as deleted.
+
+        Raises:
+            RestError, aiohttp.ClientError, TimeoutError: see `Rest.watch`.
+        """
+        params = {"labelSelector": query, "resourceVersion": str(version), "timeoutSeconds": str(seconds)}
+        return self.rest.watch(_path("/api/v1", namespace, "pods"), params, seconds + _GRACE_SECONDS)
+
+    async def read_config(self, namespace: str, pool: str) -> ConfigMap | None:
+        """The ConfigMap of the pool's runtime config, whoever made it; None if there is none."""
+        found = await self._read_config(namespace, pool, {})
+        return None if found is None else read_config_map(found)
+
+    async def config_version(self, namespace: str, pool: str) -> str | None:
+        """The version of the ConfigMap; None if there is none. The config itself does not travel."""
+        found = await self._read_config(namespace, pool, _ONLY_METADATA)
+        return None if found is None else str(found["metadata"]["resourceVersion"])
+
+    async def _read_config(self, namespace: str, pool: str, headers: Mapping[str, str]) -> Body | None:
+        path = _path("/api/v1", namespace, "configmaps", config_map_name(pool))
+        try:
+            return await self.rest.call("GET", path, headers=headers)
+        except RestError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def write_config(self, pool: Pool, files: ConfigFiles, found: ConfigMap | None) -> ConfigMap:
+        """Write the pool's runtime config.
+
+        Args:
+            pool: whose it is.
+            files: the whole config.
+            found: the ConfigMap that is to be replaced; None: there is none.
+
+        Returns:
+            As it is then.
+
+        Raises:
+            RestError: with status 409, it is another one by now, or there is one.
+        """
+        name = config_map_name(pool.meta.name)
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": name,
+                "labels": config_map_labels(pool.meta.name),
+                "ownerReferences": [_owner(pool.meta)],
+            },
+            **data_to_write(files, found),
+        }
+        if found is None:
+            # An apply would take over what somebody else makes in this moment.
+            path = _path("/api/v1", pool.meta.namespace, "configmaps")
+            return read_config_map(await self._write("POST", path, body, "application/json", _PATCHED))
+        # A merge replaces all owners: an apply would leave those that another pool of this name had.
+        body["metadata"] |= {"resourceVersion": found.version, "uid": found.uid}
+        path = _path("/api/v1", pool.meta.namespace, "configmaps", name)
+        return read_config_map(await self._write("PATCH", path, body, _MERGE, _PATCHED))
+
+    async def annotate(self, pod: Pod, config_hash: str) -> None:
+        """Make kubelet sync the pod's volumes."""
+        body = {"metadata": {"uid": pod.meta.uid, "annotations": {CONFIG_HASH_ANNOTATION: config_hash}}}
+        path = _path("/api/v1", pod.meta.namespace, "pods", pod.meta.name)
+        await self._write("PATCH", path, body, _MERGE, _PATCHED)
+
+    async def apply_zone_status(self, meta: Meta, status: Mapping[str, Any]) -> Body:
+        """Returns the zone as it is then."""
+        return await self._apply_status("TenantZone", ZONES, meta, status)
+
+    async def apply_pool_status(self, meta: Meta, status: Mapping[str, Any]) -> Body:
+        """Returns the pool as it is then."""
+        return await self._apply_status("ZonePool", POOLS, meta, status)
+
+    async def create_event(self, namespace: str, event: Body) -> None:
+        """An Event of the API group ``events.k8s.io``."""
+        await self._write("POST", _path(_EVENTS, namespace, "events"), event, "application/json", _PATCHED)
+
+    async def patch_event(self, namespace: str, name: str, change: Body) -> None:
+        await self._write("PATCH", _path(_EVENTS, namespace, "events", name), change, _MERGE, _PATCHED)
+
+    async def _apply_status(self, kind: str, plural: str, meta: Meta, status: Mapping[str, Any]) -> Body:
+        body = {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": kind,
+            # With the uid a status is never written onto another object of the same name.
+            "metadata": {"name": meta.name, "uid": meta.uid},
+            "status": status,
+        }
+        path = _path(_OURS, meta.namespace, plural, meta.name) + "/status"
+        return await self._write("PATCH", path, body, _APPLY, _APPLIED)
+
+    async def _write(
+        self, method: str, path: str, body: Body, content_type: str, params: Mapping[str, str]
+    ) -> dict[str, Any]:
+        self.writes += 1
+        return await self.rest.call(method, path, body=body, content_type=content_type, params=params)
+
+    async def _list(self, group: str, plural: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
+        return await self._list_all(_path(group, self._namespace, plural), {}, read)
+
+    async def _list_all(self, path: str, query: Mapping[str, str], read: Callable[[Body], T]) -> tuple[list[T], int]:
+        found: list[T] = []
+        params = {**query, "limit": str(_PAGE)}
+        while True:
+            page = await self.rest.call("GET", path, params=params)
+            # Read at once: as plain JSON, all objects together would need many times the memory.
+            found += map(read, page["items"])
+            token = page["metadata"].get("continue")
+            if not token:
+                # All pages show the moment of the first one.
+                return found, int(page["metadata"]["resourceVersion"])
+            params = {**query, "limit": str(_PAGE), "continue": token}
+
+
+@asynccontextmanager
+async def connected(
+    connection: Connection, namespace: str | None, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()
+) -> AsyncIterator[Api]:
+    async with Rest(connection.for_kopf, trace_configs=trace_configs) as rest:
+        yield Api(rest, namespace)
+
+
+def is_gone(error: RestError) -> bool:
+    """Whether a write failed because the object was deleted; an event tells, or has told, the rest."""
+    return error.status == 404
+
+
+def explain(error: Exception) -> str:
+    """One line for the log."""
+    if isinstance(error, RestError) or not str(error):
+        return str(error) or type(error).__name__
+    return f"{type(error).__name__}: {error}"
+
+
+def _path(group: str, namespace: str | None, plural: str, name: str = "") -> str:
+    where = f"/namespaces/{namespace}" if namespace is not None else ""
+    return f"{group}{where}/{plural}" + (f"/{name}" if name else "")
+
+
+def _owner(meta: Meta) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "ZonePool",
+        "name": meta.name,
+        "uid": meta.uid,
+        "controller": True,
+    }

@@ -1,0 +1,60 @@
+"""The ConfigMap that carries a pool's runtime config, and whose it is. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tenantzone_contract.packing import ConfigFiles, config_map_data, config_map_keys, files_of
+from tenantzone_operator.kube.names import FIELD_MANAGER, MANAGED_BY_LABEL, POOL_LABEL
+from tenantzone_operator.kube.resources import Body, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMap:
+    """As the API server has it."""
+
+    uid: str
+    version: str
+    labels: Mapping[str, str]
+    owners: tuple[str, ...]
+    """Uids of the objects with which it goes."""
+    keys: Mapping[str, frozenset[str]]
+    """Of ``data`` and ``binaryData``."""
+    files: ConfigFiles
+    """The config; its text is empty if there is none."""
+
+    def belongs_to(self, pool: Pool) -> bool:
+        """Whether it was made for a pool of this name by an operator of ours; the pool may be another one by now."""
+        return self._is_labelled(pool) or pool.meta.uid in self.owners
+
+    def is_in_order(self, pool: Pool) -> bool:
+        """Whether it says whose it is, goes when the pool goes and not before, and has nothing else than the config."""
+        is_config_alone = self.keys == config_map_keys(self.files)
+        return self._is_labelled(pool) and self.owners == (pool.meta.uid,) and is_config_alone
+
+    def _is_labelled(self, pool: Pool) -> bool:
+        return config_map_labels(pool.meta.name).items() <= self.labels.items()
+
+
+def config_map_labels(pool: str) -> dict[str, str]:
+    return {MANAGED_BY_LABEL: FIELD_MANAGER, POOL_LABEL: pool}
+
+
+def read_config_map(body: Body) -> ConfigMap:
+    metadata = body["metadata"]
+    return ConfigMap(
+        uid=metadata["uid"],
+        version=str(metadata["resourceVersion"]),
+        labels=metadata.get("labels") or {},
+        owners=tuple(owner["uid"] for owner in metadata.get("ownerReferences") or ()),
+        keys={field: frozenset(body.get(field) or ()) for field in ("data", "binaryData")},
+        files=files_of(body),
+    )
+
+
+def data_to_write(files: ConfigFiles, found: ConfigMap | None) -> dict[str, Any]:
+    """``data`` and ``binaryData`` for a merge into what was found: what they should not have is named as null."""
+    wanted = config_map_data(files)
+    if found is None:
+        return {**wanted}
+    return {field: dict.fromkeys(found.keys[field]) | data for field, data in wanted.items()}

@@ -1,0 +1,182 @@
+"""The pods that one pool selects: listed, watched and put into the store. No other pods come into memory."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+
+import aiohttp
+
+from tenantzone_contract.logs import About
+from tenantzone_operator.kube.api import Api, explain
+from tenantzone_operator.kube.resources import Body, Pod, Pool, read_pod
+from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.selectors import query
+from tenantzone_operator.kube.store import Key, Shelf, Store
+
+WATCH_SECONDS = (45, 60)
+"""After so many, chosen at random, all are listed again: so what the watch has missed is put right."""
+FIRST_PAUSE_SECONDS = 0.1
+"""Between a watch that broke, or a listing that failed, and the next listing, ..."""
+LAST_PAUSE_SECONDS = 5.0
+"""... and when it has happened again and again."""
+LONGEST_ASKED_SECONDS = 30.0
+"""How long the API server may ask us to wait (``Retry-After``)."""
+STALE_SECONDS = 150.0
+"""Pods that were listed longer ago are not relied on silently."""
+
+_TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
+
+
+async def list_selected(api: Api, pool: Pool) -> list[Pod]:
+    """The pods that a pool selects now; an older pool may select them, too.
+
+    Raises:
+        RestError, aiohttp.ClientError, TimeoutError: see `Rest.call`.
+    """
+    wanted = query(pool.selector)
+    if wanted is None:
+        return []
+    found, _ = await api.list_pods(pool.meta.namespace, wanted, read_pod)
+    return found
+
+
+class PodsUnknownError(Exception):
+    """The pool's pods could not be listed; the message says why. It is tried again."""
+
+
+class PodWatch:
+    """
+    Args:
+        key: of the pool.
+        store: where its pods are, for as long as they are watched.
+        api: to list and watch with.
+        changed: called when the pods are others than before.
+        log: where it says that they can't be watched.
+    """
+
+    def __init__(self, key: Key, store: Store, api: Api, changed: Callable[[], None], log: About) -> None:
+        self._key = key
+        self._store = store
+        self._api = api
+        self._changed = changed
+        self._log = log
+        self._selector: Body | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._tried = asyncio.Event()
+        """Whether pods were listed, or could not be."""
+        self._complaint = ""
+        """Why they could not the last time."""
+        self._said = ""
+        """What the log has of it; a watch that goes on for a while makes an end of that."""
+        self._is_listed = False
+        self._listed_at = 0.0
+
+    async def follow(self, pool: Pool | None) -> None:
+        """Watch the pods of this pool from now on, if it is there, and wait until they are known.
+
+        Raises:
+            PodsUnknownError: they can't be listed.
+        """
+        selector = pool.selector if pool is not None else None
+        if selector != self._selector:
+            self.stop()
+            if selector is not None:
+                self._start(selector)
+        if selector is not None:
+            await self._tried.wait()
+            if not self._is_listed:
+                raise PodsUnknownError(f"its pods can't be listed: {self._complaint}")
+
+    def knows_pods_of(self, pool: Pool | None) -> bool:
+        """Whether the store has the pods that the pool selects as it is now."""
+        selector = pool.selector if pool is not None else None
+        return selector == self._selector and (selector is None or self._is_listed)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the pods have not been listed for long."""
+        return self._task is not None and time.monotonic() - self._listed_at > STALE_SECONDS
+
+    def check_age(self) -> None:
+        """
+        Raises:
+            PodsUnknownError: they have not been listed for long.
+        """
+        if self.is_stale:
+            raise PodsUnknownError(f"its pods have not been listed for {STALE_SECONDS:.0f} s: {self._complaint}")
+
+    def stop(self) -> None:
+        """Watch nothing any more."""
+        if self._task is not None:
+            self._task.cancel()
+        self._store.pods.pop(self._key, None)
+        self._task, self._selector = None, None
+
+    def _start(self, selector: Body) -> None:
+        self._selector, self._complaint = selector, ""
+        self._is_listed, self._listed_at = False, time.monotonic()
+        self._tried.clear()
+        shelf = self._store.pods[self._key] = Shelf(read_pod)
+        wanted = query(selector)
+        if wanted is None:
+            # No pod can have such labels.
+            self._is_listed = True
+            self._tried.set()
+        else:
+            self._task = asyncio.create_task(self._run(wanted, shelf), name=f"pods of {'/'.join(self._key)}")
+
+    async def _run(self, wanted: str, shelf: Shelf[Pod]) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            began, asked = time.monotonic(), 0.0
+            try:
+                await self._watch(wanted, shelf, await self._list(wanted, shelf))
+            except _TRANSIENT as error:
+                self._complain(explain(error))
+                asked = (isinstance(error, RestError) and error.retry_after) or 0.0
+            except Exception as error:
+                # A watch that has ended for good would let its pool grow old in silence.
+                self._log.exception("pods of %s/%s", *self._key)
+                self._complain(explain(error))
+            if time.monotonic() - began >= WATCH_SECONDS[0] / 2:
+                # It was a good one, however it ended.
+                pause, self._said = FIRST_PAUSE_SECONDS, ""
+            await asyncio.sleep(max(pause, min(asked, LONGEST_ASKED_SECONDS)))
+            pause = min(2 * pause, LAST_PAUSE_SECONDS)
+
+    async def _list(self, wanted: str, shelf: Shelf[Pod]) -> int:
+        """Put the store right. Returns the version of the listing."""
+        before = {pod.meta.uid: pod for pod in shelf}
+        found, version = await self._api.list_pods(self._key[0], wanted, shelf.read)
+        shelf.relist(found, version)
+        self._listed_at, self._complaint = time.monotonic(), ""
+        is_first, self._is_listed = not self._is_listed, True
+        self._tried.set()
+        if is_first or before != {pod.meta.uid: pod for pod in shelf}:
+            self._changed()
+        return version
+
+    async def _watch(self, wanted: str, shelf: Shelf[Pod], version: int) -> None:
+        """Until the watch ends, which is no error."""
+        seconds = random.randint(*WATCH_SECONDS)
+        async with aclosing(self._api.watch_pods(self._key[0], wanted, version, seconds)) as events:
+            async for event in events:
+                match event.get("type"):
+                    case "ADDED" | "MODIFIED":
+                        before, now = shelf.put(event["object"])
+                        if before != now:
+                            self._changed()
+                    case "DELETED":
+                        if shelf.remove(event["object"]) is not None:
+                            self._changed()
+                    case "ERROR":
+                        # It can't go on from this version: 410, most of the time.
+                        return
+
+    def _complain(self, complaint: str) -> None:
+        if complaint != self._said:
+            self._log.warning("pods of %s/%s: %s; trying again", *self._key, complaint)
+        self._complaint = self._said = complaint
+        self._tried.set()

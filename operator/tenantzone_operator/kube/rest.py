@@ -1,0 +1,230 @@
+"""Requests to the API server: JSON there, JSON back, and one kind of error for each answer that is none."""
+
+import asyncio
+import json
+import time
+from asyncio import sslproto
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Self
+
+import aiohttp
+import kopf
+
+from tenantzone_operator.metrics.instruments import count_api_request
+
+TIMEOUT_SECONDS = 10.0
+_CONNECT_SECONDS = 5.0
+_HEADERS = {"Accept": "application/json", "User-Agent": "tenantzone-operator"}
+_AT_ONCE = 32
+"""Requests at a time. The others wait here, where no time-out runs yet."""
+_LONGEST_EVENT = 8 * 2**20
+"""Bytes of a line of a watch: several times the largest object that the API server keeps."""
+
+# asyncio keeps a buffer for each TLS connection, by default 16 times as long as a record can be; each pool has a watch.
+sslproto.SSLProtocol.max_size = 16 * 2**10
+
+Login = Callable[[], Awaitable[kopf.ConnectionInfo]]
+
+
+class RestError(Exception):
+    """The API server has answered, and refused."""
+
+    def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
+        super().__init__(f"{status} {message}")
+        self.status = status
+        self.message = message
+        self.retry_after = retry_after
+        """Seconds after which to come again, if it named any."""
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the same again will be refused again: it is not settled by looking once more, nor by waiting for an
+        API server that is in trouble."""
+        return 400 <= self.status < 500 and self.status not in (401, 404, 409, 429)
+
+
+class Rest:
+    """To be used as a context manager.
+
+    Args:
+        log_in: called at first, and again when the credentials are refused.
+        trace_configs: see each request before it goes out, and may stop it by an exception.
+    """
+
+    def __init__(self, log_in: Login, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()) -> None:
+        self._log_in = log_in
+        self._trace_configs = list(trace_configs)
+        self._login = asyncio.Lock()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._session: aiohttp.ClientSession | None = None
+        self._server = ""
+
+    async def __aenter__(self) -> Self:
+        await self._renew(None)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        content_type: str = "application/json",
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 (aiohttp's own is what it sets)
+    ) -> dict[str, Any]:
+        """
+        Raises:
+            RestError: the answer is a refusal.
+            aiohttp.ClientError: there was none.
+            TimeoutError: nor in time.
+        """
+        async with self._slots:
+            session = self._session
+            try:
+                return await self._call(method, path, body, content_type, params, headers, timeout)
+            except RestError as error:
+                if error.status != 401:
+                    raise
+            # A service account's token is another one after some time.
+            await self._renew(session)
+            return await self._call(method, path, body, content_type, params, headers, timeout)
+
+    async def watch(
+        self, path: str, params: Mapping[str, str], patience: float
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Events, until the API server ends the watch. It takes none of the places that other requests wait for.
+
+        Args:
+            path: of the kind.
+            params: further ones.
+            patience: seconds after which nothing more is expected.
+
+        Raises:
+            RestError: the answer is a refusal.
+            aiohttp.ClientError: there is none, or it broke.
+            TimeoutError: it has not ended by then.
+        """
+        session = self._session
+        assert session is not None, "it is not entered"
+        async with session.get(
+            self._server + path,
+            params={**params, "watch": "true"},
+            timeout=aiohttp.ClientTimeout(total=patience, sock_connect=_CONNECT_SECONDS),
+            allow_redirects=False,
+        ) as response:
+            if response.status == 200:
+                async for line in _lines(response):
+                    yield _object(line)
+                return
+            refusal = _refusal(response, await response.text())
+        if refusal.status == 401:
+            await self._renew(session)
+        raise refusal
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        content_type: str,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+        timeout: float,  # noqa: ASYNC109
+    ) -> dict[str, Any]:
+        began, code = time.monotonic(), "error"
+        try:
+            response, text = await self._ask(method, path, body, content_type, params, headers, timeout)
+            code = str(response.status)
+        finally:
+            count_api_request(method, path, code, time.monotonic() - began)
+        if not 200 <= response.status < 300:
+            raise _refusal(response, text)
+        return _object(text)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        content_type: str,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+        timeout: float,  # noqa: ASYNC109
+    ) -> tuple[aiohttp.ClientResponse, str]:
+        """The answer, whatever its status, and its text."""
+        assert self._session is not None, "it is not entered"
+        async with self._session.request(
+            method,
+            self._server + path,
+            params=params,
+            data=json.dumps(body, separators=(",", ":")) if body is not None else None,
+            headers={**({"Content-Type": content_type} if body is not None else {}), **(headers or {})},
+            timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS),
+            allow_redirects=False,
+        ) as response:
+            return response, await response.text()
+
+    async def _renew(self, refused: aiohttp.ClientSession | None) -> None:
+        """Log in, unless somebody has done so since the session was refused."""
+        async with self._login:
+            if self._session is not refused:
+                return
+            connection = await self._log_in()
+            session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=connection.as_ssl_context(), limit=0),
+                headers=connection.as_http_headers() | _HEADERS,
+                proxy=connection.proxy_url,
+                trust_env=connection.trust_env,
+                trace_configs=self._trace_configs,
+            )
+            self._session, self._server = session, connection.server.rstrip("/")
+            if refused is not None:
+                await refused.close()
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    """Whole ones: what comes after the last of them was cut off."""
+    begun = bytearray()
+    async for chunk in response.content.iter_any():
+        *ended, rest = chunk.split(b"\n")
+        for end in ended:
+            yield bytes(begun) + end
+            begun.clear()
+        begun += rest
+        if len(begun) > _LONGEST_EVENT:
+            raise aiohttp.ClientPayloadError("an event is longer than any object")
+
+
+def _object(text: str | bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise aiohttp.ClientPayloadError("the answer is not JSON") from None
+    if not isinstance(found, dict):
+        raise aiohttp.ClientPayloadError("the answer is not an object")
+    return found
+
+
+def _refusal(response: aiohttp.ClientResponse, text: str) -> RestError:
+    return RestError(response.status, _message(text) or response.reason or "", _retry_after(response))
+
+
+def _message(text: str) -> str:
+    """The API server's own words, of a ``Status``."""
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text.strip()[:200]
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+    try:
+        return max(0.0, float(response.headers["Retry-After"]))
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,178 @@
+"""The zones, pools and pods as they are, in memory: what the watches saw, put right by full listings.
+
+Watches alone are not enough: an object that is deleted while a watch is broken leaves no event. So each listing puts
+everything right. Events may come late, twice or in a wrong order: of two versions the higher one is newer, for all
+objects of a kind. Kubernetes guarantees that since 1.35; etcd's revisions have always been so.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tenantzone_operator.kube.resources import Body, Meta, Pod, Pool, Zone, read_pool, read_zone, share_config
+from tenantzone_operator.kube.selectors import matches
+
+T = TypeVar("T", Zone, Pool, Pod)
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class Shelf(Generic[T]):
+    """All objects of one kind.
+
+    Args:
+        read: makes an object of what the API server sends.
+        share: lets an object have what is equal in the one that was known before.
+    """
+
+    def __init__(self, read: Callable[[Body], T], share: Callable[[T, T], T] = lambda found, known: found) -> None:
+        self.read: Callable[[Body], T] = read
+        self._share: Callable[[T, T], T] = share
+        self._objects: dict[Key, T] = {}
+        self._gone: dict[str, int] = {}
+        """Versions in which objects went since the last listing, by uid. A newer one is back: its labels match."""
+        self._listed_at = 0
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects.values())
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def get(self, key: Key) -> T | None:
+        return self._objects.get(key)
+
+    def of(self, namespace: str) -> list[T]:
+        return [found for (where, _), found in self._objects.items() if where == namespace]
+
+    def put(self, body: Body) -> tuple[T | None, T | None]:
+        """Take over one object, unless something newer is known. Returns what was there, and what is now."""
+        found = self.read(body)
+        key = _key(found.meta)
+        before = self._objects.get(key)
+        # What the last listing would have shown and has not shown was deleted before it.
+        known = before.meta.version if before is not None else self._listed_at
+        if found.meta.version < known or (before is None and found.meta.version == known) or self._is_gone(found):
+            return before, before
+        found = self._objects[key] = self._shared(found)
+        return before, found
+
+    def update(self, body: Body) -> None:
+        """Take over the answer to a write of ours, unless the object was deleted meanwhile."""
+        meta = body["metadata"]
+        known = self._objects.get((meta["namespace"], meta["name"]))
+        if known is not None and known.meta.uid == meta["uid"]:
+            self.put(body)
+
+    def remove(self, body: Body) -> T | None:
+        """Forget an object that is gone, unless it is back or another one has its name. Returns the forgotten one."""
+        gone = self.read(body)
+        key = _key(gone.meta)
+        if gone.meta.version > self._listed_at:
+            self._gone[gone.meta.uid] = max(gone.meta.version, self._gone.get(gone.meta.uid, 0))
+        known = self._objects.get(key)
+        if known is None or known.meta.uid != gone.meta.uid or known.meta.version > gone.meta.version:
+            return None
+        return self._objects.pop(key)
+
+    def relist(self, found: Iterable[T], version: int) -> None:
+        """Take over a listing.
+
+        Args:
+            found: all objects.
+            version: the listing's own; events may have told about newer things already.
+        """
+        if version < self._listed_at:
+            # The API server's data was set back, as by a restored backup: nothing that was known counts.
+            self._objects, self._gone = {}, {}
+        newer = {key: known for key, known in self._objects.items() if known.meta.version > version}
+        listed = {_key(each.meta): self._shared(each) for each in found if not self._is_gone(each)}
+        self._objects = listed | newer
+        self._gone = {uid: when for uid, when in self._gone.items() if when > version}
+        self._listed_at = version
+
+    def _shared(self, found: T) -> T:
+        known = self._objects.get(_key(found.meta))
+        return found if known is None else self._share(found, known)
+
+    def _is_gone(self, found: T) -> bool:
+        return found.meta.version <= self._gone.get(found.meta.uid, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Everything that matters to one pool, at one moment."""
+
+    pool: Pool | None
+    zones: list[Zone]
+    """Those that are to be enforced."""
+    leaving: list[Zone]
+    """Those that somebody's finalizer holds after they were deleted."""
+    pods: list[Pod]
+    leaving_pool: Pool | None = None
+    """The pool, if somebody's finalizer holds it after it was deleted; then there is no `pool`."""
+
+    @property
+    def told_pool(self) -> Pool | None:
+        """The one that has a status to be written."""
+        return self.pool or self.leaving_pool
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nobody who could be told anything."""
+        return self.told_pool is None and not self.zones and not self.leaving
+
+    @property
+    def uids(self) -> set[str]:
+        """Of the pool and its zones."""
+        zones = {zone.meta.uid for zone in (*self.zones, *self.leaving)}
+        return zones | ({self.told_pool.meta.uid} if self.told_pool is not None else set())
+
+    @property
+    def engines(self) -> list[Pod]:
+        """The pods that serve requests now."""
+        return [pod for pod in self.pods if pod.ready and pod.ip]
+
+
+class Store:
+    def __init__(self) -> None:
+        self.zones: Shelf[Zone] = Shelf(read_zone, share_config)
+        self.pools: Shelf[Pool] = Shelf(read_pool)
+        self.pods: dict[Key, Shelf[Pod]] = {}
+        """By pool, as far as somebody watches them: what the pool selects, and for a moment what it did before."""
+
+    def view(self, key: Key) -> View:
+        namespace, name = key
+        found = self.pools.get(key)
+        is_leaving = found is not None and found.meta.deleting
+        pool, leaving_pool = (None, found) if is_leaving else (found, None)
+        named = [zone for zone in self.zones.of(namespace) if zone.pool == name]
+        zones = [zone for zone in named if not zone.meta.deleting]
+        leaving = [zone for zone in named if zone.meta.deleting]
+        pods = self.own_pods(pool, self.pods.get(key, ())) if pool is not None else []
+        return View(pool, zones, leaving, pods, leaving_pool)
+
+    def pool_keys(self, namespace: str | None = None) -> set[Key]:
+        """Of all pools that exist or that a zone names."""
+        exist = {_key(pool.meta) for pool in self.pools}
+        named = {(zone.meta.namespace, zone.pool) for zone in self.zones}
+        return {key for key in exist | named if namespace in (None, key[0])}
+
+    def own_pods(self, pool: Pool, pods: Iterable[Pod]) -> list[Pod]:
+        """Those that the pool selects and that no older pool does: two configs for one engine can't both hold."""
+        older = [
+            other
+            for other in self.pools.of(pool.meta.namespace)
+            if other.meta.age_order < pool.meta.age_order and not other.meta.deleting
+        ]
+        return [
+            pod
+            for pod in pods
+            if not pod.meta.deleting
+            and matches(pool.selector, pod.labels)
+            and not any(matches(other.selector, pod.labels) for other in older)
+        ]
+
+
+def _key(meta: Meta) -> Key:
+    return meta.namespace, meta.name

@@ -1,0 +1,1 @@
+"""Who of several replicas leads, and what only the leader does."""

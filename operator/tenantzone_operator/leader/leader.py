@@ -1,0 +1,75 @@
+"""What only the leader does: it reconciles."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+from tenantzone_operator.kube.store import Key
+from tenantzone_operator.pool.outcome import Outcome
+from tenantzone_operator.pool.reconcile import Reconciler
+
+
+class Leader:
+    """
+    Args:
+        make_reconciler: called for each term, so that nothing of an earlier one is believed.
+    """
+
+    def __init__(self, make_reconciler: Callable[[], Reconciler]) -> None:
+        self._make_reconciler = make_reconciler
+        self._reconciler: Reconciler | None = None
+        self._began_at: float | None = None
+        self._listed_at: float | None = None
+
+    def mark(self, key: Key) -> None:
+        """Something about a pool has changed. A standby takes no notice: its term begins with everything."""
+        if self._reconciler is not None:
+            self._reconciler.mark(key)
+
+    def mark_namespace(self, namespace: str) -> None:
+        """Something has changed that any pool of the namespace may depend on."""
+        if self._reconciler is not None:
+            self._reconciler.mark_namespace(namespace)
+
+    def check_all(self) -> None:
+        """The store was just put right."""
+        self._listed_at = time.monotonic()
+        if self._reconciler is not None:
+            self._reconciler.check_all()
+
+    def age_seconds(self) -> float | None:
+        """How long ago everything was looked at, or the term began; None on a standby."""
+        if self._reconciler is not None:
+            return self._reconciler.age_seconds()
+        return time.monotonic() - self._began_at if self._began_at is not None else None
+
+    def without_pods(self) -> tuple[int, int]:
+        """How many pools there are whose pods have not been listed for long, and how many pools there are; none on a
+        standby, which needs no pods."""
+        return self._reconciler.without_pods() if self._reconciler is not None else (0, 0)
+
+    def outcomes(self) -> Mapping[Key, Outcome]:
+        """What became of each pool when it was looked at last; nothing on a standby."""
+        return self._reconciler.outcomes() if self._reconciler is not None else {}
+
+    def listing_age_seconds(self) -> float | None:
+        """How long ago zones and pools were put right; None: they never were."""
+        return time.monotonic() - self._listed_at if self._listed_at is not None else None
+
+    async def run(self, list_all: Callable[[], Awaitable[None]]) -> None:
+        """One term, until cancelled.
+
+        Args:
+            list_all: puts the store right. A watch that lags would make the new leader undo what the old one did.
+        """
+        self._began_at = time.monotonic()
+        try:
+            await list_all()
+            self._reconciler = self._make_reconciler()
+            self._reconciler.check_all()
+            await asyncio.Event().wait()
+        finally:
+            stopped, self._reconciler = self._reconciler, None
+            self._began_at = None
+            if stopped is not None:
+                await stopped.stop()

@@ -1,0 +1,225 @@
+"""A Lease of the API group ``coordination.k8s.io``: which of several processes leads.
+
+The rules are those of client-go's leader election. No two clocks are ever compared:
+
+- Who leads stops ``renew_deadline`` after it *began* to ask for its last renewal.
+- The others wait for ``lease_seconds`` after they *saw* the last renewal, each by its own clock. They see it after it
+  was asked for, so the leader has stopped ``lease_seconds - renew_deadline`` before anybody else may begin.
+- Of several writes to one version of the Lease the API server takes one.
+
+kubernetes_asyncio has an election, too. It compares the time of day, never hands over, and waits for requests forever.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tenantzone_operator.kube.names import FIELD_MANAGER
+from tenantzone_operator.kube.resources import Body
+from tenantzone_operator.kube.rest import Rest, RestError
+
+_MAX_LEASES = 4
+"""A Lease that claims to last for more than so many of one's own was edited by hand."""
+
+
+def elapsed_seconds() -> float:
+    """Of a clock that nobody sets, and that goes on while the machine sleeps."""
+    # Only Linux tells them apart; elsewhere the monotonic clock is the best there is.
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """All in seconds.
+
+    Raises:
+        ValueError: with these two processes could lead at once, or one could not keep the Lease.
+    """
+
+    lease_seconds: int = 15
+    """How long the others wait for a leader that they do not hear of; the Lease's own field is a whole number."""
+    renew_deadline: float = 10.0
+    """How long a leader goes on without a renewal."""
+    retry: float = 2.0
+    """From one renewal to the next. The others look twice as often."""
+
+    def __post_init__(self) -> None:
+        if not 0 < 2 * self.retry <= self.renew_deadline < self.lease_seconds:
+            raise ValueError("the lease must last longer than the renew deadline, and that at least two retry periods")
+
+
+class LeaseObject:
+    """The object in the API."""
+
+    def __init__(self, rest: Rest, namespace: str, name: str) -> None:
+        self._rest = rest
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self.namespace, self.name = namespace, name
+
+    async def read(self) -> Body | None:
+        try:
+            return await self._rest.call("GET", f"{self._collection}/{self.name}")
+        except RestError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def write(self, before: Body | None, spec: Body) -> Body:
+        """Replace the version that was read before, or create it.
+
+        Raises:
+            RestError: with status 409 or 404, it is another version by now.
+        """
+        params = {"fieldManager": FIELD_MANAGER}
+        if before is None:
+            body = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": self.name},
+                "spec": spec,
+            }
+            return await self._rest.call("POST", self._collection, body=body, params=params)
+        body = {**before, "spec": spec}
+        path = f"{self._collection}/{self.name}"
+        return await self._rest.call("PUT", path, body=body, params=params)
+
+
+class Election:
+    """One process's part in it. Only one task uses it.
+
+    Args:
+        lease: what is fought for.
+        identity: of this process; no other one has it, nor will a later one.
+        clock: seconds of a clock that nobody sets.
+    """
+
+    def __init__(
+        self, lease: LeaseObject, identity: str, timing: Timing, clock: Callable[[], float] = elapsed_seconds
+    ) -> None:
+        self._lease = lease
+        self._identity = identity
+        self.timing = timing
+        self._clock = clock
+        self._found: Body | None = None
+        self._is_known = False
+        self._spec: Body = {}
+        """As it was last seen; of a Lease that was deleted, too."""
+        self._seen_at = clock()
+        self._leads_until = float("-inf")
+        self.answered_at = float("-inf")
+        """When the API server last answered to any of this."""
+
+    @property
+    def remaining_seconds(self) -> float:
+        """For which this process leads without another renewal; negative or zero: it does not lead."""
+        return self._leads_until - self._clock()
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this process may write now."""
+        return self.remaining_seconds > 0
+
+    @property
+    def holder(self) -> str:
+        """Who held the Lease when it was last seen; empty if nobody did."""
+        return str(self._spec.get("holderIdentity") or "")
+
+    @property
+    def silence_seconds(self) -> float:
+        """For how long the API server has not answered."""
+        return self._clock() - self.answered_at
+
+    async def attempt(self) -> bool:
+        """Take the Lease if it is free, renew it if it is ours. Returns whether it is ours then.
+
+        Raises:
+            RestError: the API server refused.
+            aiohttp.ClientError, TimeoutError: it did not answer.
+        """
+        began = self._clock()
+        if not (self._is_known and self.holder == self._identity):
+            await self._read()
+        if self._is_anothers():
+            self.step_down()
+            return False
+        try:
+            await self._write(self._claim())
+        except RestError as error:
+            if error.status not in (404, 409):
+                raise
+            return False  # somebody was quicker
+        self._leads_until = began + self.timing.renew_deadline
+        return True
+
+    def step_down(self) -> None:
+        """Lead no longer, whatever the Lease says."""
+        self._leads_until = float("-inf")
+
+    async def release(self) -> None:
+        """Let the next one take the Lease at once, if it is ours.
+
+        Raises:
+            RestError: the API server refused.
+            aiohttp.ClientError, TimeoutError: it did not answer.
+        """
+        self.step_down()
+        if not self._is_known:
+            await self._read()
+        if self._found is not None and self.holder == self._identity:
+            now = _now()
+            await self._write({"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now})
+
+    def _is_anothers(self) -> bool:
+        """Whether another process may be leading."""
+        if self._found is None:
+            # Nobody ever held it; or somebody deleted it, and whoever held it then has not noticed yet.
+            lasts, is_free = self.timing.lease_seconds, not self._spec or self.is_leading
+        else:
+            # Replicas may have other flags than this one; a Lease for hours is nobody's flag.
+            asked = self._spec.get("leaseDurationSeconds") or self.timing.lease_seconds
+            lasts = min(asked, _MAX_LEASES * self.timing.lease_seconds)
+            is_free = self.holder in ("", self._identity)
+        return not is_free and self._clock() <= self._seen_at + lasts
+
+    def _claim(self) -> dict[str, Any]:
+        now = _now()
+        claim = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": self.timing.lease_seconds,
+            "renewTime": now,
+        }
+        if self.holder != self._identity:
+            claim["acquireTime"] = now
+            claim["leaseTransitions"] = self._spec.get("leaseTransitions", -1) + 1
+        return claim
+
+    async def _read(self) -> None:
+        try:
+            self._see(await self._lease.read())
+        except RestError:
+            self.answered_at = self._clock()
+            raise
+
+    async def _write(self, changes: Body) -> None:
+        # Unless it is answered with success, nobody knows what the Lease is now.
+        self._is_known = False
+        try:
+            self._see(await self._lease.write(self._found, {**self._spec, **changes}))
+        except RestError:
+            self.answered_at = self._clock()
+            raise
+
+    def _see(self, found: Body | None) -> None:
+        self.answered_at = self._clock()
+        is_deleted = found is None and self._found is not None
+        spec = (found.get("spec") or {}) if found is not None else self._spec
+        if is_deleted or spec != self._spec:
+            self._seen_at = self.answered_at
+        self._found, self._spec, self._is_known = found, spec, True
+
+
+def _now() -> str:
+    """For people to read; the API server wants all six digits."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,89 @@
+"""What this process of the operator counts, whether it leads or not. No label holds the name of an object."""
+
+import re
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
+
+from tenantzone_operator.metrics.family import Family
+
+_families: list[Family] = []
+
+# A time stamp beside each counter and histogram, as a gauge: Prometheus sees a restart without it.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+REGISTRY = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)
+
+
+def _counter(name: str, text: str, *labels: str) -> Counter:
+    _families.append(Family(f"{name}_total", "counter", labels, text))
+    return Counter(name, text, labels, registry=REGISTRY)
+
+
+def _histogram(name: str, text: str, *labels: str) -> Histogram:
+    _families.append(Family(name, "histogram", labels, text))
+    return Histogram(name, text, labels, registry=REGISTRY)
+
+
+RECONCILES = _counter(
+    "tenantzone_operator_reconciles",
+    "Times that a pool was looked at: something was written (changed), nothing had to be (unchanged), or it will be "
+    "tried again (failed).",
+    "result",
+)
+RECONCILE_SECONDS = _histogram(
+    "tenantzone_operator_reconcile_seconds", "Time that one look at a pool took, with all that was written."
+)
+ENGINE_POLLS = _counter(
+    "tenantzone_operator_engine_polls",
+    "Times that an engine was asked for its report: it answered with one (ok), or not in time or not with one that "
+    "can be read (failed).",
+    "result",
+)
+_API_REQUESTS = _counter(
+    "tenantzone_operator_api_requests",
+    "Requests to the API server, watches left out; the code is its answer's HTTP status, or error if there was none.",
+    "verb",
+    "resource",
+    "code",
+)
+_API_REQUEST_SECONDS = _histogram(
+    "tenantzone_operator_api_request_seconds",
+    "Time from a request to the API server to the end of its answer, watches left out.",
+    "verb",
+)
+
+FAMILIES = tuple(_families)
+"""All of them. (Those of the process itself, ``process_…``, are prometheus_client's.)"""
+
+for _result in ("changed", "unchanged", "failed"):
+    RECONCILES.labels(_result)
+for _result in ("ok", "failed"):
+    ENGINE_POLLS.labels(_result)
+
+_RESOURCE = re.compile(
+    r"/(?:api|apis/[^/]+)/[^/]+(?:/namespaces/[^/]+)?/(?P<plural>[^/]+)(?P<name>/[^/]+)?(?P<sub>/[^/]+)?"
+)
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+def verb_and_resource(method: str, path: str) -> tuple[str, str]:
+    """What a request does and to what, in Kubernetes' words: ``patch``, ``tenantzones/status``."""
+    match = _RESOURCE.fullmatch(path)
+    if match is None:
+        return method.lower(), "other"
+    read = "get" if match["name"] else "list"
+    return _VERBS.get(method, read), match["plural"] + (match["sub"] or "")
+
+
+def count_api_request(method: str, path: str, code: str, seconds: float) -> None:
+    """Note a request to the API server.
+
+    Args:
+        method: HTTP's.
+        path: of the resource.
+        code: the answer's HTTP status, or ``error`` if there was none.
+        seconds: that it took.
+    """
+    verb, resource = verb_and_resource(method, path)
+    _API_REQUESTS.labels(verb, resource, code).inc()
+    _API_REQUEST_SECONDS.labels(verb).observe(seconds)

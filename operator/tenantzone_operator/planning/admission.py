@@ -1,0 +1,181 @@
+"""Which zones fit into their pool: oldest first, and what was granted once is not taken away for a newer wish.
+
+The snapshot that the engines already have is the memory of what was granted, so a restart changes nothing. No engine
+that comes, goes or lies takes it back: one that is too small has what fits of it (`tenantzone_contract.fitting`), and
+says what it lacks.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.share import floor_blocks, percentage
+from tenantzone_operator.kube.conditions import Reason
+from tenantzone_operator.kube.resources import Zone
+from tenantzone_operator.planning.config_room import CHANGES_BYTES, NEW_ZONES_BYTES
+
+Share = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one zone's spec."""
+
+    reason: Reason
+    message: str
+    entry: ZoneConfig | None
+    """The zone in the new snapshot: as its spec says, or as it was accepted last, or None: it has no part in it."""
+
+    @property
+    def accepted(self) -> bool:
+        return self.reason == Reason.ACCEPTED
+
+
+class Budget:
+    """Adds up reservations, in an engine of the size that the pool is planned for.
+
+    Args:
+        size: its blocks. None: nothing is known of any engine, and one of 100 blocks stands in, so that percentages are
+            counted; absolute numbers then count as nothing, because there is nothing to compare them with.
+    """
+
+    def __init__(self, size: int | None) -> None:
+        self.is_provisional = size is None
+        self.size = 100 if size is None else size
+        self.reserved = 0
+        """Blocks that are granted."""
+
+    @property
+    def allocatable(self) -> int:
+        """Blocks that another zone can still reserve."""
+        return max(0, self.size - self.reserved)
+
+    def fits(self, share: Share) -> bool:
+        return self.blocks(share) <= self.size - self.reserved or not self.blocks(share)
+
+    def take(self, entry: ZoneConfig) -> None:
+        """Grant what the entry reserves."""
+        self.reserved += self.blocks(entry.reserved)
+
+    def give_back(self, entry: ZoneConfig) -> None:
+        self.reserved -= self.blocks(entry.reserved)
+
+    def blocks(self, share: Share) -> int:
+        if self.is_provisional:
+            return percentage(share) if isinstance(share, str) else 0
+        return floor_blocks(share, self.size)
+
+
+def admit(
+    zones: Sequence[Zone],
+    granted: Mapping[str, ZoneConfig],
+    size: int | None,
+    left_out: Collection[str] = frozenset(),
+) -> dict[str, Verdict]:
+    """Decide on all zones of a pool, by name.
+
+    Args:
+        zones: in any order; what counts is their age.
+        granted: the entries of the snapshot in force, by zone name. They stay, whatever engines there are.
+        size: blocks of the engines that the pool is planned for; None if nothing is known of them.
+        left_out: names of zones for whose change the config has no room. What they have stays; what they give back and
+            what they ask for, nobody else is told of.
+    """
+    by_age = sorted(zones, key=lambda zone: zone.meta.age_order)
+    budget = Budget(size)
+    owners: dict[str, str] = {}
+    # Who has the tenant keeps it: within one second the name says who is older, and a later one may have the lower.
+    for zone in sorted(by_age, key=lambda zone: not _has_its_tenant(zone, granted)):
+        owners.setdefault(zone.tenant, zone.meta.name)
+    rivals = {zone.meta.name: owners[zone.tenant] for zone in by_age if owners[zone.tenant] != zone.meta.name}
+    contenders = [zone for zone in by_age if zone.meta.name not in rivals]
+    kept = _keep(contenders, granted, budget, left_out)
+    verdicts = {}
+    for zone in contenders:
+        entry = kept.get(zone.meta.name)
+        is_left_out = zone.meta.name in left_out
+        verdicts[zone.meta.name] = _without_room(entry) if is_left_out else _decide(zone, entry, budget)
+    for zone in by_age:
+        if zone.meta.name in rivals:
+            verdicts[zone.meta.name] = _conflict(zone, rivals[zone.meta.name])
+    return verdicts
+
+
+def _has_its_tenant(zone: Zone, granted: Mapping[str, ZoneConfig]) -> bool:
+    """Whether what was granted to the zone was for the tenant that it names now."""
+    entry = granted.get(zone.meta.name)
+    return entry is not None and entry.tenant == zone.tenant
+
+
+def _keep(
+    zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], budget: Budget, left_out: Collection[str]
+) -> dict[str, ZoneConfig]:
+    """First pass: what was granted stays, or less of it where less is wanted."""
+    kept = {}
+    for zone in zones:
+        if not _has_its_tenant(zone, granted):
+            continue
+        entry = granted[zone.meta.name]
+        wanted = zone.config if zone.meta.name not in left_out else None
+        if wanted is not None and budget.blocks(wanted.reserved) <= budget.blocks(entry.reserved):
+            entry = wanted
+        budget.take(entry)
+        kept[zone.meta.name] = entry
+    return kept
+
+
+def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget) -> Verdict:
+    """Second pass: new zones and increases get what is left."""
+    wanted = zone.config
+    if wanted is None:
+        return Verdict(Reason.INVALID, zone.invalid + _stays(kept), kept)
+    if kept is wanted or kept == wanted:
+        return Verdict(Reason.ACCEPTED, _welcome(wanted, budget), wanted)
+    if kept is not None:
+        budget.give_back(kept)
+    if budget.fits(wanted.reserved):
+        budget.take(wanted)
+        return Verdict(Reason.ACCEPTED, _welcome(wanted, budget), wanted)
+    message = _overcommitted(wanted.reserved, budget)
+    if kept is not None:
+        budget.take(kept)
+    return Verdict(Reason.POOL_OVERCOMMITTED, message + _stays(kept), kept)
+
+
+def _welcome(entry: ZoneConfig, budget: Budget) -> str:
+    if budget.is_provisional and isinstance(entry.reserved, int) and entry.reserved > 0:
+        return (
+            f"valid; no engine has told its size yet, so whether {entry.reserved} blocks fit is checked when one does"
+        )
+    return "valid, and fits into the pool"
+
+
+def _overcommitted(reserved: Share, budget: Budget) -> str:
+    left, size = budget.allocatable, budget.size
+    missing = budget.blocks(reserved) - left
+    if budget.is_provisional:
+        return f"reserved is {reserved} and {left}% is left, {missing}% too little; lower it to {left}% or free others"
+    wanted = f"{reserved}, which is {left + missing} blocks" if isinstance(reserved, str) else f"{reserved} blocks"
+    return (
+        f"reserved is {wanted}, and {left} of an engine's {size} blocks are left, {missing} too few; "
+        f"lower reserved to {left} ({100 * left // size}%) or lower that of other zones"
+    )
+
+
+def _without_room(kept: ZoneConfig | None) -> Verdict:
+    max_bytes = NEW_ZONES_BYTES if kept is None else CHANGES_BYTES
+    message = (
+        f"the pool's config has no room for this: it would take more than {max_bytes:,} bytes of its ConfigMap, "
+        f"compressed; name another ZonePool, or delete zones of this one"
+    )
+    return Verdict(Reason.CONFIG_TOO_LARGE, message + _stays(kept), kept)
+
+
+def _conflict(zone: Zone, owner: str) -> Verdict:
+    message = f"TenantZone {owner} has the tenant {zone.tenant} already; delete one of the two"
+    return Verdict(Reason.TENANT_CONFLICT, message, None)
+
+
+def _stays(kept: ZoneConfig | None) -> str:
+    """What to add to a refusal."""
+    return f". Generation {kept.generation} stays in force" if kept is not None else ""

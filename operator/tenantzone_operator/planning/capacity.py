@@ -1,0 +1,25 @@
+"""For engines of which size a pool is planned. Pure."""
+
+from collections.abc import Iterable
+
+from tenantzone_operator.kube.resources import Pool
+
+
+def planned_size(pool: Pool | None, claims: Iterable[int | None]) -> int | None:
+    """Blocks of the engines that zones must fit into; None if nothing is known.
+
+    What ``spec.blocksPerEngine`` says; else the most that at least half of the engines have. So it takes half of them
+    to say what is not so, and a pod that says little, or replicas whose sizes differ by a few blocks, take nothing from
+    anybody. While no engine says anything, what is remembered counts.
+
+    Args:
+        pool: None if it does not exist.
+        claims: what each ready engine says; None: it never did.
+    """
+    if pool is not None and pool.blocks_per_engine is not None:
+        return pool.blocks_per_engine
+    told = sorted(claim for claim in claims if claim)
+    if told:
+        return told[len(told) // 2]
+    remembered = pool.status.get("capacityBlocks") if pool is not None else None
+    return remembered or None

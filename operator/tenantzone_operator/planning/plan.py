@@ -1,0 +1,109 @@
+"""What a pool's engines should enforce: from zones, pool and the snapshot in force to the next snapshot. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import is_
+
+from tenantzone_contract.config import MAX_GENERATION, PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.config_text import make_config
+from tenantzone_operator.kube.conditions import Reason
+from tenantzone_operator.kube.resources import Pool, Zone
+from tenantzone_operator.planning.admission import Verdict, admit
+from tenantzone_operator.planning.config_room import CHANGES_BYTES, ConfigRoom
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    config: RuntimeConfig | None
+    """The snapshot that the engines should enforce; None: leave them what they have."""
+    verdicts: Mapping[str, Verdict]
+    """By zone name."""
+    pool_left_out: str = ""
+    """Why what the zones share stays as it is in force; empty if it does not have to."""
+
+
+def make_plan(
+    pool: Pool | None,
+    zones: Sequence[Zone],
+    *,
+    in_force: RuntimeConfig | None,
+    last_generation: int,
+    size: int | None,
+    room: ConfigRoom,
+) -> Plan:
+    """Plan the next snapshot.
+
+    Args:
+        pool: None if it does not exist.
+        zones: all zones that name the pool.
+        in_force: the snapshot that the engines were given last.
+        last_generation: the highest one that was ever given out, as far as is known.
+        size: blocks of the engines that the pool is planned for; None if nothing is known of them.
+        room: in the pool's ConfigMap.
+    """
+    if pool is None or pool.config is None:
+        return Plan(None, {zone.meta.name: _poolless(zone, pool) for zone in zones})
+    granted = {entry.name: entry for entry in in_force.zones} if in_force is not None else {}
+    # An engine that is too small for all has those that come first: who was accepted before stays before.
+    places = {name: place for place, name in enumerate(granted)}
+    by_turn = sorted(zones, key=lambda zone: (places.get(zone.meta.name, len(places)), zone.meta.age_order))
+    names = [zone.meta.name for zone in by_turn]
+    shared, left_out = pool.config, frozenset[str]()
+    while True:
+        verdicts = admit(zones, granted, size, left_out)
+        entries = _entries(names, verdicts)
+        if _is_in_force(in_force, shared, entries):
+            break
+        choice = room.choose(pool.config, entries, in_force)
+        if choice.pool is None:
+            return Plan(None, admit(zones, granted, size, set(names)), _POOL_TOO_LARGE)
+        shared = choice.pool
+        # Who has to wait gives nothing back and takes nothing: others may fit now that did not, or the other way round.
+        if choice.left_out <= left_out:
+            break
+        left_out |= choice.left_out
+    refusal = _POOL_TOO_LARGE if shared != pool.config else ""
+    if in_force is not None and _is_in_force(in_force, shared, entries):
+        return Plan(_of_objects(in_force, entries), verdicts, refusal)
+    return Plan(make_config(_next_generation(in_force, last_generation), shared, entries), verdicts, refusal)
+
+
+def _of_objects(in_force: RuntimeConfig, entries: tuple[ZoneConfig, ...]) -> RuntimeConfig:
+    """The same snapshot, of the objects that are in memory anyway: a config that was read has others."""
+    if all(map(is_, in_force.zones, entries)):
+        return in_force
+    return in_force.model_copy(update={"zones": entries})
+
+
+def _next_generation(in_force: RuntimeConfig | None, last: int) -> int:
+    known = (last, in_force.generation if in_force is not None else 0)
+    return max((generation for generation in known if generation < MAX_GENERATION - 1), default=0) + 1
+
+
+_POOL_TOO_LARGE = (
+    f"with this, the pool's config would take more than {CHANGES_BYTES:,} bytes of its ConfigMap, compressed; "
+    f"shorten spec.unknownTenants.levels, or delete zones"
+)
+
+
+def _entries(names: Sequence[str], verdicts: Mapping[str, Verdict]) -> tuple[ZoneConfig, ...]:
+    told = (verdicts[name].entry for name in names)
+    return tuple(entry for entry in told if entry is not None)
+
+
+def _is_in_force(in_force: RuntimeConfig | None, pool: PoolConfig, entries: tuple[ZoneConfig, ...]) -> bool:
+    # As objects, which are mostly the very same ones: a hash of all of them would cost more than the rest of the plan.
+    return in_force is not None and in_force.pool == pool and in_force.zones == entries
+
+
+def leaving(zones: Sequence[Zone]) -> dict[str, Verdict]:
+    """What to say of zones that were deleted and that somebody's finalizer holds, by name."""
+    message = "it was deleted and is no part of the config any more; somebody's finalizer holds the object"
+    return {zone.meta.name: Verdict(Reason.DELETING, message, None) for zone in zones}
+
+
+def _poolless(zone: Zone, pool: Pool | None) -> Verdict:
+    if pool is None:
+        message = f"there is no ZonePool {zone.pool} in namespace {zone.meta.namespace}; create it"
+        return Verdict(Reason.POOL_NOT_FOUND, message, None)
+    return Verdict(Reason.POOL_INVALID, f"ZonePool {zone.pool} is invalid: {pool.invalid}", None)

@@ -1,0 +1,1 @@
+"""One pool's work, and that of all pools."""

@@ -1,0 +1,152 @@
+"""Gives a pool's snapshots out: into its ConfigMap, and to the pods that kubelet must be told about."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig
+from tenantzone_contract.logs import About
+from tenantzone_contract.packing import ConfigFiles, pack_config, unpack_config
+from tenantzone_contract.text import printable
+from tenantzone_operator.kube.api import Api, explain
+from tenantzone_operator.kube.config_map import ConfigMap
+from tenantzone_operator.kube.names import FIELD_MANAGER, MANAGED_BY_LABEL, config_map_name
+from tenantzone_operator.kube.resources import Pod, Pool
+from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.status.acknowledgement import History
+from tenantzone_operator.writing.refusals import Refusals
+from tenantzone_operator.writing.write_all import write_all
+
+
+class Delivery:
+    """The ConfigMap of one pool. Whatever else than this writes into it is undone.
+
+    Args:
+        api: for reading and writing it.
+        history: is told each snapshot that was given out.
+        log: where it says so.
+    """
+
+    def __init__(self, api: Api, history: History, log: logging.Logger | About) -> None:
+        self._api = api
+        self._history = history
+        self._log = log
+        self._known: ConfigMap | None = None
+        """As it was read or written last."""
+        self._is_delivered = False
+        self._told: dict[str, str] = {}
+        self._refusals = Refusals()
+        self._foreign = ""
+        self.must_recall = True
+        """Whether somebody may have changed it."""
+        self._refused = ""
+        self.writes = 0
+        """How many were made since the start."""
+
+    @property
+    def not_written(self) -> str:
+        """Why the newest snapshot can't be given out; empty if it can."""
+        return self._foreign or self._refused
+
+    async def has_changed(self, pool: Pool) -> bool:
+        """Whether the ConfigMap is another one than it was."""
+        version = await self._api.config_version(pool.meta.namespace, pool.meta.name)
+        return version != (self._known.version if self._known is not None else None)
+
+    async def recall(self, pool: Pool) -> None:
+        """See what the ConfigMap holds. What was given out here counts for more, unless it is older."""
+        found = await self._api.read_config(pool.meta.namespace, pool.meta.name)
+        # Labels and owners that somebody took off what was ours do not make it somebody else's.
+        was_ours = found is not None and self._known is not None and found.uid == self._known.uid and not self._foreign
+        if found is not None and not was_ours and not found.belongs_to(pool):
+            self._know_foreign(found, pool)
+            return
+        self._known, self._foreign = found, ""
+        config = await self._read(found) if found is not None else None
+        newest = self._history.newest
+        is_sound = config is not None and config.generation < MAX_GENERATION
+        if config is not None and not is_sound:
+            self._log.warning("the pool's ConfigMap is repaired, somebody wrote generation %d", config.generation)
+            # The generation is not in the hash: what was granted is as it was.
+            config = config.model_copy(update={"generation": 1}) if newest is None else None
+        if found is not None and config is not None and (newest is None or config.generation > newest.generation):
+            self._history.record(config, found.files.size)
+            newest = config
+        self._is_delivered = is_sound and config == newest
+        self.must_recall = False
+
+    def _know_foreign(self, found: ConfigMap, pool: Pool) -> None:
+        name = config_map_name(pool.meta.name)
+        self._known, self._is_delivered, self.must_recall = found, False, False
+        self._foreign = (
+            f"the ConfigMap {name} is somebody else's, it has no label {MANAGED_BY_LABEL}: {FIELD_MANAGER}; "
+            f"delete it, or name the pool otherwise"
+        )
+
+    async def _read(self, found: ConfigMap) -> RuntimeConfig | None:
+        """The snapshot in it; None if that can't be read."""
+        try:
+            return await asyncio.to_thread(unpack_config, found.files)
+        except (ValueError, RecursionError) as error:
+            self._log.warning("the pool's ConfigMap is repaired, it can't be read: %s", printable(str(error), 1000))
+            return None
+
+    async def deliver(self, pool: Pool, pods: Sequence[Pod], config: RuntimeConfig) -> bool:
+        """Write the ConfigMap if it is another one, then touch the pods that kubelet has not been told about.
+
+        Returns:
+            Whether it was written.
+
+        Raises:
+            RestError, aiohttp.ClientError, TimeoutError: something could not be written.
+        """
+        if self._foreign:
+            return False
+        is_in_order = self._known is not None and self._known.is_in_order(pool)
+        is_new = config != self._history.newest or not (self._is_delivered and is_in_order)
+        if is_new:
+            files = await asyncio.to_thread(pack_config, config)
+            await self._write(pool, files)
+            self._history.record(config, files.size)
+            self._is_delivered = True
+            told = pool.meta.namespace, pool.meta.name, config.generation, len(config.zones)
+            self._log.info("pool %s/%s: config %d, %d zones", *told, extra={"generation": config.generation})
+        elif config is not self._history.newest:
+            self._history.record(config, self._history.newest_bytes)
+        self._told = {pod.meta.uid: self._told.get(pod.meta.uid, pod.config_hash) for pod in pods}
+        self._refusals.keep(self._told)
+        now = time.monotonic()
+        untold = [pod for pod in pods if self._told[pod.meta.uid] != config.hash]
+        may_tell = [pod for pod in untold if self._refusals.may_try(pod.meta.uid, config.hash, now)]
+        await write_all([partial(self._annotate, pod, config.hash) for pod in may_tell])
+        return is_new
+
+    @property
+    def retry_seconds(self) -> float | None:
+        """After which to try again what was refused; None if nothing was."""
+        return self._refusals.retry_seconds(time.monotonic())
+
+    async def _write(self, pool: Pool, files: ConfigFiles) -> None:
+        try:
+            self._known = await self._api.write_config(pool, files, self._known)
+        except RestError as error:
+            if error.is_lasting:
+                self._refused = explain(error)
+            raise
+        self.writes += 1
+        self._refused = ""
+
+    async def _annotate(self, pod: Pod, config_hash: str) -> None:
+        try:
+            await self._api.annotate(pod, config_hash)
+        except RestError as error:
+            if not error.is_lasting:
+                raise
+            # Kubelet projects the config without it, too, only later. Nobody else waits for this one pod.
+            if self._refusals.note(pod.meta.uid, config_hash, time.monotonic()):
+                self._log.warning("pod %s can't be annotated: %s", pod.meta.name, explain(error))
+            return
+        self.writes += 1
+        self._told[pod.meta.uid] = config_hash

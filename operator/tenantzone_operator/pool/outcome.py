@@ -1,0 +1,55 @@
+"""What became of one pool when it was looked at last: kept for whoever asks, and made anew each time."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.status.acknowledgement import History
+
+EngineState = Literal["acknowledged", "pending", "rejected", "unreachable"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOutcome:
+    pod: str
+    state: EngineState
+    generation: int | None
+    """Of the config that it has applied; None: of none, or it does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    zones: Mapping[str, Mapping[str, Any]]
+    """Each zone's status, by name."""
+    pool: Mapping[str, Any] | None
+    """The pool's status; None if it does not exist."""
+    engines: tuple[EngineOutcome, ...]
+    """The ready ones."""
+
+
+def engine_outcomes(
+    observations: Iterable[Observation], history: History, not_written: str
+) -> tuple[EngineOutcome, ...]:
+    """
+    Args:
+        observations: one for each ready engine of the pool.
+        history: the snapshots that were given out.
+        not_written: why the newest snapshot could not be given out; empty if it was.
+    """
+    return tuple(
+        EngineOutcome(
+            seen.pod,
+            _state(seen, history, not_written),
+            seen.report.applied_generation if seen.report is not None else None,
+        )
+        for seen in observations
+    )
+
+
+def _state(seen: Observation, history: History, not_written: str) -> EngineState:
+    if seen.report is None:
+        return "unreachable"
+    if seen.nack:
+        return "rejected"
+    return "acknowledged" if not not_written and history.acknowledges_newest(seen.report) else "pending"

@@ -1,0 +1,161 @@
+"""One worker per pool, and the full listings that put the store right."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from weakref import WeakValueDictionary
+
+import aiohttp
+
+from tenantzone_operator.engines.reading_quota import ReadingQuota
+from tenantzone_operator.kube.api import Api, explain
+from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.store import Key, Store
+from tenantzone_operator.pool.outcome import Outcome
+from tenantzone_operator.pool.worker import PoolWorker
+from tenantzone_operator.writing.events import Recorder
+from tenantzone_operator.writing.under_way import WritingSlots
+
+logger = logging.getLogger(__name__)
+
+RESYNC_SECONDS = 60.0
+RESYNC_PAUSE_SECONDS = 0.5
+"""Between two listings, however many are asked for."""
+RETRY_SECONDS = 1.0
+NEEDS_CRDS = "the API server does not know our kinds: kubectl apply -f crds/"
+
+
+class Reconciler:
+    """Has a worker for each pool that exists or that a zone names."""
+
+    def __init__(self, store: Store, api: Api) -> None:
+        self._store = store
+        self._api = api
+        self._workers: dict[Key, PoolWorker] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._quotas: WeakValueDictionary[str, ReadingQuota] = WeakValueDictionary()
+        """By namespace; one goes with the last worker that has it."""
+        self._slots: WeakValueDictionary[str, WritingSlots] = WeakValueDictionary()
+        """The same."""
+        self._is_stopped = False
+        self._may_plan = False
+        self._checked_at = time.monotonic()
+        self._recorder = Recorder(api)
+        self._recording = asyncio.create_task(self._recorder.run(), name="events")
+
+    def mark(self, key: Key) -> None:
+        """Something about a pool has changed. Ignored before the first full listing: half of the zones make no plan."""
+        if self._is_stopped or not self._may_plan:
+            return
+        if key not in self._workers:
+            self._start(key)
+        self._workers[key].mark()
+
+    def mark_namespace(self, namespace: str) -> None:
+        """Something has changed that any pool of the namespace may depend on."""
+        for key in self._store.pool_keys(namespace):
+            self.mark(key)
+
+    def check_all(self) -> None:
+        """The store was just put right: look at everything again, also at what nobody watches."""
+        self._may_plan = True
+        self._checked_at = time.monotonic()
+        for key in self._store.pool_keys() | self._workers.keys():
+            self.mark(key)
+            if key in self._workers:
+                self._workers[key].recall()
+
+    def age_seconds(self) -> float:
+        """How long ago everything was looked at: the age of the oldest worker's last attempt."""
+        times = [worker.attempted_at for worker in self._workers.values()]
+        return time.monotonic() - min([self._checked_at, *times])
+
+    def without_pods(self) -> tuple[int, int]:
+        """How many pools there are whose pods have not been listed for long, and how many pools there are."""
+        return sum(worker.has_stale_pods for worker in self._workers.values()), len(self._workers)
+
+    def outcomes(self) -> Mapping[Key, Outcome]:
+        """What became of each pool when it was looked at last."""
+        return {key: worker.outcome for key, worker in self._workers.items() if worker.outcome is not None}
+
+    async def stop(self) -> None:
+        """Returns when nothing works any more, and nothing begins to."""
+        self._is_stopped = True
+        tasks = [*self._tasks.values(), self._recording]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, key: Key) -> None:
+        quota = self._quotas.setdefault(key[0], ReadingQuota())
+        slots = self._slots.setdefault(key[0], WritingSlots())
+        worker = PoolWorker(key, self._store, self._api, self._recorder, quota, slots)
+        self._workers[key] = worker
+        self._tasks[key] = asyncio.create_task(worker.run(), name=f"pool {'/'.join(key)}")
+        self._tasks[key].add_done_callback(lambda _: self._ended(key, worker))
+
+    def _ended(self, key: Key, worker: PoolWorker) -> None:
+        del self._workers[key], self._tasks[key]
+        if worker.is_dirty:
+            # It came to life again in the moment in which its worker went.
+            self.mark(key)
+
+
+class Resync:
+    """Lists zones and pools at the start, then slowly, and whenever a watch had to begin anew.
+
+    Args:
+        store: what is put right.
+        api: to list from.
+        done: called after each listing.
+    """
+
+    def __init__(self, store: Store, api: Api, done: Callable[[], None]) -> None:
+        self._store = store
+        self._api = api
+        self._done = done
+        self._asked = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._listing = asyncio.Lock()
+
+    def ask(self) -> None:
+        """A watch began anew, and may have missed something."""
+        self._asked.set()
+
+    async def once(self) -> None:
+        """List them, however long it takes until the API server answers."""
+        while True:
+            try:
+                await self._list()
+            except (RestError, aiohttp.ClientError, TimeoutError) as error:
+                is_without_crds = isinstance(error, RestError) and error.status == 404
+                logger.warning("listing: %s; trying again", NEEDS_CRDS if is_without_crds else explain(error))
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self._done()
+                return
+
+    def start(self) -> None:
+        """Go on listing in the background."""
+        self._task = asyncio.create_task(self._run(), name="resync")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), RESYNC_SECONDS)
+            await asyncio.sleep(RESYNC_PAUSE_SECONDS)
+            self._asked.clear()
+            await self.once()
+
+    async def _list(self) -> None:
+        store, api = self._store, self._api
+        # One kind after the other: half the memory, and nothing goes on in the background when one fails.
+        async with self._listing:
+            store.zones.relist(*await api.list_zones(store.zones.read))
+            store.pools.relist(*await api.list_pools(store.pools.read))

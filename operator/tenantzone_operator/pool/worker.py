@@ -1,0 +1,299 @@
+"""Keeps one pool as its objects say. Level-triggered: it looks at what is, not at what happened."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from datetime import UTC, datetime
+
+import aiohttp
+
+from tenantzone_contract.logs import About
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.engines.reading_quota import ReadingQuota
+from tenantzone_operator.engines.reports import max_report_bytes
+from tenantzone_operator.engines.watch import EngineWatch
+from tenantzone_operator.kube.api import Api, explain
+from tenantzone_operator.kube.pod_watch import LONGEST_ASKED_SECONDS, PodsUnknownError, PodWatch
+from tenantzone_operator.kube.resources import Pool
+from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.store import Key, Store, View
+from tenantzone_operator.metrics.instruments import RECONCILE_SECONDS, RECONCILES
+from tenantzone_operator.planning.capacity import planned_size
+from tenantzone_operator.planning.config_room import ConfigRoom
+from tenantzone_operator.planning.plan import Plan, leaving, make_plan
+from tenantzone_operator.pool.delivery import Delivery
+from tenantzone_operator.pool.outcome import Outcome, engine_outcomes
+from tenantzone_operator.status.acknowledgement import History
+from tenantzone_operator.status.notices import Reclaims, Status
+from tenantzone_operator.status.statuses import ZoneStatuses, leaving_pool_status, pool_status
+from tenantzone_operator.writing.events import Recorder
+from tenantzone_operator.writing.status_writer import StatusWriter
+from tenantzone_operator.writing.under_way import WritingSlots
+
+logger = logging.getLogger(__name__)
+
+DEBOUNCE_SECONDS = 0.05
+"""What comes within this time of the change before it is one change, ..."""
+LONGEST_DEBOUNCE_SECONDS = 0.25
+"""... but nobody waits for longer than this."""
+GUARD_SECONDS = 5.0
+"""How often it is looked whether the ConfigMap is still as it was written."""
+WRITING_SECONDS = 10.0
+"""For how long statuses are written before everything is looked at again, ..."""
+HASTY_WRITING_SECONDS = 0.2
+"""... and for how long if something has changed meanwhile."""
+FIRST_RETRY_SECONDS = 0.2
+LAST_RETRY_SECONDS = 5.0
+
+TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError, PodsUnknownError)
+"""What may be over when it is tried again."""
+
+
+class PoolWorker:
+    """
+    Args:
+        key: the pool's namespace and name. The pool need not exist: its zones are told so.
+        store: everything there is.
+        api: for what is to be written.
+        recorder: for what a person should notice.
+        quota: of what engines of the pool's namespace may send.
+        slots: of what may be written of that namespace at a time.
+    """
+
+    def __init__(
+        self,
+        key: Key,
+        store: Store,
+        api: Api,
+        recorder: Recorder,
+        quota: ReadingQuota,
+        slots: WritingSlots,
+    ) -> None:
+        self._key = key
+        self._store = store
+        self._api = api
+        self._log = About(logger, {"pool_namespace": key[0], "pool": key[1]})
+        self._engines = EngineWatch(changed=self._hear, quota=quota, log=self._log)
+        self._pods = PodWatch(key, store, api, changed=self.mark, log=self._log)
+        self._max_zones = 0
+        """There ever were; an engine may still report those that are gone."""
+        self._history = History()
+        self._room = ConfigRoom()
+        self._delivery = Delivery(api, self._history, self._log)
+        self._recorder = recorder
+        self._reclaims = Reclaims()
+        self._zone_statuses = ZoneStatuses()
+        self._pool_status: dict[str, Status] = {}
+        """By the pool's uid: as it was made last."""
+        self._statuses = StatusWriter(store, api, recorder, slots)
+        self._later: asyncio.TimerHandle | None = None
+        self._dirty = asyncio.Event()
+        self._is_settled = False
+        self.outcome: Outcome | None = None
+        """What became of the pool when it was looked at last; None: it never was."""
+        self.attempted_at = time.monotonic()
+        """When it last tried to reconcile, successfully or not; of the monotonic clock."""
+
+    @property
+    def _writes(self) -> int:
+        return self._delivery.writes + self._statuses.writes
+
+    @property
+    def is_dirty(self) -> bool:
+        return self._dirty.is_set()
+
+    @property
+    def has_stale_pods(self) -> bool:
+        """Whether the pool's pods have not been listed for long."""
+        return self._pods.is_stale
+
+    def mark(self) -> None:
+        """Something has changed, or may have."""
+        self._dirty.set()
+
+    def _hear(self) -> None:
+        """An engine says something new. All were asked together, so there is nothing to wait for."""
+        self._is_settled = True
+        self.mark()
+
+    def recall(self) -> None:
+        """Look into the ConfigMap again: somebody may have changed it."""
+        self._delivery.must_recall = True
+        self.mark()
+
+    async def run(self) -> None:
+        """Work until neither the pool nor a zone that names it is left."""
+        where = "/".join(self._key)
+        watching = asyncio.create_task(self._engines.run(), name=f"engines of {where}")
+        guarding = asyncio.create_task(self._guard_config(), name=f"config of {where}")
+        try:
+            await self._work()
+        finally:
+            watching.cancel()
+            guarding.cancel()
+            self._engines.stop()
+            self._pods.stop()
+            if self._later is not None:
+                self._later.cancel()
+            await self._statuses.stop()
+
+    async def _guard_config(self) -> None:
+        """Notice soon if somebody changes or deletes the ConfigMap: nothing watches it."""
+        while True:
+            await asyncio.sleep(GUARD_SECONDS)
+            pool = self._store.pools.get(self._key)
+            if pool is None or pool.meta.deleting or self._delivery.must_recall:
+                continue
+            with contextlib.suppress(*TRANSIENT):
+                if await self._delivery.has_changed(pool):
+                    self.recall()
+
+    async def _work(self) -> None:
+        retry = FIRST_RETRY_SECONDS
+        while True:
+            await self._settled()
+            view = self._store.view(self._key)
+            if view.is_empty:
+                return
+            self.attempted_at = time.monotonic()
+            writes = self._writes
+            try:
+                with RECONCILE_SECONDS.time():
+                    await self._reconcile(await self._with_pods())
+            except TRANSIENT as error:
+                self._log.warning("pool %s/%s: %s; trying again in %.1f s", *self._key, explain(error), retry)
+                asked = error.retry_after if isinstance(error, RestError) else None
+            except Exception:
+                # One pool's trouble must not end the others' work.
+                self._log.exception("pool %s/%s: trying again in %.1f s", *self._key, retry)
+                asked = None
+            else:
+                RECONCILES.labels("changed" if self._writes > writes else "unchanged").inc()
+                retry = FIRST_RETRY_SECONDS
+                continue
+            RECONCILES.labels("failed").inc()
+            # Whether the write that failed took effect is not known.
+            self._delivery.must_recall = True
+            self._dirty.set()
+            await asyncio.sleep(max(retry, min(asked or 0.0, LONGEST_ASKED_SECONDS)))
+            retry = min(2 * retry, LAST_RETRY_SECONDS)
+
+    async def _settled(self) -> None:
+        """Wait for a change, and then until no more come."""
+        await self._dirty.wait()
+        until = time.monotonic() + LONGEST_DEBOUNCE_SECONDS
+        while self._dirty.is_set() and not self._is_settled and time.monotonic() < until:
+            self._dirty.clear()
+            await asyncio.sleep(DEBOUNCE_SECONDS)
+        self._dirty.clear()
+        self._is_settled = False
+
+    async def _with_pods(self) -> View:
+        """What there is, once the pods that the pool selects now are known: without them it would look empty.
+
+        Raises:
+            PodsUnknownError: they can't be listed.
+        """
+        while True:
+            view = self._store.view(self._key)
+            if self._pods.knows_pods_of(view.pool):
+                return view
+            await self._pods.follow(view.pool)
+
+    async def _reconcile(self, view: View) -> None:
+        pool = view.pool
+        if pool is not None and self._delivery.must_recall:
+            await self._delivery.recall(pool)
+        observations = await self._look_at_engines(pool, view)
+        is_refused = any(observation.nack for observation in observations)
+        if pool is not None and is_refused and await self._delivery.has_changed(pool):
+            await self._delivery.recall(pool)
+        size = planned_size(pool, [observation.blocks for observation in observations])
+        # Of thousands of zones it takes long, and other pools need not wait for it.
+        plan = await asyncio.to_thread(
+            make_plan,
+            pool,
+            view.zones,
+            in_force=self._history.newest,
+            last_generation=pool.status.get("configGeneration", 0) if pool is not None else 0,
+            size=size,
+            room=self._room,
+        )
+        failure: Exception | None = None
+        if pool is not None and plan.config is not None:
+            try:
+                if await self._delivery.deliver(pool, view.pods, plan.config):
+                    self._engines.hurry()
+            except TRANSIENT as error:
+                # Who waits must be told so, and one pod that can't be annotated must not silence the others.
+                failure = error
+        await self._tell(view, plan, observations, size)
+        if failure is not None:
+            raise failure
+        self._pods.check_age()
+        if all(seen.report is not None and self._history.acknowledges_newest(seen.report) for seen in observations):
+            self._engines.relax()
+
+    async def _look_at_engines(self, pool: Pool | None, view: View) -> list[Observation]:
+        if pool is None:
+            return await self._engines.look_at([], 0, 0)
+        known = self._history.newest.zones if self._history.newest is not None else ()
+        self._max_zones = max(self._max_zones, len(view.zones), len(known))
+        may_register = pool.config is not None and pool.config.unknown_tenants.mode == "AutoRegister"
+        max_bytes = max_report_bytes(self._max_zones, may_register=may_register)
+        observations = await self._engines.look_at(view.engines, pool.admin_port, max_bytes)
+        self._history.look_at_sizes(observations)
+        return observations
+
+    def _make_pool_status(
+        self, view: View, plan: Plan, observations: list[Observation], size: int | None, now: str
+    ) -> Status | None:
+        """None: there is no pool."""
+        if view.told_pool is None:
+            return None
+        before = self._pool_status.get(view.told_pool.meta.uid, view.told_pool.status)
+        if view.pool is not None:
+            status = pool_status(
+                view.pool,
+                plan,
+                observations,
+                self._history,
+                size=size,
+                before=before,
+                now=now,
+                not_written=self._delivery.not_written,
+            )
+        else:
+            status = leaving_pool_status(view.told_pool, before=before, now=now)
+        self._pool_status = {view.told_pool.meta.uid: status}
+        return status
+
+    async def _tell(self, view: View, plan: Plan, observations: list[Observation], size: int | None) -> None:
+        """Write each status that is another one, and come back for what may be written only later."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        zones = await asyncio.to_thread(
+            self._zone_statuses.make,
+            [*view.zones, *view.leaving],
+            {**plan.verdicts, **leaving(view.leaving)},
+            observations,
+            self._history,
+            now=now,
+            not_written=self._delivery.not_written,
+        )
+        pool = self._make_pool_status(view, plan, observations, size, now)
+        self.outcome = Outcome(zones, pool, engine_outcomes(observations, self._history, self._delivery.not_written))
+        reclaims = self._reclaims.look(observations)
+        for zone in view.zones:
+            if zone.meta.name in reclaims:
+                self._recorder.record("TenantZone", zone.meta, reclaims[zone.meta.name])
+        began = time.monotonic()
+
+        def may_go_on() -> bool:
+            return time.monotonic() - began < (HASTY_WRITING_SECONDS if self.is_dirty else WRITING_SECONDS)
+
+        waits = [await self._statuses.write(view, zones, pool, may_go_on), self._delivery.retry_seconds]
+        wait = min((wait for wait in waits if wait is not None), default=None)
+        if self._later is not None:
+            self._later.cancel()
+        self._later = asyncio.get_running_loop().call_later(wait, self.mark) if wait is not None else None

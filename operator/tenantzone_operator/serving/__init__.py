@@ -1,0 +1,1 @@
+"""What the operator tells over HTTP: health and metrics."""

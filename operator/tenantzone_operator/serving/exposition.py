@@ -1,0 +1,59 @@
+"""What a scrape of the operator is told: what this process has counted, and what it knows of pools at that moment.
+
+What is told of pools is made at each scrape, so nothing of a removed pool stays.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from tenantzone_operator.metrics.family import Family
+from tenantzone_operator.metrics.instruments import REGISTRY
+from tenantzone_operator.metrics.instruments import instruments as metrics
+from tenantzone_operator.serving.http import pool_metrics, served
+
+METRICS_PATH = "/metrics"
+
+
+def families() -> tuple[Family, ...]:
+    """All metrics of the operator's own."""
+    return metrics.FAMILIES + pool_metrics.FAMILIES
+
+
+def exposition(accept: str = "") -> tuple[bytes, str]:
+    """All metrics as they are now, and the content type.
+
+    Args:
+        accept: the HTTP header by which a client chooses the format.
+    """
+    encode, content_type = choose_encoder(accept)
+    return encode(REGISTRY), content_type
+
+
+@asynccontextmanager
+async def metrics_served(host: str, port: int, collector: Collector) -> AsyncIterator[None]:
+    """Serve ``/metrics`` for as long as the block runs.
+
+    Args:
+        host: where it listens.
+        port: the same.
+        collector: for what is made at each scrape.
+    """
+
+    async def answer(request: web.Request) -> web.Response:
+        body, content_type = exposition(request.headers.get("Accept", ""))
+        response = web.Response(body=body, headers={"Content-Type": content_type})
+        response.force_close()
+        return response
+
+    app = web.Application()
+    app.router.add_get(METRICS_PATH, answer)
+    REGISTRY.register(collector)
+    try:
+        async with served(host, port, app):
+            yield
+    finally:
+        REGISTRY.unregister(collector)

@@ -1,0 +1,30 @@
+"""Health over HTTP: ``/healthz`` fails if a restart would help, ``/readyz`` if this process could not take over."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from aiohttp import web
+
+from tenantzone_operator.serving.http import served
+
+Look = Callable[[], tuple[bool, dict[str, Any]]]
+"""Whether all is well, and what to show."""
+
+
+def health_served(host: str, port: int, *, live: Look, ready: Look) -> AbstractAsyncContextManager[None]:
+    """Serve both for as long as the block runs: status 200 if all is well, else 503."""
+    app = web.Application()
+    app.router.add_get("/healthz", _answering(live))
+    app.router.add_get("/readyz", _answering(ready))
+    return served(host, port, app)
+
+
+def _answering(look: Look) -> Callable[[web.Request], Any]:
+    async def answer(_: web.Request) -> web.Response:
+        is_well, shown = look()
+        response = web.json_response(shown, status=200 if is_well else 503)
+        response.force_close()
+        return response
+
+    return answer

@@ -1,0 +1,180 @@
+"""The metrics that are made at each scrape, of what this process knows then. No label holds the name of an object but a
+pool's own and that of an engine's pod.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, get_args
+
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tenantzone_operator.kube.conditions import Reason, Type
+from tenantzone_operator.kube.store import Key
+from tenantzone_operator.metrics.family import Family, gauge, info
+from tenantzone_operator.pool.outcome import EngineState, Outcome
+
+_POOL = ("pool_namespace", "pool")
+_CONDITIONS = (Type.ACCEPTED, Type.PROGRAMMED, Type.READY)
+_STATUSES = ("True", "False", "Unknown")
+
+_INFO = info("tenantzone_operator", "The operator that this is.", "version")
+_LEADING = gauge("tenantzone_operator_leading", "Whether this process leads: 1, or 0 while it stands by.")
+_AGE = gauge(
+    "tenantzone_operator_seconds_since_reconcile",
+    "How long ago the leader looked at the pool that it has not looked at for longest. Only a leader has it.",
+)
+_WITHOUT_PODS = gauge(
+    "tenantzone_operator_pools_without_pods",
+    "Pools whose pods could not be listed for two and a half minutes: what is known of their engines is older. Only a "
+    "leader has it.",
+)
+_ZONES = gauge(
+    "tenantzone_pool_zones",
+    "TenantZones by the status of a condition. Also of a pool that does not exist, as long as zones name it.",
+    *_POOL,
+    "condition",
+    "status",
+)
+_OVERCOMMITTED = gauge(
+    "tenantzone_pool_overcommitted_zones",
+    "TenantZones that are not accepted because what they reserve does not fit into the pool.",
+    *_POOL,
+)
+_ENGINES = gauge("tenantzone_pool_engines", "Ready engines by what they say to the newest config.", *_POOL, "state")
+# The label is not pod: Prometheus has one of that name, for the pod that it scrapes, the operator's.
+_ENGINE_GENERATION = gauge(
+    "tenantzone_pool_engine_generation",
+    "Generation of the config that an engine has applied, 0 for none. Absent while the engine does not answer.",
+    *_POOL,
+    "engine",
+)
+_ENGINE_REJECTED = gauge(
+    "tenantzone_pool_engine_rejected",
+    "Whether an engine refuses the newest config: 1, or 0. Absent while the engine does not answer.",
+    *_POOL,
+    "engine",
+)
+
+_FROM_STATUS: tuple[tuple[Family, str], ...] = tuple(
+    (gauge(f"tenantzone_pool_{name}", text, *_POOL), field)
+    for name, text, field in (
+        ("generation", "Generation of the newest config that was given out to the pool's engines.", "configGeneration"),
+        ("capacity_blocks", "KV-cache blocks that requests can use in the smallest engine.", "capacityBlocks"),
+        ("reserved_blocks", "KV-cache blocks that are reserved in the smallest engine.", "reservedBlocks"),
+        ("config_bytes", "Size of the newest config.", "configBytes"),
+    )
+)
+
+FAMILIES = (
+    _INFO,
+    _LEADING,
+    _AGE,
+    _WITHOUT_PODS,
+    _ZONES,
+    _OVERCOMMITTED,
+    _ENGINES,
+    _ENGINE_GENERATION,
+    _ENGINE_REJECTED,
+    *(family for family, _ in _FROM_STATUS),
+)
+"""All of them."""
+
+
+class OperatorCollector(Collector):
+    """
+    Args:
+        is_leading: whether this process leads now.
+        age_seconds: how long ago everything was looked at; None on a standby.
+        without_pods: in how many pools the pods are not known, and how many pools there are.
+        outcomes: what became of each pool, as far as this process knows; nothing on a standby.
+    """
+
+    def __init__(
+        self,
+        is_leading: Callable[[], bool],
+        age_seconds: Callable[[], float | None],
+        without_pods: Callable[[], tuple[int, int]],
+        outcomes: Callable[[], Mapping[Key, Outcome]],
+    ) -> None:
+        self._is_leading = is_leading
+        self._age_seconds = age_seconds
+        self._without_pods = without_pods
+        self._outcomes = outcomes
+
+    def collect(self) -> Iterator[Metric]:
+        yield InfoMetricFamily("tenantzone_operator", _INFO.help, value={"version": _version()})
+        is_leading, age = self._is_leading(), self._age_seconds()
+        yield GaugeMetricFamily(_LEADING.name, _LEADING.help, value=is_leading)
+        # A process may still be ending its term when it leads no longer.
+        if not is_leading or age is None:
+            return
+        yield GaugeMetricFamily(_AGE.name, _AGE.help, value=age)
+        yield GaugeMetricFamily(_WITHOUT_PODS.name, _WITHOUT_PODS.help, value=self._without_pods()[0])
+        yield from _pool_metrics(self._outcomes())
+
+
+def _pool_metrics(outcomes: Mapping[Key, Outcome]) -> Iterator[Metric]:
+    existing = {key: outcome for key, outcome in outcomes.items() if outcome.pool is not None}
+    yield _zones(outcomes)
+    yield _gauge(_OVERCOMMITTED, {key: _overcommitted(outcome) for key, outcome in existing.items()})
+    for family, field in _FROM_STATUS:
+        yield _gauge(
+            family, {key: pool[field] for key, outcome in existing.items() if field in (pool := outcome.pool or {})}
+        )
+    yield _engines(existing)
+    answering = {
+        (*key, engine.pod): engine
+        for key, outcome in existing.items()
+        for engine in outcome.engines
+        if engine.state != "unreachable"
+    }
+    yield _gauge(_ENGINE_GENERATION, {key: engine.generation or 0 for key, engine in answering.items()})
+    yield _gauge(_ENGINE_REJECTED, {key: engine.state == "rejected" for key, engine in answering.items()})
+
+
+def _zones(outcomes: Mapping[Key, Outcome]) -> Metric:
+    values = {}
+    for key, outcome in outcomes.items():
+        counts = Counter(
+            (condition["type"], condition["status"])
+            for status in outcome.zones.values()
+            for condition in status["conditions"]
+        )
+        for kind in _CONDITIONS:
+            for status in _STATUSES:
+                values[*key, kind.lower(), status.lower()] = counts[kind, status]
+    return _gauge(_ZONES, values)
+
+
+def _overcommitted(outcome: Outcome) -> int:
+    return sum(
+        condition["type"] == Type.ACCEPTED and condition["reason"] == Reason.POOL_OVERCOMMITTED
+        for status in outcome.zones.values()
+        for condition in status["conditions"]
+    )
+
+
+def _engines(outcomes: Mapping[Key, Outcome]) -> Metric:
+    values = {}
+    for key, outcome in outcomes.items():
+        counts = Counter(engine.state for engine in outcome.engines)
+        for state in get_args(EngineState):
+            values[*key, state] = counts[state]
+    return _gauge(_ENGINES, values)
+
+
+def _gauge(family: Family, values: Mapping[Any, float]) -> Metric:
+    """A gauge with a sample for each tuple of label values."""
+    metric = GaugeMetricFamily(family.name, family.help, labels=family.labels)
+    for labels, value in values.items():
+        metric.add_metric(labels, value)
+    return metric
+
+
+def _version() -> str:
+    try:
+        return version("tenantzone")
+    except PackageNotFoundError:  # it runs from the source tree
+        return ""

@@ -1,0 +1,155 @@
+"""What the engines have acknowledged, by their own reports. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tenantzone_contract.config import RuntimeConfig, ZoneConfig
+from tenantzone_contract.fitting import grants, limit_blocks
+from tenantzone_contract.share import floor_blocks
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.engines.views import EngineView
+from tenantzone_operator.kube.conditions import Condition, Reason, Type
+
+_REMEMBERED_SNAPSHOTS = 64
+
+
+class History:
+    """The snapshots that were given out, and since which of them each zone has been as it is now.
+
+    An engine that still has an older snapshot enforces a zone all the same if the zone has not changed since. So one
+    zone's change does not make all other zones of the pool look unacknowledged.
+    """
+
+    def __init__(self) -> None:
+        self._newest: RuntimeConfig | None = None
+        self._newest_bytes = 0
+        self._entries: dict[str, ZoneConfig] = {}
+        self._hashes: dict[int, str] = {}
+        self._lacking: dict[int, dict[str, int]] = {}
+        """By the size of an engine: blocks of the newest snapshot's reservations that it is too small for, by zone."""
+        self._since: dict[str, int] = {}
+
+    @property
+    def newest(self) -> RuntimeConfig | None:
+        return self._newest
+
+    @property
+    def newest_bytes(self) -> int:
+        """Size of the newest snapshot in its ConfigMap."""
+        return self._newest_bytes
+
+    def record(self, config: RuntimeConfig, size: int) -> None:
+        """Note that the config is the newest one now. Harmless if it was already.
+
+        Args:
+            config: what was given out.
+            size: in its ConfigMap, in bytes.
+        """
+        before, self._entries = self._entries, {entry.name: entry for entry in config.zones}
+        self._since = {
+            entry.name: self._since[entry.name] if _same(before.get(entry.name), entry) else config.generation
+            for entry in config.zones
+        }
+        if config is not self._newest:
+            self._lacking = {}
+        self._newest = config
+        self._newest_bytes = size
+        self._hashes[config.generation] = config.hash
+        while len(self._hashes) > _REMEMBERED_SNAPSHOTS:
+            del self._hashes[min(self._hashes)]
+
+    def acknowledges(self, report: EngineView, entry: ZoneConfig) -> bool:
+        """Whether the engine enforces the entry, and the newest snapshot has it so."""
+        generation = report.applied_generation
+        if generation is None or not _same(self._entries.get(entry.name), entry):
+            return False
+        # The same content under another generation is the same: so it is after a ConfigMap was lost and written again.
+        if self.acknowledges_newest(report):
+            return True
+        is_since = generation >= self._since[entry.name]
+        return is_since and self._hashes.get(generation) == report.applied_hash
+
+    def acknowledged_by(self, seen: Observation, entry: ZoneConfig) -> bool:
+        """The same of whatever is known of an engine."""
+        return seen.report is not None and self.acknowledges(seen.report, entry)
+
+    def look_at_sizes(self, observations: Iterable[Observation]) -> None:
+        """Remember no other sizes than those of these engines: a pod may claim another one each time."""
+        sizes = {seen.report.capacity_blocks for seen in observations if seen.report is not None}
+        self._lacking = {size: lacking for size, lacking in self._lacking.items() if size in sizes}
+
+    def lacking(self, seen: Observation) -> Mapping[str, int]:
+        """Blocks of reservations that an engine is too small for, by zone; nothing if it does not answer."""
+        if seen.report is None or self._newest is None:
+            return {}
+        size = seen.report.capacity_blocks
+        if size not in self._lacking:
+            held = zip(self._newest.zones, grants(self._newest.zones, size), strict=True)
+            self._lacking[size] = {zone.name: grant.lacking for zone, grant in held if grant.lacking}
+        return self._lacking[size]
+
+    def lacks(self, seen: Observation, zone: str) -> int:
+        """The same of one zone; 0 if it fits."""
+        return self.lacking(seen).get(zone, 0)
+
+    def is_unfit(self, seen: Observation, zone: str) -> bool:
+        """Whether an engine is too small to hold a zone's reservation, or refuses a config that it is too small for, as
+        engines of the release before do. Nobody waits for it."""
+        lacking = self.lacking(seen)
+        return zone in lacking or (bool(seen.nack) and bool(lacking))
+
+    def difference(self, seen: Observation, entry: ZoneConfig) -> str:
+        """In what an engine's report of a zone differs from what an engine of its size has for it; empty: in nothing.
+        A config's hash alone says nothing of what became of it."""
+        assert seen.report is not None, "it has acknowledged the entry"
+        zone, blocks = seen.zones.get(entry.name), seen.report.capacity_blocks
+        if zone is None:
+            return "does not report the zone"
+        reserved = 0 if self.lacks(seen, entry.name) else floor_blocks(entry.reserved, blocks)
+        limit = limit_blocks(entry.limit, blocks)
+        if (zone.generation, zone.reserved, zone.limit) == (entry.generation, reserved, limit):
+            return ""
+        return (
+            f"reports generation {zone.generation} of the zone with reserved {zone.reserved} and limit {zone.limit}, "
+            f"not {entry.generation} with {reserved} and {limit}"
+        )
+
+    def acknowledges_newest(self, report: EngineView) -> bool:
+        """Whether the engine has applied the newest snapshot itself."""
+        return self._newest is not None and report.applied_hash == self._newest.hash
+
+
+def _same(known: ZoneConfig | None, entry: ZoneConfig) -> bool:
+    # Mostly it is the very same object, and to compare thousands of others field by field takes its time.
+    return known is entry or known == entry
+
+
+def programmed(
+    observations: Sequence[Observation], acknowledged: Sequence[bool], nothing_waits: str, not_written: str = ""
+) -> Condition:
+    """The Programmed condition of something that the engines should enforce.
+
+    Args:
+        observations: one for each ready engine that can.
+        acknowledged: for each of them, whether it has acknowledged.
+        nothing_waits: what to say if there is no engine.
+        not_written: why the engines can't have the newest config yet; empty if they can.
+    """
+    if not_written and not (acknowledged and all(acknowledged)):
+        message = f"the pool's config can't be written, and is tried again: {not_written}"
+        return Condition(Type.PROGRAMMED, "False", Reason.CONFIG_NOT_WRITTEN, message)
+    if not observations:
+        return Condition(Type.PROGRAMMED, "False", Reason.NO_ENGINES, nothing_waits)
+    total = f"{len(observations)} engine{'s' if len(observations) > 1 else ''}"
+    for observation in observations:
+        if observation.nack:
+            message = f"{observation.pod} refuses the newest config and keeps the one before: {observation.nack}"
+            return Condition(Type.PROGRAMMED, "False", Reason.CONFIG_REJECTED, message)
+    for observation in observations:
+        if observation.report is None:
+            message = f"{observation.pod} does not answer: {observation.error}"
+            return Condition(Type.PROGRAMMED, "Unknown", Reason.ENGINE_UNREACHABLE, message)
+    if all(acknowledged):
+        return Condition(Type.PROGRAMMED, "True", Reason.ACKNOWLEDGED, f"acknowledged by {total}")
+    waiting = next(observation.pod for observation, done in zip(observations, acknowledged, strict=True) if not done)
+    message = f"acknowledged by {sum(acknowledged)} of {total}; waiting for {waiting}"
+    return Condition(Type.PROGRAMMED, "Unknown", Reason.PENDING, message)

@@ -1,0 +1,96 @@
+"""What a person should notice, from what has changed. Pure; each change is told once."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal
+
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.kube.conditions import Reason, Type
+
+Status = Mapping[str, Any]
+
+
+class Notable(StrEnum):
+    """Reasons of Events."""
+
+    ZONE_EVICTED = "ZoneEvicted"
+    LOAN_RECLAIMED = "LoanReclaimed"
+    OVERCOMMITTED = "Overcommitted"
+    CONFIG_TOO_LARGE = "ConfigTooLarge"
+    CONFIG_REJECTED = "ConfigRejected"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    reason: Notable
+    action: str
+    """What the operator or an engine did, in one word."""
+    type: Literal["Normal", "Warning"]
+    note: str
+    """For people. Equal notes about an object make one series, so it holds no number that moves."""
+
+
+_REFUSALS = {
+    Reason.POOL_OVERCOMMITTED: Notable.OVERCOMMITTED,
+    Reason.CONFIG_TOO_LARGE: Notable.CONFIG_TOO_LARGE,
+}
+
+
+def zone_notices(before: Status, after: Status) -> list[Notice]:
+    """What to say about a TenantZone whose status has changed."""
+    notices = []
+    is_new = before.get("observedGeneration") != after.get("observedGeneration")
+    was, now = _condition(before, Type.ACCEPTED), _condition(after, Type.ACCEPTED)
+    if now.get("reason") in _REFUSALS and (is_new or now["reason"] != was.get("reason")):
+        # The message changes with each neighbour; that the zone is refused does not.
+        notices.append(Notice(_REFUSALS[now["reason"]], "Refuse", "Warning", now["message"]))
+    has_lost = after.get("evictions", 0) > before.get("evictions", 0)
+    if before.get("state") in ("Active", "Idle") and after.get("state") == "Evicted" and has_lost:
+        note = "all its cached blocks were evicted, in every engine; it stays declared, its next request starts cold"
+        notices.append(Notice(Notable.ZONE_EVICTED, "Evict", "Normal", note))
+    return notices
+
+
+def pool_notices(before: Status, after: Status) -> list[Notice]:
+    """What to say about a ZonePool whose status has changed."""
+    was, now = _condition(before, Type.PROGRAMMED), _condition(after, Type.PROGRAMMED)
+    if now.get("reason") != Reason.CONFIG_REJECTED:
+        return []
+    if was.get("reason") == now["reason"] and was["message"] == now["message"]:
+        return []
+    return [Notice(Notable.CONFIG_REJECTED, "Program", "Warning", now["message"])]
+
+
+class Reclaims:
+    """Sees blocks being taken back from borrowers, by the engines' counters."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, dict[str, int]] = {}
+
+    def look(self, observations: Sequence[Observation]) -> dict[str, Notice]:
+        """By zone: that it lost borrowed blocks since the last look. The first look at an engine finds nothing."""
+        lost: dict[str, list[str]] = {}
+        counted = {}
+        for seen in observations:
+            before = self._counted.get(seen.pod)
+            now = {name: zone.taken_back for name, zone in seen.zones.items() if zone.taken_back}
+            if seen.report is not None:
+                counted[seen.pod] = now
+            elif before is not None:
+                counted[seen.pod] = before
+            if before is not None:
+                # An engine that was started again counts from nothing: less is no reason to speak.
+                for name in (name for name, blocks in now.items() if blocks > before.get(name, 0)):
+                    lost.setdefault(name, []).append(seen.pod)
+        self._counted = counted
+        return {name: _reclaim(pods) for name, pods in lost.items()}
+
+
+def _reclaim(pods: Iterable[str]) -> Notice:
+    note = f"blocks that it had borrowed were taken back in {', '.join(pods)}: the lender needs them, or they were due"
+    return Notice(Notable.LOAN_RECLAIMED, "Reclaim", "Normal", note)
+
+
+def _condition(status: Status, kind: Type) -> Mapping[str, Any]:
+    return next((found for found in status.get("conditions", []) if found["type"] == kind), {})

@@ -1,0 +1,136 @@
+"""Whether the engines have what a zone or pool asks for, as conditions. Pure."""
+
+from collections.abc import Sequence
+from itertools import compress
+from operator import not_
+
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.kube.conditions import Condition, Reason, Type, degraded, not_enforced, stalled
+from tenantzone_operator.kube.resources import Pool, Zone
+from tenantzone_operator.planning.admission import Verdict
+from tenantzone_operator.status.acknowledgement import History, programmed
+
+_NO_PODS = "no ready pod matches spec.selector"
+
+
+def acknowledged(verdict: Verdict, observations: Sequence[Observation], history: History) -> list[bool]:
+    """For each engine, whether it enforces the zone as its spec wants it, and reports it so."""
+    entry = verdict.entry if verdict.accepted else None
+    return [
+        entry is not None and history.acknowledged_by(seen, entry) and not history.difference(seen, entry)
+        for seen in observations
+    ]
+
+
+def applied(verdict: Verdict, observations: Sequence[Observation], history: History) -> list[bool]:
+    """For each engine, whether it has the config with the zone as it is wanted, whatever it reports of the zone."""
+    entry = verdict.entry if verdict.accepted else None
+    return [entry is not None and history.acknowledged_by(seen, entry) for seen in observations]
+
+
+def zone_conditions(
+    zone: Zone,
+    verdict: Verdict,
+    observations: Sequence[Observation],
+    acknowledged: Sequence[bool],
+    history: History,
+    not_written: str,
+) -> list[Condition]:
+    """The conditions of a zone; for the arguments, see ``status.zone_status`` and `acknowledged`."""
+    accepted = Condition(Type.ACCEPTED, "True" if verdict.accepted else "False", verdict.reason, verdict.message)
+    unfit = [history.is_unfit(seen, zone.meta.name) for seen in observations]
+    if verdict.accepted and observations and all(unfit):
+        message = f"no engine is large enough: {_lack(observations[0], history, zone.meta.name)}"
+        engines = Condition(Type.PROGRAMMED, "False", Reason.ENGINE_UNFIT, message)
+    elif verdict.accepted:
+        engines = programmed(
+            list(compress(observations, map(not_, unfit))),
+            list(compress(acknowledged, map(not_, unfit))),
+            f"no ready pod matches the selector of ZonePool {zone.pool}; the zone is enforced when one does",
+            not_written,
+        )
+        if engines.reason == Reason.PENDING:
+            engines = _difference(verdict, observations, history) or engines
+    else:
+        engines = Condition(Type.PROGRAMMED, "False", Reason.NOT_ACCEPTED, "the engines do not get this generation")
+    lacking = [_lack(seen, history, zone.meta.name) for seen in compress(observations, unfit) if verdict.accepted]
+    return [accepted, engines, _ready(accepted, engines), *stalled(accepted), *degraded(lacking)]
+
+
+def _lack(seen: Observation, history: History, zone: str) -> str:
+    """What an engine is too small for, of one zone, or of all if it refuses the config for it."""
+    assert seen.report is not None, "its size is known"
+    lacks, blocks = history.lacks(seen, zone), seen.report.capacity_blocks
+    if lacks:
+        return f"{seen.pod} has {blocks} blocks and lacks the zone's {lacks}"
+    in_all = sum(history.lacking(seen).values())
+    return f"{seen.pod} has {blocks} blocks, lacks {in_all} and refuses the config: {seen.nack}"
+
+
+def _difference(verdict: Verdict, observations: Sequence[Observation], history: History) -> Condition | None:
+    """What the first engine that has the config, and not the zone as it is there, shows of it; None: there is none."""
+    entry = verdict.entry
+    for seen in observations:
+        if entry is not None and history.acknowledged_by(seen, entry) and (found := history.difference(seen, entry)):
+            reason = Reason.ZONE_DIFFERS if entry.name in seen.zones else Reason.ZONE_MISSING
+            return Condition(Type.PROGRAMMED, "False", reason, f"{seen.pod} has the config but {found}")
+    return None
+
+
+def pool_conditions(
+    pool: Pool,
+    left_out: str,
+    observations: Sequence[Observation],
+    acknowledged: Sequence[bool],
+    history: History,
+    not_written: str,
+) -> list[Condition]:
+    """The conditions of a pool.
+
+    Args:
+        left_out: why its spec has no part in the newest snapshot; empty if it has.
+        acknowledged: for each engine, whether it has the newest snapshot.
+    """
+    if pool.config is None:
+        accepted = Condition(Type.ACCEPTED, "False", Reason.INVALID, pool.invalid)
+    elif left_out:
+        accepted = Condition(Type.ACCEPTED, "False", Reason.CONFIG_TOO_LARGE, left_out)
+    else:
+        accepted = Condition(Type.ACCEPTED, "True", Reason.ACCEPTED, "valid")
+    # One that holds what fits has acknowledged like any other; one that refuses all of it is waited for by nobody.
+    waited_for = [not (seen.nack and history.lacking(seen)) for seen in observations]
+    engines = programmed(
+        list(compress(observations, waited_for)),
+        list(compress(acknowledged, waited_for)),
+        "no ready pod that spec.selector matches has room for its zones" if observations else _NO_PODS,
+        not_written,
+    )
+    unfit = [
+        f"{seen.pod} has {seen.report.capacity_blocks} blocks and lacks {lacks} of what zones reserve"
+        for seen in observations
+        if seen.report is not None and (lacks := sum(history.lacking(seen).values()))
+    ]
+    return [
+        accepted,
+        engines,
+        _ready(accepted, engines),
+        *stalled(accepted),
+        *degraded(unfit),
+        *not_enforced(pool.not_enforced),
+    ]
+
+
+def leaving_pool_conditions() -> list[Condition]:
+    """The conditions of a pool that somebody's finalizer holds after it was deleted."""
+    message = "it was deleted, and nothing is done for its zones any more; somebody's finalizer holds the object"
+    accepted = Condition(Type.ACCEPTED, "False", Reason.DELETING, message)
+    engines = Condition(Type.PROGRAMMED, "False", Reason.NOT_ACCEPTED, "the engines get no config any more")
+    return [accepted, engines, _ready(accepted, engines)]
+
+
+def _ready(accepted: Condition, engines: Condition) -> Condition:
+    if accepted.status != "True":
+        return Condition(Type.READY, "False", Reason.NOT_ACCEPTED, accepted.message)
+    if engines.status != "True":
+        return Condition(Type.READY, engines.status, engines.reason, engines.message)
+    return Condition(Type.READY, "True", Reason.ENFORCED, f"enforced; {engines.message}")

@@ -1,0 +1,227 @@
+"""What goes into the status of zones and pools. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.engines.reports import MAX_COUNT
+from tenantzone_operator.engines.views import ZoneView
+from tenantzone_operator.kube.conditions import Condition, Type, render
+from tenantzone_operator.kube.resources import Pool, Zone
+from tenantzone_operator.planning.admission import Budget, Verdict
+from tenantzone_operator.planning.plan import Plan
+from tenantzone_operator.status.acknowledgement import History
+from tenantzone_operator.status.readiness import (
+    acknowledged,
+    applied,
+    leaving_pool_conditions,
+    pool_conditions,
+    zone_conditions,
+)
+
+_STATES = ("Active", "Idle", "Evicted")
+_GAUGES = frozenset({"state", "held", "inUse", "cached", "lent", "borrowed", "hitPercent", "evictions"})
+"""What moves with each request; it is written less often than the rest."""
+
+
+class ZoneStatuses:
+    """The statuses of a pool's zones, remembered: of thousands of zones most are as they were."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[Zone, tuple[object, ...], Mapping[str, Any]]] = {}
+
+    def make(
+        self,
+        zones: Sequence[Zone],
+        verdicts: Mapping[str, Verdict],
+        observations: Sequence[Observation],
+        history: History,
+        *,
+        now: str,
+        not_written: str = "",
+    ) -> dict[str, Mapping[str, Any]]:
+        """By name; so are the verdicts. For the other arguments, see `zone_status`."""
+        engines = [(seen.pod, seen.error, seen.nack) for seen in observations]
+        made = {}
+        for zone in zones:
+            name, verdict = zone.meta.name, verdicts[zone.meta.name]
+            reports = [seen.zones.get(name) for seen in observations]
+            unfit = [(history.lacks(seen, name), history.is_unfit(seen, name)) for seen in observations]
+            has_it = applied(verdict, observations, history), acknowledged(verdict, observations, history)
+            causes = (verdict, reports, has_it, unfit, engines, not_written)
+            known = self._made.get(name)
+            if known is None or known[0] is not zone or known[1] != causes:
+                before = known[2] if known is not None and known[0].meta.uid == zone.meta.uid else zone.status
+                status = zone_status(
+                    zone, verdict, observations, history, before=before, now=now, not_written=not_written
+                )
+                # The very same object where it can be: thousands of them are the most of what is in memory.
+                known = zone, causes, zone.status if status == zone.status else status
+            made[name] = known
+        self._made = made
+        return {name: status for name, (_, _, status) in made.items()}
+
+
+def zone_status(
+    zone: Zone,
+    verdict: Verdict,
+    observations: Sequence[Observation],
+    history: History,
+    *,
+    before: Mapping[str, Any],
+    now: str,
+    not_written: str = "",
+) -> dict[str, Any]:
+    """The whole status of a zone.
+
+    Args:
+        zone: as the API server has it.
+        verdict: whether it is part of the newest snapshot.
+        observations: one for each ready engine of the pool.
+        history: the snapshots that were given out.
+        before: its status until now: as it was made here, whatever somebody wrote since.
+        now: RFC 3339.
+        not_written: why the newest snapshot could not be given out; empty if it was.
+    """
+    reports = [observation.zones.get(zone.meta.name) for observation in observations]
+    done = acknowledged(verdict, observations, history)
+    conditions = zone_conditions(zone, verdict, observations, done, history, not_written)
+    rows = [
+        _row(observation, report, has_it, history.lacks(observation, zone.meta.name))
+        for observation, report, has_it in zip(observations, reports, done, strict=True)
+    ]
+    return {
+        "observedGeneration": zone.meta.generation,
+        "conditions": render(conditions, before.get("conditions", []), generation=zone.meta.generation, now=now),
+        "message": _message(conditions),
+        **_gauges([report for report in reports if report is not None]),
+        **({"engines": rows} if rows else {}),
+    }
+
+
+def pool_status(
+    pool: Pool,
+    plan: Plan,
+    observations: Sequence[Observation],
+    history: History,
+    *,
+    size: int | None,
+    before: Mapping[str, Any],
+    now: str,
+    not_written: str = "",
+) -> dict[str, Any]:
+    """The whole status of a pool.
+
+    Args:
+        pool: as the API server has it.
+        plan: for its zones.
+        observations: one for each ready engine of the pool.
+        history: the snapshots that were given out.
+        size: blocks of the engines that it is planned for; None if nothing is known of them.
+        before: its status until now: as it was made here, whatever somebody wrote since.
+        now: RFC 3339.
+        not_written: why the newest snapshot could not be given out; empty if it was.
+    """
+    done = [
+        not not_written and observation.report is not None and history.acknowledges_newest(observation.report)
+        for observation in observations
+    ]
+    verdicts = plan.verdicts.values()
+    conditions = pool_conditions(pool, plan.pool_left_out, observations, done, history, not_written)
+    status: dict[str, Any] = {
+        "observedGeneration": pool.meta.generation,
+        "conditions": render(conditions, before.get("conditions", []), generation=pool.meta.generation, now=now),
+        "message": _message(conditions),
+        "enginesReady": len(observations),
+        "enginesAcknowledged": sum(done),
+        "zonesAccepted": sum(verdict.accepted for verdict in verdicts),
+        "zonesRejected": sum(not verdict.accepted for verdict in verdicts),
+    }
+    if history.newest is not None:
+        status |= _config_in_force(history, history.newest, size)
+    elif size is not None:
+        status["capacityBlocks"] = size
+    return status
+
+
+def leaving_pool_status(pool: Pool, *, before: Mapping[str, Any], now: str) -> dict[str, Any]:
+    """The whole status of a pool that somebody's finalizer holds after it was deleted; see `pool_status`.
+
+    It has no numbers: nobody looks at its engines any more.
+    """
+    conditions = leaving_pool_conditions()
+    return {
+        "observedGeneration": pool.meta.generation,
+        "conditions": render(conditions, before.get("conditions", []), generation=pool.meta.generation, now=now),
+        "message": _message(conditions),
+    }
+
+
+def _config_in_force(history: History, config: RuntimeConfig, size: int | None) -> dict[str, Any]:
+    """What the snapshot comes to, in bytes and in blocks."""
+    status: dict[str, Any] = {
+        "configGeneration": config.generation,
+        "configHash": config.hash,
+        "configBytes": history.newest_bytes,
+    }
+    if config.zones:
+        status["configBytesPerZone"] = history.newest_bytes // len(config.zones)
+    if size is not None:
+        budget = Budget(size)
+        for entry in config.zones:
+            budget.take(entry)
+        status |= {
+            "capacityBlocks": size,
+            "reservedBlocks": budget.reserved,
+            "allocatableBlocks": budget.allocatable,
+        }
+    return status
+
+
+def without_gauges(status: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a zone's status that is written at once when it changes."""
+    stable = {key: value for key, value in status.items() if key not in _GAUGES}
+    stable["engines"] = [
+        {key: value for key, value in row.items() if key not in _GAUGES} for row in status.get("engines", [])
+    ]
+    return stable
+
+
+def _message(conditions: Sequence[Condition]) -> str:
+    return next(condition.message for condition in conditions if condition.type == Type.READY)
+
+
+def _row(observation: Observation, report: ZoneView | None, acknowledged: bool, lacks: int) -> dict[str, Any]:
+    """An engine that does not answer shows nothing but that: old numbers would pass for new ones."""
+    row: dict[str, Any] = {"pod": observation.pod, "acknowledged": acknowledged}
+    if report is not None:
+        row |= {
+            "appliedGeneration": report.generation,
+            "reserved": report.reserved,
+            "limit": report.limit,
+            **_gauges([report]),
+        }
+    too_small = f"too small for the zone's {lacks} blocks" if lacks else ""
+    if message := observation.error or observation.nack or too_small:
+        row["message"] = message
+    return row
+
+
+def _gauges(reports: Sequence[ZoneView]) -> dict[str, Any]:
+    """The amounts over some engines; nothing if there is none that answers."""
+    if not reports:
+        return {}
+    asked = sum(report.prefix_query_tokens for report in reports)
+    gauges: dict[str, Any] = {
+        "state": min((report.state for report in reports), key=_STATES.index),
+        "held": sum(report.held for report in reports),
+        "inUse": sum(report.in_use for report in reports),
+        "cached": sum(report.cached for report in reports),
+        "lent": sum(report.lent for report in reports),
+        "borrowed": sum(report.borrowed for report in reports),
+        "evictions": min(sum(report.evicted for report in reports), MAX_COUNT),
+    }
+    if asked:
+        gauges["hitPercent"] = min(100, 100 * sum(report.prefix_hit_tokens for report in reports) // asked)
+    return gauges

@@ -1,0 +1,53 @@
+"""Whose status somebody waits for, and whose only says what engines do by themselves. Pure."""
+
+from tenantzone_operator.kube.conditions import Type
+from tenantzone_operator.kube.resources import Zone
+from tenantzone_operator.status.notices import Status
+
+AWAITED_SECONDS = 60.0
+"""For so long after a zone was changed somebody waits for it, unless it is Programmed before."""
+
+
+class Awaited:
+    """Zones that somebody has just changed. What is written of them comes before all else.
+
+    An engine that lies, or fails over and over, changes the status of each zone of its pool as often as it likes. No
+    status of a zone that somebody waits for may stand in line behind those.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[str, tuple[int, float]] = {}
+        """By uid: the newest generation, and until when somebody waits for it."""
+        self._told_at: dict[str, float] = {}
+        """By uid: when its status was last written although nobody waited."""
+
+    def keep(self, uids: set[str]) -> None:
+        """Forget other objects."""
+        if len(self._until) > 2 * len(uids):
+            self._until = {uid: until for uid, until in self._until.items() if uid in uids}
+            self._told_at = {uid: at for uid, at in self._told_at.items() if uid in uids}
+
+    def sort(self, zones: list[Zone], now: float) -> tuple[list[Zone], list[Zone]]:
+        """Those that somebody waits for, and the others: those first whose status is the oldest."""
+        awaited = [zone for zone in zones if self._is_awaited(zone, now)]
+        others = [zone for zone in zones if not self._is_awaited(zone, now)]
+        return awaited, sorted(others, key=lambda zone: self._told_at.get(zone.meta.uid, 0.0))
+
+    def _is_awaited(self, zone: Zone, now: float) -> bool:
+        uid, generation = zone.meta.uid, zone.meta.generation
+        if self._until.get(uid, (0, 0.0))[0] != generation:
+            is_done = zone.status.get("observedGeneration") == generation and _is_programmed(zone.status)
+            self._until[uid] = generation, now if is_done else now + AWAITED_SECONDS
+        return now < self._until[uid][1]
+
+    def note(self, zone: Zone, status: Status, now: float) -> None:
+        """It was written."""
+        if not self._is_awaited(zone, now):
+            self._told_at[zone.meta.uid] = now
+        if _is_programmed(status):
+            self._until[zone.meta.uid] = zone.meta.generation, now
+
+
+def _is_programmed(status: Status) -> bool:
+    conditions = status.get("conditions", [])
+    return any(found["type"] == Type.PROGRAMMED and found["status"] == "True" for found in conditions)

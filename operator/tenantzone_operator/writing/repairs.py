@@ -1,0 +1,35 @@
+"""Statuses that somebody else changes are put right, and not in a contest of who writes more often. Pure."""
+
+from tenantzone_operator.kube.store import View
+from tenantzone_operator.status.notices import Status
+
+REPAIR_SECONDS = 10.0
+"""A status that somebody else changes over and over is put right no more often than this."""
+
+
+class Repairs:
+    """What was written, to tell what somebody else has changed since: that is put right, and no contest."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, Status] = {}
+        self._repaired_at: dict[str, float] = {}
+
+    def look(self, view: View) -> None:
+        """Forget objects that are gone."""
+        if len(self._written) > 2 * (len(view.zones) + len(view.leaving) + 1):
+            uids = view.uids
+            self._written = {uid: status for uid, status in self._written.items() if uid in uids}
+            self._repaired_at = {uid: at for uid, at in self._repaired_at.items() if uid in uids}
+
+    def may_write(self, uid: str, status: Status, now: float) -> bool:
+        """Whether the status of an object, which differs from the one that the API server has, may be written now."""
+        if self._written.get(uid) != status:
+            return True
+        if now - self._repaired_at.get(uid, float("-inf")) < REPAIR_SECONDS:
+            return False
+        self._repaired_at[uid] = now
+        return True
+
+    def note(self, uid: str, status: Status) -> None:
+        """It was written."""
+        self._written[uid] = status

@@ -1,0 +1,90 @@
+"""Writes that take long, and go on by themselves: one that hangs keeps nobody waiting."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from tenantzone_operator.kube.api import explain, is_gone
+from tenantzone_operator.kube.rest import RestError
+
+logger = logging.getLogger(__name__)
+
+LATE_SECONDS = 0.5
+"""A write that takes longer is late: nobody waits for it any more."""
+
+_AT_ONCE_IN_A_NAMESPACE = 8
+
+
+class WritingSlots(asyncio.Semaphore):
+    """How many statuses of one namespace are written at a time: where all hang, others have theirs."""
+
+    def __init__(self) -> None:
+        super().__init__(_AT_ONCE_IN_A_NAMESPACE)
+
+
+class UnderWay:
+    """Which objects of a pool are being written, so that each is written once at a time.
+
+    Args:
+        slots: of its namespace.
+    """
+
+    def __init__(self, slots: WritingSlots) -> None:
+        self._slots = slots
+        self._writes: dict[str, asyncio.Task[None]] = {}
+        self.ended = 0
+        """How many late writes have ended, well or not."""
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._writes
+
+    def __bool__(self) -> bool:
+        return bool(self._writes)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another write can begin at once."""
+        return not self._slots.locked()
+
+    async def make(self, uid: str, name: str, write: Callable[[], Awaitable[None]]) -> None:
+        """Make a write of an object, and wait for it, but not for long.
+
+        Args:
+            uid: of the object.
+            name: for the log.
+            write: what to do.
+
+        Raises:
+            RestError, aiohttp.ClientError, TimeoutError: it failed in time. What fails later is only logged.
+        """
+        writing = self._writes[uid] = asyncio.create_task(self._in_a_slot(write), name=name)
+        try:
+            await asyncio.wait([writing], timeout=LATE_SECONDS)
+        except asyncio.CancelledError:
+            writing.cancel()
+            raise
+        finally:
+            if writing.done():
+                del self._writes[uid]
+            else:
+                writing.add_done_callback(lambda done: self._ended(uid, done))
+        if writing.done():
+            writing.result()
+
+    async def _in_a_slot(self, write: Callable[[], Awaitable[None]]) -> None:
+        async with self._slots:
+            await write()
+
+    def _ended(self, uid: str, writing: asyncio.Task[None]) -> None:
+        del self._writes[uid]
+        self.ended += 1
+        error = None if writing.cancelled() else writing.exception()
+        if isinstance(error, Exception) and not (isinstance(error, RestError) and is_gone(error)):
+            logger.warning("the status of %s: %s; trying again", writing.get_name(), explain(error))
+
+    async def stop(self) -> None:
+        """End all of them."""
+        writes = list(self._writes.values())
+        for writing in writes:
+            writing.cancel()
+        await asyncio.gather(*writes, return_exceptions=True)

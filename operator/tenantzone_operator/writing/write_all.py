@@ -1,0 +1,47 @@
+"""Many writes to the API server, a few at a time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from tenantzone_operator.kube.api import is_gone
+from tenantzone_operator.kube.rest import RestError
+
+_AT_ONCE = 8
+
+Write = Callable[[], Awaitable[None]]
+"""Makes one."""
+
+
+async def write_all(writes: Sequence[Write], may_go_on: Callable[[], bool] = lambda: True) -> bool:
+    """Make all writes, a few at a time. Objects that are gone by now are passed over.
+
+    Args:
+        writes: what to do.
+        may_go_on: asked before each one.
+
+    Returns:
+        Whether all were made.
+
+    Raises:
+        RestError, aiohttp.ClientError, TimeoutError: one of them failed; the others were made all the same.
+    """
+    left = iter(writes)
+    failures: list[Exception] = []
+
+    async def make_some() -> None:
+        while may_go_on() and (write := next(left, None)) is not None:
+            failures.extend(await failures_of(write))
+
+    await asyncio.gather(*(make_some() for _ in range(min(len(writes), _AT_ONCE))))
+    for failure in failures:
+        raise failure
+    return next(left, None) is None
+
+
+async def failures_of(write: Write) -> list[Exception]:
+    """Make one write. Returns why it failed, if it did; an object that is gone by now is no failure."""
+    try:
+        await write()
+    except Exception as error:
+        return [] if isinstance(error, RestError) and is_gone(error) else [error]
+    return []
