@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
 from tenantzone_contract.settings import DEFAULT_MAX_AUTO_REGISTERED_SERIES
-from tenantzone_operator.serving.http import exposition as operator
+from tenantzone_operator.serving import exposition as operator
 from tenantzone_runtime import metrics as engine
 from tenantzone_runtime.door import refusals as door
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Outcome

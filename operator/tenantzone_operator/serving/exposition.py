@@ -11,16 +11,17 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from tenantzone_operator.metrics.family import Family
+from tenantzone_operator.metrics import instruments
 from tenantzone_operator.metrics.instruments import REGISTRY
-from tenantzone_operator.metrics.instruments import instruments as metrics
-from tenantzone_operator.serving.http import pool_metrics, served
+from tenantzone_operator.serving import pool_metrics
+from tenantzone_operator.serving.http import served
 
 METRICS_PATH = "/metrics"
 
 
 def families() -> tuple[Family, ...]:
     """All metrics of the operator's own."""
-    return metrics.FAMILIES + pool_metrics.FAMILIES
+    return instruments.FAMILIES + pool_metrics.FAMILIES
 
 
 def exposition(accept: str = "") -> tuple[bytes, str]:
