@@ -11,9 +11,9 @@ from aiohttp import web
 
 from controlplane.server import free_ports
 from tenantzone_contract.report import EngineReport, ZoneReport
+from tenantzone_operator.engines import watch as engines
 from tenantzone_operator.engines.reports import max_report_bytes
 from tenantzone_operator.engines.watch import EngineWatch
-from tenantzone_operator.engines import watch as engines
 from tests.operator.objects import pod, registered, report, zone_report
 
 MAX_BYTES = max_report_bytes(100, may_register=False)

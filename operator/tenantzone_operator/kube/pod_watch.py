@@ -149,8 +149,10 @@ class PodWatch:
     async def _list(self, wanted: str, shelf: Shelf[Pod]) -> int:
         """Put the store right. Returns the version of the listing."""
         before = {pod.meta.uid: pod for pod in shelf}
-        found, version = await self._api.list_pods(self._key[0], wanted, shelf.read)
-        shelf.relist(found, version)
+        while True:
+            found, version = await self._api.list_pods(self._key[0], wanted, shelf.read_listed)
+            if shelf.relist(found, version):
+                break
         self._listed_at, self._complaint = time.monotonic(), ""
         is_first, self._is_listed = not self._is_listed, True
         self._tried.set()

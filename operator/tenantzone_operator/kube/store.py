@@ -45,9 +45,23 @@ class Shelf(Generic[T]):
     def of(self, namespace: str) -> list[T]:
         return [found for (where, _), found in self._objects.items() if where == namespace]
 
+    def read_listed(self, body: Body) -> T:
+        """What a listing has of an object: the known one, if it is of the same version.
+
+        To read thousands takes time that nobody else has meanwhile.
+        """
+        metadata = body["metadata"]
+        known = self._objects.get((metadata["namespace"], metadata["name"]))
+        is_known = (
+            known is not None
+            and known.meta.uid == metadata["uid"]
+            and known.meta.version == int(metadata["resourceVersion"])
+        )
+        return known if known is not None and is_known else self.read(body)
+
     def put(self, body: Body) -> tuple[T | None, T | None]:
         """Take over one object, unless something newer is known. Returns what was there, and what is now."""
-        found = self.read(body)
+        found = self.read_listed(body)
         key = _key(found.meta)
         before = self._objects.get(key)
         # What the last listing would have shown and has not shown was deleted before it.
@@ -75,25 +89,30 @@ class Shelf(Generic[T]):
             return None
         return self._objects.pop(key)
 
-    def relist(self, found: Iterable[T], version: int) -> None:
+    def relist(self, found: Iterable[T], version: int) -> bool:
         """Take over a listing.
 
         Args:
-            found: all objects.
+            found: all objects, as `read_listed` makes them.
             version: the listing's own; events may have told about newer things already.
+
+        Returns:
+            Whether it holds. If not, the API server's data was set back, as by a restored backup: nothing that was
+            known counts, the same version may be of something else, and all is to be listed again.
         """
         if version < self._listed_at:
-            # The API server's data was set back, as by a restored backup: nothing that was known counts.
-            self._objects, self._gone = {}, {}
+            self._objects, self._gone, self._listed_at = {}, {}, 0
+            return False
         newer = {key: known for key, known in self._objects.items() if known.meta.version > version}
         listed = {_key(each.meta): self._shared(each) for each in found if not self._is_gone(each)}
         self._objects = listed | newer
         self._gone = {uid: when for uid, when in self._gone.items() if when > version}
         self._listed_at = version
+        return True
 
     def _shared(self, found: T) -> T:
         known = self._objects.get(_key(found.meta))
-        return found if known is None else self._share(found, known)
+        return found if known is None or known is found else self._share(found, known)
 
     def _is_gone(self, found: T) -> bool:
         return found.meta.version <= self._gone.get(found.meta.uid, -1)

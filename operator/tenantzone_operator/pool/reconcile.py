@@ -157,5 +157,7 @@ class Resync:
         store, api = self._store, self._api
         # One kind after the other: half the memory, and nothing goes on in the background when one fails.
         async with self._listing:
-            store.zones.relist(*await api.list_zones(store.zones.read))
-            store.pools.relist(*await api.list_pools(store.pools.read))
+            while not store.zones.relist(*await api.list_zones(store.zones.read_listed)):
+                pass
+            while not store.pools.relist(*await api.list_pools(store.pools.read_listed)):
+                pass

@@ -10,8 +10,8 @@ from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from tenantzone_operator.metrics.family import Family
 from tenantzone_operator.metrics import instruments
+from tenantzone_operator.metrics.family import Family
 from tenantzone_operator.metrics.instruments import REGISTRY
 from tenantzone_operator.serving import pool_metrics
 from tenantzone_operator.serving.http import served
