@@ -17,6 +17,12 @@ Section = Mapping[str, Any]
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PLUGIN_SECONDS = 60.0
+_UNSUPPORTED = {
+    "auth-provider": "kubectl does not know it any more, either; use exec or a token",
+    "tls-server-name": "name the server as its certificate does",
+    "as": "the operator acts as itself; give it a user of its own",
+}
+"""Fields of a cluster or a user without which the connection would be another one, and what to do."""
 
 
 class CredentialsError(Exception):
@@ -77,8 +83,9 @@ def _located(section: Section, folder: Path) -> dict[str, Any]:
 
 
 def _connection(cluster: Section, user: Section) -> kopf.ConnectionInfo:
-    if "auth-provider" in user:
-        raise ValueError("auth-provider is not supported any more; use exec or a token")
+    for field, instead in _UNSUPPORTED.items():
+        if cluster.get(field) or user.get(field):
+            raise ValueError(f"{field} is not supported; {instead}")
     if "exec" in user:
         user = {**user, **_ask_plugin(user["exec"])}
     token = Path(user["tokenFile"]).read_text().strip() if user.get("tokenFile") else user.get("token")
