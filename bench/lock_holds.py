@@ -186,6 +186,7 @@ class Engine:
 
 
 def main() -> None:
+    """Time how long the scheduler's lock is held with each number of zones, and print tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--zones", type=int, nargs="+", default=[1000, 5000], help="(default: 1000 5000)")
     parser.add_argument("--turns", type=int, default=200, help="timed turns with each (default: %(default)s)")

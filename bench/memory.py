@@ -162,6 +162,7 @@ def live(arm: Arm, capacity: int, traced: bool) -> list[Sample]:
 
 
 def main() -> None:
+    """Measure each arm in a process of its own, and print its bytes per block beside the target."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--blocks", type=int, nargs="+", default=SIZES, help="sizes of pools (default: 16k, 64k, 88k, 256k)"

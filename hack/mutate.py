@@ -40,6 +40,7 @@ UNNOTICED = {0: "survived", 33: "no test"}
 
 
 def main() -> None:
+    """Run mutmut on a copy of the zone core, and print what the tests noticed and what not."""
     _lay_out()
     environment = os.environ | {"HYPOTHESIS_PROFILE": "mutation"}
     command = [sys.executable, "-m", "mutmut", "run", *sys.argv[1:]]

@@ -35,6 +35,7 @@ _PATIENCE_MILLISECONDS = 120_000
 
 
 def main() -> int:
+    """Take all pictures; the exit code is 1 if one is too large."""
     expect.set_options(timeout=_PATIENCE_MILLISECONDS)
     with running(MODELS["tiny"], STATE / "screenshots", kubeconfig=None, compare=False) as stack:
         chapter("The pictures")

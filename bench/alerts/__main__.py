@@ -20,6 +20,7 @@ _PROGRESS_SECONDS = 2.0
 
 
 def main() -> int:
+    """Simulate the days, print how often the alerts would have fired, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.alerts", description=__doc__)
     parser.add_argument("--tenants", type=int, default=40, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")

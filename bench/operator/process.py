@@ -18,7 +18,8 @@ _ROOT = Path(__file__).parents[2]
 
 
 class OperatorProcess:
-    """
+    """The operator as a process of its own, which can be started, killed and measured.
+
     Args:
         kubeconfig: as whom.
         folder: for its log.

@@ -261,6 +261,7 @@ async def rest(bench: Bench, seconds: float) -> Figures:
 
 
 async def at_once(jobs: Iterable[Awaitable[Any]]) -> list[Any]:
+    """Await all jobs, a bounded number of them at a time, and return what they return in their order."""
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def run(job: Awaitable[Any]) -> Any:
@@ -271,6 +272,7 @@ async def at_once(jobs: Iterable[Awaitable[Any]]) -> list[Any]:
 
 
 def quantile(ordered: list[float], fraction: float) -> float:
+    """The number that stands at this fraction of the ordered numbers."""
     return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]
 
 

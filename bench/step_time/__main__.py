@@ -19,6 +19,7 @@ WINDOW_TARGET = 1.10
 
 
 def main() -> None:
+    """Time the steps of each arm under each load, and print tables."""
     parser = argparse.ArgumentParser(
         description=bench.step_time.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

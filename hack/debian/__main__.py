@@ -7,6 +7,7 @@ from debian.programs import PROGRAMS, DebianError, ensure
 
 
 def main() -> int:
+    """Get the programs that were named and print their paths; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m debian", description=__doc__)
     parser.add_argument("program", nargs="+", choices=sorted(PROGRAMS))
     try:

@@ -66,7 +66,8 @@ def _on_path(program: Program) -> Path | None:
 
 
 def _from_cache(program: Program) -> Path:
-    """
+    """The path of a program in the cache, where it is put first if it is not there.
+
     Raises:
         CommandFailed: the package could not be downloaded or unpacked.
         FileNotFoundError: this machine has no apt, or its package has no such program.

@@ -31,6 +31,7 @@ _EXPLAINED = (
 
 
 def main() -> int:
+    """Run, bring up or take down the demo, and return the exit code."""
     arguments = _parse()
     # Commands that the demo shows are typed at the repository's root.
     os.chdir(REPOSITORY)

@@ -67,11 +67,12 @@ class Tenant:
 
 
 def tenant_with_key(name: str, key: str, engine: Engine, model: Model) -> Tenant:
+    """A tenant of an engine with zones, known by its API key."""
     return Tenant(name, _client(engine, key), model)
 
 
 def tenant_with_salt(name: str, engine: Engine, model: Model) -> Tenant:
-    """Stock vLLM has no tenants: each sends a salt of its own, which keeps its prefixes apart."""
+    """A tenant of stock vLLM, which has none: each sends a salt of its own, which keeps its prefixes apart."""
     return Tenant(name, _client(engine, "none"), model, cache_salt=name)
 
 

@@ -7,6 +7,8 @@ from demo.console import chapter, say, table
 
 @dataclass(frozen=True, slots=True)
 class Claim:
+    """A claim of the demo, what was measured for it, and whether it held."""
+
     step: str
     text: str
     measured: str

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
 def convert(file: Path, folder: Path) -> None:
+    """Convert a GGUF file into a model folder with float32 weights and the tokenizer."""
     model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
     # The weights are plain floats from here on; what still calls them quantized would be written out with them.
     model.hf_quantizer = None

@@ -42,6 +42,8 @@ class Placement:
 
 
 class Kubelet:
+    """The stand-in for kubelet, for one pod: it syncs the pod's volumes and reports its health."""
+
     def __init__(self, api: CoreV1Api, placement: Placement) -> None:
         self._api = api
         self._place = placement

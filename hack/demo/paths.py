@@ -21,5 +21,5 @@ RUNTIME = Path(sys.executable).with_name("tenantzone-runtime")
 
 
 def demo_environment(**variables: str) -> dict[str, str]:
-    """This process's environment, with the demo importable and Hugging Face kept off the network."""
+    """The environment of this process, with the demo importable and Hugging Face kept off the network."""
     return {**os.environ, "PYTHONPATH": str(REPOSITORY / "hack"), "HF_HUB_OFFLINE": "1", **variables}

@@ -31,7 +31,8 @@ class Samples:
 
 
 def read_samples(folder: Path = REPOSITORY / SAMPLES) -> Samples:
-    """
+    """Read the pool and the tenants from the sample manifests.
+
     Raises:
         ValueError: there is not exactly one pool.
     """

@@ -24,6 +24,7 @@ _TESTS = ("-m", "pytest", "--e2e", "tests/e2e")
 
 
 def main() -> int:
+    """Run the end-to-end tests, on a node of our own unless KUBECONFIG names a cluster; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m e2e", description=__doc__, allow_abbrev=False)
     parser.add_argument(
         "--build-engine-image",

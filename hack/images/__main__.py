@@ -9,6 +9,7 @@ from progress import CommandFailed
 
 
 def main() -> int:
+    """Build the images that were asked for and print their sizes; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m images", description=__doc__)
     parser.add_argument(
         "target", nargs="*", choices=TARGETS, default=["operator", "engine"], help="default: %(default)s"

@@ -4,6 +4,7 @@ from manifests.chart import CHART, files
 
 
 def main() -> None:
+    """Write the chart's generated files."""
     for path, text in files().items():
         file = CHART / path
         file.parent.mkdir(exist_ok=True)

@@ -26,7 +26,8 @@ _CHECKOV = _HERE.parents[1] / "requirements" / "checkov.txt"
 
 
 def helm() -> Path:
-    """
+    """The path of Helm, which is built first if need be.
+
     Raises:
         CommandFailed: the build failed.
     """
@@ -34,7 +35,8 @@ def helm() -> Path:
 
 
 def kubeconform() -> Path:
-    """
+    """The path of kubeconform, which is built first if need be.
+
     Raises:
         CommandFailed: the build failed.
     """

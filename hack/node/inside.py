@@ -31,6 +31,7 @@ _SYSCTLS = {
 
 
 def main(folder: Path) -> None:
+    """Be the first process of a node: arrange mounts and network, and keep the daemons running."""
     signal.signal(signal.SIGTERM, _end)
     state = State(folder)
     socket.sethostname(addresses.NAME)

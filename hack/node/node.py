@@ -183,8 +183,9 @@ class Node(Cluster):
 
 
 def _only_node() -> int:
-    """Control groups are the machine's, and two kubelets would clean up after each other. The lock is held by what is
-    returned, and by the node.
+    """Lock the machine's one place for a node, since two kubelets would clean up after each other.
+
+    Control groups are the machine's. The lock is held by what is returned, and by the node.
     """
     descriptor = os.open(_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -25,11 +25,11 @@ _LARGEST_BYTES = 2**28
 
 
 class Unreachable(Exception):
-    """Nobody answers for the API server, or nothing that it would say."""
+    """The API server does not answer, or what answers is no API server."""
 
 
 class ApiError(Exception):
-    """The API server has answered, and refused."""
+    """The API server has answered, and refused what it was asked."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -51,13 +51,16 @@ Outcome: TypeAlias = T | ApiError
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """An answer of the API server with success: its status, its text, and the server's date."""
+
     status: int
     text: bytes
     date: float | None
     """Unix time at the API server, whole seconds."""
 
     def json(self) -> Any:
-        """
+        """The answer's text, read as JSON.
+
         Raises:
             Unreachable: it is no JSON, so nothing that an API server says.
         """
@@ -68,7 +71,8 @@ class Answer:
 
 
 class Api:
-    """
+    """The API server, behind a local proxy that has logged in to it.
+
     Args:
         path: of the Unix socket where a proxy to the API server listens.
     """
@@ -77,7 +81,8 @@ class Api:
         self._path = path
 
     def get(self, path: str, **query: str) -> Any:
-        """
+        """Get one object or one page of a listing.
+
         Raises:
             ApiError: the API server refuses.
             Unreachable: it does not answer.
@@ -102,7 +107,7 @@ class Api:
             query["continue"] = token
 
     def review(self, kind: str, spec: Body) -> Body:
-        """Ask about rights; returns the answer's status.
+        """Ask for an access review, and return its status.
 
         Args:
             kind: ``SelfSubjectAccessReview``, for instance.
@@ -125,7 +130,8 @@ class Api:
         body: str | None = None,
         max_bytes: int = _LARGEST_BYTES,
     ) -> Answer:
-        """
+        """Send a request, again for a few times if the API server asks to come back later, and return the answer.
+
         Raises:
             ApiError: the API server refuses.
             Unreachable: it does not answer, or with more than that.
@@ -165,7 +171,7 @@ class Api:
 
 
 def attempt(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Outcome[T]:
-    """What the call returns, or the refusal."""
+    """What a call to the API server returns, or, as a value, the error with which it refuses."""
     try:
         return call(*args, **kwargs)
     except ApiError as error:
@@ -184,7 +190,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _status(text: bytes) -> dict[str, Any]:
-    """A ``Status``, if it is one."""
+    """The ``Status`` that an answer's text holds; empty if it holds none."""
     try:
         read = json.loads(text)
     except ValueError:

@@ -19,7 +19,7 @@ _REPORT_BYTES = 2**24
 
 @dataclass(frozen=True, slots=True)
 class EngineAnswer:
-    """What one engine says, or why it says nothing."""
+    """An engine's answer to the plugin: its report, or why there is none."""
 
     pool: tuple[str, str]
     """Namespace and name."""
@@ -31,7 +31,7 @@ class EngineAnswer:
     """Unix time at the API server, whole seconds."""
 
     def zone(self, name: str) -> ZoneReport | None:
-        """Its zone of the TenantZone with this name."""
+        """The engine's report of the zone that the TenantZone with this name declares; None if it has none."""
         # A zone that it made by itself is named after its tenant, and a TenantZone of that name may be another's.
         zones = self.report.zones if self.report is not None else ()
         return next((zone for zone in zones if zone.name == name and not zone.auto_registered), None)
@@ -59,13 +59,13 @@ def engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
 
 
 def ask_engines(api: Api, engines: Sequence[tuple[Pool, Pod]]) -> list[EngineAnswer]:
-    """What the engines say now, in the order in which they are named."""
+    """Ask these engines for their reports, several at a time; the answers are in the engines' order."""
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as threads:
         return list(threads.map(lambda engine: _ask(api, *engine), engines))
 
 
 def ask_pools(api: Api, pools: Sequence[Pool]) -> list[EngineAnswer]:
-    """What the ready engines of these pools say now.
+    """Ask all ready engines of these pools for their reports.
 
     Raises:
         ApiError: the user may not list pods.

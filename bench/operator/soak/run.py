@@ -33,6 +33,8 @@ _OUR_ERROR = re.compile(r"tenantzone_operator\S* \[ERROR")
 
 @dataclass(slots=True)
 class Findings:
+    """What one soak has found."""
+
     taken: dict[str, Taken] = field(default_factory=dict)
     """How long changes took, by what was the matter meanwhile."""
     peak_mb: float = 0.0

@@ -31,6 +31,7 @@ _LOST_WITHOUT = {
 
 
 def check_definitions(facts: Facts) -> Iterator[Finding]:
+    """Check that each CRD is installed and established, and has the schema that this version ships."""
     for name, found in facts.definitions.items():
         subject = f"CRD {name.partition('.')[0]}"
         if not isinstance(found, ApiError):
@@ -75,6 +76,7 @@ def _by_discovery(facts: Facts, name: str, subject: str) -> Finding:
 
 
 def check_user(facts: Facts) -> Iterator[Finding]:
+    """Check that the user may read what the plugin shows."""
     denied = [right for right, may in facts.user_rights.items() if may is False]
     where = f"in namespace {facts.namespace}" if facts.namespace is not None else "in all namespaces"
     if ZONES_RIGHT in denied:
@@ -88,6 +90,7 @@ def check_user(facts: Facts) -> Iterator[Finding]:
 
 
 def check_operator_rights(facts: Facts) -> Iterator[Finding]:
+    """Check that the operator's service account has the rights that the operator needs."""
     subject = "operator's rights"
     refusals = [may for may in facts.operator_rights.values() if isinstance(may, ApiError)]
     if refusals:
@@ -102,6 +105,7 @@ def check_operator_rights(facts: Facts) -> Iterator[Finding]:
 
 
 def check_operator(facts: Facts) -> Iterator[Finding]:
+    """Check that the operator's Deployment is there, and its pods are ready."""
     subject = "operator"
     if isinstance(facts.deployment, ApiError):
         if not facts.deployment.is_not_found:
@@ -133,6 +137,7 @@ def _troubles(pods: Sequence[Pod]) -> str:
 
 
 def check_leader(facts: Facts) -> Iterator[Finding]:
+    """Check that an operator holds the Lease, and renews it in time."""
     subject = "leader"
     if isinstance(facts.lease, ApiError):
         if facts.lease.is_not_found:
@@ -158,7 +163,7 @@ def _is_led(facts: Facts) -> bool:
 
 
 def _holder(lease: Body) -> str:
-    """Empty: nobody holds it."""
+    """The identity of the process that holds the Lease; empty if nobody does."""
     return (lease["spec"].get("renewTime") and lease["spec"].get("holderIdentity")) or ""
 
 
@@ -173,6 +178,7 @@ def _age(facts: Facts, lease: Body) -> float:
 
 
 def check_clock(facts: Facts) -> Iterator[Finding]:
+    """Check that this machine's clock agrees with the API server's."""
     clock = facts.clock
     if clock.server is None:
         yield warn("clock", "the API server does not say what time it is")
