@@ -93,6 +93,18 @@ def test_nothing_is_wrong_with_a_healthy_set_up():
     ]
 
 
+def test_rights_of_a_service_account_that_no_leader_needs_are_no_failure():
+    without_rights = replace(HEALTHY, deployment=MISSING, operator_rights=dict.fromkeys(SHIPPED.rights, False))
+    unled = replace(without_rights, lease=lease(holderIdentity=""))
+
+    levels = [
+        {finding.subject: finding.level for finding in diagnose(facts)}["operator's rights"]
+        for facts in (without_rights, unled)
+    ]
+
+    assert levels == [Level.WARN, Level.FAIL]
+
+
 def test_what_is_not_known_yet_is_not_made_up():
     unsized = replace(HEALTHY, namespace=None, pools=[pool(capacityBlocks=None)])
     unsized = replace(unsized, configs={KEY: config_map() | {"metadata": {}}})
@@ -187,7 +199,11 @@ def test_what_is_not_known_yet_is_not_made_up():
             {"deployment": MISSING, "lease": MISSING}, "FAIL", "operator", "there is no Deployment", id="no operator"
         ),
         pytest.param(
-            {"deployment": MISSING}, "WARN", "operator", "runs without a Deployment", id="an operator elsewhere"
+            {"deployment": MISSING},
+            "WARN",
+            "operator",
+            "leads as a process, without a Deployment",
+            id="a process that leads",
         ),
         pytest.param({"deployment": FORBIDDEN}, "WARN", "operator", "can't be looked at: no", id="a hidden operator"),
         pytest.param({"deployment": deployment(0, 0)}, "FAIL", "operator", "scaled to 0", id="an operator put away"),
@@ -265,7 +281,7 @@ def test_what_is_not_known_yet_is_not_made_up():
             {"answers": [answer(None, error="refused")]},
             "WARN",
             ENGINES,
-            "can't be asked through the API server (refused): engine-0",
+            "can't be asked (refused): engine-0",
             id="a silent engine",
         ),
         pytest.param(
