@@ -18,6 +18,7 @@ from images import Image, ImageError, build
 from images.build import ROOT
 from node import Node
 from progress import CommandFailed, say
+from release.history import last_tag
 
 NAME = "e2e"
 _TESTS = ("-m", "pytest", "--e2e", "tests/e2e")
@@ -67,12 +68,17 @@ def _on_own_node(arguments: list[str], *, with_engine_image: bool) -> int:
 
 
 def _before(folder: Path) -> Image | None:
-    """The operator of the commit before, to upgrade from; None if the clone has no such commit."""
+    """The operator of the last release, to upgrade from; as long as none is tagged, of the commit before.
+
+    None if the clone has no such commit.
+    """
     archive = folder.with_suffix(".tar")
-    done = subprocess.run(["git", "-C", ROOT, "archive", f"--output={archive}", "HEAD^"], check=False)
+    before = last_tag() or "HEAD^"
+    done = subprocess.run(["git", "-C", ROOT, "archive", f"--output={archive}", before], check=False)
     if done.returncode != 0:
         say(NAME, "there is no commit before this one here: upgrades are not tested")
         return None
+    say(NAME, f"upgrades are tested from {before}" + ("" if last_tag() else ", since no release is tagged"))
     with archive.open("rb") as file:
         unpack(file, folder)
     return build("operator", tag="before", source=folder)

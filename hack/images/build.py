@@ -14,10 +14,10 @@ from debian import packages
 from images import buildah
 from images.buildah import NAME
 from progress import say, watch, written
+from release.version import VERSION
 from search_path import environment, find_program
 
 ROOT = Path(__file__).parent.parent.parent
-VERSION = "0.1.0"
 SUITE = "bookworm"
 BASE_PACKAGES = ("ca-certificates", "python3", "python3-pip", "python3-venv")
 """What official images of Python have, as far as the Dockerfile needs it."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -138,7 +139,8 @@ class Api:
         """
         target = quote(path) + (f"?{urlencode(query)}" if query else "")
         for attempt in range(_ATTEMPTS):
-            answer = self._once(method, target, body, max_bytes)
+            headers = {"Content-Type": "application/json"} if body is not None else {}
+            answer = exchange(_UnixConnection(self._path), method, target, body, headers, max_bytes=max_bytes)
             if answer.status < 300:
                 return answer
             refusal = _status(answer.text)
@@ -154,20 +156,32 @@ class Api:
             raise Unreachable(message)
         raise ApiError(answer.status, message)
 
-    def _once(self, method: str, target: str, body: str | None, max_bytes: int) -> Answer:
-        connection = _UnixConnection(self._path)
-        try:
-            headers = {"Content-Type": "application/json"} if body is not None else {}
-            connection.request(method, target, body, headers)
-            response = connection.getresponse()
-            text = response.read(max_bytes + 1)
-            if len(text) > max_bytes:
-                raise Unreachable(f"the answer is too large: more than {max_bytes:,} bytes")
-            return Answer(response.status, text, _seconds(response.getheader("Date")))
-        except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(str(error) or type(error).__name__) from None
-        finally:
-            connection.close()
+
+def exchange(
+    connection: http.client.HTTPConnection,
+    method: str,
+    target: str,
+    body: str | None = None,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    *,
+    max_bytes: int,
+) -> Answer:
+    """One request and its answer, whatever its status; the connection is closed.
+
+    Raises:
+        Unreachable: nobody answers, or with more than that.
+    """
+    try:
+        connection.request(method, target, body, headers)
+        response = connection.getresponse()
+        text = response.read(max_bytes + 1)
+        if len(text) > max_bytes:
+            raise Unreachable(f"the answer is too large: more than {max_bytes:,} bytes")
+        return Answer(response.status, text, _seconds(response.getheader("Date")))
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable(str(error) or type(error).__name__) from None
+    finally:
+        connection.close()
 
 
 def attempt(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Outcome[T]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from ipaddress import ip_address
 
 from tenantzone_cli.api import Body
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
@@ -131,6 +132,16 @@ class Pod:
     trouble: str
     """Why it is not ready, as far as its status tells."""
     annotations: Mapping[str, str]
+    ip: str = ""
+    """Empty: it has none yet."""
+
+    @property
+    def is_local_process(self) -> bool:
+        """Whether its address is one of loopback: a process stands behind it, and no container."""
+        try:
+            return ip_address(self.ip).is_loopback
+        except ValueError:
+            return False
 
 
 def read_zone(body: Body) -> Zone:
@@ -156,7 +167,8 @@ def read_pod(body: Body) -> Pod:
     unscheduled = conditions.get("PodScheduled", {})
     words = [*waiting, unscheduled.get("message", "") if unscheduled.get("status") == "False" else ""]
     trouble = "" if ready else next(filter(None, words), f"phase {status.get('phase', 'Unknown')}")
-    return Pod(metadata["namespace"], metadata["name"], ready, trouble, metadata.get("annotations") or {})
+    annotations = metadata.get("annotations") or {}
+    return Pod(metadata["namespace"], metadata["name"], ready, trouble, annotations, status.get("podIP", ""))
 
 
 def label_selector(selector: Body) -> str:

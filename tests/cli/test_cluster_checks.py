@@ -129,7 +129,11 @@ def with_another_minimum() -> dict[str, Any]:
             {"deployment": MISSING, "lease": MISSING}, "FAIL", "operator", "there is no Deployment", id="no operator"
         ),
         pytest.param(
-            {"deployment": MISSING}, "WARN", "operator", "runs without a Deployment", id="an operator elsewhere"
+            {"deployment": MISSING},
+            "WARN",
+            "operator",
+            "leads as a process, without a Deployment",
+            id="a process that leads",
         ),
         pytest.param({"deployment": FORBIDDEN}, "WARN", "operator", "can't be looked at: no", id="a hidden operator"),
         pytest.param({"deployment": deployment(0, 0)}, "FAIL", "operator", "scaled to 0", id="an operator put away"),

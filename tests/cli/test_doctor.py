@@ -13,9 +13,11 @@ from tests.cli.healthy import (
     FORBIDDEN,
     HEALTHY,
     KEY,
+    MISSING,
     POOL,
     SHIPPED,
     config_map,
+    lease,
     pool,
     troubles,
 )
@@ -37,6 +39,18 @@ def test_nothing_is_wrong_with_a_healthy_set_up():
         (ENGINES, "1 ready, all have acknowledged the config; 1 answered just now"),
         ("zones", "all 1 are Ready"),
     ]
+
+
+def test_rights_of_a_service_account_that_no_leader_needs_are_no_failure():
+    without_rights = replace(HEALTHY, deployment=MISSING, operator_rights=dict.fromkeys(SHIPPED.rights, False))
+    unled = replace(without_rights, lease=lease(holderIdentity=""))
+
+    levels = [
+        {finding.subject: finding.level for finding in diagnose(facts)}["operator's rights"]
+        for facts in (without_rights, unled)
+    ]
+
+    assert levels == [Level.WARN, Level.FAIL]
 
 
 def test_what_is_not_known_yet_is_not_made_up():

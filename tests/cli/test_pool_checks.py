@@ -89,7 +89,7 @@ def packed(at_least: int) -> dict[str, Any]:
             {"answers": [answer(None, error="refused")]},
             "WARN",
             ENGINES,
-            "can't be asked through the API server (refused): engine-0",
+            "can't be asked (refused): engine-0",
             id="a silent engine",
         ),
         pytest.param(

@@ -43,6 +43,14 @@ def test_there_is_a_page_for_each_alert_and_no_other():
     assert sorted(path.stem for path in PAGES.iterdir()) == sorted(ALERTS)
 
 
+def test_the_page_of_all_alerts_has_each_with_its_severity_and_its_runbook():
+    table = (REPOSITORY / "docs" / "alerts.md").read_text()
+    told = re.findall(r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \|", table, re.MULTILINE)
+    assert sorted(told) == sorted(
+        (alert.name, alert.name, alert.severity) for group in groups() for alert in group.alerts
+    )
+
+
 @pytest.mark.parametrize("alert", ALERTS)
 def test_a_page_has_the_alerts_name_and_all_sections_in_order(alert: str):
     assert page(alert).startswith(f"# {alert}\n")

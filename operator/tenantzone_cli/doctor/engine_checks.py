@@ -64,7 +64,7 @@ def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> 
     if answer.report is None:
         if not answer.is_forbidden:
             advice = "see whether the pod runs tenantzone-runtime, and whether the API server reaches the pod"
-            yield warn("", f"can't be asked through the API server ({answer.error})", advice)
+            yield warn("", f"can't be asked ({answer.error})", advice)
         return
     status = answer.report.config
     if status.rejected is not None:
