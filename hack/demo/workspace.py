@@ -27,6 +27,8 @@ _KINDS = ("tenantzones.tenantzone.io", "zonepools.tenantzone.io")
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
+    """Where the demo's objects are, and the operator's credentials and Lease."""
+
     cluster: Cluster
     """With the CRDs in it."""
     namespace: str

@@ -11,6 +11,7 @@ from release.schemas import FrozenError, freeze
 
 
 def main() -> int:
+    """Build, list or check what a release consists of; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m release", description="What a release consists of.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     building = commands.add_parser("build", help="wheel, chart, SBOM, images and checksums of the last commit")

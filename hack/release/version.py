@@ -41,6 +41,7 @@ def files() -> dict[Path, str]:
 
 
 def main() -> None:
+    """Print the version, or bring the files up to date that repeat it."""
     if "--write" in sys.argv[1:]:
         for path, text in files().items():
             path.write_text(text, encoding="utf-8")
