@@ -3,8 +3,8 @@ VENV := .venv/bin
 BUILDER ?= docker
 TARGETS ?= operator engine
 IMAGES ?= operator engine-cpu
-VERSION = $(shell PYTHONPATH=hack $(PYTHON) -m release.version)
-DEMO := PYTHONPATH=hack $(VENV)/python -m demo
+VERSION = $(shell $(PYTHON) -m hack.version)
+DEMO := $(VENV)/python -m hack.demo
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
@@ -50,28 +50,28 @@ test-deep: python ## the zone core, and the scheduler around it, under 10,000 ra
 	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones tests/engine/histories $(ARGS)
 
 conformance: python ## vLLM's own tests of its scheduler core, with its classes and with ours; ARGS go to pytest
-	@PYTHONPATH=hack $(VENV)/python -m conformance $(ARGS)
+	@$(VENV)/python -m hack.conformance $(ARGS)
 
 manifests-test: python kubernetes ## manifests and chart: equal, by schema, by a real API server, by checkov; ARGS go to pytest
 	@$(VENV)/python -m pytest tests/manifests $(ARGS)
 
 monitoring-test: python ## the rules by promtool, with a summary
-	@promtool=$$(PYTHONPATH=hack $(VENV)/python -m debian promtool) && \
+	@promtool=$$($(VENV)/python -m hack.debian promtool) && \
 	  $$promtool check rules manifests/monitoring/rules.yaml && $$promtool test rules tests/monitoring/rules/*.yaml
 
 mutate: python ## break the zone core on purpose, line by line, and name what no test noticed
-	@$(VENV)/python hack/mutate.py $(ARGS)
+	@$(VENV)/python -m hack.mutate $(ARGS)
 
 ##@ A real node
 
 e2e: python ## the product as shipped, on a real node (needs root) or on the cluster of KUBECONFIG; ARGS go to pytest
-	@PYTHONPATH=hack $(VENV)/python -m e2e $(ARGS)
+	@$(VENV)/python -m hack.e2e $(ARGS)
 
 node-up: python ## a whole Kubernetes of one node, for playing (needs root); it says how to get into its network
-	@PYTHONPATH=hack $(VENV)/python -m node up
+	@$(VENV)/python -m hack.node up
 
 node-down: python ## end it; nothing of it is left
-	@PYTHONPATH=hack $(VENV)/python -m node down
+	@$(VENV)/python -m hack.node down
 
 ##@ Measure
 
@@ -82,13 +82,13 @@ soak: python ## the zone core for 7 days of virtual time: nothing that it keeps 
 	@$(VENV)/python -m bench.soak --days 7 --zones 1000 $(ARGS)
 
 bench-operator: python kubernetes ## the operator with thousands of zones, against its budgets; ARGS go to the bench
-	@PYTHONPATH=hack $(VENV)/python -m bench.operator $(ARGS)
+	@$(VENV)/python -m bench.operator $(ARGS)
 
 soak-operator: python kubernetes ## the operator for half an hour among engines that lie and in a bad network; ARGS go to the soak
-	@PYTHONPATH=hack:operator:runtime $(VENV)/python -m bench.operator.soak $(ARGS)
+	@PYTHONPATH=operator:runtime $(VENV)/python -m bench.operator.soak $(ARGS)
 
 bench-alerts: python ## where the alerts' thresholds are from: simulated days, with and without a flood
-	@PYTHONPATH=hack $(VENV)/python -m bench.alerts $(ARGS)
+	@$(VENV)/python -m bench.alerts $(ARGS)
 
 ##@ Write again what is made from other files
 
@@ -96,25 +96,25 @@ generate: python ## all of them but pictures and locks, in the order in which on
 	@$(MAKE) --no-print-directory version shipped crd-reference metrics-page monitoring chart
 
 version: python # into the files that repeat what pyproject.toml says
-	@PYTHONPATH=hack $(VENV)/python -m release.version --write
+	@$(VENV)/python -m hack.version --write
 
 shipped: python ## write again what `kubectl tenantzone doctor` compares a cluster with
-	@$(VENV)/python hack/shipped.py
+	@$(VENV)/python -m hack.shipped
 
 crd-reference: python ## write docs/reference/resources.md again from crds/
-	@$(VENV)/python hack/crd_reference.py
+	@$(VENV)/python -m hack.crd_reference
 
 metrics-page: python ## write docs/metrics.md again from what the code declares
-	@$(VENV)/python hack/metrics_page.py
+	@$(VENV)/python -m hack.metrics_page
 
 monitoring: python ## write manifests/monitoring again; RUNBOOKS=URL says where the alerts' runbooks are found
-	@PYTHONPATH=hack $(VENV)/python -m monitoring $(if $(RUNBOOKS),--runbooks $(RUNBOOKS))
+	@$(VENV)/python -m hack.monitoring $(if $(RUNBOOKS),--runbooks $(RUNBOOKS))
 
 chart: python ## write again what manifests/chart has from crds/ and the other manifests
-	@PYTHONPATH=hack $(VENV)/python -m manifests
+	@$(VENV)/python -m hack.manifests
 
 screenshots: ready ## take the pictures of the operator's page again, in docs/images/
-	@PYTHONPATH=hack $(VENV)/python hack/screenshots.py
+	@$(VENV)/python -m hack.screenshots
 
 lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade takes newer versions
 	$(LOCK) pyproject.toml --extra cpu --extra operator --extra dev --override requirements/overrides.txt --universal -o requirements/dev.txt
@@ -146,10 +146,10 @@ push: ## build images with docker (or BUILDER) and push them to REGISTRY=registr
 	done
 
 freeze: python ## keep crds/ as the schemas of this version, in crds/released
-	@PYTHONPATH=hack $(VENV)/python -m release freeze
+	@$(VENV)/python -m hack.release freeze
 
 release: python ## wheel, chart, SBOM, images and checksums of the last commit, in dist; IMAGES="operator" builds that one only
-	@PYTHONPATH=hack $(VENV)/python -m release build --images $(IMAGES)
+	@$(VENV)/python -m hack.release build --images $(IMAGES)
 
 ##@ Tidy up
 
@@ -161,13 +161,13 @@ ready: check
 	@$(MAKE) --no-print-directory -j2 python $(if $(KUBECONFIG),,kubernetes)
 
 check:
-	@$(PYTHON) hack/bootstrap.py --check
+	@$(PYTHON) -m hack.bootstrap --check
 
 python: check
-	@$(PYTHON) hack/bootstrap.py
+	@$(PYTHON) -m hack.bootstrap
 
 older: check
-	@$(PYTHON) hack/bootstrap.py --older
+	@$(PYTHON) -m hack.bootstrap --older
 
 kubernetes: check
-	@PYTHONPATH=hack $(PYTHON) -m controlplane build >/dev/null
+	@$(PYTHON) -m hack.controlplane build >/dev/null

@@ -22,8 +22,8 @@ from typing import Any
 
 import psutil
 
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import ZoneConfig
-from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 
 TARGET_BYTES = 200
 SIZES = (1 << 14, 1 << 16, 90_112, 1 << 18)

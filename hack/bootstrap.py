@@ -16,7 +16,7 @@ import shutil
 import time
 from pathlib import Path
 
-from progress import CommandFailed, say, watch, written
+from hack.progress import CommandFailed, say, watch, written
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDER = "--older" in sys.argv[1:]

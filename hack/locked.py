@@ -4,8 +4,8 @@ import hashlib
 import sys
 from pathlib import Path
 
-from controlplane.cache import cache_folder, exclusive
-from progress import say, watch, written
+from hack.controlplane.cache import cache_folder, exclusive
+from hack.progress import say, watch, written
 
 
 def environment(name: str, lock: Path) -> Path:

@@ -8,8 +8,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from controlplane import Cluster, connect_or_start
-from release.version import VERSION
+from hack.controlplane import Cluster, connect_or_start
+from hack.version import VERSION
 
 # A busy machine makes any example slow; what is tested is what comes out.
 hypothesis.settings.register_profile("tests", deadline=None)

@@ -13,8 +13,8 @@ from bench.alerts.findings import Day, tables
 from bench.alerts.history import History
 from bench.alerts.loads import Load, loads
 from bench.alerts.queries import holding
-from debian import DebianError
-from progress import say
+from hack.debian import DebianError
+from hack.progress import say
 
 _PROGRESS_SECONDS = 2.0
 

@@ -11,7 +11,7 @@ from bench.operator.client import Client
 from bench.operator.fleet import Fleet, foreign_pod
 from bench.operator.observer import Observer
 from bench.operator.process import OperatorProcess
-from progress import say
+from hack.progress import say
 from tenantzone_operator.pool.worker import DEBOUNCE_SECONDS
 
 NAME = "operator"

@@ -6,10 +6,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.cache import cache_folder, exclusive
-from debian import packages
-from debian.relocation import relocated
-from progress import CommandFailed
+from hack.controlplane.cache import cache_folder, exclusive
+from hack.debian import packages
+from hack.debian.relocation import relocated
+from hack.progress import CommandFailed
 
 
 class DebianError(Exception):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from openai import OpenAI
 
-from demo.engines import BLOCK_TOKENS, Engine
-from demo.model import Model
+from hack.demo.engines import BLOCK_TOKENS, Engine
+from hack.demo.model import Model
 
 _PROSE = (
     "the engine keeps blocks of keys and values for each prompt so that a second question about the same text costs "

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from demo.console import chapter, say, table
+from hack.demo.console import chapter, say, table
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Turns a quantized GGUF file into a float32 model folder that vLLM's CPU engine loads.
 
 Run as a process of its own, because the packages that read GGUF lie in the cache folder and not in the environment:
-``python -m demo.convert_gguf FILE FOLDER``.
+``python -m hack.demo.convert_gguf FILE FOLDER``.
 """
 
 import sys

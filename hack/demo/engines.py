@@ -6,8 +6,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo.model import Model
-from demo.paths import PYTHON, RUNTIME, demo_environment
+from hack.demo.model import Model
+from hack.demo.paths import PYTHON, RUNTIME, demo_environment
 
 API_PORT = 8000
 

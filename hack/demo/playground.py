@@ -10,11 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-from controlplane.detached import keeper_of, record_keeper
-from demo.console import say, wait_until
-from demo.model import Model
-from demo.paths import PYTHON, STATE, demo_environment
-from demo.stack import Stack, running
+from hack.controlplane.detached import keeper_of, record_keeper
+from hack.demo.console import say, wait_until
+from hack.demo.model import Model
+from hack.demo.paths import PYTHON, STATE, demo_environment
+from hack.demo.stack import Stack, running
 from tenantzone_cli.names import OPERATOR_NAMESPACE
 
 FOLDER = STATE / "up"
@@ -41,7 +41,7 @@ def up(model: Model, kubeconfig: str | None) -> None:
     named = ["--kubeconfig", kubeconfig] if kubeconfig else []
     with _LOG.open("wb") as log:
         keeper = subprocess.Popen(
-            [PYTHON, "-m", "demo", "keep", "--model", model.name, *named],
+            [PYTHON, "-m", "hack.demo", "keep", "--model", model.name, *named],
             env=demo_environment(PYTHONUNBUFFERED="1"),
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
-from controlplane.server import Server
+from hack.controlplane.server import Server
 
 
 class ProcessDiedError(Exception):

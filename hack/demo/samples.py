@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from demo.paths import REPOSITORY
+from hack.demo.paths import REPOSITORY
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
 
 SAMPLES = Path("manifests") / "samples"

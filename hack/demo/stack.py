@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
 
-from controlplane import Cluster, connect_or_start
-from controlplane.server import free_ports
-from demo.console import chapter, say, wait_until
-from demo.engines import (
+from hack.controlplane import Cluster, connect_or_start
+from hack.controlplane.server import free_ports
+from hack.demo.console import chapter, say, wait_until
+from hack.demo.engines import (
     API_PORT,
     Engine,
     cores_for,
@@ -22,12 +22,12 @@ from demo.engines import (
     stock_command,
     zone_command,
 )
-from demo.model import Model, prepare
-from demo.paths import PYTHON, demo_environment
-from demo.processes import Processes
-from demo.samples import CONFIG_VOLUME, POD, SAMPLES, Samples, engine_pod, read_samples
-from demo.tenants import make_keys
-from demo.workspace import Workspace, show, workspace
+from hack.demo.model import Model, prepare
+from hack.demo.paths import PYTHON, demo_environment
+from hack.demo.processes import Processes
+from hack.demo.samples import CONFIG_VOLUME, POD, SAMPLES, Samples, engine_pod, read_samples
+from hack.demo.tenants import make_keys
+from hack.demo.workspace import Workspace, show, workspace
 
 ENGINE_START_SECONDS = 600.0
 
@@ -152,7 +152,8 @@ def start_controllers(controllers: Processes, place: Workspace, zone: Engine, fo
     ]  # fmt: skip
     controllers.start("operator", operator, demo_environment())
     kubelet = [
-        PYTHON, "-m", "demo.kubelet", "--kubeconfig", str(place.cluster.kubeconfig), "--namespace", place.namespace,
+        PYTHON, "-m", "hack.demo.kubelet",
+        "--kubeconfig", str(place.cluster.kubeconfig), "--namespace", place.namespace,
         "--pod", POD, "--volumes", str(folder / "volumes"), "--ip", zone.ip, "--health", zone.health_url,
     ]  # fmt: skip
     controllers.start("kubelet", kubelet, demo_environment())

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from controlplane import Cluster, ControlPlane
-from demo.console import command, say
-from demo.paths import REPOSITORY
+from hack.controlplane import Cluster, ControlPlane
+from hack.demo.console import command, say
+from hack.demo.paths import REPOSITORY
 from tenantzone_cli.names import OPERATOR, OPERATOR_NAMESPACE
 
 _CRDS = REPOSITORY / "crds"

@@ -1,4 +1,4 @@
-"""``python -m e2e``: the end-to-end tests, on the cluster that KUBECONFIG names, else on a node of our own.
+"""``python -m hack.e2e``: the end-to-end tests, on the cluster that KUBECONFIG names, else on a node of our own.
 
 Other arguments than its own go to pytest. A cluster that is named must have the images: the operator's, which
 ``--operator-image`` names, and with ``--engine-image`` one with vLLM for CPUs.
@@ -12,13 +12,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from archives import unpack
-from controlplane.cluster import ClusterError
-from images import Image, ImageError, build
-from images.build import ROOT
-from node import Node
-from progress import CommandFailed, say
-from release.history import last_tag
+from hack.archives import unpack
+from hack.controlplane.cluster import ClusterError
+from hack.images import Image, ImageError, build
+from hack.images.build import ROOT
+from hack.node import Node
+from hack.progress import CommandFailed, say
+from hack.release.history import last_tag
 
 NAME = "e2e"
 _TESTS = ("-m", "pytest", "--e2e", "tests/e2e")
@@ -26,7 +26,7 @@ _TESTS = ("-m", "pytest", "--e2e", "tests/e2e")
 
 def main() -> int:
     """Run the end-to-end tests, on a node of our own unless KUBECONFIG names a cluster; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m e2e", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="python -m hack.e2e", description=__doc__, allow_abbrev=False)
     parser.add_argument(
         "--build-engine-image",
         action="store_true",

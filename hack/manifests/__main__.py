@@ -1,6 +1,6 @@
 """Writes the files of ``manifests/chart`` that are made from others."""
 
-from manifests.chart import CHART, files
+from hack.manifests.chart import CHART, files
 
 
 def main() -> None:

@@ -3,10 +3,10 @@
 import subprocess
 from pathlib import Path
 
-import locked
-from controlplane.build import GoProgram
-from controlplane.toolchain import environment, find_go
-from progress import watch, written
+from hack import locked
+from hack.controlplane.build import GoProgram
+from hack.controlplane.toolchain import environment, find_go
+from hack.progress import watch, written
 
 _HERE = Path(__file__).parent
 _SOURCE = _HERE / "go"

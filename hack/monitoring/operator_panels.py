@@ -1,6 +1,6 @@
 """Rows of panels about the way from a TenantZone to the engines: configs, engines, the operator."""
 
-from monitoring.panel import Panel, Query, Row
+from hack.monitoring.panel import Panel, Query, Row
 
 _POOL = 'pool_namespace=~"$namespace",pool=~"$pool"'
 _INTERVAL = "[$__rate_interval]"

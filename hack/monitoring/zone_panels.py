@@ -1,6 +1,6 @@
 """Rows of panels about zones: what each holds, loses, finds and waits for."""
 
-from monitoring.panel import Panel, Query, Row
+from hack.monitoring.panel import Panel, Query, Row
 
 _ZONE = 'namespace=~"$namespace",pool=~"$pool",zone=~"$zone"'
 _INTERVAL = "[$__rate_interval]"

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from node import addresses
-from node.build import CNI_PLUGINS
-from node.state import State
+from hack.node import addresses
+from hack.node.build import CNI_PLUGINS
+from hack.node.state import State
 
 PAUSE_IMAGE = "tenantzone.test/pause:1"
 

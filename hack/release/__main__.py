@@ -1,18 +1,18 @@
-"""``python -m release build | freeze``."""
+"""``python -m hack.release build | freeze``."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from images.build import TARGETS, ImageError
-from progress import CommandFailed
-from release.build import DISTRIBUTION, build
-from release.schemas import FrozenError, freeze
+from hack.images.build import TARGETS, ImageError
+from hack.progress import CommandFailed
+from hack.release.build import DISTRIBUTION, build
+from hack.release.schemas import FrozenError, freeze
 
 
 def main() -> int:
     """Build, list or check what a release consists of; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m release", description="What a release consists of.")
+    parser = argparse.ArgumentParser(prog="python -m hack.release", description="What a release consists of.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     building = commands.add_parser("build", help="wheel, chart, SBOM, images and checksums of the last commit")
     building.add_argument("--images", nargs="*", choices=TARGETS, default=[], help="default: none")

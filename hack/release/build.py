@@ -9,12 +9,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from archives import unpack
-from images.build import build as build_image
-from manifests.tools import helm
-from progress import CommandFailed, say, watch, written
-from release.tools import build_tools
-from release.version import ROOT
+from hack.archives import unpack
+from hack.images.build import build as build_image
+from hack.manifests.tools import helm
+from hack.progress import CommandFailed, say, watch, written
+from hack.release.tools import build_tools
+from hack.version import ROOT
 
 NAME = "release"
 DISTRIBUTION = ROOT / "dist"
@@ -61,7 +61,7 @@ def _check_out(folder: Path) -> str:
     if archive.returncode != 0:
         raise CommandFailed(f"a release is made of a commit, and there is none: {archive.stderr.decode().strip()}")
     unpack(io.BytesIO(archive.stdout), folder)
-    described = [
+    described: list[str | Path] = [
         "git",
         "-C",
         ROOT,
@@ -72,13 +72,14 @@ def _check_out(folder: Path) -> str:
         "v[0-9]*",
         "--dirty=, and changes left out",
     ]
-    return subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
+    done = subprocess.run(described, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def _version_of(source: Path) -> str:
     """Of what was checked out: what is not committed may say another one."""
-    command = [sys.executable, "-m", "release.version"]
-    environment = os.environ | {"PYTHONPATH": str(source / "hack")}
+    command = [sys.executable, "-m", "hack.version"]
+    environment = os.environ | {"PYTHONPATH": str(source)}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -94,14 +95,20 @@ def _wheel(source: Path, folder: Path) -> None:
 
 
 def _chart(source: Path, folder: Path) -> None:
-    command = [helm(), "package", source / "manifests" / "chart", "--destination", folder]
+    command: list[str | Path] = [helm(), "package", source / "manifests" / "chart", "--destination", folder]
     watch(NAME, command, status=written)
 
 
 def _contents(source: Path, folder: Path, version: str) -> None:
     for name, lock in _CONTENTS.items():
         file = folder / f"tenantzone-{name}-{version}.cdx.json"
-        command = [build_tools() / "cyclonedx-py", "requirements", "--output-reproducible", "--output-format", "JSON"]
+        command: list[str | Path] = [
+            build_tools() / "cyclonedx-py",
+            "requirements",
+            "--output-reproducible",
+            "--output-format",
+            "JSON",
+        ]
         project = ("--pyproject", source / "pyproject.toml", "--output-file", file)
         watch(NAME, [*command, *project, source / "requirements" / lock], status=written)
 

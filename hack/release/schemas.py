@@ -4,7 +4,7 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from release.version import ROOT, VERSION
+from hack.version import ROOT, VERSION
 
 CRDS = ROOT / "crds"
 RELEASED = CRDS / "released"

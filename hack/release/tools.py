@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from locked import environment
-from release.version import ROOT
+from hack.locked import environment
+from hack.version import ROOT
 
 
 def build_tools() -> Path:

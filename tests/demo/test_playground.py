@@ -10,15 +10,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from controlplane import ControlPlane
-from controlplane.server import free_ports
-from demo.engines import API_PORT, Engine, free_address
-from demo.model import MODELS
-from demo.playground import exports, guide
-from demo.processes import Processes
-from demo.samples import POD, read_samples
-from demo.stack import Stack, register, start_controllers
-from demo.workspace import workspace
+from hack.controlplane import ControlPlane
+from hack.controlplane.server import free_ports
+from hack.demo.engines import API_PORT, Engine, free_address
+from hack.demo.model import MODELS
+from hack.demo.playground import exports, guide
+from hack.demo.processes import Processes
+from hack.demo.samples import POD, read_samples
+from hack.demo.stack import Stack, register, start_controllers
+from hack.demo.workspace import workspace
 from tests.operator.fleet import SimulatedEngine
 from tests.operator.kube import proxied
 

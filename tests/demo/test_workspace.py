@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import Cluster
-from demo.workspace import show, workspace
+from hack.controlplane import Cluster
+from hack.demo.workspace import show, workspace
 
 pytestmark = pytest.mark.controlplane
 

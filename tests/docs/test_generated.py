@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from release.version import files as repeating_the_version
+from hack.version import files as repeating_the_version
 from tests.docs.test_site import REPOSITORY
 
 UNTOUCHED = 1_000_000_000
@@ -48,7 +48,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         os.utime(folder / path, (UNTOUCHED, UNTOUCHED))
     # No environment is made there: it runs in this one.
     here = ("PYTHON=true", f"VENV={Path(sys.executable).parent}")
-    paths = ":".join(str(folder / part) for part in ("operator", "runtime", "hack"))
+    paths = ":".join(str(folder / part) for part in ("operator", "runtime", ""))
     done = subprocess.run(
         ["make", "--no-print-directory", "generate", *here],
         cwd=folder,

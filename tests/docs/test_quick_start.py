@@ -7,8 +7,8 @@ import subprocess
 import pytest
 import yaml
 
-from controlplane.binaries import find_kubectl
-from release.version import VERSION
+from hack.controlplane.binaries import find_kubectl
+from hack.version import VERSION
 from tests.docs.test_site import DOCS, REPOSITORY
 
 PAGE = (DOCS / "quick-start.md").read_text()

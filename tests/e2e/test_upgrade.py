@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from archives import unpack
-from release.history import last_tag
+from hack.archives import unpack
+from hack.release.history import last_tag
 from tests.e2e.kustomizing import PROJECT
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from images import Image, build
-from images.build import ROOT
-from release.version import VERSION
+from hack.images import Image, build
+from hack.images.build import ROOT
+from hack.version import VERSION
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="building images without a registry needs root")
 

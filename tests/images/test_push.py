@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from images.build import ROOT, TARGETS
-from release.version import VERSION
+from hack.images.build import ROOT, TARGETS
+from hack.version import VERSION
 
 REGISTRY = "registry.example/team"
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from manifests import chart
-from manifests.tools import helm
-from release.version import VERSION
+from hack.manifests import chart
+from hack.manifests.tools import helm
+from hack.version import VERSION
 from tests.manifests.rendering import NAMESPACE, PROJECT, Objects, documents, kustomize, refusal, template
 
 DEPLOYMENT = ("Deployment", "tenantzone-operator")

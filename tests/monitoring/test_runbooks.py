@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from monitoring.files import RUNBOOKS
-from monitoring.rules import groups
+from hack.monitoring.files import RUNBOOKS
+from hack.monitoring.rules import groups
 from tenantzone_cli.arguments import read_arguments
 from tenantzone_operator.serving.exposition import families as operator_families
 from tenantzone_runtime.metrics import families as engine_families

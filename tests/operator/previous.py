@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from archives import unpack
-from release.history import last_tag
+from hack.archives import unpack
+from hack.release.history import last_tag
 
 ROOT = Path(__file__).parents[2]
 _BEFORE_TAGS = "78c555bbddfb0b4c4287fc177041e058be0ea4b4"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import Cluster, ControlPlane
+from hack.controlplane import Cluster, ControlPlane
 from tests.operator.audit import AuditLog
 from tests.operator.conftest import SERVICE_ACCOUNT, Operator
 from tests.operator.kube import Kube, eventually

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from release.build import build
-from release.version import ROOT
+from hack.release.build import build
+from hack.version import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +93,10 @@ def test_the_contents_name_what_is_locked(built: Path, version: str):
 
 def test_without_a_commit_it_says_what_is_missing(tmp_path: Path):
     done = subprocess.run(
-        [sys.executable, "-m", "release", "build", "--folder", str(tmp_path)],
+        [sys.executable, "-m", "hack.release", "build", "--folder", str(tmp_path)],
         capture_output=True,
         text=True,
-        env={"PYTHONPATH": str(ROOT / "hack"), "PATH": "/usr/bin:/bin", "GIT_DIR": str(tmp_path / "nothing")},
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "GIT_DIR": str(tmp_path / "nothing")},
     )
     assert done.returncode == 1
     assert "a release is made of a commit" in done.stderr

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from compatibility import read_definitions
-from release import schemas
-from release.schemas import CRDS, HASHES, RELEASED, FrozenError, freeze, hashes
-from release.version import ROOT, VERSION
+from hack.compatibility import read_definitions
+from hack.release import schemas
+from hack.release.schemas import CRDS, HASHES, RELEASED, FrozenError, freeze, hashes
+from hack.version import ROOT, VERSION
 
 RELEASES = sorted(folder.name for folder in RELEASED.glob("v*"))
 

@@ -2,8 +2,8 @@
 
 import re
 
-from release.schemas import RELEASED
-from release.version import ROOT, VERSION, files
+from hack.release.schemas import RELEASED
+from hack.version import ROOT, VERSION, files
 
 NOTES = (ROOT / "docs" / "release-notes.md").read_text(encoding="utf-8")
 

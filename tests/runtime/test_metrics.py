@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from debian import ensure
+from hack.debian import ensure
 from tenantzone_contract.report import ConfigStatus, Rejection
 from tenantzone_runtime.metrics import families
 from tenantzone_runtime.metrics.exposition import choose

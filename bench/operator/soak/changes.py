@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bench.operator.scenarios import Bench, quantile
-from progress import say
+from hack.progress import say
 
 NAME = "soak"
 _SAY_SECONDS = 5.0

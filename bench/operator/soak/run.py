@@ -17,10 +17,10 @@ from bench.operator.soak.granted import Granted
 from bench.operator.soak.scene import Scene, Size, namespaces
 from bench.operator.soak.trouble import BadNetwork, Comings, FaultsHereAndThere, Kills, Liars
 from bench.operator.stage import OPERATOR, bench_of, control_plane
-from controlplane import ControlPlane
-from progress import say
-from tests.operator.lies import LIES
-from tests.operator.proxy import Proxy, proxied_for_operator
+from hack.controlplane import ControlPlane
+from hack.harness.lies import LIES
+from hack.harness.proxy import Proxy, proxied_for_operator
+from hack.progress import say
 
 UNDISTURBED, LIARS, FAULTS = "undisturbed", "among liars", "among liars, with random faults"
 EVERYTHING = "among liars, in a bad network"

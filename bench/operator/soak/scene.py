@@ -8,7 +8,7 @@ from typing import Any
 from bench.operator.fleet import Engine
 from bench.operator.scenarios import Bench, at_once
 from bench.operator.soak.changes import NAME
-from progress import say
+from hack.progress import say
 from tenantzone_contract.packing import files_of, unpack_config
 from tenantzone_operator.kube.resources import read_zone
 

@@ -1,6 +1,6 @@
 """The project's version, which ``pyproject.toml`` says, and the other files that have to repeat it.
 
-``python -m release.version`` prints it, ``--write`` brings those files up to date.
+``python -m hack.version`` prints it, ``--write`` brings those files up to date.
 """
 
 import re
@@ -8,7 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 _REPEATING = (
     "Dockerfile",
