@@ -1,7 +1,7 @@
 # Three images from one file; their bases are arguments, so that they can come from a mirror and be pinned by digest:
-#   docker build --target operator   --tag tenantzone-operator:0.1.0 .
-#   docker build --target engine     --tag tenantzone-engine:0.1.0 .        for GPUs, on vLLM's own image
-#   docker build --target engine-cpu --tag tenantzone-engine-cpu:0.1.0 .
+#   docker build --target operator   --tag tenantzone-operator:0.2.0 .
+#   docker build --target engine     --tag tenantzone-engine:0.2.0 .        for GPUs, on vLLM's own image
+#   docker build --target engine-cpu --tag tenantzone-engine-cpu:0.2.0 .
 # Dependencies come from the lock files, by hash. With the same bases and the same SOURCE_DATE_EPOCH, the same files come out.
 
 ARG PYTHON=python:3.11.14-slim-bookworm
@@ -42,7 +42,7 @@ RUN python3 root.py --environment /opt/tenantzone --root /image \
         --output-file /image/usr/share/sbom/tenantzone-operator.cdx.json /opt/tenantzone/bin/python
 
 FROM scratch AS operator
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="TenantZone operator" \
       org.opencontainers.image.description="Guaranteed KV-cache blocks per tenant for vLLM on Kubernetes" \
@@ -70,7 +70,7 @@ RUN /opt/build/bin/cyclonedx-py requirements --output-reproducible --output-form
         --output-file /tenantzone-engine.cdx.json packages.txt
 
 FROM engine-root AS engine
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="TenantZone engine" \
       org.opencontainers.image.description="vLLM with guaranteed KV-cache blocks per tenant" \
@@ -99,7 +99,7 @@ RUN python3 -m venv --without-pip /opt/tenantzone \
         --output-file /tenantzone-engine-cpu.cdx.json /opt/tenantzone/bin/python
 
 FROM ${PYTHON} AS engine-cpu
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="TenantZone engine for CPUs" \
       org.opencontainers.image.description="vLLM with guaranteed KV-cache blocks per tenant" \

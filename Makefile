@@ -1,25 +1,23 @@
 PYTHON ?= python3
 VENV := .venv/bin
-DEMO := PYTHONPATH=hack $(VENV)/python -m demo
+BUILDER ?= docker
+TARGETS ?= operator engine
+IMAGES ?= operator engine-cpu
+VERSION = $(shell $(PYTHON) -m hack.version)
+DEMO := $(VENV)/python -m hack.demo
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help e2e node-up node-down demo up down test test-older conformance test-deep simulate soak mutate bench-operator soak-operator shipped metrics-page crd-reference chart manifests-test screenshots docs docs-links lint format lock clean check python older kubernetes ready
+.PHONY: help demo up down test lint format test-older test-deep conformance manifests-test monitoring-test mutate e2e node-up node-down \
+  simulate soak bench-operator soak-operator bench-alerts generate version shipped crd-reference metrics-page monitoring chart screenshots \
+  lock docs docs-links push freeze release clean ready check python older kubernetes
 
-help: ## what there is to make
+help:
 	@echo 'The first `make demo` or `make test` takes 10 to 25 minutes (about 5 GB of Python packages, a build of'
 	@echo 'Kubernetes, side by side); later ones find it all in place. Both bring everything that they need.'
-	@echo
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s%s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-16s%s\n", $$1, $$2}' Makefile
 
-e2e: python ## the product as shipped, on a real node (needs root) or on the cluster of KUBECONFIG; ARGS go to pytest
-	@PYTHONPATH=hack $(VENV)/python -m e2e $(ARGS)
-
-node-up: python ## a whole Kubernetes of one node, for playing (needs root); it says how to get into its network
-	@PYTHONPATH=hack $(VENV)/python -m node up
-
-node-down: python ## end it; nothing of it is left
-	@PYTHONPATH=hack $(VENV)/python -m node down
+##@ Start here
 
 demo: ready ## the product at work on real parts, as a story; MODEL=smollm2 tells it with a real chat model
 	@$(DEMO) run $(if $(MODEL),--model $(MODEL))
@@ -33,63 +31,7 @@ down: python ## end what `make up` started
 test: python kubernetes ## all tests; ARGS go to pytest
 	@$(VENV)/python -m pytest $(ARGS)
 
-test-older: older ## the tests of engine and door with the oldest vLLM that is supported; ARGS go to pytest
-	@.venv-older/bin/python -m pytest tests/engine tests/door $(ARGS)
-
-conformance: python ## vLLM's own tests of its scheduler core, with its classes and with ours; ARGS go to pytest
-	@PYTHONPATH=hack $(VENV)/python -m conformance $(ARGS)
-
-test-deep: python ## the zone core, and the scheduler around it, under 10,000 random histories each; ARGS go to pytest
-	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones tests/engine/histories $(ARGS)
-
-simulate: python ## 100,000 requests of 200 tenants through the zone core; ARGS go to the simulator
-	@$(VENV)/python -m bench.simulator --requests 100000 --tenants 200 $(ARGS)
-
-soak: python ## the zone core for 7 days of virtual time: nothing that it keeps may grow; ARGS go to the bench
-	@$(VENV)/python -m bench.soak --days 7 --zones 1000 $(ARGS)
-
-mutate: python ## break the zone core on purpose, line by line, and name what no test noticed
-	@$(VENV)/python hack/mutate.py $(ARGS)
-
-bench-operator: python kubernetes ## the operator with thousands of zones, against its budgets; ARGS go to the bench
-	@PYTHONPATH=hack $(VENV)/python -m bench.operator $(ARGS)
-
-soak-operator: python kubernetes ## the operator for half an hour among engines that lie and in a bad network; ARGS go to the soak
-	@PYTHONPATH=hack:operator:runtime $(VENV)/python -m bench.operator.soak $(ARGS)
-
-shipped: python ## write again what `kubectl tenantzone doctor` compares a cluster with
-	@$(VENV)/python hack/shipped.py
-
-crd-reference: python ## write docs/reference/resources.md again from crds/
-	@$(VENV)/python hack/crd_reference.py
-
-metrics-page: python ## write docs/metrics.md again from what the code declares
-	@$(VENV)/python hack/metrics_page.py
-
-screenshots: ready ## take the pictures of the operator's page again, in docs/images/
-	@PYTHONPATH=hack $(VENV)/python hack/screenshots.py
-
-monitoring: python ## write manifests/monitoring again; RUNBOOKS=URL says where the alerts' runbooks are found
-	@PYTHONPATH=hack $(VENV)/python -m monitoring $(if $(RUNBOOKS),--runbooks $(RUNBOOKS))
-
-monitoring-test: python ## the rules by promtool, with a summary
-	@promtool=$$(PYTHONPATH=hack $(VENV)/python -m debian promtool) && \
-	  $$promtool check rules manifests/monitoring/rules.yaml && $$promtool test rules tests/monitoring/rules/*.yaml
-
-bench-alerts: python ## where the alerts' thresholds are from: simulated days, with and without a flood
-	@PYTHONPATH=hack $(VENV)/python -m bench.alerts $(ARGS)
-
-docs: python ## build the documentation as a site, in build/docs; a link that leads nowhere is an error
-	@$(VENV)/sphinx-build -W --keep-going -d build/doctrees docs build/docs
-
-docs-links: python ## ask the network whether the pages that the documentation links to are there
-	@$(VENV)/sphinx-build -b linkcheck -d build/doctrees docs build/docs-links
-
-chart: python ## write again what manifests/chart has from crds/ and the other manifests
-	@PYTHONPATH=hack $(VENV)/python -m manifests
-
-manifests-test: python kubernetes ## manifests and chart: equal, by schema, by a real API server, by checkov; ARGS go to pytest
-	@$(VENV)/python -m pytest tests/manifests $(ARGS)
+##@ Check a change
 
 lint: python ## format, style, types and import rules
 	@$(VENV)/ruff format --check
@@ -101,6 +43,79 @@ format: python ## let ruff format and repair what it can
 	@$(VENV)/ruff format
 	@$(VENV)/ruff check --fix
 
+test-older: older ## the tests of engine and door with the oldest vLLM that is supported; ARGS go to pytest
+	@.venv-older/bin/python -m pytest tests/engine tests/door $(ARGS)
+
+test-deep: python ## the zone core, and the scheduler around it, under 10,000 random histories each; ARGS go to pytest
+	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones tests/engine/histories $(ARGS)
+
+conformance: python ## vLLM's own tests of its scheduler core, with its classes and with ours; ARGS go to pytest
+	@$(VENV)/python -m hack.conformance $(ARGS)
+
+manifests-test: python kubernetes ## manifests and chart: equal, by schema, by a real API server, by checkov; ARGS go to pytest
+	@$(VENV)/python -m pytest tests/manifests $(ARGS)
+
+monitoring-test: python ## the rules by promtool, with a summary
+	@promtool=$$($(VENV)/python -m hack.debian promtool) && \
+	  $$promtool check rules manifests/monitoring/rules.yaml && $$promtool test rules tests/monitoring/rules/*.yaml
+
+mutate: python ## break the zone core on purpose, line by line, and name what no test noticed
+	@$(VENV)/python -m hack.mutate $(ARGS)
+
+##@ A real node
+
+e2e: python ## the product as shipped, on a real node (needs root) or on the cluster of KUBECONFIG; ARGS go to pytest
+	@$(VENV)/python -m hack.e2e $(ARGS)
+
+node-up: python ## a whole Kubernetes of one node, for playing (needs root); it says how to get into its network
+	@$(VENV)/python -m hack.node up
+
+node-down: python ## end it; nothing of it is left
+	@$(VENV)/python -m hack.node down
+
+##@ Measure
+
+simulate: python ## 100,000 requests of 200 tenants through the zone core; ARGS go to the simulator
+	@$(VENV)/python -m bench.simulator --requests 100000 --tenants 200 $(ARGS)
+
+soak: python ## the zone core for 7 days of virtual time: nothing that it keeps may grow; ARGS go to the bench
+	@$(VENV)/python -m bench.soak --days 7 --zones 1000 $(ARGS)
+
+bench-operator: python kubernetes ## the operator with thousands of zones, against its budgets; ARGS go to the bench
+	@$(VENV)/python -m bench.operator $(ARGS)
+
+soak-operator: python kubernetes ## the operator for half an hour among engines that lie and in a bad network; ARGS go to the soak
+	@PYTHONPATH=operator:runtime $(VENV)/python -m bench.operator.soak $(ARGS)
+
+bench-alerts: python ## where the alerts' thresholds are from: simulated days, with and without a flood
+	@$(VENV)/python -m bench.alerts $(ARGS)
+
+##@ Write again what is made from other files
+
+generate: python ## all of them but pictures and locks, in the order in which one needs another
+	@$(MAKE) --no-print-directory version shipped crd-reference metrics-page monitoring chart
+
+version: python # into the files that repeat what pyproject.toml says
+	@$(VENV)/python -m hack.version --write
+
+shipped: python ## write again what `kubectl tenantzone doctor` compares a cluster with
+	@$(VENV)/python -m hack.shipped
+
+crd-reference: python ## write docs/reference/resources.md again from crds/
+	@$(VENV)/python -m hack.crd_reference
+
+metrics-page: python ## write docs/metrics.md again from what the code declares
+	@$(VENV)/python -m hack.metrics_page
+
+monitoring: python ## write manifests/monitoring again; RUNBOOKS=URL says where the alerts' runbooks are found
+	@$(VENV)/python -m hack.monitoring $(if $(RUNBOOKS),--runbooks $(RUNBOOKS))
+
+chart: python ## write again what manifests/chart has from crds/ and the other manifests
+	@$(VENV)/python -m hack.manifests
+
+screenshots: ready ## take the pictures of the operator's page again, in docs/images/
+	@$(VENV)/python -m hack.screenshots
+
 lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade takes newer versions
 	$(LOCK) pyproject.toml --extra cpu --extra operator --extra dev --override requirements/overrides.txt --universal -o requirements/dev.txt
 	@cp requirements/dev.txt requirements/older.txt # the same versions, but for what the older vLLM needs otherwise
@@ -111,6 +126,33 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) requirements/build.in --universal -o requirements/build.txt
 	$(LOCK) requirements/checkov.in --universal -o requirements/checkov.txt
 
+##@ Documentation
+
+docs: python ## build the documentation as a site, in build/docs; a link that leads nowhere is an error
+	@$(VENV)/sphinx-build -W --keep-going -d build/doctrees docs build/docs
+
+docs-links: python ## ask the network whether the pages that the documentation links to are there
+	@$(VENV)/sphinx-build -b linkcheck -d build/doctrees docs build/docs-links
+
+##@ Release
+
+push: ## build images with docker (or BUILDER) and push them to REGISTRY=registry.example/team; TARGETS says which
+	@test -n "$(REGISTRY)" || { echo 'say where to: make push REGISTRY=registry.example/team' >&2; exit 2; }
+	@for target in $(TARGETS); do \
+	  image="$(REGISTRY)/tenantzone-$$target:$(VERSION)"; \
+	  echo "images     | building and pushing $$image"; \
+	  $(BUILDER) build --target "$$target" --build-arg "REVISION=$$(git rev-parse HEAD)" --tag "$$image" . || exit 1; \
+	  $(BUILDER) push "$$image" || exit 1; \
+	done
+
+freeze: python ## keep crds/ as the schemas of this version, in crds/released
+	@$(VENV)/python -m hack.release freeze
+
+release: python ## wheel, chart, SBOM, images and checksums of the last commit, in dist; IMAGES="operator" builds that one only
+	@$(VENV)/python -m hack.release build --images $(IMAGES)
+
+##@ Tidy up
+
 clean: ## remove what was made in this folder; the caches that other clones use stay
 	rm -rf .venv .venv-older .demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .mutation build dist *.egg-info
 
@@ -119,13 +161,13 @@ ready: check
 	@$(MAKE) --no-print-directory -j2 python $(if $(KUBECONFIG),,kubernetes)
 
 check:
-	@$(PYTHON) hack/bootstrap.py --check
+	@$(PYTHON) -m hack.bootstrap --check
 
 python: check
-	@$(PYTHON) hack/bootstrap.py
+	@$(PYTHON) -m hack.bootstrap
 
 older: check
-	@$(PYTHON) hack/bootstrap.py --older
+	@$(PYTHON) -m hack.bootstrap --older
 
 kubernetes: check
-	@PYTHONPATH=hack $(PYTHON) -m controlplane build >/dev/null
+	@$(PYTHON) -m hack.controlplane build >/dev/null

@@ -49,6 +49,7 @@ KINDS: Mapping[str, Callable[[int, random.Random], ZoneConfig]] = {
 
 
 def main() -> None:
+    """Measure configs of each kind of zones, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m bench.config_size", description=__doc__)
     parser.add_argument("--zones", type=int, default=20_000, help="default: %(default)s")
     zones = parser.parse_args().zones

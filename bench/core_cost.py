@@ -122,6 +122,7 @@ class Setup:
 
 
 def main() -> None:
+    """Time the zone core's operations for each size, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=15, help="of all sizes (default: %(default)s)")
     parser.add_argument("--cycles", type=int, default=200, help="in each turn (default: %(default)s)")

@@ -24,12 +24,12 @@ from typing import get_args
 
 from vllm.utils.gc_utils import freeze_gc_heap
 
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, ZoneConfig
 from tenantzone_contract.report import ConfigStatus, WaitReason
 from tenantzone_runtime.engine.reporting import make_figures, make_report
 from tenantzone_runtime.zones.audit import Event
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters, Outcome
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 65_536
 RUNNING = 128
@@ -186,6 +186,7 @@ class Engine:
 
 
 def main() -> None:
+    """Time how long the scheduler's lock is held with each number of zones, and print tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--zones", type=int, nargs="+", default=[1000, 5000], help="(default: 1000 5000)")
     parser.add_argument("--turns", type=int, default=200, help="timed turns with each (default: %(default)s)")

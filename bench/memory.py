@@ -22,8 +22,8 @@ from typing import Any
 
 import psutil
 
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import ZoneConfig
-from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 
 TARGET_BYTES = 200
 SIZES = (1 << 14, 1 << 16, 90_112, 1 << 18)
@@ -162,6 +162,7 @@ def live(arm: Arm, capacity: int, traced: bool) -> list[Sample]:
 
 
 def main() -> None:
+    """Measure each arm in a process of its own, and print its bytes per block beside the target."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--blocks", type=int, nargs="+", default=SIZES, help="sizes of pools (default: 16k, 64k, 88k, 256k)"

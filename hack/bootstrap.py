@@ -16,7 +16,7 @@ import shutil
 import time
 from pathlib import Path
 
-from progress import CommandFailed, say, watch, written
+from hack.progress import CommandFailed, say, watch, written
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDER = "--older" in sys.argv[1:]
@@ -34,6 +34,7 @@ NEEDED_BYTES = 12e9
 
 
 def main() -> None:
+    """Make the virtual environment, unless it is there and up to date; with ``--check``, only check the machine."""
     _check_machine()
     if "--check" in sys.argv[1:] or _is_current():
         return

@@ -35,7 +35,7 @@ def breaks(old: Schema, new: Schema) -> list[str]:
 
 def newest_release(folder: Path) -> Path:
     """The folder of the newest release, of those that are called like ``v1.2.3``."""
-    return max(folder.iterdir(), key=lambda release: [int(part) for part in release.name.removeprefix("v").split(".")])
+    return max(folder.glob("v*"), key=lambda release: [int(part) for part in release.name.removeprefix("v").split(".")])
 
 
 def read_definitions(folder: Path) -> dict[str, Schema]:

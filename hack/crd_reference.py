@@ -65,6 +65,8 @@ $columns
 
 @dataclass(frozen=True, slots=True)
 class Field:
+    """A field of a resource, with its path and its schema."""
+
     path: str
     schema: dict[str, Any]
     is_required: bool

@@ -1,7 +1,7 @@
 """Breaks the zone core on purpose, and names each break that no test noticed.
 
 ``mutmut`` does it. It wants packages at the top of the folder that it works in, so they are laid out in a folder of
-their own, ``.mutation/``. ``python hack/mutate.py 'tenantzone_runtime.zones.quota*'`` breaks one module only.
+their own, ``.mutation/``. ``python -m hack.mutate 'tenantzone_runtime.zones.quota*'`` breaks one module only.
 """
 
 import json
@@ -31,7 +31,7 @@ timeout_multiplier = 5.0
 timeout_constant = 3.0
 
 [tool.pytest.ini_options]
-pythonpath = ["hack", "."]
+pythonpath = ["."]
 addopts = "--import-mode=importlib"
 """
 
@@ -40,6 +40,7 @@ UNNOTICED = {0: "survived", 33: "no test"}
 
 
 def main() -> None:
+    """Run mutmut on a copy of the zone core, and print what the tests noticed and what not."""
     _lay_out()
     environment = os.environ | {"HYPOTHESIS_PROFILE": "mutation"}
     command = [sys.executable, "-m", "mutmut", "run", *sys.argv[1:]]

@@ -1,6 +1,6 @@
 """Takes the pictures of the operator's page that the README shows: of real parts, in the middle of the demo's flood.
 
-``make screenshots``, or ``PYTHONPATH=hack .venv/bin/python hack/screenshots.py``.
+``make screenshots``, or ``.venv/bin/python -m hack.screenshots``.
 """
 
 import re
@@ -13,13 +13,13 @@ from typing import Literal
 
 from playwright.sync_api import Page, Playwright, expect, sync_playwright
 
-from debian import ensure
-from demo.asking import make_prompt, tenant_with_key
-from demo.console import chapter, say, took
-from demo.flood import CONCURRENT, Flood
-from demo.model import MODELS
-from demo.paths import REPOSITORY, STATE
-from demo.stack import Stack, running
+from hack.debian import ensure
+from hack.demo.asking import make_prompt, tenant_with_key
+from hack.demo.console import chapter, say, took
+from hack.demo.flood import CONCURRENT, Flood
+from hack.demo.model import MODELS
+from hack.demo.paths import REPOSITORY, STATE
+from hack.demo.stack import Stack, running
 
 IMAGES = REPOSITORY / "docs" / "images"
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
@@ -35,6 +35,7 @@ _PATIENCE_MILLISECONDS = 120_000
 
 
 def main() -> int:
+    """Take all pictures; the exit code is 1 if one is too large."""
     expect.set_options(timeout=_PATIENCE_MILLISECONDS)
     with running(MODELS["tiny"], STATE / "screenshots", kubeconfig=None, compare=False) as stack:
         chapter("The pictures")

@@ -1,6 +1,6 @@
 """Writes what ``kubectl tenantzone doctor`` compares a cluster with: the schemas, and the operator's rights.
 
-Run it after a change in ``crds/`` or ``manifests/base/rbac.yaml``: python hack/shipped.py
+Run it after a change in ``crds/`` or ``manifests/base/rbac.yaml``: python -m hack.shipped
 """
 
 import json

@@ -8,7 +8,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from controlplane import Cluster, connect_or_start
+from hack.controlplane import Cluster, connect_or_start
+from hack.version import VERSION
 
 # A busy machine makes any example slow; what is tested is what comes out.
 hypothesis.settings.register_profile("tests", deadline=None)
@@ -28,8 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     ours = parser.getgroup("end-to-end tests, on the cluster of --kubeconfig")
     ours.addoption("--e2e", action="store_true", help="run them, and nothing else")
-    ours.addoption("--operator-image", default="localhost/tenantzone-operator:0.1.0", help="default: %(default)s")
-    ours.addoption("--operator-image-before", help="of the commit before; default: the same image")
+    ours.addoption("--operator-image", default=f"localhost/tenantzone-operator:{VERSION}", help="default: %(default)s")
+    ours.addoption("--operator-image-before", help="to upgrade from; default: the same image")
     ours.addoption("--engine-image", help="with vLLM for CPUs; default: engines use the environment on the node's disk")
 
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from controlplane import Cluster
+from hack.controlplane import Cluster
 from tests.engine.real_engine import API_PORT, RealEngine
 from tests.operator.fleet import pod_manifest
 
-_HACK = Path(__file__).parents[1] / "hack"
+_REPOSITORY = Path(__file__).parents[1]
 
 
 def engine_pod(name: str, labels: dict[str, str], pool: str) -> dict[str, Any]:
@@ -27,12 +27,12 @@ def engine_pod(name: str, labels: dict[str, str], pool: str) -> dict[str, Any]:
 def kubelet(cluster: Cluster, namespace: str, pod: str, engine: RealEngine, log: Path) -> Iterator[None]:
     """For as long as the block runs, the pod is ready when the engine is, and the engine reads what is projected."""
     command = [
-        *(sys.executable, "-m", "demo.kubelet", "--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace),
+        *(sys.executable, "-m", "hack.demo.kubelet", "--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace),
         *("--pod", pod, "--volumes", str(engine.config_folder.parent), "--ip", engine.address),
         *("--health", f"http://{engine.address}:{API_PORT}/health"),
     ]
     with log.open("w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=_HACK)
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=_REPOSITORY)
         try:
             yield
         finally:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from demo.console import wait_until
+from hack.demo.console import wait_until
 
 
 def await_that(condition: Callable[[], bool], what: str, *, seconds: float = 120) -> None:

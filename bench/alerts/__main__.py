@@ -13,13 +13,14 @@ from bench.alerts.findings import Day, tables
 from bench.alerts.history import History
 from bench.alerts.loads import Load, loads
 from bench.alerts.queries import holding
-from debian import DebianError
-from progress import say
+from hack.debian import DebianError
+from hack.progress import say
 
 _PROGRESS_SECONDS = 2.0
 
 
 def main() -> int:
+    """Simulate the days, print how often the alerts would have fired, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.alerts", description=__doc__)
     parser.add_argument("--tenants", type=int, default=40, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.alerts.history import SCRAPE_SECONDS, History
-from controlplane.server import Server, free_ports
-from debian import ensure
-from monitoring.model import Recording
-from monitoring.pace import REAL_TIME
-from monitoring.recordings import recordings
+from hack.controlplane.server import Server, free_ports
+from hack.debian import ensure
+from hack.monitoring.model import Recording
+from hack.monitoring.pace import REAL_TIME
+from hack.monitoring.recordings import recordings
 
 Series = dict[str, list[tuple[float, float]]]
 """By zone: Unix times and values."""

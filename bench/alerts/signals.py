@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-import monitoring.zone_alerts as zone_alerts
-from monitoring.model import Alert
-from monitoring.pace import REAL_TIME
+from hack.monitoring import zone_alerts
+from hack.monitoring.model import Alert
+from hack.monitoring.pace import REAL_TIME
 
 
 @dataclass(frozen=True, slots=True)

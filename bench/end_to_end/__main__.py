@@ -27,6 +27,7 @@ STEADY_SHARE = 0.5
 
 
 def main() -> None:
+    """Start the engines, measure them in turn, and print the ratios."""
     options = _options()
     cores = sorted(os.sched_getaffinity(0))
     engine_cores = options.engine_cores or cores[: max(1, len(cores) - 1)]

@@ -133,7 +133,8 @@ class Engines:
             engine.stop()
 
     def await_ready(self) -> None:
-        """
+        """Wait until all engines are ready, and show which ones are starting.
+
         Raises:
             EngineError: one of them has ended, or is not ready in time.
         """

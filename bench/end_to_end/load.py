@@ -31,6 +31,9 @@ def run(engine: Engine, load: Load, *, tokenizer: Path, seed: int, rate: float |
     """Ask the engine for all answers, and say how long they took.
 
     Args:
+        engine: to be asked.
+        load: what is asked of it.
+        tokenizer: the model's, as a folder.
         seed: engines that get the same one get the same prompts in the same order, and at the same times.
         rate: requests per second, whose arrivals are a Poisson process; None: saturated, as many at a time as there
             may be.

@@ -56,6 +56,7 @@ _ELECTED = ("--leader-elect-namespace", "tenantzone-system")
 
 
 def main() -> int:
+    """Measure the parts that were asked for; the exit code is 1 if a budget was missed."""
     options = _parse()
     budgets = tomllib.loads(_BUDGETS.read_text())
     missed = [asyncio.run(_run(name, options, budgets)) for name in _PARTS if name in options.part]

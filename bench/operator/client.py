@@ -14,6 +14,8 @@ _PAUSE_SECONDS = 0.2
 
 
 class Client(Rest):
+    """The operator's REST client, with a watch for measurements."""
+
     async def events(self, path: str) -> AsyncIterator[dict[str, Any]]:
         """Events of a kind from now on, beginning with what there is."""
         assert self._session is not None

@@ -12,11 +12,11 @@ from typing import Any
 from aiohttp import web
 
 from bench.operator.client import Client
+from hack.harness.lies import Lie
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, RuntimeConfig, ZoneConfig
 from tenantzone_contract.packing import ConfigFiles, files_of, unpack_config
 from tenantzone_contract.report import REPORT_PATH, ConfigStatus, EngineReport, ZoneReport
 from tenantzone_contract.share import ceil_blocks, floor_blocks
-from tests.operator.lies import Lie
 
 BLOCKS = 100_000
 _TIME = 1.5e9

@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from controlplane.server import free_ports
+from hack.controlplane.server import free_ports
 
 _NOT_IN_THE_IMAGE = "kubernetes_asyncio"
 """The demo needs it, and kopf imports what it finds. The operator's image does not have it."""
@@ -18,7 +18,8 @@ _ROOT = Path(__file__).parents[2]
 
 
 class OperatorProcess:
-    """
+    """The operator as a process of its own, which can be started, killed and measured.
+
     Args:
         kubeconfig: as whom.
         folder: for its log.

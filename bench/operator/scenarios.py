@@ -11,7 +11,7 @@ from bench.operator.client import Client
 from bench.operator.fleet import Fleet, foreign_pod
 from bench.operator.observer import Observer
 from bench.operator.process import OperatorProcess
-from progress import say
+from hack.progress import say
 from tenantzone_operator.pool.worker import DEBOUNCE_SECONDS
 
 NAME = "operator"
@@ -261,6 +261,7 @@ async def rest(bench: Bench, seconds: float) -> Figures:
 
 
 async def at_once(jobs: Iterable[Awaitable[Any]]) -> list[Any]:
+    """Await all jobs, a bounded number of them at a time, and return what they return in their order."""
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def run(job: Awaitable[Any]) -> Any:
@@ -271,6 +272,7 @@ async def at_once(jobs: Iterable[Awaitable[Any]]) -> list[Any]:
 
 
 def quantile(ordered: list[float], fraction: float) -> float:
+    """The number that stands at this fraction of the ordered numbers."""
     return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]
 
 

@@ -12,8 +12,8 @@ from bench.operator.fleet import Fleet
 from bench.operator.observer import Observer
 from bench.operator.process import OperatorProcess
 from bench.operator.scenarios import Bench
-from controlplane import ControlPlane
-from controlplane.server import free_ports
+from hack.controlplane import ControlPlane
+from hack.controlplane.server import free_ports
 from tenantzone_operator.kube.connection import Connection
 
 _ROOT = Path(__file__).parents[2]

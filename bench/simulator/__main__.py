@@ -15,6 +15,7 @@ PROGRESS_SECONDS = 2.0
 
 
 def main() -> int:
+    """Run the simulations that were asked for and print their summaries; returns the exit code."""
     options = _parse()
     runs: list[Simulation] = []
     for lending in {"on": [True], "off": [False], "both": [True, False]}[options.lending]:

@@ -1,5 +1,6 @@
-"""What must hold whenever blocks are given and taken, worked out from what zones hold and were promised, not from the
-core's own sums.
+"""What must hold whenever blocks are given and taken.
+
+It is worked out from what zones hold and were promised, not from the core's own sums.
 
 The names I1 to I7 are those of the invariants: I1 every block has one place and the counts add up; I2 a zone gets its
 reservation within one step; I3 nobody holds more than its limit; I4 a request's blocks are its own zone's; I5 a hit

@@ -166,8 +166,10 @@ class Simulation:
         self.summary.happened(event)
 
     def _apply_too_large(self, config: RuntimeConfig) -> None:
-        """I8: of a config that the engine is too small for, what fits is in force, first come first: each reservation
-        whole or not at all. Then the config before comes back."""
+        """Check I8, with a config that the engine is too small for, and apply the config before again.
+
+        What fits is in force, first come first: each reservation whole or not at all.
+        """
         self.engine.apply(config)
         held = zip(config.zones, grants(config.zones, self.plan.model.capacity), strict=True)
         expected = {zone.tenant: grant.reserved for zone, grant in held}

@@ -18,6 +18,7 @@ PROGRESS_SECONDS: Final = 2.0
 
 
 def main() -> int:
+    """Simulate days and print what the core keeps; the exit code is 1 if something has grown."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

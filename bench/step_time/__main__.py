@@ -12,13 +12,14 @@ import bench.step_time
 from bench.step_time.arm import Arm
 from bench.step_time.loads import LOADS, Load
 from bench.step_time.results import describe
-from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, vllm_config
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, vllm_config
 
 MAX_BATCHED_TOKENS = 256 * BLOCK_TOKENS
 WINDOW_TARGET = 1.10
 
 
 def main() -> None:
+    """Time the steps of each arm under each load, and print tables."""
     parser = argparse.ArgumentParser(
         description=bench.step_time.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -6,10 +6,10 @@ from typing import Any
 
 from bench.step_time.loads import Load
 from bench.step_time.results import Record
+from hack.harness.scheduler import Driver, prompt
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.report import ConfigStatus
 from tenantzone_runtime.engine.reporting import make_report
-from tests.engine.harness import Driver, prompt
 
 HOUSEKEEPING_SECONDS = 0.1
 REPORT_SECONDS = 1.0

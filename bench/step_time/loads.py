@@ -6,7 +6,7 @@ length, so that requests end in different steps. Whenever one ends, another one 
 
 from dataclasses import dataclass
 
-from tests.engine.harness import prompt
+from hack.harness.scheduler import prompt
 
 _TENANTS = 1000
 _ANSWER_TOKENS = 100

@@ -1,14 +1,14 @@
-"""``python -m conformance``: what passes with vLLM's classes passes with ours, or this says what does not."""
+"""``python -m hack.conformance``: what passes with vLLM's classes passes with ours, or this says what does not."""
 
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from conformance.comparison import compare, describe, read_reasons
-from conformance.sides import NO_ZONE, TESTS, WITH_ONE_ZONE, run_sides
-from conformance.source import SourceError, pinned_vllm
-from progress import CommandFailed
+from hack.conformance.comparison import compare, describe, read_reasons
+from hack.conformance.sides import NO_ZONE, TESTS, WITH_ONE_ZONE, run_sides
+from hack.conformance.source import SourceError, pinned_vllm
+from hack.progress import CommandFailed
 
 REASONS = Path(__file__).with_name("one_zone.toml")
 

@@ -39,6 +39,7 @@ _FINDS_BLOCKS = ("get_computed_blocks", "get_computed_blocks_for_connector", "al
 
 
 def pytest_configure() -> None:
+    """Give each block pool its zone, and bind each request to it."""
     ZoneBlockPool.__init__ = _declaring(ZoneBlockPool.__init__)
     ZoneBlockPool.at_work = False
     """Whether one of our managers is at work on the pool."""

@@ -12,10 +12,12 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that names the file for the outcomes."""
     parser.addoption("--outcomes", type=Path, required=True, help="the file to write")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Register the recorder of outcomes."""
     config.pluginmanager.register(_Recorder(config.getoption("--outcomes")))
 
 

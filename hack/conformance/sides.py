@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from conformance import models
-from conformance.comparison import Outcomes, read_outcomes
-from conformance.source import vllm_tests
-from progress import watch
+from hack.conformance import models
+from hack.conformance.comparison import Outcomes, read_outcomes
+from hack.conformance.source import vllm_tests
+from hack.progress import watch
 
 Plugins = Sequence[str]
 """pytest plugins that put our classes in place; none: vLLM's own are tested."""
 
 TESTS = "tests/v1/core"
-SUBSTITUTION = "conformance.substitution"
-ONE_ZONE = "conformance.one_zone"
+SUBSTITUTION = "hack.conformance.substitution"
+ONE_ZONE = "hack.conformance.one_zone"
 
 NO_ZONE: Plugins = (SUBSTITUTION,)
 WITH_ONE_ZONE: Plugins = (SUBSTITUTION, ONE_ZONE)
@@ -67,7 +67,7 @@ def _run(name: str, tests: Path, folder: Path, arguments: Sequence[str]) -> Outc
             "pytest",
             *settings,
             "-p",
-            "conformance.recording",
+            "hack.conformance.recording",
             f"--outcomes={outcomes}",
             *arguments,
         ],
@@ -81,7 +81,7 @@ def _run(name: str, tests: Path, folder: Path, arguments: Sequence[str]) -> Outc
 
 def _environment(folder: Path) -> dict[str, str]:
     repository = Path(__file__).parents[2]
-    path = [str(repository / "hack"), str(repository / "runtime"), os.environ.get("PYTHONPATH", "")]
+    path = [str(repository), str(repository / "runtime"), os.environ.get("PYTHONPATH", "")]
     return os.environ | {
         "HF_HOME": str(folder / "models"),
         "HF_HUB_OFFLINE": "1",

@@ -13,9 +13,9 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import IO, cast
 
-from archives import ArchiveError, unpack
-from controlplane.cache import cache_folder, exclusive
-from progress import say
+from hack.archives import ArchiveError, unpack
+from hack.controlplane.cache import cache_folder, exclusive
+from hack.progress import say
 
 NAME = "vllm"
 LOCK = Path(__file__).parents[2] / "requirements" / "gpu.txt"

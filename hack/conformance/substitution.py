@@ -21,6 +21,7 @@ from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 
 
 def pytest_configure() -> None:
+    """Put the zone-aware classes in the places of vLLM's, wherever a module of its core names them."""
     synchronous = _load_synchronous()
     for module in (scheduling, synchronous):
         module.check_supported = lambda config, caches: None

@@ -4,7 +4,7 @@ RBAC is on. There is no kubelet and no controller manager: pods never start, own
 namespace gets a default service account, and the aggregated roles (``view``, ``edit``, ``admin``) grant nothing.
 """
 
-from controlplane.cluster import Cluster, ClusterError
-from controlplane.plane import ControlPlane, connect_or_start
+from hack.controlplane.cluster import Cluster, ClusterError
+from hack.controlplane.plane import ControlPlane, connect_or_start
 
 __all__ = ["Cluster", "ClusterError", "ControlPlane", "connect_or_start"]

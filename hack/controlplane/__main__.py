@@ -1,4 +1,4 @@
-"""``python -m controlplane``: the control plane by hand."""
+"""``python -m hack.controlplane``: the control plane by hand."""
 
 import argparse
 import os
@@ -6,15 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from controlplane import detached
-from controlplane.binaries import find_binaries
-from controlplane.cluster import ClusterError
-from controlplane.plane import ControlPlane
-from controlplane.program import run
+from hack.controlplane import detached
+from hack.controlplane.binaries import find_binaries
+from hack.controlplane.cluster import ClusterError
+from hack.controlplane.plane import ControlPlane
+from hack.controlplane.program import run
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m controlplane", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m hack.controlplane", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build = commands.add_parser("build", help="find or build etcd, kube-apiserver and kubectl")
     build.set_defaults(do=_build)
@@ -59,7 +59,9 @@ def _run(arguments: argparse.Namespace) -> int:
 def _kubectl(arguments: argparse.Namespace) -> int:
     kubeconfig = arguments.folder / "admin.kubeconfig"
     if detached.keeper_of(arguments.folder) is None:
-        raise ClusterError(f"no control plane runs in {arguments.folder}; start one with: python -m controlplane start")
+        raise ClusterError(
+            f"no control plane runs in {arguments.folder}; start one with: python -m hack.controlplane start"
+        )
     command = [find_binaries().kubectl, *arguments.arguments]
     return subprocess.run(command, env=os.environ | {"KUBECONFIG": str(kubeconfig)}, check=False).returncode
 

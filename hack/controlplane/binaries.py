@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.build import built_programs
+from hack.controlplane.build import built_programs
 
 ASSETS = "KUBEBUILDER_ASSETS"
 """The environment variable that envtest uses, too: a folder with etcd, kube-apiserver and, mostly, kubectl."""

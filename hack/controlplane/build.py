@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.cache import cache_folder, exclusive
-from controlplane.toolchain import SOURCE, environment, find_go
-from progress import say, watch
+from hack.controlplane.cache import cache_folder, exclusive
+from hack.controlplane.toolchain import SOURCE, environment, find_go
+from hack.progress import say, watch
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from progress import clock, say
+from hack.progress import clock, say
 
 
 def cache_folder() -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from controlplane.binaries import find_kubectl
+from hack.controlplane.binaries import find_kubectl
 
 
 class ClusterError(Exception):

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 
-from controlplane.cluster import ClusterError
+from hack.controlplane.cluster import ClusterError
 
 _STOP_SECONDS = 60.0
 

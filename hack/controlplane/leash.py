@@ -16,6 +16,7 @@ _GRACE_SECONDS = 5.0
 
 
 def main() -> None:
+    """Run the command line's command until it ends or standard input closes, and exit with its code."""
     command = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, process_group=0)
     signal.signal(signal.SIGTERM, lambda *_: command.terminate())
     threading.Thread(target=_end_on_release, args=(command,), daemon=True).start()

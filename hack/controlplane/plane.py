@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
-from controlplane.binaries import Binaries, find_binaries
-from controlplane.cluster import Cluster, ClusterError
-from controlplane.server import Server, free_ports
-from progress import say
+from hack.controlplane.binaries import Binaries, find_binaries
+from hack.controlplane.cluster import Cluster, ClusterError
+from hack.controlplane.server import Server, free_ports
+from hack.progress import say
 
 NAME = "kubernetes"
 _START_SECONDS = 120.0
@@ -63,7 +63,7 @@ class ControlPlane(Cluster):
     def start(self) -> None:
         """Start both servers and wait until they answer."""
         # Imported here: the rest must work before any package is installed, because it builds Kubernetes.
-        from controlplane.credentials import ADMIN_GROUP, Authority, new_key, write_kubeconfig
+        from hack.controlplane.credentials import ADMIN_GROUP, Authority, new_key, write_kubeconfig
 
         self._log_folder.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(self._folder / "lock")
@@ -112,7 +112,7 @@ class ControlPlane(Cluster):
             user: for instance ``system:serviceaccount:NAMESPACE:NAME``.
             groups: by default none, or those that a service account has.
         """
-        from controlplane.credentials import file_name, write_kubeconfig
+        from hack.controlplane.credentials import file_name, write_kubeconfig
 
         path = self._folder / f"{file_name(user)}.kubeconfig"
         write_kubeconfig(path, self.server, self._authority, user, _groups(user) if groups is None else groups)

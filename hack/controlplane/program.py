@@ -3,9 +3,9 @@
 import argparse
 import sys
 
-from controlplane.binaries import BinariesError
-from controlplane.cluster import ClusterError
-from progress import CommandFailed
+from hack.controlplane.binaries import BinariesError
+from hack.controlplane.cluster import ClusterError
+from hack.progress import CommandFailed
 
 
 def run(parser: argparse.ArgumentParser) -> int:

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from controlplane.cache import cache_folder
-from progress import say, watch, written
+from hack.controlplane.cache import cache_folder
+from hack.progress import say, watch, written
 
 SOURCE = Path(__file__).parent / "go"
 REQUIREMENTS = SOURCE / "toolchain.txt"

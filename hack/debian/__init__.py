@@ -4,6 +4,6 @@ What PATH has is used. Else the package is downloaded and unpacked into the user
 nothing on the machine and starts no service. Chromium needs libraries beside it and is installed, which needs root.
 """
 
-from debian.programs import DebianError, ensure
+from hack.debian.programs import DebianError, ensure
 
 __all__ = ["DebianError", "ensure"]

@@ -1,13 +1,14 @@
-"""``python -m debian PROGRAM ...``: gets programs and prints where they are, one per line."""
+"""``python -m hack.debian PROGRAM ...``: gets programs and prints where they are, one per line."""
 
 import argparse
 import sys
 
-from debian.programs import PROGRAMS, DebianError, ensure
+from hack.debian.programs import PROGRAMS, DebianError, ensure
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m debian", description=__doc__)
+    """Get the programs that were named and print their paths; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m hack.debian", description=__doc__)
     parser.add_argument("program", nargs="+", choices=sorted(PROGRAMS))
     try:
         for name in parser.parse_args().program:

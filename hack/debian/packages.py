@@ -5,8 +5,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from progress import CommandFailed, say, watch, written
-from search_path import environment
+from hack.progress import CommandFailed, say, watch, written
+from hack.search_path import environment
 
 NAME = "packages"
 

@@ -6,10 +6,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.cache import cache_folder, exclusive
-from debian import packages
-from debian.relocation import relocated
-from progress import CommandFailed
+from hack.controlplane.cache import cache_folder, exclusive
+from hack.debian import packages
+from hack.debian.relocation import relocated
+from hack.progress import CommandFailed
 
 
 class DebianError(Exception):
@@ -66,7 +66,8 @@ def _on_path(program: Program) -> Path | None:
 
 
 def _from_cache(program: Program) -> Path:
-    """
+    """The path of a program in the cache, where it is put first if it is not there.
+
     Raises:
         CommandFailed: the package could not be downloaded or unpacked.
         FileNotFoundError: this machine has no apt, or its package has no such program.

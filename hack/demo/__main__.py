@@ -1,4 +1,4 @@
-"""``python -m demo run | up | down``."""
+"""``python -m hack.demo run | up | down``."""
 
 import argparse
 import os
@@ -7,15 +7,15 @@ import sys
 
 from openai import OpenAIError
 
-from controlplane import ClusterError
-from controlplane.binaries import BinariesError
-from demo import playground
-from demo.model import MODELS, Model
-from demo.paths import REPOSITORY, STATE
-from demo.processes import ProcessDiedError
-from demo.stack import AlreadyRunningError, running
-from demo.story import tell
-from progress import CommandFailed
+from hack.controlplane import ClusterError
+from hack.controlplane.binaries import BinariesError
+from hack.demo import playground
+from hack.demo.model import MODELS, Model
+from hack.demo.paths import REPOSITORY, STATE
+from hack.demo.processes import ProcessDiedError
+from hack.demo.stack import AlreadyRunningError, running
+from hack.demo.story import tell
+from hack.progress import CommandFailed
 
 _EXPLAINED = (
     AlreadyRunningError,
@@ -31,6 +31,7 @@ _EXPLAINED = (
 
 
 def main() -> int:
+    """Run, bring up or take down the demo, and return the exit code."""
     arguments = _parse()
     # Commands that the demo shows are typed at the repository's root.
     os.chdir(REPOSITORY)
@@ -62,7 +63,7 @@ def _run(model: Model, kubeconfig: str | None) -> int:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m demo", description="The demo of TenantZone.")
+    parser = argparse.ArgumentParser(prog="python -m hack.demo", description="The demo of TenantZone.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, what in (
         ("run", "tell the story and end; exit code 0 only if each claim held"),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from openai import OpenAI
 
-from demo.engines import BLOCK_TOKENS, Engine
-from demo.model import Model
+from hack.demo.engines import BLOCK_TOKENS, Engine
+from hack.demo.model import Model
 
 _PROSE = (
     "the engine keeps blocks of keys and values for each prompt so that a second question about the same text costs "
@@ -67,11 +67,12 @@ class Tenant:
 
 
 def tenant_with_key(name: str, key: str, engine: Engine, model: Model) -> Tenant:
+    """A tenant of an engine with zones, known by its API key."""
     return Tenant(name, _client(engine, key), model)
 
 
 def tenant_with_salt(name: str, engine: Engine, model: Model) -> Tenant:
-    """Stock vLLM has no tenants: each sends a salt of its own, which keeps its prefixes apart."""
+    """A tenant of stock vLLM, which has none: each sends a salt of its own, which keeps its prefixes apart."""
     return Tenant(name, _client(engine, "none"), model, cache_salt=name)
 
 

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from demo.console import chapter, say, table
+from hack.demo.console import chapter, say, table
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
+    """A claim of the demo, what was measured for it, and whether it held."""
+
     step: str
     text: str
     measured: str

@@ -14,10 +14,12 @@ def _styled(code: str, text: str) -> str:
 
 
 def chapter(title: str) -> None:
+    """Print the title of a chapter."""
     print(f"\n{_styled('1;36', title)}\n{_styled('36', '─' * len(title))}", flush=True)
 
 
 def say(text: str) -> None:
+    """Print a text at once."""
     print(text, flush=True)
 
 
@@ -50,6 +52,7 @@ def wait_until(ready: Callable[[], bool], describe: Callable[[], str], *, timeou
         ready: asked every ``poll`` seconds; what it raises ends the wait.
         describe: what is waited for, as it stands now.
         timeout: in seconds.
+        poll: seconds from one look to the next.
 
     Raises:
         TimeoutError: with the description.

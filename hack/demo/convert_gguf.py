@@ -1,7 +1,7 @@
 """Turns a quantized GGUF file into a float32 model folder that vLLM's CPU engine loads.
 
 Run as a process of its own, because the packages that read GGUF lie in the cache folder and not in the environment:
-``python -m demo.convert_gguf FILE FOLDER``.
+``python -m hack.demo.convert_gguf FILE FOLDER``.
 """
 
 import sys
@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
 def convert(file: Path, folder: Path) -> None:
+    """Convert a GGUF file into a model folder with float32 weights and the tokenizer."""
     model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
     # The weights are plain floats from here on; what still calls them quantized would be written out with them.
     model.hf_quantizer = None

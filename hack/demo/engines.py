@@ -6,8 +6,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo.model import Model
-from demo.paths import PYTHON, RUNTIME, demo_environment
+from hack.demo.model import Model
+from hack.demo.paths import PYTHON, RUNTIME, demo_environment
 
 API_PORT = 8000
 
@@ -76,6 +76,7 @@ def cores_for(index: int, engines: int) -> str:
 
 
 def zone_command(engine: Engine, model: Model, *, config: Path, keys: Path, admin_port: int) -> list[str]:
+    """The command line of an engine with zones."""
     return [
         str(RUNTIME), "serve", str(model.folder), *_serving_flags(engine, model),
         "--zones-config", str(config),
@@ -86,6 +87,7 @@ def zone_command(engine: Engine, model: Model, *, config: Path, keys: Path, admi
 
 
 def stock_command(engine: Engine, model: Model) -> list[str]:
+    """The command line of a stock vLLM engine with the same model and blocks."""
     return [
         PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model.folder),
         *_serving_flags(engine, model),
@@ -97,6 +99,7 @@ def _serving_flags(engine: Engine, model: Model) -> tuple[str, ...]:
 
 
 def engine_environment(cores: str, **variables: str) -> dict[str, str]:
+    """The environment of an engine that runs on these cores."""
     return demo_environment(
         VLLM_CPU_KVCACHE_SPACE="1",
         VLLM_CPU_OMP_THREADS_BIND=cores,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from threading import Event, Lock
 
-from demo.asking import Tenant, make_prompt
-from demo.console import wait_until
-from demo.engines import BLOCKS
+from hack.demo.asking import Tenant, make_prompt
+from hack.demo.console import wait_until
+from hack.demo.engines import BLOCKS
 
 PROMPT_BLOCKS = 32
 CONCURRENT = 4

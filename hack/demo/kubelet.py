@@ -4,7 +4,7 @@ It does the three things that the product relies on, and nothing else: it projec
 folders, syncs them at once when the pod changes and otherwise slowly, and writes the pod's status from a health probe.
 The engine itself is a process that the demo starts. On a real cluster, kubelet does all of this.
 
-``python -m demo.kubelet --kubeconfig FILE --namespace NS --pod NAME --volumes FOLDER --ip IP --health URL``
+``python -m hack.demo.kubelet --kubeconfig FILE --namespace NS --pod NAME --volumes FOLDER --ip IP --health URL``
 """
 
 import argparse
@@ -20,7 +20,7 @@ import aiohttp
 from kubernetes_asyncio import client, config, watch
 from kubernetes_asyncio.client import ApiException, CoreV1Api, V1ConfigMap, V1Pod
 
-from demo.projection import project
+from hack.demo.projection import project
 
 SYNC_SECONDS = 60.0
 """Kubelet's own period: a ConfigMap's change alone is seen no sooner."""
@@ -42,6 +42,8 @@ class Placement:
 
 
 class Kubelet:
+    """The stand-in for kubelet, for one pod: it syncs the pod's volumes and reports its health."""
+
     def __init__(self, api: CoreV1Api, placement: Placement) -> None:
         self._api = api
         self._place = placement
@@ -157,7 +159,7 @@ def _files(config_map: V1ConfigMap) -> dict[str, bytes]:
 
 
 async def _main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m demo.kubelet", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m hack.demo.kubelet", description=__doc__.split("\n\n")[0])
     parser.add_argument("--kubeconfig", required=True)
     parser.add_argument("--namespace", required=True)
     parser.add_argument("--pod", required=True)

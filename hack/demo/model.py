@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo import smollm2, tiny_model
-from demo.console import took
-from demo.paths import CACHE
+from hack.demo import smollm2, tiny_model
+from hack.demo.console import took
+from hack.demo.paths import CACHE
 
 
 @dataclass(frozen=True, slots=True)

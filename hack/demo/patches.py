@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from demo.console import say, wait_until
-from demo.stack import Stack
-from demo.workspace import watching
+from hack.demo.console import say, wait_until
+from hack.demo.stack import Stack
+from hack.demo.workspace import watching
 from tenantzone_contract.report import REPORT_PATH, parse_report
 
 PATCHES = 20

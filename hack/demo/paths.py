@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from controlplane.cache import cache_folder
+from hack.controlplane.cache import cache_folder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -21,5 +21,5 @@ RUNTIME = Path(sys.executable).with_name("tenantzone-runtime")
 
 
 def demo_environment(**variables: str) -> dict[str, str]:
-    """This process's environment, with the demo importable and Hugging Face kept off the network."""
-    return {**os.environ, "PYTHONPATH": str(REPOSITORY / "hack"), "HF_HUB_OFFLINE": "1", **variables}
+    """The environment of this process, with the demo importable and Hugging Face kept off the network."""
+    return {**os.environ, "PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1", **variables}

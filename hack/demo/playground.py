@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from controlplane.detached import keeper_of, record_keeper
-from demo.console import say, wait_until
-from demo.model import Model
-from demo.paths import PYTHON, STATE, demo_environment
-from demo.stack import Stack, running
+from hack.controlplane.detached import keeper_of, record_keeper
+from hack.demo.console import say, wait_until
+from hack.demo.model import Model
+from hack.demo.paths import PYTHON, STATE, demo_environment
+from hack.demo.stack import Stack, running
+from tenantzone_cli.names import OPERATOR_NAMESPACE
 
 FOLDER = STATE / "up"
 _LOG = FOLDER / "keeper.log"
@@ -39,7 +41,7 @@ def up(model: Model, kubeconfig: str | None) -> None:
     named = ["--kubeconfig", kubeconfig] if kubeconfig else []
     with _LOG.open("wb") as log:
         keeper = subprocess.Popen(
-            [PYTHON, "-m", "demo", "keep", "--model", model.name, *named],
+            [PYTHON, "-m", "hack.demo", "keep", "--model", model.name, *named],
             env=demo_environment(PYTHONUNBUFFERED="1"),
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -75,9 +77,9 @@ def keep(model: Model, kubeconfig: str | None) -> None:
     record_keeper(FOLDER)
     with running(model, FOLDER, kubeconfig=kubeconfig, compare=False) as stack:
         _EXPORTS.touch(mode=0o600)
-        _EXPORTS.write_text(_exports(stack))
+        _EXPORTS.write_text(exports(stack))
         # The guide comes last: it tells up that everything runs.
-        _GUIDE.write_text(_guide(stack))
+        _GUIDE.write_text(guide(stack))
         signal.pause()
 
 
@@ -98,10 +100,12 @@ def _follow(keeper: subprocess.Popen[bytes]) -> None:
         sys.stdout.write(log.read())
 
 
-def _exports(stack: Stack) -> str:
+def exports(stack: Stack) -> str:
+    """Variables for a shell that plays with it."""
     variables = {
         "KUBECONFIG": str(stack.cluster.kubeconfig),
-        "PATH": f"{stack.cluster.kubectl_program.parent}:$PATH",
+        # The plugin lies beside our Python, which must not take the place of the user's own.
+        "PATH": f"{stack.cluster.kubectl_program.parent}:$PATH:{Path(PYTHON).parent}",
         "OPENAI_BASE_URL": stack.zone.base_url,
         "ENGINE_ADMIN": stack.admin_url,
         **{f"{tenant.upper().replace('-', '_')}_KEY": key for tenant, key in stack.keys.items()},
@@ -109,7 +113,8 @@ def _exports(stack: Stack) -> str:
     return "".join(f'export {name}="{value}"\n' for name, value in variables.items())
 
 
-def _guide(stack: Stack) -> str:
+def guide(stack: Stack) -> str:
+    """What to try."""
     question = f'{{"model": "{stack.model.name}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
     return f"""
 Everything runs: control plane, operator, engine. To look at it, open http://localhost:{stack.console_port}
@@ -124,9 +129,18 @@ That sets KUBECONFIG, OPENAI_BASE_URL ({stack.zone.base_url}), ENGINE_ADMIN and 
   kubectl explain tenantzone.spec --recursive
   kubectl patch tenantzone burst --type=merge --patch='{{"spec":{{"reserved":"20%"}}}}'
   kubectl get zonepool,configmap,pod
+  kubectl tenantzone top
+  kubectl tenantzone explain acme
+  kubectl tenantzone doctor{_operator_namespace(stack)}
   curl -s $ENGINE_ADMIN/report
   curl -s $OPENAI_BASE_URL/chat/completions -H "Authorization: Bearer $ACME_KEY" \\
     -H 'Content-Type: application/json' -d '{question}'
 
 Logs are in {FOLDER / "log"}. make down ends it.
 """
+
+
+def _operator_namespace(stack: Stack) -> str:
+    """The flag for ``doctor``, where the operator is not where it looks by itself."""
+    namespace = stack.place.operator_namespace
+    return "" if namespace == OPERATOR_NAMESPACE else f" --operator-namespace {namespace}"

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
-from controlplane.server import Server
+from hack.controlplane.server import Server
 
 
 class ProcessDiedError(Exception):
@@ -16,7 +16,8 @@ class Processes:
     """Processes that end together, at the end of a ``with`` block or when this process dies in whatever way."""
 
     def __init__(self, logs: Path, lock: int) -> None:
-        """
+        """Begin without any process.
+
         Args:
             logs: the folder for ``NAME.log`` of each.
             lock: a file descriptor that each keeps open until it has ended.
@@ -32,7 +33,8 @@ class Processes:
         self._running[name] = Server(command, log=log, keep_open=self._lock, env=env)
 
     def check(self) -> None:
-        """
+        """Check that all processes still run.
+
         Raises:
             ProcessDiedError: one of them has ended.
         """

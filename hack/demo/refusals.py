@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from demo.claims import Claims
-from demo.console import chapter, say
-from demo.samples import SAMPLES
-from demo.stack import Stack
-from demo.view import show_zones
-from demo.workspace import show
+from hack.demo.claims import Claims
+from hack.demo.console import chapter, say
+from hack.demo.samples import SAMPLES
+from hack.demo.stack import Stack
+from hack.demo.view import show_zones
+from hack.demo.workspace import show
 
 _OVERCOMMIT = SAMPLES / "refused" / "overcommit.yaml"
 _INVALID = SAMPLES / "refused" / "invalid.yaml"

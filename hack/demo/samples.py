@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from demo.paths import REPOSITORY
+from hack.demo.paths import REPOSITORY
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
 
 SAMPLES = Path("manifests") / "samples"
@@ -31,7 +31,8 @@ class Samples:
 
 
 def read_samples(folder: Path = REPOSITORY / SAMPLES) -> Samples:
-    """
+    """Read the pool and the tenants from the sample manifests.
+
     Raises:
         ValueError: there is not exactly one pool.
     """

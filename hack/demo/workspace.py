@@ -1,33 +1,55 @@
-"""The part of a cluster that the demo may fill: all of its own control plane, or one fresh namespace of a named one."""
+"""The part of a cluster that the demo may fill: all of its own control plane, or one fresh namespace of a named one.
+
+In its own control plane the operator is the service account that the manifests make, with its rights and its guard. In
+a cluster of somebody else these may be in use, so there it is who the kubeconfig says.
+"""
 
 import json
 import secrets
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from controlplane import Cluster, ControlPlane
-from demo.console import command, say
-from demo.paths import REPOSITORY
+from hack.controlplane import Cluster, ControlPlane
+from hack.demo.console import command, say
+from hack.demo.paths import REPOSITORY
+from tenantzone_cli.names import OPERATOR, OPERATOR_NAMESPACE
 
 _CRDS = REPOSITORY / "crds"
+_INSTALLATION = REPOSITORY / "manifests" / "base"
+_WITHOUT_DEPLOYMENT = ("namespace.yaml", "rbac.yaml", "guard.yaml")
+_SERVICE_ACCOUNT = f"system:serviceaccount:{OPERATOR_NAMESPACE}:{OPERATOR}"
 _KINDS = ("tenantzones.tenantzone.io", "zonepools.tenantzone.io")
 
 
-@contextmanager
-def workspace(cluster: Cluster, folder: Path) -> Iterator[tuple[Cluster, str]]:
-    """The cluster with the CRDs in it, and the name of the namespace that its kubeconfig points to.
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where the demo's objects are, and the operator's credentials and Lease."""
 
-    What was made in a cluster that the user has named is removed at the end. CRDs that were there are left alone.
+    cluster: Cluster
+    """With the CRDs in it."""
+    namespace: str
+    """That its kubeconfig points to, and all that the demo makes is in."""
+    operator_kubeconfig: Path
+    operator_namespace: str
+    """Where the operator's Lease lies."""
+
+
+@contextmanager
+def workspace(cluster: Cluster, folder: Path) -> Iterator[Workspace]:
+    """What was made in a cluster that the user has named is removed at the end. CRDs that were there are left alone.
 
     Raises:
         ClusterError: the cluster refuses.
     """
     if isinstance(cluster, ControlPlane):
         _apply_crds(cluster)
-        yield cluster, "default"
+        for manifest in _WITHOUT_DEPLOYMENT:
+            cluster.kubectl("apply", "-f", str(_INSTALLATION / manifest))
+        yield Workspace(cluster, "default", cluster.user_kubeconfig(_SERVICE_ACCOUNT), OPERATOR_NAMESPACE)
         return
     brought_crds = not cluster.kubectl("get", "crd", *_KINDS, "--ignore-not-found", "-o", "name").stdout.strip()
     if brought_crds:
@@ -38,7 +60,7 @@ def workspace(cluster: Cluster, folder: Path) -> Iterator[tuple[Cluster, str]]:
     namespace = f"tenantzone-demo-{secrets.token_hex(3)}"
     cluster.kubectl("create", "namespace", namespace)
     try:
-        yield _pointed_to(cluster, namespace, copy), namespace
+        yield Workspace(_pointed_to(cluster, namespace, copy), namespace, copy, namespace)
     finally:
         say(f"Removing the namespace {namespace}{' and the CRDs' if brought_crds else ''} from {cluster.server}")
         copy.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""``python -m e2e``: the end-to-end tests, on the cluster that KUBECONFIG names, else on a node of our own.
+"""``python -m hack.e2e``: the end-to-end tests, on the cluster that KUBECONFIG names, else on a node of our own.
 
 Other arguments than its own go to pytest. A cluster that is named must have the images: the operator's, which
 ``--operator-image`` names, and with ``--engine-image`` one with vLLM for CPUs.
@@ -12,19 +12,21 @@ import tempfile
 import time
 from pathlib import Path
 
-from archives import unpack
-from controlplane.cluster import ClusterError
-from images import Image, ImageError, build
-from images.build import ROOT
-from node import Node
-from progress import CommandFailed, say
+from hack.archives import unpack
+from hack.controlplane.cluster import ClusterError
+from hack.images import Image, ImageError, build
+from hack.images.build import ROOT
+from hack.node import Node
+from hack.progress import CommandFailed, say
+from hack.release.history import last_tag
 
 NAME = "e2e"
 _TESTS = ("-m", "pytest", "--e2e", "tests/e2e")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m e2e", description=__doc__, allow_abbrev=False)
+    """Run the end-to-end tests, on a node of our own unless KUBECONFIG names a cluster; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m hack.e2e", description=__doc__, allow_abbrev=False)
     parser.add_argument(
         "--build-engine-image",
         action="store_true",
@@ -66,12 +68,17 @@ def _on_own_node(arguments: list[str], *, with_engine_image: bool) -> int:
 
 
 def _before(folder: Path) -> Image | None:
-    """The operator of the commit before, to upgrade from; None if the clone has no such commit."""
+    """The operator of the last release, to upgrade from; as long as none is tagged, of the commit before.
+
+    None if the clone has no such commit.
+    """
     archive = folder.with_suffix(".tar")
-    done = subprocess.run(["git", "-C", ROOT, "archive", f"--output={archive}", "HEAD^"], check=False)
+    before = last_tag() or "HEAD^"
+    done = subprocess.run(["git", "-C", ROOT, "archive", f"--output={archive}", before], check=False)
     if done.returncode != 0:
         say(NAME, "there is no commit before this one here: upgrades are not tested")
         return None
+    say(NAME, f"upgrades are tested from {before}" + ("" if last_tag() else ", since no release is tagged"))
     with archive.open("rb") as file:
         unpack(file, folder)
     return build("operator", tag="before", source=folder)

@@ -4,6 +4,6 @@ buildah builds them, as root, on a base that debootstrap makes and with wheels t
 a registry needs none of this: ``docker build`` is enough.
 """
 
-from images.build import Image, ImageError, build
+from hack.images.build import Image, ImageError, build
 
 __all__ = ["Image", "ImageError", "build"]

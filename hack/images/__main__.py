@@ -1,15 +1,16 @@
-"""``python -m images TARGET ...``: builds images and says how large they are."""
+"""``python -m hack.images TARGET ...``: builds images and says how large they are."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from images.build import TARGETS, ImageError, build
-from progress import CommandFailed
+from hack.images.build import TARGETS, ImageError, build
+from hack.progress import CommandFailed
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m images", description=__doc__)
+    """Build the images that were asked for and print their sizes; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m hack.images", description=__doc__)
     parser.add_argument(
         "target", nargs="*", choices=TARGETS, default=["operator", "engine"], help="default: %(default)s"
     )

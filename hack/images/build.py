@@ -9,15 +9,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.cache import cache_folder, exclusive
-from debian import packages
-from images import buildah
-from images.buildah import NAME
-from progress import say, watch, written
-from search_path import environment, find_program
+from hack.controlplane.cache import cache_folder, exclusive
+from hack.debian import packages
+from hack.images import buildah
+from hack.images.buildah import NAME
+from hack.progress import say, watch, written
+from hack.search_path import environment, find_program
+from hack.version import VERSION
 
 ROOT = Path(__file__).parent.parent.parent
-VERSION = "0.1.0"
 SUITE = "bookworm"
 BASE_PACKAGES = ("ca-certificates", "python3", "python3-pip", "python3-venv")
 """What official images of Python have, as far as the Dockerfile needs it."""

@@ -3,9 +3,9 @@
 import subprocess
 from pathlib import Path
 
-import search_path
-from controlplane.cache import cache_folder
-from progress import watch, written
+from hack import search_path
+from hack.controlplane.cache import cache_folder
+from hack.progress import watch, written
 
 NAME = "images"
 

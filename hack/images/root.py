@@ -22,6 +22,7 @@ USER = "tenantzone:x:65532:65532:TenantZone:/tmp:/sbin/nologin"
 
 
 def main() -> None:
+    """Make the root folder of an image from a Python environment."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--environment", type=Path, required=True)
     parser.add_argument("--root", type=Path, required=True, help="the folder to make")

@@ -1,9 +1,10 @@
 """Writes the files of ``manifests/chart`` that are made from others."""
 
-from manifests.chart import CHART, files
+from hack.manifests.chart import CHART, files
 
 
 def main() -> None:
+    """Write the chart's generated files."""
     for path, text in files().items():
         file = CHART / path
         file.parent.mkdir(exist_ok=True)

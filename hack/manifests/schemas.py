@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from controlplane import Cluster
+from hack.controlplane import Cluster
 
 LOCATION = "{{ .Group }}/{{ .ResourceKind }}_{{ .ResourceAPIVersion }}.json"
 """The files' names, as kubeconform's ``-schema-location`` takes them."""

@@ -1,14 +1,12 @@
 """What the manifests are checked with: Helm and kubeconform as Go modules, the Prometheus Operator's kinds, checkov."""
 
-import hashlib
 import subprocess
-import sys
 from pathlib import Path
 
-from controlplane.build import GoProgram
-from controlplane.cache import cache_folder, exclusive
-from controlplane.toolchain import environment, find_go
-from progress import say, watch, written
+from hack import locked
+from hack.controlplane.build import GoProgram
+from hack.controlplane.toolchain import environment, find_go
+from hack.progress import watch, written
 
 _HERE = Path(__file__).parent
 _SOURCE = _HERE / "go"
@@ -26,7 +24,8 @@ _CHECKOV = _HERE.parents[1] / "requirements" / "checkov.txt"
 
 
 def helm() -> Path:
-    """
+    """The path of Helm, which is built first if need be.
+
     Raises:
         CommandFailed: the build failed.
     """
@@ -34,7 +33,8 @@ def helm() -> Path:
 
 
 def kubeconform() -> Path:
-    """
+    """The path of kubeconform, which is built first if need be.
+
     Raises:
         CommandFailed: the build failed.
     """
@@ -62,20 +62,4 @@ def checkov() -> Path:
     Raises:
         CommandFailed: the installation failed.
     """
-    digest = hashlib.sha256(f"{sys.version} ".encode() + _CHECKOV.read_bytes()).hexdigest()[:12]
-    folder = cache_folder() / f"checkov-{digest}"
-    done = folder / "done"
-    with exclusive(cache_folder() / "checkov.lock", name="checkov"):
-        if not done.exists():
-            say("checkov", f"installing into {folder}")
-            _install_checkov(folder)
-            done.touch()
-    return folder / "bin" / "checkov"
-
-
-def _install_checkov(folder: Path) -> None:
-    uv, python = Path(sys.executable).with_name("uv"), folder / "bin" / "python"
-    made: list[str | Path] = [uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder]
-    watch("checkov", made, status=written)
-    filled: list[str | Path] = [uv, "pip", "sync", "--quiet", "--require-hashes", "--python", python, _CHECKOV]
-    watch("checkov", filled, status=written)
+    return locked.environment("checkov", _CHECKOV) / "bin" / "checkov"

@@ -1,4 +1,4 @@
 """Rules, scrape configs and dashboard for Prometheus and Grafana, from one source.
 
-``python -m monitoring`` writes ``manifests/monitoring/``. Tests make the same with time scaled down.
+``python -m hack.monitoring`` writes ``manifests/monitoring/``. Tests make the same with time scaled down.
 """

@@ -2,11 +2,12 @@
 
 import argparse
 
-from monitoring.files import FOLDER, RUNBOOKS, files
+from hack.monitoring.files import FOLDER, RUNBOOKS, files
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m monitoring", description=__doc__)
+    """Write all files of ``manifests/monitoring``."""
+    parser = argparse.ArgumentParser(prog="python -m hack.monitoring", description=__doc__)
     parser.add_argument(
         "--runbooks", default=RUNBOOKS, help="where the alerts' runbooks are: a URL or a folder (default: %(default)s)"
     )

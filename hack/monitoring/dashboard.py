@@ -17,8 +17,8 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableRefresh,
 )
 
-from monitoring.panel import Panel, Query
-from monitoring.panels import rows
+from hack.monitoring.panel import Panel, Query
+from hack.monitoring.panels import rows
 
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 _COLUMNS = 24

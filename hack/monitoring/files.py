@@ -5,10 +5,10 @@ from typing import Any
 
 import yaml
 
-from monitoring import scraping
-from monitoring.dashboard import dashboard_json
-from monitoring.model import rule_file
-from monitoring.rules import groups
+from hack.monitoring import scraping
+from hack.monitoring.dashboard import dashboard_json
+from hack.monitoring.model import rule_file
+from hack.monitoring.rules import groups
 
 FOLDER = Path(__file__).parents[2] / "manifests" / "monitoring"
 RUNBOOKS = "docs/runbooks"

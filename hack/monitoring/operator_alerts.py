@@ -1,7 +1,7 @@
 """Alerts about the way from a TenantZone to the engines: the operator, the config, the pool."""
 
-from monitoring.model import Alert
-from monitoring.pace import Pace
+from hack.monitoring.model import Alert
+from hack.monitoring.pace import Pace
 
 _POOL = "{{ $labels.pool_namespace }}/{{ $labels.pool }}"
 

@@ -1,12 +1,13 @@
 """Rows of panels about the way from a TenantZone to the engines: configs, engines, the operator."""
 
-from monitoring.panel import Panel, Query, Row
+from hack.monitoring.panel import Panel, Query, Row
 
 _POOL = 'pool_namespace=~"$namespace",pool=~"$pool"'
 _INTERVAL = "[$__rate_interval]"
 
 
 def engines() -> Row:
+    """The row of panels about engines and their configs."""
     written = f"max by (pool_namespace, pool) (tenantzone_pool_generation{{{_POOL}}})"
     applied = f"max by (pool_namespace, pool, engine) (tenantzone_pool_engine_generation{{{_POOL}}})"
     states = f"max by (pool_namespace, pool, state) (tenantzone_pool_engines{{{_POOL}}})"
@@ -44,6 +45,8 @@ def engines() -> Row:
 
 
 def operator() -> Row:
+    """The row of panels about the operator."""
+
     def rate(name: str, by: str) -> str:
         return f"sum by ({by}) (rate(tenantzone_operator_{name}_total{_INTERVAL}))"
 

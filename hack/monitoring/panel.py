@@ -16,6 +16,8 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
+    """A panel of the dashboard: its queries, and how they are shown."""
+
     title: str
     description: str
     unit: str
@@ -28,5 +30,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """A row of panels under one title."""
+
     title: str
     panels: tuple[Panel, ...]

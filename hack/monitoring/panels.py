@@ -1,8 +1,8 @@
 """What the dashboard shows."""
 
-from monitoring.operator_panels import engines, operator
-from monitoring.panel import Row
-from monitoring.zone_panels import blocks, cache, overview, requests
+from hack.monitoring.operator_panels import engines, operator
+from hack.monitoring.panel import Row
+from hack.monitoring.zone_panels import blocks, cache, overview, requests
 
 
 def rows() -> tuple[Row, ...]:

@@ -1,7 +1,7 @@
 """Recording rules: what both the alerts and the dashboard ask for."""
 
-from monitoring.model import Recording
-from monitoring.pace import Pace
+from hack.monitoring.model import Recording
+from hack.monitoring.pace import Pace
 
 TAKEN = "quiet|recall|reclaim|relief|watermark"
 """Reasons for which a zone loses cached blocks to others; ``recall`` is what older engines call ``reclaim``.

@@ -1,10 +1,10 @@
 """All rules. ``docs/alerts.md`` says where each threshold comes from."""
 
-from monitoring.model import Group
-from monitoring.operator_alerts import operator_alerts
-from monitoring.pace import REAL_TIME, Pace
-from monitoring.recordings import recordings
-from monitoring.zone_alerts import zone_alerts
+from hack.monitoring.model import Group
+from hack.monitoring.operator_alerts import operator_alerts
+from hack.monitoring.pace import REAL_TIME, Pace
+from hack.monitoring.recordings import recordings
+from hack.monitoring.zone_alerts import zone_alerts
 
 EVALUATION_MINUTES = 0.25
 

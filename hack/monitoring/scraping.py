@@ -7,7 +7,7 @@ that. Their admin port is called ``admin``, as in ``manifests/engine``. The oper
 
 from typing import Any
 
-from monitoring.pace import REAL_TIME, Pace
+from hack.monitoring.pace import REAL_TIME, Pace
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 
 SCRAPE_MINUTES = 0.25

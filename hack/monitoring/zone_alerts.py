@@ -1,7 +1,7 @@
 """Alerts about one zone in one engine. They carry the engine's namespace and pod, and the zone's pool, name, tenant."""
 
-from monitoring.model import Alert
-from monitoring.pace import Pace
+from hack.monitoring.model import Alert
+from hack.monitoring.pace import Pace
 
 TAKEN_TIMES_HELD = 3
 """Blocks that others take in five minutes, over the most that the zone held in them."""

@@ -1,12 +1,13 @@
 """Rows of panels about zones: what each holds, loses, finds and waits for."""
 
-from monitoring.panel import Panel, Query, Row
+from hack.monitoring.panel import Panel, Query, Row
 
 _ZONE = 'namespace=~"$namespace",pool=~"$pool",zone=~"$zone"'
 _INTERVAL = "[$__rate_interval]"
 
 
 def overview() -> Row:
+    """The row of panels that tell whether something is wrong."""
     firing = 'count(ALERTS{alertname=~"TenantZone.*",alertstate="firing"}) or vector(0)'
     stalled = f"count(tenantzone:zone_stalled:ratio5m{{{_ZONE}}} > 0.1) or vector(0)"
     short = f"sum(tenantzone_zone_blocks_short{{{_ZONE}}})"
@@ -41,6 +42,7 @@ def overview() -> Row:
 
 
 def blocks() -> Row:
+    """The row of panels about what zones hold, lend and borrow."""
     return Row(
         "Blocks",
         (
@@ -79,6 +81,7 @@ def blocks() -> Row:
 
 
 def cache() -> Row:
+    """The row of panels about what zones find in their caches, and lose."""
     evicted = (
         f"sum by (pool, zone, reason, beneficiary) (rate(tenantzone_zone_evicted_blocks_total{{{_ZONE}}}{_INTERVAL}))"
     )
@@ -108,6 +111,7 @@ def cache() -> Row:
 
 
 def requests() -> Row:
+    """The row of panels about how long requests take and wait."""
     stalled = f"avg by (pool, zone, reason) (rate(tenantzone_zone_stalled_seconds_total{{{_ZONE}}}{_INTERVAL}))"
     return Row(
         "Requests",

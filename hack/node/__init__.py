@@ -4,6 +4,6 @@ It lives in namespaces of its own (mount, network, process, host name, IPC), whi
 route to anywhere else. When it goes down, nothing of it is left but what was built for it in the user's cache.
 """
 
-from node.node import Node
+from hack.node.node import Node
 
 __all__ = ["Node"]

@@ -1,4 +1,4 @@
-"""``python -m node``: the one-node Kubernetes by hand."""
+"""``python -m hack.node``: the one-node Kubernetes by hand."""
 
 import argparse
 import os
@@ -7,18 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-from controlplane import detached
-from controlplane.program import run
-from node.build import find_programs
-from node.node import Node, inside
-from node.possible import obstacle
-from progress import say
+from hack.controlplane import detached
+from hack.controlplane.program import run
+from hack.node.build import find_programs
+from hack.node.node import Node, inside
+from hack.node.possible import obstacle
+from hack.progress import say
 
 _FOLDER = Path(__file__).parent.parent.parent / ".node"
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m node", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m hack.node", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, do, text in (
         ("check", _check, "say why no node can run on this machine, if none can"),
@@ -50,7 +50,7 @@ def _build(_: argparse.Namespace) -> int:
 
 def _up(arguments: argparse.Namespace) -> int:
     detached.start(arguments.folder, module="node")
-    print(f"a shell in its network: PYTHONPATH=hack {sys.executable} -m node enter --folder {arguments.folder} bash")
+    print(f"a shell in its network: {sys.executable} -m hack.node enter --folder {arguments.folder} bash")
     return 0
 
 

@@ -5,11 +5,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.binaries import Binaries, find_binaries
-from controlplane.build import GoProgram, kubernetes_program
-from controlplane.cluster import ClusterError
-from debian import packages
-from search_path import find_program
+from hack.controlplane.binaries import Binaries, find_binaries
+from hack.controlplane.build import GoProgram, kubernetes_program
+from hack.controlplane.cluster import ClusterError
+from hack.debian import packages
+from hack.search_path import find_program
 
 _HERE = Path(__file__).parent
 

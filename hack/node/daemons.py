@@ -5,10 +5,10 @@ from pathlib import Path
 
 import yaml
 
-from controlplane.credentials import ADMIN_GROUP, Authority, new_key, write_kubeconfig
-from node import addresses, settings
-from node.build import Programs
-from node.state import State
+from hack.controlplane.credentials import ADMIN_GROUP, Authority, new_key, write_kubeconfig
+from hack.node import addresses, settings
+from hack.node.build import Programs
+from hack.node.state import State
 
 Command = list[str | Path]
 

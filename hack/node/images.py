@@ -5,9 +5,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from node.image import write_image
-from node.settings import PAUSE_IMAGE
-from search_path import find_program
+from hack.node.image import write_image
+from hack.node.settings import PAUSE_IMAGE
+from hack.search_path import find_program
 
 SHELL_IMAGE = "tenantzone.test/shell:1"
 """busybox, and a link to it for each of its commands."""

@@ -1,4 +1,4 @@
-"""``python -m node.inside FOLDER``: the first process of the node's namespaces. When it ends, everything in them does.
+"""``python -m hack.node.inside FOLDER``: the first process of the node's namespaces. When it ends, all in them does.
 
 It arranges mounts and network, then keeps the daemons running as a machine's init would: one that dies is started
 again.
@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from node import addresses
-from node.state import State
+from hack.node import addresses
+from hack.node.state import State
 
 _RESTART_SECONDS = 0.5
 
@@ -31,6 +31,7 @@ _SYSCTLS = {
 
 
 def main(folder: Path) -> None:
+    """Be the first process of a node: arrange mounts and network, and keep the daemons running."""
     signal.signal(signal.SIGTERM, _end)
     state = State(folder)
     socket.sethostname(addresses.NAME)

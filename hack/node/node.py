@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from controlplane.cluster import Cluster, ClusterError
-from controlplane.server import Server
-from node import addresses
-from node.build import find_programs
-from node.images import write_images
-from node.possible import NAMESPACES, obstacle
-from node.state import State
-from progress import say
-from search_path import environment
+from hack.controlplane.cluster import Cluster, ClusterError
+from hack.controlplane.server import Server
+from hack.node import addresses
+from hack.node.build import find_programs
+from hack.node.images import write_images
+from hack.node.possible import NAMESPACES, obstacle
+from hack.node.state import State
+from hack.progress import say
+from hack.search_path import environment
 
 NAME = "node"
 _START_SECONDS = 180.0
@@ -55,7 +55,7 @@ def inside(folder: Path) -> Inside:
     try:
         return Inside(int(State(folder).first_process.read_text()))
     except FileNotFoundError:
-        raise ClusterError(f"no node runs in {folder}; start one with: python -m node up") from None
+        raise ClusterError(f"no node runs in {folder}; start one with: python -m hack.node up") from None
 
 
 class Node(Cluster):
@@ -91,7 +91,7 @@ class Node(Cluster):
 
     def start(self) -> None:
         """Come up, and return when the node is ready for pods."""
-        from node.daemons import write_daemons
+        from hack.node.daemons import write_daemons
 
         began = time.monotonic()
         lock = _only_node()
@@ -103,10 +103,10 @@ class Node(Cluster):
             write_images(self._state.images)
             self._server = Server(
                 ["unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc", "--propagation=private",
-                 sys.executable, "-m", "node.inside", self._state.folder],
+                 sys.executable, "-m", "hack.node.inside", self._state.folder],
                 log=self._state.logs / "init.log",
                 keep_open=lock,
-                env={**environment(), "PYTHONPATH": str(Path(__file__).parent.parent)},
+                env={**environment(), "PYTHONPATH": str(Path(__file__).parents[2])},
             )  # fmt: skip
         finally:
             os.close(lock)
@@ -183,15 +183,18 @@ class Node(Cluster):
 
 
 def _only_node() -> int:
-    """Control groups are the machine's, and two kubelets would clean up after each other. The lock is held by what is
-    returned, and by the node.
+    """Lock the machine's one place for a node, since two kubelets would clean up after each other.
+
+    Control groups are the machine's. The lock is held by what is returned, and by the node.
     """
     descriptor = os.open(_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise ClusterError("a node runs on this machine already; end it first, with: python -m node down") from None
+        raise ClusterError(
+            "a node runs on this machine already; end it first, with: python -m hack.node down"
+        ) from None
     return descriptor
 
 

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from node import addresses
-from node.build import CNI_PLUGINS
-from node.state import State
+from hack.node import addresses
+from hack.node.build import CNI_PLUGINS
+from hack.node.state import State
 
 PAUSE_IMAGE = "tenantzone.test/pause:1"
 
 
 def containerd() -> str:
-    """containerd's own format is TOML."""
+    """The settings of containerd, in its own format, TOML."""
     return f"""\
 version = 2
 [grpc]
@@ -28,6 +28,7 @@ bin_dir = "{CNI_PLUGINS}"
 
 
 def kubelet(authority: str, certificate: str, key: str) -> dict[str, Any]:
+    """The settings of kubelet."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -62,6 +63,7 @@ def kubelet(authority: str, certificate: str, key: str) -> dict[str, Any]:
 
 
 def kube_proxy(kubeconfig: str) -> dict[str, Any]:
+    """The settings of kube-proxy."""
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
@@ -76,6 +78,7 @@ def kube_proxy(kubeconfig: str) -> dict[str, Any]:
 
 
 def coredns(state: State) -> str:
+    """The settings of CoreDNS, a Corefile."""
     return f"""\
 {addresses.CLUSTER_DOMAIN}:53 in-addr.arpa:53 {{
     bind {addresses.NODE}
@@ -88,7 +91,7 @@ def coredns(state: State) -> str:
 
 
 def network() -> dict[str, Any]:
-    """Pods hang on a bridge."""
+    """The settings of the pods' network: a bridge on which all pods hang."""
     ranges = [[{"subnet": addresses.PODS}]]
     addressing = {
         "type": "host-local",

@@ -26,7 +26,7 @@ _INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Run ``kubectl tenantzone`` with these arguments, and return the exit code."""
     parsed = read_arguments(arguments)
     # Otherwise kubectl's proxy would stay behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -53,7 +53,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _namespace(kubectl: Kubectl, parsed: argparse.Namespace) -> str | None:
-    """None: all."""
+    """The namespace to look at: the flag's, else the context's; None stands for all namespaces."""
     if getattr(parsed, "all_namespaces", False):
         return None
     namespace: str | None = parsed.namespace
@@ -105,7 +105,7 @@ def _doctor(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
 
 
 def _fit_to_show(lines: Iterable[str]) -> list[str]:
-    """Engines, pods and objects of others have a say in what is shown, and none in what the terminal does."""
+    """Lines without control characters: what others say is shown, and does nothing to the terminal."""
     return [printable(line) for line in lines]
 
 

@@ -1,4 +1,4 @@
-"""What to do about a condition, by its reason. The condition's own message says what is the case."""
+"""What to do about a condition, by its reason; the condition's own message says what is the case."""
 
 from tenantzone_cli.resources import Condition, Zone
 
@@ -41,11 +41,11 @@ _NOTHING_TO_DO = frozenset({"Accepted", "Acknowledged", "Enforced", "NotAccepted
 
 
 def advice(condition: Condition, zone: Zone) -> str | None:
-    """A sentence on what to do; None if nothing, or if the reason is of a version that this one does not know."""
+    """A sentence on what to do about a condition; None if there is nothing to do, or the reason is unknown here."""
     text = _REASONS.get(condition.reason)
     return text.format(zone=zone.name, namespace=zone.namespace, pool=zone.pool) if text else None
 
 
 def is_known(reason: str) -> bool:
-    """Whether there is something to say about it, or rightly nothing."""
+    """Whether this version knows a condition's reason, even where there is nothing to do about it."""
     return reason in _REASONS or reason in _NOTHING_TO_DO

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -25,11 +26,11 @@ _LARGEST_BYTES = 2**28
 
 
 class Unreachable(Exception):
-    """Nobody answers for the API server, or nothing that it would say."""
+    """The API server does not answer, or what answers is no API server."""
 
 
 class ApiError(Exception):
-    """The API server has answered, and refused."""
+    """The API server has answered, and refused what it was asked."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -51,13 +52,16 @@ Outcome: TypeAlias = T | ApiError
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """An answer of the API server with success: its status, its text, and the server's date."""
+
     status: int
     text: bytes
     date: float | None
     """Unix time at the API server, whole seconds."""
 
     def json(self) -> Any:
-        """
+        """The answer's text, read as JSON.
+
         Raises:
             Unreachable: it is no JSON, so nothing that an API server says.
         """
@@ -68,7 +72,8 @@ class Answer:
 
 
 class Api:
-    """
+    """The API server, behind a local proxy that has logged in to it.
+
     Args:
         path: of the Unix socket where a proxy to the API server listens.
     """
@@ -77,7 +82,8 @@ class Api:
         self._path = path
 
     def get(self, path: str, **query: str) -> Any:
-        """
+        """Get one object or one page of a listing.
+
         Raises:
             ApiError: the API server refuses.
             Unreachable: it does not answer.
@@ -102,7 +108,7 @@ class Api:
             query["continue"] = token
 
     def review(self, kind: str, spec: Body) -> Body:
-        """Ask about rights; returns the answer's status.
+        """Ask for an access review, and return its status.
 
         Args:
             kind: ``SelfSubjectAccessReview``, for instance.
@@ -125,14 +131,16 @@ class Api:
         body: str | None = None,
         max_bytes: int = _LARGEST_BYTES,
     ) -> Answer:
-        """
+        """Send a request, again for a few times if the API server asks to come back later, and return the answer.
+
         Raises:
             ApiError: the API server refuses.
             Unreachable: it does not answer, or with more than that.
         """
         target = quote(path) + (f"?{urlencode(query)}" if query else "")
         for attempt in range(_ATTEMPTS):
-            answer = self._once(method, target, body, max_bytes)
+            headers = {"Content-Type": "application/json"} if body is not None else {}
+            answer = exchange(_UnixConnection(self._path), method, target, body, headers, max_bytes=max_bytes)
             if answer.status < 300:
                 return answer
             refusal = _status(answer.text)
@@ -148,24 +156,36 @@ class Api:
             raise Unreachable(message)
         raise ApiError(answer.status, message)
 
-    def _once(self, method: str, target: str, body: str | None, max_bytes: int) -> Answer:
-        connection = _UnixConnection(self._path)
-        try:
-            headers = {"Content-Type": "application/json"} if body is not None else {}
-            connection.request(method, target, body, headers)
-            response = connection.getresponse()
-            text = response.read(max_bytes + 1)
-            if len(text) > max_bytes:
-                raise Unreachable(f"the answer is too large: more than {max_bytes:,} bytes")
-            return Answer(response.status, text, _seconds(response.getheader("Date")))
-        except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(str(error) or type(error).__name__) from None
-        finally:
-            connection.close()
+
+def exchange(
+    connection: http.client.HTTPConnection,
+    method: str,
+    target: str,
+    body: str | None = None,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    *,
+    max_bytes: int,
+) -> Answer:
+    """One request and its answer, whatever its status; the connection is closed.
+
+    Raises:
+        Unreachable: nobody answers, or with more than that.
+    """
+    try:
+        connection.request(method, target, body, headers)
+        response = connection.getresponse()
+        text = response.read(max_bytes + 1)
+        if len(text) > max_bytes:
+            raise Unreachable(f"the answer is too large: more than {max_bytes:,} bytes")
+        return Answer(response.status, text, _seconds(response.getheader("Date")))
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable(str(error) or type(error).__name__) from None
+    finally:
+        connection.close()
 
 
 def attempt(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Outcome[T]:
-    """What the call returns, or the refusal."""
+    """What a call to the API server returns, or, as a value, the error with which it refuses."""
     try:
         return call(*args, **kwargs)
     except ApiError as error:
@@ -184,7 +204,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _status(text: bytes) -> dict[str, Any]:
-    """A ``Status``, if it is one."""
+    """The ``Status`` that an answer's text holds; empty if it holds none."""
     try:
         read = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The command line. Flags that kubectl has, too, mean the same."""
+"""The command line of the plugin; flags that kubectl has, too, mean the same."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -11,12 +11,12 @@ _CONNECTION = ("kubeconfig", "context", "cluster", "user", "as", "as-group")
 
 
 def read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Ends the process if they can't be understood."""
+    """Parse the plugin's arguments; ends the process with a usage message if they can't be understood."""
     return _parser().parse_args(arguments)
 
 
 def kubectl_flags(arguments: argparse.Namespace) -> list[str]:
-    """Which cluster, and as whom."""
+    """The flags to pass on to kubectl, which say which cluster to use, and as whom."""
     return list(_flags(arguments))
 
 

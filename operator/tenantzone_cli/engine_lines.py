@@ -16,7 +16,7 @@ _WAITS = {
 
 
 def loan_lines(zone: Zone, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """Where the zone's reservation is, and on whose reservations the zone stands."""
+    """Lines that say who uses the zone's reservation, and on whose reservations the zone stands, engine by engine."""
     lines = []
     for answer in answers:
         report = answer.zone(zone.name)
@@ -42,7 +42,7 @@ def _standing(report: ZoneReport) -> str:
 
 
 def _terms(loan: LoanReport, clock: float) -> str:
-    """By the engine's own clock, like the times in its report."""
+    """A loan's age and due time in words, by the engine's own clock, like the times in its report."""
     since = f"{loan.blocks} blocks for {duration(clock - loan.since_unix_time)}"
     if loan.due_unix_time is None:
         return f"{since}, until the lender needs them"
@@ -51,7 +51,7 @@ def _terms(loan: LoanReport, clock: float) -> str:
 
 
 def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """How many requests run and wait, and what the next one waits for."""
+    """Lines that say how many of the zone's requests run and wait, and what the next one waits for."""
     lines = []
     for answer in answers:
         report = answer.zone(zone)
@@ -65,7 +65,7 @@ def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
 
 
 def engine_table(zone: Zone, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """One row for each engine: by its own report if it can be asked, else by what the operator has written."""
+    """A table of the zone with a row for each engine, by the engine's report if it can be asked, else by the status."""
     reports = {answer.pod: report for answer in answers if (report := answer.zone(zone.name)) is not None}
     rows = []
     for row in zone.engines:

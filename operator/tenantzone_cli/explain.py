@@ -17,7 +17,7 @@ _GOOD_IF_FALSE = ("NotEnforced", "Stalled", "Reconciling")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What there is to know about a zone."""
+    """Everything that ``explain`` says something about: the zone, its pool, its neighbours, its engines."""
 
     zone: Zone
     pool: Pool | None
@@ -32,7 +32,8 @@ class Facts:
 
 
 def gather(api: Api, namespace: str, name: str, now: float) -> Facts:
-    """
+    """Ask the API server and the pool's engines for all that explains one zone.
+
     Raises:
         ApiError: there is no such zone, or the user may not read it.
         Unreachable: the API server does not answer.
@@ -57,7 +58,7 @@ def _zones(api: Api, namespace: str) -> list[Zone]:
 
 
 def explain(facts: Facts) -> list[str]:
-    """Lines for a person."""
+    """The explanation of a zone's state, as lines for a person."""
     sections = [
         list(_head(facts)),
         list(_conditions(facts)),
@@ -141,7 +142,7 @@ def _why_not_accepted(facts: Facts) -> Iterator[str]:
 
 
 def _reservations(facts: Facts, others: Sequence[Zone]) -> Iterator[str]:
-    """Who holds what this zone asks for."""
+    """Lines that say which accepted zones hold the pool's reservations, and how much is left for this one."""
     capacity = facts.pool.capacity if facts.pool is not None else None
     if capacity is None:
         return
@@ -172,7 +173,7 @@ def _pods(facts: Facts) -> Iterator[str]:
 
 
 def _unheard(facts: Facts) -> Iterator[str]:
-    """What could not be said, and why."""
+    """Lines that say what is not known because engines could not be asked, and why they could not."""
     if not facts.zone.is_("Accepted"):
         return
     errors: dict[str, list[str]] = {}

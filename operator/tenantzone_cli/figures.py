@@ -14,7 +14,7 @@ _STATES = ("Active", "Idle", "Evicted")
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """KV-cache blocks, over one engine or several. None: nobody says."""
+    """What a zone holds and has counted, in one engine or several, in KV-cache blocks; None where nobody says."""
 
     state: str | None = None
     held: int | None = None
@@ -30,7 +30,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One zone, in one engine or over all of them."""
+    """A row of ``top``: one zone, in one engine or over all of them."""
 
     namespace: str
     zone: str
@@ -45,7 +45,7 @@ class Row:
 
     @property
     def zone_key(self) -> tuple[str, ...]:
-        """The same for a zone and its engines."""
+        """The key that a zone's row and its engines' rows have in common."""
         return self.namespace, self.zone, self.pool, "registered" if self.is_registered else ""
 
     @property
@@ -54,7 +54,7 @@ class Row:
 
 
 def from_status(status: Body) -> Figures:
-    """Of a zone's status, or of one of its engines' rows."""
+    """The amounts in a zone's status, or in its row of one engine."""
     return Figures(
         state=status.get("state"),
         held=status.get("held"),
@@ -68,7 +68,7 @@ def from_status(status: Body) -> Figures:
 
 
 def from_reports(reports: Sequence[ZoneReport]) -> Figures:
-    """Of one zone in some engines."""
+    """The amounts of one zone, added up over the reports of some engines."""
     if not reports:
         return Figures()
 
@@ -89,7 +89,7 @@ def from_reports(reports: Sequence[ZoneReport]) -> Figures:
 
 
 def status_rows(zones: Sequence[Zone]) -> Iterator[Row]:
-    """Each zone, followed by its engines, as the operator has written them."""
+    """A row for each zone, followed by one for each of its engines, as the zones' statuses say."""
     for zone in zones:
         yield Row(zone.namespace, zone.name, zone.pool, "", zone.ready, from_status(zone.status))
         for row in zone.engines:
@@ -98,7 +98,7 @@ def status_rows(zones: Sequence[Zone]) -> Iterator[Row]:
 
 
 def live_rows(zones: Sequence[Zone], answers: Sequence[EngineAnswer]) -> Iterator[Row]:
-    """Each zone, followed by its engines, as these say it; then the zones that engines made by themselves."""
+    """A row for each zone, followed by its engines, by the engines' reports; then the zones that engines registered."""
     for zone in zones:
         found = {
             answer.pod: report
@@ -139,7 +139,7 @@ class Rates:
         self._seen: dict[tuple[str, ...], list[tuple[float, int]]] = {}
 
     def add(self, rows: Sequence[Row], now: float) -> list[Row]:
-        """The rows with their rates; None until there are two looks, and after an engine has started again."""
+        """The rows with their rates; None until a zone was seen twice, and after an engine has started again."""
         seen: dict[tuple[str, ...], list[tuple[float, int]]] = {}
         rated = []
         for row in rows:
@@ -166,7 +166,7 @@ def _rate(looks: Sequence[tuple[float, int]], now: float, count: int) -> float |
 
 
 def as_json(row: Row) -> dict[str, Any]:
-    """In the words of the API."""
+    """A row's amounts as JSON, with the names of the fields in a zone's status."""
     figures = row.figures
     return {
         "state": figures.state,

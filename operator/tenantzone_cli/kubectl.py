@@ -18,12 +18,13 @@ _PROGRAM = "kubectl"
 
 
 class KubectlError(Exception):
-    """kubectl can't be run, or has ended; it has said itself what is wrong."""
+    """The program kubectl can't be run, or has ended after it has said itself what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """
+    """The user's own kubectl, with the flags that say which cluster to use.
+
     Args:
         flags: which cluster, and as whom, in kubectl's own words.
     """
@@ -32,7 +33,8 @@ class Kubectl:
 
     @contextmanager
     def connected(self) -> Iterator[Api]:
-        """
+        """The API server as kubectl reaches it: runs ``kubectl proxy`` until the block ends.
+
         Raises:
             KubectlError: kubectl can't be run.
         """
@@ -47,7 +49,7 @@ class Kubectl:
                 yield Api(socket)
 
     def namespace(self) -> str:
-        """The namespace of the context.
+        """The namespace that kubectl's context names; ``default`` if it names none.
 
         Raises:
             KubectlError: kubectl can't be run, or there is no such context.
@@ -68,7 +70,7 @@ class Kubectl:
 
 @contextmanager
 def _started(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    """The process, until the block ends. Its complaints go where ours go; so do a credential plugin's questions."""
+    """Run a command until the block ends; its standard error, and a credential plugin's questions, go to the user."""
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     except OSError as error:

@@ -13,10 +13,10 @@ OPERATOR_SELECTOR = f"app.kubernetes.io/name={OPERATOR}"
 
 
 def config_map_name(pool: str) -> str:
-    """Of the ConfigMap that carries the pool's runtime config."""
+    """The name of the ConfigMap that carries the pool's runtime config."""
     return f"tenantzone-{pool}"
 
 
 def within(api: str, namespace: str | None, plural: str) -> str:
-    """The path of a kind in a namespace; None: in all of them."""
+    """The API path of a kind's objects in a namespace; None stands for all namespaces."""
     return f"{api}/{plural}" if namespace is None else f"{api}/namespaces/{namespace}/{plural}"

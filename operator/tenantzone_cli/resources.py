@@ -1,8 +1,9 @@
-"""Zones and pools as the plugin shows them. Read with care: a status may be absent, or of another version."""
+"""TenantZones, ZonePools and pods as the plugin shows them; a status may be absent, or of another version."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from ipaddress import ip_address
 
 from tenantzone_cli.api import Body
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
@@ -13,6 +14,8 @@ Share = int | str
 
 @dataclass(frozen=True, slots=True)
 class Condition:
+    """A condition of a zone or pool, as its status has it."""
+
     type: str
     status: str
     reason: str
@@ -23,7 +26,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """What a TenantZone and a ZonePool have in common."""
+    """A TenantZone or a ZonePool: what both have in common."""
 
     namespace: str
     name: str
@@ -39,7 +42,7 @@ class Thing:
 
     @property
     def observed_generation(self) -> int | None:
-        """None: the operator has not looked at it yet."""
+        """The newest generation that the operator has looked at; None if it has looked at none yet."""
         return self.status.get("observedGeneration")
 
     @property
@@ -59,7 +62,7 @@ class Thing:
         return next((entry for entry in self.conditions if entry.type == kind), None)
 
     def is_(self, kind: str) -> bool:
-        """Whether the condition holds."""
+        """Whether the condition of this type has status ``True``."""
         found = self.condition(kind)
         return found is not None and found.status == "True"
 
@@ -72,6 +75,8 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Zone(Thing):
+    """A TenantZone, with the API's defaults where its spec says nothing."""
+
     @property
     def pool(self) -> str:
         return str(self.spec.get("pool", ""))
@@ -95,19 +100,21 @@ class Zone(Thing):
 
     @property
     def engines(self) -> Sequence[Body]:
-        """The status' row of each engine."""
+        """The status' rows, one for each engine."""
         return self.status.get("engines") or []
 
 
 @dataclass(frozen=True, slots=True)
 class Pool(Thing):
+    """A ZonePool, with the API's defaults where its spec says nothing."""
+
     @property
     def admin_port(self) -> int:
         return int(self.spec.get("adminPort", DEFAULT_ADMIN_PORT))
 
     @property
     def selector(self) -> str:
-        """Of the engine pods, as the API server takes it in a query."""
+        """The selector of the pool's engine pods, in the words of an API query."""
         return label_selector(self.spec.get("selector", {}))
 
     @property
@@ -125,17 +132,30 @@ class Pod:
     trouble: str
     """Why it is not ready, as far as its status tells."""
     annotations: Mapping[str, str]
+    ip: str = ""
+    """Empty: it has none yet."""
+
+    @property
+    def is_local_process(self) -> bool:
+        """Whether its address is one of loopback: a process stands behind it, and no container."""
+        try:
+            return ip_address(self.ip).is_loopback
+        except ValueError:
+            return False
 
 
 def read_zone(body: Body) -> Zone:
+    """A TenantZone from its JSON in the API."""
     return Zone(*_common(body))
 
 
 def read_pool(body: Body) -> Pool:
+    """A ZonePool from its JSON in the API."""
     return Pool(*_common(body))
 
 
 def read_pod(body: Body) -> Pod:
+    """A pod from its JSON in the API, with what keeps it from being ready in words."""
     metadata, status = body["metadata"], body.get("status", {})
     conditions = {entry["type"]: entry for entry in status.get("conditions") or []}
     ready = conditions.get("Ready", {}).get("status") == "True"
@@ -147,7 +167,8 @@ def read_pod(body: Body) -> Pod:
     unscheduled = conditions.get("PodScheduled", {})
     words = [*waiting, unscheduled.get("message", "") if unscheduled.get("status") == "False" else ""]
     trouble = "" if ready else next(filter(None, words), f"phase {status.get('phase', 'Unknown')}")
-    return Pod(metadata["namespace"], metadata["name"], ready, trouble, metadata.get("annotations") or {})
+    annotations = metadata.get("annotations") or {}
+    return Pod(metadata["namespace"], metadata["name"], ready, trouble, annotations, status.get("podIP", ""))
 
 
 def label_selector(selector: Body) -> str:
@@ -166,7 +187,7 @@ def label_selector(selector: Body) -> str:
 
 
 def unix_time(text: str | None) -> float | None:
-    """Of an RFC 3339 time; None if it is none."""
+    """The Unix time of an RFC 3339 timestamp; None if the text is none."""
     try:
         return datetime.fromisoformat(text).timestamp() if text else None
     except ValueError:

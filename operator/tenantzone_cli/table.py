@@ -1,4 +1,4 @@
-"""Tables of text. Pure."""
+"""Tables of text with aligned columns; pure."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ _GAP = "  "
 
 
 def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines with aligned columns: numbers to the right, words to the left."""
+    """Lines of a table with aligned columns: numbers to the right, words to the left."""
     is_number = [_are_numbers([row[column] for row in rows]) for column in range(len(headers))]
     widths = [max(len(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
     for row in (headers, *rows):
@@ -19,14 +19,14 @@ def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
 
 
 def shown(value: object) -> str:
-    """A cell; a dash if nobody knows."""
+    """A value as the text of a table's cell; a dash if it is not known."""
     if value is None or value == "":
         return "-"
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
 def duration(seconds: float) -> str:
-    """As kubectl shows an age: ``45s``, ``12m``, ``7h``, ``3d``; a dash if an engine says what is no time."""
+    """Seconds as kubectl shows an age: ``45s``, ``12m``, ``7h``, ``3d``; a dash for what is no duration."""
     if not math.isfinite(seconds):
         return "-"
     seconds = max(0.0, seconds)

@@ -26,7 +26,7 @@ SORTS = ("name", *_FIGURES)
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which zones, and how.
+    """Which zones ``top`` shows, from which source, and in which order.
 
     Attributes:
         namespace: None: all.
@@ -44,7 +44,7 @@ class Selection:
 
 
 def read_rows(api: Api, selection: Selection) -> tuple[list[Row], list[EngineAnswer]]:
-    """The rows of each zone and its engines, and the engines that were asked.
+    """Read the rows of all selected zones, and return with them what the engines answered, if they were asked.
 
     Raises:
         ApiError: the user may not read this.
@@ -69,7 +69,7 @@ def ordered(rows: Sequence[Row], sort: str) -> list[Row]:
 
 
 def table(rows: Sequence[Row], selection: Selection) -> list[str]:
-    """Lines; what to say if there is nothing to show."""
+    """The rows as a table's lines, or as one line that says that there are none."""
     if not rows:
         where = f"namespace {selection.namespace}" if selection.namespace is not None else "any namespace"
         return [f"no TenantZones in {where}" + (f" and pool {selection.pool}" if selection.pool else "")]
@@ -81,7 +81,7 @@ def table(rows: Sequence[Row], selection: Selection) -> list[str]:
 
 
 def document(rows: Sequence[Row], selection: Selection, *, indent: int | None) -> str:
-    """The same for programs."""
+    """The rows as one JSON document, for programs."""
     zones: dict[tuple[str, ...], dict[str, object]] = {}
     for row in ordered(rows, selection.sort):
         if not row.engine:
@@ -95,7 +95,7 @@ def document(rows: Sequence[Row], selection: Selection, *, indent: int | None) -
 
 
 def silent_engines(answers: Sequence[EngineAnswer]) -> list[str]:
-    """A line for each engine that was asked in vain."""
+    """A line for each engine that did not answer, with the reason."""
     lines = []
     for answer in answers:
         if answer.report is None:

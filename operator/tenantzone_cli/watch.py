@@ -1,4 +1,4 @@
-"""A text that is shown again and again, in a plain terminal or into a pipe."""
+"""Shows a text again and again, in a plain terminal or into a pipe."""
 
 import shutil
 import sys
@@ -12,7 +12,7 @@ _CLEAR_BELOW = "\033[J"
 
 
 def watch(make: Callable[[], Sequence[str]], interval: float) -> NoReturn:
-    """Show what is made, every ``interval`` seconds, until the process is interrupted.
+    """Show a text made anew every ``interval`` seconds, until the process is interrupted.
 
     On a terminal each text replaces the one before, and is cut off at the bottom: a table that scrolls can't be read.
 
@@ -29,7 +29,7 @@ def watch(make: Callable[[], Sequence[str]], interval: float) -> NoReturn:
 
 
 def screen(lines: Sequence[str], size: tuple[int, int]) -> str:
-    """What brings exactly these lines onto a terminal of so many columns and rows."""
+    """The characters that make a terminal of this size show exactly these lines."""
     columns, rows = size
     if len(lines) > rows - 1:
         hidden = len(lines) - (rows - 2)

@@ -15,6 +15,7 @@ from tenantzone_operator.logs import configure_logging
 
 
 def main() -> None:
+    """Run ``tenantzone-operator`` with the arguments of the command line."""
     parser = _parser()
     arguments = parser.parse_args()
     try:
@@ -33,13 +34,14 @@ def main() -> None:
 
 
 def _allow_connections() -> None:
-    """As many as the system allows this process: each pool's watch has one of its own."""
+    """Allow this process as many connections as the system does: each pool's watch has one of its own."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _lease_options(arguments: argparse.Namespace) -> LeaseOptions | None:
-    """
+    """The options of the leader election as the flags give them; None if this process is to lead alone.
+
     Raises:
         ValueError: the durations do not go together.
     """

@@ -42,6 +42,8 @@ _PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class LeaseOptions:
+    """Where the Lease of the leader election is, and how long it lasts."""
+
     namespace: str
     name: str
     timing: Timing
@@ -49,6 +51,8 @@ class LeaseOptions:
 
 @dataclass(frozen=True, slots=True)
 class Options:
+    """What the command line asks of the operator."""
+
     connection: Connection
     namespace: str | None
     """The only one that is served; None: all."""
@@ -63,6 +67,8 @@ class Options:
 
 
 class Operator:
+    """One process of the operator: it watches, answers probes, and reconciles while it leads."""
+
     def __init__(
         self, options: Options, api: Api, leader: Leader, leadership: Alone | Leadership, store: Store
     ) -> None:
@@ -86,7 +92,7 @@ class Operator:
                 await _unless(stop, asyncio.sleep(_PAUSE_SECONDS))
 
     async def _watch(self, stop: asyncio.Event) -> None:
-        """Until it is to stop, or until a watch breaks beyond kopf's means."""
+        """Run kopf and take part in the leader election, until ``stop`` is set or a watch is beyond repair."""
         leading = asyncio.create_task(
             self.leadership.run(partial(self.leader.run, self._resync.once)), name="leadership"
         )
@@ -134,14 +140,14 @@ class Operator:
         return is_listed and has_pods and silence <= _SILENCE_SECONDS, shown
 
     def standing(self) -> Standing:
-        """For the page: what this replica is."""
+        """What this replica is at the moment, for the console."""
         is_ready, _ = self.ready()
         has_listed = self.leader.listing_age_seconds() is not None
         return Standing(is_leading=self.leadership.is_leading, is_ready=is_ready, has_listed=has_listed)
 
 
 async def run(options: Options) -> None:
-    """Run until SIGTERM or SIGINT.
+    """Run the operator until SIGTERM or SIGINT.
 
     Raises:
         CredentialsError: the cluster can't be used as asked.
@@ -196,7 +202,7 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
 
 
 async def _unless(stop: asyncio.Event, what: Coroutine[Any, Any, None]) -> None:
-    """Do it to its end, unless asked to stop before."""
+    """Await this to its end, unless ``stop`` is set before."""
     doing, stopping = asyncio.create_task(what), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -209,5 +215,5 @@ async def _unless(stop: asyncio.Event, what: Coroutine[Any, Any, None]) -> None:
 
 
 def _rounded(seconds: float | None) -> float | None:
-    """For people, and for JSON, which has no infinity."""
+    """Seconds to one decimal, for people and for JSON; None for infinity, which JSON does not have."""
     return round(seconds, 1) if seconds is not None and seconds < float("inf") else None

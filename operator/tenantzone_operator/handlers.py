@@ -1,4 +1,4 @@
-"""What kopf calls. Handlers take over what they are told and mark pools; they decide nothing.
+"""The handlers that kopf calls: they take over what they are told and mark pools, and decide nothing.
 
 There are only ``on.event`` handlers: they leave neither finalizers nor annotations on anybody's objects. kopf sends an
 event without a type for each object of a listing, at the start and when a watch had to begin anew.
@@ -25,14 +25,14 @@ _IDLE_SECONDS = 0.2
 
 
 class Backoffs:
-    """Delays between attempts, without an end: an API server that is away for an hour is not a reason to give up."""
+    """Endless delays between attempts: an API server that is away for an hour is no reason to give up."""
 
     def __iter__(self) -> Iterator[float]:
         return itertools.chain((0.1, 0.2, 0.5, 1.0), itertools.repeat(2.0))
 
 
 class NoDiffs(kopf.DiffBaseStorage):
-    """Handlers look at objects, not at what has changed: kopf need not copy each object to compare it with the last."""
+    """A storage for kopf that keeps no copies of objects: handlers look at what is, not at what has changed."""
 
     def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
         return kopf.BodyEssence()
@@ -45,6 +45,7 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 
 def make_settings() -> kopf.OperatorSettings:
+    """Settings of kopf: no Events of its own, no rights that nothing else needs, and no end of attempts."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     # Watching CRDs and namespaces would need rights that nothing else needs.
@@ -70,6 +71,10 @@ def make_registry(
     """All handlers, bound to what they talk to.
 
     Args:
+        connection: how kopf logs in.
+        store: takes over what the watches see.
+        leader: is told which pools have changed.
+        resync: is asked for a listing when a watch began anew.
         end: called when kopf ends: it ends everything that was begun meanwhile.
     """
     registry = kopf.OperatorRegistry()

@@ -12,7 +12,7 @@ _NAMES = {"TenantZone": "zone", "ZonePool": "pool", "Pod": "pod"}
 
 
 class KopfJsonFormatter(JsonFormatter):
-    """kopf puts onto its own lines the object that they are about."""
+    """Writes lines as JSON, and adds the object that kopf's own lines are about."""
 
     def fields(self, record: logging.LogRecord) -> Mapping[str, object]:
         found = dict(super().fields(record))
@@ -23,13 +23,16 @@ class KopfJsonFormatter(JsonFormatter):
 
 
 def _make_printable(record: logging.LogRecord) -> bool:
-    """What engines say goes into messages; it must not look like a line of ours. (JSON escapes it by itself.)"""
+    """Make a record's message one printable line: what engines say goes into it, and must not look like a line of ours.
+
+    (JSON escapes it by itself.)
+    """
     record.msg, record.args = printable(record.getMessage()), ()
     return True
 
 
 def configure_logging(log_format: str) -> None:
-    """Set up the root logger.
+    """Set up the root logger for the operator.
 
     Args:
         log_format: ``json``, or anything else for text.

@@ -1,4 +1,4 @@
-"""The block map: which zone has which block of an engine. The operator's console asks the admin port for it."""
+"""The block map: which zone has which block of an engine, for the operator's console to ask the admin port for."""
 
 from typing import Annotated, Final, Literal
 
@@ -25,7 +25,7 @@ class _Model(BaseModel):
 
 
 class BlockKind(_Model):
-    """Blocks that look alike in the picture."""
+    """A kind of blocks that look alike in the block map: whose they are, and how they are used."""
 
     tenant: str | None = None
     """Of the zone that owns them; None: no zone does. What requests from before the first zone use or left cached is
@@ -70,7 +70,7 @@ class BlockMap(_Model):
 
 
 def parse_block_map(text: str | bytes) -> BlockMap:
-    """Read a picture.
+    """Read a block map from its JSON.
 
     Raises:
         ValueError: it is not one, or it is of a version that this code does not know.

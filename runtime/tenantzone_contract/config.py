@@ -45,7 +45,7 @@ CONFIG_HASH_ANNOTATION = "tenantzone.io/config-hash"
 
 
 class ConfigError(ValueError):
-    """A config that can't be used. The message names the field and says what to change."""
+    """A config that can't be used; the message names the field and says what to change."""
 
 
 class _Model(BaseModel):
@@ -53,12 +53,12 @@ class _Model(BaseModel):
 
 
 def canonical(value: Any) -> str:
-    """As JSON that is the same for the same value: ASCII, on one line."""
+    """A value as JSON that is the same for the same value: ASCII, on one line."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _without_unset(dumped: dict[str, Any], *fields: str) -> dict[str, Any]:
-    """Without those of the fields that say nothing. An engine of a release that does not know them refuses them."""
+    """A model's fields without those of ``fields`` that are empty, which an engine of an older release would refuse."""
     return {name: value for name, value in dumped.items() if value or name not in fields}
 
 
@@ -89,7 +89,7 @@ class Lending(_Model):
 
 
 class Release(_Model):
-    """In which steps a quiet zone's cached blocks are freed."""
+    """The steps in which a quiet zone's cached blocks are freed."""
 
     share: Annotated[str, Field(pattern=r"^(100|[1-9][0-9]?)%$")]
     """Of what the zone kept cached when it became quiet."""
@@ -98,7 +98,7 @@ class Release(_Model):
 
 
 class Idle(_Model):
-    """What happens to a zone without requests. None: never."""
+    """What happens to a zone without requests, and after how many seconds; None: never."""
 
     after_seconds: Seconds = 60.0
     evict_after_seconds: Seconds | None = None
@@ -112,7 +112,7 @@ class Idle(_Model):
 
 
 class ZoneConfig(_Model):
-    """One tenant's zone."""
+    """The config of one tenant's zone."""
 
     name: Name
     tenant: Name
@@ -130,7 +130,7 @@ class ZoneConfig(_Model):
 
     @cached_property
     def text(self) -> str:
-        """As the pool's. Of thousands of zones few change from one config to the next."""
+        """The zone as canonical JSON, kept because of thousands of zones few change from one config to the next."""
         return canonical(self.model_dump(mode="json", by_alias=True))
 
     def __copy__(self) -> Self:
@@ -184,7 +184,7 @@ class TenantLevel(_Model):
         return self
 
     def has(self, tenant: str) -> bool:
-        """Whether the tenant is of this level, if it is of none before."""
+        """Whether the tenant is of this level, provided that it is of none before it."""
         return tenant in self._names or tenant.startswith(self._prefixes)
 
     @cached_property
@@ -244,12 +244,15 @@ class PoolConfig(_Model):
 
     @property
     def text(self) -> str:
-        """As in the config's text: canonical JSON, which is ASCII and on one line."""
+        """The pool's part of the config as canonical JSON."""
         return canonical(self.model_dump(mode="json", by_alias=True))
 
 
 class RuntimeConfig(_Model):
-    """A complete snapshot. ``generation`` grows by one with each change of content; ``hash`` covers the content."""
+    """A complete snapshot of a pool and its zones, with a number and a hash of its content.
+
+    ``generation`` grows by one with each change of content; ``hash`` covers the content.
+    """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     generation: Annotated[int, Field(ge=1)]

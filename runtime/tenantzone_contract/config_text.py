@@ -1,4 +1,4 @@
-"""A snapshot as text: made with its hash, written and read.
+"""A snapshot as text: made with its hash, written, and read again.
 
 The hash is that of the content as it was written, so that a reader that knows fields which the writer did not finds the
 same. What is long is read and hashed zone by zone: one call that takes long stops all threads of Python.
@@ -30,7 +30,7 @@ _MAX_MESSAGE_LENGTH = 500
 
 
 def content_hash(pool: PoolConfig, zones: Iterable[ZoneConfig]) -> str:
-    """``sha256:`` and the digest of the content, whichever generation carries it."""
+    """The hash of a snapshot's content, ``sha256:`` and the digest, whichever generation carries it."""
     digest = ContentDigest(pool.text)
     for zone in zones:
         digest.add(zone.text)
@@ -38,7 +38,7 @@ def content_hash(pool: PoolConfig, zones: Iterable[ZoneConfig]) -> str:
 
 
 class ContentDigest:
-    """The hash of a snapshot's content, zone by zone.
+    """The digest of a snapshot's content, made zone by zone.
 
     Args:
         pool: what all zones share, as canonical JSON.
@@ -49,7 +49,7 @@ class ContentDigest:
         self._separator = ""
 
     def add(self, zone: str) -> None:
-        """The next zone, as canonical JSON."""
+        """Add the next zone, as canonical JSON."""
         self._digest.update(f"{self._separator}{zone}".encode())
         self._separator = ","
 
@@ -59,7 +59,7 @@ class ContentDigest:
 
 
 def make_config(generation: int, pool: PoolConfig, zones: tuple[ZoneConfig, ...]) -> RuntimeConfig:
-    """A snapshot with its hash.
+    """Make a snapshot with its hash.
 
     Raises:
         ConfigError: two zones share a name or a tenant.
@@ -88,7 +88,7 @@ def parse_config(text: str) -> RuntimeConfig:
 
 
 def read_json(text: str) -> dict[str, Any]:
-    """A config's text, of whichever version that this code knows.
+    """Parse a config's text, of whichever version that this code knows.
 
     Raises:
         ConfigError: not JSON, not an object, or of a later version.
@@ -108,7 +108,7 @@ def read_json(text: str) -> dict[str, Any]:
 
 
 def read_value(text: str, where: str) -> Any:
-    """JSON of whatever kind, in which no object has more members than any of ours.
+    """Parse JSON of whatever kind, in which no object has more members than any of ours.
 
     Args:
         text: the JSON.
@@ -130,7 +130,7 @@ def read_value(text: str, where: str) -> Any:
 
 
 def read_snapshot(raw: dict[str, Any]) -> RuntimeConfig:
-    """A snapshot of what its text says.
+    """Make a snapshot of a config's parsed text.
 
     Raises:
         ConfigError: a field out of bounds, or content that does not fit the hash.
@@ -148,7 +148,8 @@ def read_snapshot(raw: dict[str, Any]) -> RuntimeConfig:
 
 
 def check_number_of_zones(number: int) -> None:
-    """
+    """Check that a config has no more zones than anybody reads.
+
     Raises:
         ConfigError: more than anybody reads.
     """
@@ -157,7 +158,8 @@ def check_number_of_zones(number: int) -> None:
 
 
 def read_zone_entry(number: int, raw: object) -> ZoneConfig:
-    """
+    """Make a zone's config of its parsed entry.
+
     Raises:
         ConfigError: a field out of bounds.
     """
@@ -168,7 +170,8 @@ def read_zone_entry(number: int, raw: object) -> ZoneConfig:
 
 
 def check_snapshot(raw: dict[str, Any], digest: ContentDigest) -> RuntimeConfig:
-    """
+    """Make a snapshot of a config's parsed text whose zones are read already, and check its hash.
+
     Args:
         raw: what the text says, with its zones read already.
         digest: of the content.
@@ -189,6 +192,7 @@ def explain(error: ValidationError, path: str = "") -> str:
     """Pydantic's first error as ``zones[2].limit: what is wrong``.
 
     Args:
+        error: what pydantic found wrong.
         path: of what was read.
     """
     errors = error.errors(include_url=False, include_input=False)

@@ -1,4 +1,4 @@
-"""Which reservations an engine holds if it is too small for all of them: one answer, for engine and operator."""
+"""Which reservations an engine holds that is too small for all of them: one answer, for engine and operator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tenantzone_contract.share import ceil_blocks, floor_blocks
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one engine has for a zone."""
+    """What one engine grants a zone, in blocks."""
 
     reserved: int
     """Blocks: all that the zone asks for, or none."""
@@ -19,12 +19,12 @@ class Grant:
 
 
 def limit_blocks(limit: int | str | None, capacity: int) -> int:
-    """The limit on an engine of ``capacity`` blocks; None is all of them."""
+    """A zone's limit on an engine of ``capacity`` blocks; None stands for all of them."""
     return capacity if limit is None else min(capacity, ceil_blocks(limit, capacity))
 
 
 def grants(zones: Sequence[ZoneConfig], capacity: int) -> list[Grant]:
-    """What an engine of ``capacity`` blocks has for each of these zones, in their order.
+    """What an engine of ``capacity`` blocks grants each of these zones, in their order.
 
     Those that stand first come first: in the operator's configs they are the oldest. One that does not fit beside those
     before it, or whose own limit is less here, reserves nothing: half of a promise is none.

@@ -1,4 +1,4 @@
-"""Log lines as JSON, alike on both sides, and what a line is about.
+"""Log lines as JSON, alike on both sides, with fields that say what a line is about.
 
 A line of ours names its subject twice: in its text, for people, and by fields of fixed names, which only JSON shows.
 Other fields are not shown, so nothing gets into a line because somebody has put it onto the record.
@@ -17,7 +17,7 @@ _process: Mapping[str, object] = {}
 
 
 def describe_process(**fields: object) -> None:
-    """Say what every further line of this process is about, unless the line itself says otherwise.
+    """Set the fields that say what every further line of this process is about, unless the line itself says otherwise.
 
     Args:
         fields: by their names; others that were set before stay.
@@ -28,15 +28,18 @@ def describe_process(**fields: object) -> None:
 
 
 class About(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose lines are all about the same; what a line says in ``extra`` is added."""
+    """A logger whose lines are all about the same subject; what a line says in ``extra`` is added."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         return msg, {**kwargs, "extra": {**(self.extra or {}), **(kwargs.get("extra") or {})}}
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: ``timestamp``, ``level``, ``logger``, ``message``, those fields that are known, and
-    ``exception`` if there is one."""
+    """Formats each record as one JSON object on one line.
+
+    It has ``timestamp``, ``level``, ``logger``, ``message``, those fields that are known, and ``exception`` if there
+    is one.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -54,5 +57,5 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
     def fields(self, record: logging.LogRecord) -> Mapping[str, object]:
-        """What this one line is about."""
+        """The fields that say what this one line is about."""
         return {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}

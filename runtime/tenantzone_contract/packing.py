@@ -49,7 +49,7 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 class PackedHead(BaseModel):
-    """What ``config.json`` says if the content is compressed."""
+    """The content of ``config.json`` where the snapshot itself is compressed beside it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -62,7 +62,7 @@ class PackedHead(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ConfigFiles:
-    """A snapshot as it is stored."""
+    """A snapshot as it is stored: its text, and its compressed content if that lies beside it."""
 
     text: str
     """Under ``config.json``."""
@@ -71,12 +71,12 @@ class ConfigFiles:
 
     @property
     def size(self) -> int:
-        """In bytes, as the API server counts them."""
+        """The size in bytes, as the API server counts them."""
         return len(self.text.encode()) + len(self.packed or b"")
 
 
 def pack_config(config: RuntimeConfig) -> ConfigFiles:
-    """The snapshot as it is to be stored: in version 1 if it is small enough for that.
+    """Pack a snapshot as it is to be stored: in version 1 if it is small enough for that.
 
     It may be too large for a ConfigMap all the same.
 
@@ -97,7 +97,7 @@ def pack_config(config: RuntimeConfig) -> ConfigFiles:
 
 
 def unpack_config(files: ConfigFiles) -> RuntimeConfig:
-    """Read a snapshot, all of it or nothing.
+    """Read a snapshot from its stored form, all of it or nothing.
 
     What is long is read bit by bit: one call that takes long stops all threads of Python.
 
@@ -125,7 +125,7 @@ def unpack_config(files: ConfigFiles) -> RuntimeConfig:
 
 
 def _lines(packed: bytes) -> Iterator[str]:
-    """The content, line by line; at least one.
+    """The compressed content, line by line; at least one line.
 
     Raises:
         ConfigError: it is damaged, or longer than what is read.
@@ -163,13 +163,13 @@ def _read_line(line: str) -> object:
 
 
 def config_map_data(files: ConfigFiles) -> dict[str, dict[str, str]]:
-    """The ConfigMap's ``data`` and ``binaryData``."""
+    """The ``data`` and ``binaryData`` of a ConfigMap that holds these files."""
     packed = {} if files.packed is None else {PACKED_KEY: base64.b64encode(files.packed).decode()}
     return {"data": {CONFIG_KEY: files.text}, "binaryData": packed}
 
 
 def config_map_keys(files: ConfigFiles) -> dict[str, frozenset[str]]:
-    """The keys of the ConfigMap's ``data`` and ``binaryData``."""
+    """The keys of ``data`` and ``binaryData`` of a ConfigMap that holds these files."""
     return {
         "data": frozenset({CONFIG_KEY}),
         "binaryData": frozenset() if files.packed is None else frozenset({PACKED_KEY}),
@@ -177,7 +177,7 @@ def config_map_keys(files: ConfigFiles) -> dict[str, frozenset[str]]:
 
 
 def files_of(config_map: Mapping[str, Any]) -> ConfigFiles:
-    """What a ConfigMap has, as the API server sends it; the text is empty if it has none."""
+    """The files that a ConfigMap from the API server holds; the text is empty if it has none."""
     packed = (config_map.get("binaryData") or {}).get(PACKED_KEY)
     text = (config_map.get("data") or {}).get(CONFIG_KEY, "")
     return ConfigFiles(text, None if packed is None else base64.b64decode(packed))

@@ -1,4 +1,4 @@
-"""The engine's report: what it applied, what each zone holds. The operator reads it from the admin port."""
+"""The engine's report of what it applied and what each zone holds, which the operator reads from the admin port."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class _Model(BaseModel):
 
 
 class ZoneReport(_Model):
-    """One zone on one engine. All amounts are KV-cache blocks unless the name says tokens or requests."""
+    """One zone on one engine, with amounts in KV-cache blocks unless the name says tokens or requests."""
 
     name: str
     tenant: str
@@ -112,7 +112,7 @@ class Rejection(_Model):
 
 
 class ConfigStatus(_Model):
-    """Which config is in force."""
+    """Which config is in force on an engine, and which one it refused last."""
 
     applied_generation: int | None = None
     applied_hash: str | None = None
@@ -122,7 +122,7 @@ class ConfigStatus(_Model):
 
 
 class LoanReport(_Model):
-    """Blocks of one zone's reservation that another zone holds. Zones by tenant."""
+    """Blocks of one zone's reservation that another zone holds, the zones named by their tenants."""
 
     lender: str
     borrower: str
@@ -133,7 +133,7 @@ class LoanReport(_Model):
 
 
 class EngineReport(_Model):
-    """An immutable snapshot of one engine core.
+    """An immutable snapshot of one engine core: its config, its zones and their loans.
 
     What is said of one zone is of one moment, and so is what is said of the engine. Two zones may be of moments some
     milliseconds apart, so that what they hold need not add up with ``free_blocks`` to the capacity. The loans are those
@@ -156,7 +156,7 @@ class EngineReport(_Model):
 
 
 def in_older_words(evicted: Mapping[EvictionReason, int]) -> dict[str, int]:
-    """Evicted blocks by reason, in the words of the release before."""
+    """Evicted blocks by reason, in the words that the release before uses."""
     older: Counter[str] = Counter()
     for reason, blocks in evicted.items():
         older[_OLDER_WORDS.get(reason, reason)] += blocks
@@ -164,14 +164,14 @@ def in_older_words(evicted: Mapping[EvictionReason, int]) -> dict[str, int]:
 
 
 def dump_report(report: EngineReport) -> bytes:
-    """The report as JSON. It is made zone by zone: one call that takes long stops all threads of Python."""
+    """The report as JSON, made zone by zone: one call that takes long stops all threads of Python."""
     head = report.model_dump_json(by_alias=True, exclude={"zones"}).removesuffix("}")
     zones = ",".join(zone.model_dump_json(by_alias=True) for zone in report.zones)
     return f'{head},"zones":[{zones}]}}'.encode()
 
 
 def parse_report(text: str | bytes) -> EngineReport:
-    """Read a report.
+    """Read an engine's report from its JSON.
 
     Raises:
         ValueError: it is not one, or it is of a version that this code does not know.

@@ -28,6 +28,7 @@ class SealError(ValueError):
 
 
 def new_seal_key() -> bytes:
+    """A new random key, for the front door and the scheduler to share."""
     return secrets.token_bytes(32)
 
 
@@ -40,12 +41,12 @@ def _digest(key: bytes, *parts: str) -> bytes:
 
 
 def tenant_salt(key: bytes, tenant: str, client_salt: str) -> str:
-    """The cache salt of a tenant's requests: its own namespace, and in it the client's."""
+    """The cache salt of a tenant's requests: the tenant's own namespace, and the client's within it."""
     return _digest(key, "salt", tenant, client_salt).hex()
 
 
 def seal(key: bytes, tenant: str, cache_salt: str, *, now: float | None = None) -> str:
-    """Bind a request to a tenant.
+    """Make the seal that binds a request to a tenant.
 
     Args:
         key: shared by the front door and the scheduler.
@@ -66,7 +67,7 @@ def without_seals(text: str) -> str:
 
 
 def unseal(key: bytes, text: str, cache_salt: str, *, now: float | None = None) -> str:
-    """The tenant that a valid seal names.
+    """Check a seal, and return the tenant that it names.
 
     Raises:
         SealError: the seal is not valid for a request with this salt.

@@ -57,7 +57,7 @@ class Settings:
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """Settings from environment variables.
+    """Read the runtime's settings from environment variables.
 
     Raises:
         ValueError: a variable that can't be understood, named.

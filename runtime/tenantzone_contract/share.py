@@ -28,12 +28,12 @@ BlockShare = Annotated[int | Percent, BeforeValidator(_check)]
 
 
 def percentage(share: Percent) -> int:
-    """The number in ``"25%"``."""
+    """The number in a percentage such as ``"25%"``."""
     return int(share.removesuffix("%"))
 
 
 def floor_blocks(share: int | Percent, base: int) -> int:
-    """Blocks that the share comes to, rounded down: promises never add up to more than there is.
+    """The blocks that a share comes to, rounded down: promises never add up to more than there is.
 
     Args:
         share: an absolute number of blocks, or a percentage of ``base``.
@@ -43,5 +43,5 @@ def floor_blocks(share: int | Percent, base: int) -> int:
 
 
 def ceil_blocks(share: int | Percent, base: int) -> int:
-    """Blocks that the share comes to, rounded up: a limit never cuts below the same share as a reservation."""
+    """The blocks that a share comes to, rounded up: a limit never cuts below the same share as a reservation."""
     return share if isinstance(share, int) else -(-base * percentage(share) // 100)

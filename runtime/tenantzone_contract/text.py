@@ -11,7 +11,7 @@ _SPACES = re.compile(r"[\t\n\r]+")
 
 
 def printable(text: str, max_length: int | None = None) -> str:
-    """One line without control characters; those that are not mere white space show as ``REPLACEMENT``.
+    """A text as one line without control characters; those that are not mere white space show as ``REPLACEMENT``.
 
     Args:
         text: whoever it is from.

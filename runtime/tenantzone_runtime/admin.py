@@ -32,7 +32,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class AdminServer:
-    """Serves the newest report until it is stopped.
+    """Serves an engine's newest report, its health, metrics and block map, until it is stopped.
 
     Args:
         host: address to bind to.
@@ -65,14 +65,14 @@ class AdminServer:
 
     @property
     def port(self) -> int:
-        """The port that it really has."""
+        """The port that the server really listens on."""
         return int(self._server.server_address[1])
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Free the port. Returns when no request is accepted any more."""
+        """Free the port; returns when no request is accepted any more."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -80,7 +80,7 @@ class AdminServer:
 
 
 class _Pages:
-    """What each path answers: status, content type, body."""
+    """What the admin server answers for each path: status, content type, body."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ LEVEL = os.environ.get(LEVEL_VARIABLE, "INFO").upper()
 
 
 def configure_if_json() -> None:
-    """Write JSON from now on, warnings of Python's too, if this process is to."""
+    """Write log lines and Python's warnings as JSON from now on, if this process is to."""
     if os.environ.get(CONFIG_VARIABLE) == str(JSON_CONFIG):
         logging.config.dictConfig(json.loads(JSON_CONFIG.read_text()))
         logging.captureWarnings(True)

@@ -1,4 +1,4 @@
-"""Many blocks in few cells, so that the areas are right. Pure."""
+"""Shows many blocks in few cells, so that the areas are right; pure."""
 
 from collections import Counter
 from collections.abc import Hashable
@@ -23,7 +23,7 @@ class Picture(Generic[Kind]):
         self._owed: dict[Kind, int] = {}
 
     def add_cell(self, counts: Counter[Kind]) -> None:
-        """The next cell stands for these blocks; there is at least one."""
+        """Add the next cell, which stands for these blocks, of which there is at least one."""
         owed = self._owed
         self.blocks.update(counts)
         for kind, count in counts.items():

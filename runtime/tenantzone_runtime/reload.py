@@ -56,7 +56,7 @@ def across_swaps(folder: Path, read: Callable[[], T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """Tells one state of a file from the next without reading it."""
+    """The stamp of a file's state, which tells it from the next one without reading the file."""
 
     device: int
     inode: int
@@ -74,7 +74,9 @@ class FileStamp:
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def is_settled(self, before_ns: int) -> bool:
-        """Whether any later write will show. File systems tell the time in ticks, and one tick may see two writes.
+        """Whether any later write will show in the stamp.
+
+        File systems tell the time in ticks, and one tick may see two writes.
 
         Args:
             before_ns: Unix time before the stamp was taken, in nanoseconds.
@@ -88,7 +90,7 @@ _Content = tuple[bytes, bytes | None]
 
 
 class ConfigSource:
-    """The newest config of a folder that could be read whole, and what is wrong with the file if it is not that one.
+    """The newest config of a folder that could be read whole, and what is wrong with the file if it is another one.
 
     Args:
         folder: where the pool's ConfigMap is projected. It need not exist yet.
@@ -110,7 +112,7 @@ class ConfigSource:
         """What ``config`` was before it is what it is; the last good one if ``config`` is refused."""
 
     def poll(self) -> bool:
-        """Look at the file, and read it if it has changed.
+        """Look at the config's file, and read it if it has changed.
 
         Returns:
             Whether ``config`` or ``rejection`` is another one than before.
@@ -130,13 +132,13 @@ class ConfigSource:
         return self.config is not before[0] or self.rejection is not before[1]
 
     def refuse(self, error: str) -> None:
-        """Say that ``config`` can't be applied here although it reads well. The one before it is the last good one."""
+        """Note that ``config`` can't be applied here, so that the one before it is the last good one."""
         assert self.config is not None, "there is no config to refuse"
         self._reject(error, self.config.generation)
         self.config = self.fallback
 
     def read_again(self) -> None:
-        """Take the file for one that has never been read, at the next :meth:`poll`."""
+        """Have the next :meth:`poll` take the file for one that has never been read."""
         self._stamps = self._content = None
 
     def _read_if_changed(self) -> _Content | None:

@@ -1,4 +1,4 @@
-"""``tenantzone-runtime serve``: vLLM's own ``serve`` with the flags that turn zones on.
+"""``tenantzone-runtime serve``: the ``serve`` command of vLLM with the flags that turn zones on.
 
 It refuses what does not go together with zones, sets the environment and then becomes ``vllm serve``: same process, so
 signals and exit codes are vLLM's. What the resolved configuration says, with what a config file adds, is checked again
@@ -55,14 +55,14 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def with_flags(arguments: Sequence[str]) -> list[str]:
-    """vLLM's arguments with ours. Ours come last: the last middleware is the outermost, so nothing runs before it."""
+    """The arguments for vLLM, ours at their end: the last middleware is the outermost, so nothing runs before it."""
     given = flag_values(arguments)
     missing = [(name, value) for name, value in FLAGS.items() if value not in given.get(name, ())]
     return [*arguments, *(part for flag in missing for part in flag)]
 
 
 def _variables(own: argparse.Namespace) -> dict[str, str]:
-    """The environment that our own flags stand for."""
+    """The environment variables that our own flags stand for."""
     for flag, folder in (
         ("--zones-config", own.zones_config),
         ("--tenant-keys", own.tenant_keys),
@@ -87,7 +87,7 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
 
 
 def _json_logs(arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment that makes vLLM write JSON.
+    """The environment variables that make vLLM write JSON.
 
     Raises:
         UsageError: something else was said about the log.
@@ -101,7 +101,7 @@ def _json_logs(arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str
 
 
 def _without_progress_bars(arguments: Sequence[str]) -> list[str]:
-    """What to add to vLLM's arguments, so that it paints none between the lines."""
+    """The arguments to add to vLLM's, so that it paints no progress bars between the lines."""
     given = flag_values(arguments)
     return [] if "--use-tqdm-on-load" in given else ["--no-use-tqdm-on-load"]
 

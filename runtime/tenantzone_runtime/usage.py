@@ -84,7 +84,7 @@ _VARIABLES_UNSUPPORTED = (
 
 
 def check(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Refuse what does not go together with zones.
+    """Check that vLLM's arguments and environment go together with zones.
 
     Raises:
         UsageError: a flag or a variable, named, and why.

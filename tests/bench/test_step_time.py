@@ -8,7 +8,7 @@ import pytest
 from bench.step_time.arm import Arm
 from bench.step_time.loads import LOADS
 from bench.step_time.results import Record, describe
-from tests.engine.harness import Driver, make_scheduler, vllm_config
+from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 
 SHORT_OF_SEATS = replace(LOADS["seats"], tenants=12, requests=24, capacity=400, seats=6, stock_seats=6)
 SHORT_OF_BLOCKS = replace(LOADS["blocks"], tenants=12, requests=24, capacity=120, seats=16, stock_seats=16)

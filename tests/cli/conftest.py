@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controlplane import ControlPlane
+from hack.controlplane import ControlPlane
 from tests.cli.konnectivity import Routes, egress_configuration, tunnels
 from tests.operator.kube import Kube, proxied
 

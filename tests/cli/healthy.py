@@ -1,10 +1,13 @@
 """Facts of a set-up with which nothing is wrong, and the parts that they are made of."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 from tenantzone_cli.api import ApiError
+from tenantzone_cli.doctor.diagnosis import diagnose
 from tenantzone_cli.doctor.facts import USER_RIGHTS, Clock, Facts
+from tenantzone_cli.doctor.finding import Finding, Level
 from tenantzone_cli.doctor.shipped import read_shipped
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Pod, Pool, Zone, read_pool, read_zone, unix_time
@@ -101,3 +104,8 @@ HEALTHY = Facts(
     pods={KEY: [pod()]},
     answers=[heard()],
 )
+
+
+def troubles(**changes: Any) -> list[Finding]:
+    """What is not as it should be if these facts are other ones."""
+    return [finding for finding in diagnose(replace(HEALTHY, **changes)) if finding.level is not Level.OK]

@@ -139,7 +139,7 @@ def test_an_engine_that_is_not_there_is_named(
         for finding in json.loads(answer.stdout)["findings"]
         if finding["subject"] == f"engines {world.namespace}/{POOL}"
     ]
-    assert message.startswith("can't be asked through the API server (error trying to reach service")
+    assert message.startswith("can't be asked (error trying to reach service")
     assert message.endswith("engine-0")
 
 

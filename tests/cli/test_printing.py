@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hack.harness.lies import HOSTILE_TEXT, LIES
 from tenantzone_cli import __main__ as cli
 from tenantzone_cli.explain import Facts, explain
 from tenantzone_cli.figures import live_rows
@@ -21,7 +22,6 @@ from tests.cli.healthy import NOW, pool, zone
 from tests.cli.reports import engine_report, zone_report
 from tests.operator.fleet import pod_manifest, pod_status
 from tests.operator.kube import Kube
-from tests.operator.lies import HOSTILE_TEXT, LIES
 from tests.operator.world import POOL, World, world_in
 
 NAMESPACE, PORT = "hostile", 9464

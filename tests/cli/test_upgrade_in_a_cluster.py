@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from compatibility import newest_release
+from hack.compatibility import newest_release
 from tests.cli.conftest import REPOSITORY, Clinic
 from tests.operator.kube import Kube, eventually
 

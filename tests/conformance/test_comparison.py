@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.comparison import Outcome, compare, describe, read_reasons
+from hack.conformance.comparison import Outcome, compare, describe, read_reasons
 
 PASSED = Outcome("passed")
 FAILED = Outcome("failed", "assert 1 == 2", "test_x.py:7: in test_x\nE   assert 1 == 2")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from conformance.__main__ import REASONS
-from conformance.comparison import compare, describe, read_reasons
-from conformance.sides import NO_ZONE, TESTS, WITH_ONE_ZONE, run_sides
+from hack.conformance.__main__ import REASONS
+from hack.conformance.comparison import compare, describe, read_reasons
+from hack.conformance.sides import NO_ZONE, TESTS, WITH_ONE_ZONE, run_sides
 
 IN_PLACE = """
 from vllm.v1.core.block_pool import BlockPool

@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 
-from conformance.source import SourceError, check_hash, extract_tests, pinned_vllm
+from hack.conformance.source import SourceError, check_hash, extract_tests, pinned_vllm
 
 
 def archive_of(**files: str) -> io.BytesIO:

@@ -7,7 +7,7 @@ from typing import Any
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from debian import ensure
+from hack.debian import ensure
 
 PATIENCE_MILLISECONDS = 60_000
 """A busy machine may let the browser starve for seconds."""

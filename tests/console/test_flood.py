@@ -14,8 +14,8 @@ from threading import Event
 import pytest
 from playwright.sync_api import Browser, expect
 
-from controlplane import Cluster, ControlPlane
-from controlplane.server import free_ports
+from hack.controlplane import Cluster, ControlPlane
+from hack.controlplane.server import free_ports
 from tests.console.browsing import cell_colours, opened
 from tests.console.colours import linear, variables
 from tests.engine.real_engine import RealEngine

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from archives import ArchiveError, unpack
+from hack.archives import ArchiveError, unpack
 
 PROJECT = Path(__file__).parents[2]
 SINCE_3_11_4 = ("data_filter", "tar_filter", "fully_trusted_filter", "FilterError", "OutsideDestinationError")

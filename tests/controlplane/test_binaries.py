@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import binaries
-from controlplane.binaries import BinariesError, find_binaries
-from controlplane.build import kubernetes_version
-from controlplane.cache import exclusive
+from hack.controlplane import binaries
+from hack.controlplane.binaries import BinariesError, find_binaries
+from hack.controlplane.build import kubernetes_version
+from hack.controlplane.cache import exclusive
 
 
 def program(folder: Path, name: str, says: str = "") -> Path:
@@ -100,7 +100,7 @@ def test_a_second_build_waits_for_the_first(tmp_path: Path, capfd: pytest.Captur
         assert capfd.readouterr().err == ""
 
 
-_PATH = f"import sys; sys.path.insert(0, {str(Path(binaries.__file__).parent.parent)!r})\n"
-_LOCK = "from pathlib import Path; from controlplane.cache import exclusive\n"
+_PATH = f"import sys; sys.path.insert(0, {str(Path(binaries.__file__).parents[2])!r})\n"
+_LOCK = "from pathlib import Path; from hack.controlplane.cache import exclusive\n"
 _HOLD = _PATH + _LOCK + "with exclusive(Path(sys.argv[1]), name='a'): print('held', flush=True); sys.stdin.read()"
 _WAIT = _PATH + _LOCK + "with exclusive(Path(sys.argv[1]), name='b'): pass"

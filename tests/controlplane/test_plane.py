@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import Cluster, ClusterError, ControlPlane, connect_or_start, detached
+from hack.controlplane import Cluster, ClusterError, ControlPlane, connect_or_start, detached
 
-HACK = Path(detached.__file__).parent.parent
+REPOSITORY = Path(detached.__file__).parents[2]
 WAIT_SECONDS = 60.0
 
 
@@ -134,7 +134,7 @@ def test_the_servers_end_when_the_program_that_holds_them_is_killed(tmp_path: Pa
     )
     holder = subprocess.Popen(
         [sys.executable, "-c", script, tmp_path / "plane"],
-        env=os.environ | {"PYTHONPATH": str(HACK)},
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -148,8 +148,8 @@ def test_the_servers_end_when_the_program_that_holds_them_is_killed(tmp_path: Pa
 def test_a_detached_one_outlives_its_starter_until_it_is_stopped(tmp_path: Path) -> None:
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "controlplane", *arguments],
-            env=os.environ | {"PYTHONPATH": str(HACK)},
+            [sys.executable, "-m", "hack.controlplane", *arguments],
+            env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
             capture_output=True,
             text=True,
             check=False,

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-import progress
-from progress import CommandFailed, watch, written
+from hack import progress
+from hack.progress import CommandFailed, watch, written
 
 
 def test_a_silent_command_is_reported_on(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

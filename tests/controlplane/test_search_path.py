@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from search_path import environment, find_program
+from hack.search_path import environment, find_program
 
 
 @pytest.fixture

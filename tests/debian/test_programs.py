@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from debian import DebianError, ensure
-from debian.programs import PROGRAMS
+from hack.debian import DebianError, ensure
+from hack.debian.programs import PROGRAMS
 
 BUILDS_A_PACKAGE = r"""#!/bin/sh
 # Stands for apt-get: what it downloads is a package that is made on the spot.

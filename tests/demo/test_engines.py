@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from demo.engines import cores_for, free_address
+from hack.demo.engines import cores_for, free_address
 
 
 def test_an_address_whose_port_is_taken_is_passed_over():

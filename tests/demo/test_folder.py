@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.stack import AlreadyRunningError, fresh_folder
+from hack.demo.stack import AlreadyRunningError, fresh_folder
 
 
 def test_a_second_demo_in_the_folder_is_refused_and_harms_nothing(tmp_path: Path):

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import Cluster
-from demo.console import wait_until
-from demo.kubelet import SYNC_SECONDS
-from demo.paths import demo_environment
-from demo.processes import Processes
-from demo.samples import CONFIG_VOLUME, POD, Samples, engine_pod
+from hack.controlplane import Cluster
+from hack.demo.console import wait_until
+from hack.demo.kubelet import SYNC_SECONDS
+from hack.demo.paths import demo_environment
+from hack.demo.processes import Processes
+from hack.demo.samples import CONFIG_VOLUME, POD, Samples, engine_pod
 
 SAMPLES = Samples(pool="pool", labels={"app": "engine"}, admin_port=9464, tenants=())
 CONFIG_MAP = "tenantzone-pool"
@@ -77,7 +77,7 @@ def node(control_plane: Cluster, namespace: str, tmp_path: Path) -> Iterator[Nod
     node.kubectl("apply", "-f", "-", stdin=json.dumps(engine_pod(SAMPLES)))
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     command = [
-        sys.executable, "-m", "demo.kubelet", "--kubeconfig", control_plane.kubeconfig, "--namespace", namespace,
+        sys.executable, "-m", "hack.demo.kubelet", "--kubeconfig", control_plane.kubeconfig, "--namespace", namespace,
         "--pod", POD, "--volumes", tmp_path / "volumes", "--ip", IP, "--health", f"http://{IP}:{port}/health",
     ]  # fmt: skip
     with Processes(tmp_path, lock) as processes:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from demo.console import wait_until
-from demo.processes import ProcessDiedError, Processes
+from hack.demo.console import wait_until
+from hack.demo.processes import ProcessDiedError, Processes
 
 SAYS_ITS_PID = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 

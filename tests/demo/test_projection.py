@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from demo.projection import DATA, project
+from hack.demo.projection import DATA, project
 
 
 def read(folder: Path) -> dict[str, bytes]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from demo.asking import make_prompt
-from demo.engines import BLOCK_TOKENS
-from demo.model import MODELS
+from hack.demo.asking import make_prompt
+from hack.demo.engines import BLOCK_TOKENS
+from hack.demo.model import MODELS
 
 
 @pytest.mark.parametrize("blocks", [1, 32, 60])

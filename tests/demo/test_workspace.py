@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import Cluster
-from demo.workspace import show, workspace
+from hack.controlplane import Cluster
+from hack.demo.workspace import show, workspace
 
 pytestmark = pytest.mark.controlplane
 
@@ -16,8 +16,9 @@ def phase(cluster: Cluster, namespace: str) -> str:
 
 def test_a_named_cluster_is_used_in_a_fresh_namespace_that_is_removed(control_plane: Cluster, tmp_path: Path):
     named = Cluster.named(control_plane.kubeconfig)
-    with workspace(named, tmp_path) as (cluster, namespace):
-        cluster.kubectl("create", "configmap", "made-by-the-demo")
+    with workspace(named, tmp_path) as place:
+        namespace = place.namespace
+        place.cluster.kubectl("create", "configmap", "made-by-the-demo")
         named.kubectl("get", "configmap", "made-by-the-demo", "--namespace", namespace)
         assert phase(named, namespace) == "Active"
     assert phase(named, namespace) in ("Terminating", "")
@@ -27,8 +28,8 @@ def test_the_namespace_is_removed_when_the_demo_fails(control_plane: Cluster, tm
     seen: list[str] = []
 
     def failing() -> None:
-        with workspace(Cluster.named(control_plane.kubeconfig), tmp_path) as (_, namespace):
-            seen.append(namespace)
+        with workspace(Cluster.named(control_plane.kubeconfig), tmp_path) as place:
+            seen.append(place.namespace)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -7,7 +7,8 @@ import subprocess
 import pytest
 import yaml
 
-from controlplane.binaries import find_kubectl
+from hack.controlplane.binaries import find_kubectl
+from hack.version import VERSION
 from tests.docs.test_site import DOCS, REPOSITORY
 
 PAGE = (DOCS / "quick-start.md").read_text()
@@ -38,12 +39,12 @@ def container(objects: list[dict]) -> dict:
 
 
 def test_the_operators_image_is_the_registrys(rendered):
-    assert container(rendered["my-operator"])["image"] == "registry.example/tenantzone-operator:0.1.0"
+    assert container(rendered["my-operator"])["image"] == f"registry.example/tenantzone-operator:{VERSION}"
 
 
 def test_the_engine_gets_image_model_memory_and_a_gpu(rendered):
     engine = container(rendered["my-engines"])
-    assert engine["image"] == "registry.example/tenantzone-engine:0.1.0"
+    assert engine["image"] == f"registry.example/tenantzone-engine:{VERSION}"
     assert engine["args"][:2] == ["serve", "Qwen/Qwen3-8B"]
     assert engine["args"][-1] == "--max-model-len=16384"
     assert engine["resources"]["requests"]["memory"] == "32Gi"

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from controlplane import Cluster
+from hack.controlplane import Cluster
 from tests.e2e.engines import NAMESPACE
 
 POD = "client"

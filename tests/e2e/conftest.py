@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import Cluster, ClusterError
-from node.node import inside
+from hack.controlplane import Cluster, ClusterError
+from hack.node.node import inside
 from tests.e2e.client import Client
 from tests.e2e.engines import Engines
 from tests.e2e.installation import Installation

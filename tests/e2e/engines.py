@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from controlplane import Cluster
-from demo import tiny_model
+from hack.controlplane import Cluster
+from hack.demo import tiny_model
 from tenantzone_contract.report import REPORT_PATH, EngineReport, parse_report
 from tests.e2e import host_environment
 from tests.e2e.kustomizing import PROJECT, write_kustomization

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from node.images import HOST_IMAGE
+from hack.node.images import HOST_IMAGE
 from tests.e2e.kustomizing import PROJECT
 
 IMAGE = HOST_IMAGE

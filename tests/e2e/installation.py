@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controlplane import Cluster
+from hack.controlplane import Cluster
 from tests.e2e.kustomizing import PROJECT, write_kustomization
 from tests.waiting import await_that
 

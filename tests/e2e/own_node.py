@@ -3,7 +3,7 @@
 import subprocess
 from dataclasses import dataclass
 
-from node.node import Inside
+from hack.node.node import Inside
 
 
 @dataclass(frozen=True, slots=True)

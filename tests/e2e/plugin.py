@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from controlplane import Cluster
+from hack.controlplane import Cluster
 
 
 def tenantzone(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from controlplane import ClusterError
+from hack.controlplane import ClusterError
 from tests.waiting import await_that
 
 

@@ -1,4 +1,7 @@
-"""From the manifests and the operator of the commit before to these, and the zones stay as they are."""
+"""From the manifests and the operator of the last release to these, and the zones stay as they are.
+
+As long as no release is tagged, from those of the commit before.
+"""
 
 import dataclasses
 import io
@@ -6,14 +9,16 @@ import subprocess
 
 import pytest
 
-from archives import unpack
+from hack.archives import unpack
+from hack.release.history import last_tag
 from tests.e2e.kustomizing import PROJECT
 
 
 @pytest.fixture
 def before(installation, image_before, tmp_path):
-    """The same installation as the commit before has it."""
-    archive = subprocess.run(["git", "-C", PROJECT, "archive", "HEAD^", "crds", "manifests"], capture_output=True)
+    """The same installation as it was before."""
+    before = last_tag() or "HEAD^"
+    archive = subprocess.run(["git", "-C", PROJECT, "archive", before, "crds", "manifests"], capture_output=True)
     if archive.returncode:
         pytest.skip("there is no commit before this one in a shallow clone")
     unpack(io.BytesIO(archive.stdout), tmp_path / "before")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 
-from tests.engine.harness import Driver
+from hack.harness.scheduler import Driver
 
 UNIX_TIME = 1_000_000.0
 

@@ -14,9 +14,9 @@ import httpx
 import openai
 import psutil
 
-from controlplane.server import Server
-from demo import tiny_model
-from demo.engines import free_address
+from hack.controlplane.server import Server
+from hack.demo import tiny_model
+from hack.demo.engines import free_address
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.report import HEALTH_PATH, METRICS_PATH, REPORT_PATH, EngineReport, parse_report

@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, ZoneConfig
 from tenantzone_runtime.engine import auditing
 from tenantzone_runtime.engine.auditing import Auditing
 from tenantzone_runtime.journal.bill import Period, make_bill
 from tenantzone_runtime.journal.writer import JournalWriter
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 from tests.journal.journals import ENGINE, eventually, kinds, put, records
 
 MANY = 300

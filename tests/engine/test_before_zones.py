@@ -3,8 +3,8 @@
 import pytest
 from vllm.v1.request import RequestStatus
 
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate, ZoneConfig
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 100
 

@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.blocks import BlockMap, parse_block_map
 from tenantzone_contract.config import Idle, ZoneConfig
 from tenantzone_contract.report import ConfigStatus
 from tenantzone_runtime.engine.block_map import take_block_map
 from tenantzone_runtime.engine.reporting import make_report
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 100
 PICTURES = 50

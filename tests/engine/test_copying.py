@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.report import ConfigStatus
 from tenantzone_runtime.engine import copying
 from tenantzone_runtime.engine.reporting import make_figures, make_report
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 from tests.engine.measured import abort, zone
 from tests.engine.pauses import in_each_pause
 

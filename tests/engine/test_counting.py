@@ -5,13 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from vllm.v1.request import RequestStatus
 
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate, Watermarks, ZoneConfig
 from tenantzone_contract.report import ConfigStatus, in_older_words
 from tenantzone_runtime.engine.reporting import make_figures, make_report
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.journal.record import parse
 from tenantzone_runtime.zones.overflow import OVERFLOW_NAME
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 from tests.journal.auditor import Auditor
 from tests.journal.journals import chain
 from tests.zones.lives_counted import flat

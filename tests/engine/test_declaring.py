@@ -2,8 +2,8 @@
 
 import pytest
 
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import ZoneConfig
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 100
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.report import ConfigStatus
 from tenantzone_runtime.engine.reporting import make_figures
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 from tests.engine.measured import abort, figures_of, zone
 
 CAPACITY = 100

@@ -2,9 +2,9 @@
 
 import pytest
 
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate, Watermarks
 from tenantzone_runtime.engine import scheduling
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 from tests.engine.measured import zone
 from tests.engine.pauses import in_each_pause
 

@@ -12,8 +12,8 @@ from vllm.config import KVEventsConfig
 from vllm.distributed.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KVEventBatch
 from vllm.v1.core.kv_cache_utils import get_block_hash, maybe_convert_block_hash
 
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 from tests.engine.measured import zone
 
 CAPACITY = 100

@@ -4,8 +4,8 @@ import pytest
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.request import RequestStatus
 
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, ZoneConfig
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from concurrent.futures import Future
 import pytest
 from vllm.v1.request import RequestStatus
 
+from hack.harness.scheduler import BLOCK_TOKENS, AnyToken, Driver, compiled, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import ZoneConfig
-from tests.engine.harness import BLOCK_TOKENS, AnyToken, Driver, compiled, make_scheduler, prompt, vllm_config
 
 CAPACITY = 100
 LIMIT = 10

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_runtime.engine import reloading, scrubbing
 from tenantzone_runtime.engine.reloading import Reloading
 from tenantzone_runtime.zones import configure
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 100
 

@@ -6,9 +6,9 @@ import weakref
 import pytest
 from vllm.v1.request import RequestStatus
 
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_runtime.engine import latencies
 from tests.engine.clock import Clock
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 from tests.engine.measured import abort, counters, zone
 
 CAPACITY = 100

@@ -5,8 +5,8 @@ import random
 import pytest
 from vllm.v1.request import RequestStatus
 
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_flags
 from tenantzone_contract.config import ZoneConfig
-from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_flags
 from tests.engine.histories.snapshot import take_snapshot
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 24
 

@@ -3,6 +3,7 @@
 import pytest
 from vllm.v1.request import RequestStatus
 
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import (
     Idle,
     Lending,
@@ -15,7 +16,6 @@ from tenantzone_contract.config import (
 )
 from tenantzone_contract.report import ConfigStatus
 from tenantzone_runtime.engine.reporting import make_report
-from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 100
 QUIET_AT_ONCE = Idle(after_seconds=0)

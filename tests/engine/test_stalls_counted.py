@@ -3,8 +3,8 @@
 import pytest
 from vllm.v1.core.sched.interface import PauseState
 
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tests.engine.clock import Clock
-from tests.engine.harness import Driver, make_scheduler, prompt, vllm_config
 from tests.engine.measured import abort, counters, figures_of, zone
 
 CAPACITY = 100

@@ -10,12 +10,12 @@ import vllm
 from vllm.config import ModelConfig
 from vllm.v1.kv_cache_interface import KVCacheConfig
 
+from hack.harness.scheduler import caches, make_scheduler, vllm_config
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.engine.versions import SUPPORTED_VERSIONS, UnsupportedError, check_supported, check_version
-from tests.engine.harness import caches, make_scheduler, vllm_config
 
 
 @pytest.mark.parametrize("version", ["0.31.0", "0.32.0", "0.32.1", "0.32.0+cpu", vllm.__version__])

@@ -2,8 +2,8 @@
 
 import pytest
 
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, without_prefix_caching
 from tenantzone_contract.config import ZoneConfig
-from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, without_prefix_caching
 
 CAPACITY = 60
 WINDOW = 4 * BLOCK_TOKENS

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from images import Image, build
-from images.build import ROOT
+from hack.images import Image, build
+from hack.images.build import ROOT
+from hack.version import VERSION
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="building images without a registry needs root")
 
@@ -75,13 +76,13 @@ def test_the_engines_image_lists_what_is_in_it(engine):
     listed = json.loads(engine.run("cat", "/usr/share/sbom/tenantzone-engine.cdx.json").stdout)
     versions = {part["name"].lower(): part["version"] for part in listed["components"]}
     assert {"pydantic", "prometheus_client"} <= versions.keys()
-    assert versions["tenantzone"] == "0.1.0"
+    assert versions["tenantzone"] == VERSION
 
 
 def test_the_images_say_what_they_are(operator, engine):
     for image in (operator, engine):
         labels = image.inspect()["config"]["Labels"]
-        assert labels["org.opencontainers.image.version"] == "0.1.0"
+        assert labels["org.opencontainers.image.version"] == VERSION
         assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controlplane import ControlPlane
-from manifests.schemas import describes_its_kinds, write_schemas
-from manifests.tools import monitoring_definitions
+from hack.controlplane import ControlPlane
+from hack.manifests.schemas import describes_its_kinds, write_schemas
+from hack.manifests.tools import monitoring_definitions
 from tests.manifests.rendering import OVERLAYS, PROJECT, Objects, kustomize, template
 from tests.operator.kube import eventually
 

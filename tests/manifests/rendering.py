@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from controlplane.binaries import find_kubectl
-from manifests.chart import CHART
-from manifests.tools import helm
+from hack.controlplane.binaries import find_kubectl
+from hack.manifests.chart import CHART
+from hack.manifests.tools import helm
 
 PROJECT = Path(__file__).parents[2]
 MANIFESTS = PROJECT / "manifests"

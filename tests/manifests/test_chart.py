@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from manifests import chart
-from manifests.tools import helm
+from hack.manifests import chart
+from hack.manifests.tools import helm
+from hack.version import VERSION
 from tests.manifests.rendering import NAMESPACE, PROJECT, Objects, documents, kustomize, refusal, template
 
 DEPLOYMENT = ("Deployment", "tenantzone-operator")
@@ -80,7 +81,7 @@ def test_everything_follows_the_namespace_of_the_release():
 @pytest.mark.parametrize(
     ("image", "expected"),
     [
-        ({"repository": "registry.example/operator"}, "registry.example/operator:0.1.0"),
+        ({"repository": "registry.example/operator"}, f"registry.example/operator:{VERSION}"),
         ({"tag": "1.2.3"}, "tenantzone-operator:1.2.3"),
         ({"tag": "1.2.3", "digest": f"sha256:{'a' * 64}"}, f"tenantzone-operator@sha256:{'a' * 64}"),
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from manifests.tools import checkov
+from hack.manifests.tools import checkov
 from tests.manifests.rendering import PROJECT
 
 CONFIG = yaml.safe_load((PROJECT / ".checkov.yaml").read_text())

@@ -5,9 +5,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from controlplane import ControlPlane
-from manifests.chart import CHART
-from manifests.tools import helm
+from hack.controlplane import ControlPlane
+from hack.manifests.chart import CHART
+from hack.manifests.tools import helm
 from tests.manifests.rendering import MANIFESTS, template
 
 NAMESPACE = "zones"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from manifests.schemas import LOCATION
-from manifests.tools import kubeconform
+from hack.manifests.schemas import LOCATION
+from hack.manifests.tools import kubeconform
 from tests.manifests.rendering import MANIFESTS, PROJECT, kustomize
 
 

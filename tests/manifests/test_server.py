@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from controlplane import Cluster
+from hack.controlplane import Cluster
 from tests.manifests.rendering import ENGINES, MANIFESTS, OVERLAYS, Objects, kustomize
 
 RESTRICTED = "restricted-pods"

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from debian import ensure
+from hack.debian import ensure
 
 
 def promtool(*arguments: str | Path) -> str:

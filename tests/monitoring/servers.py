@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from controlplane.server import Server
-from debian import ensure
+from hack.controlplane.server import Server
+from hack.debian import ensure
 from tests.operator.kube import eventually
 
 PROMETHEUS_PORT = 9090

@@ -4,8 +4,8 @@ import json
 from collections import Counter
 from typing import Any
 
-from monitoring.files import FOLDER
-from monitoring.panels import rows
+from hack.monitoring.files import FOLDER
+from hack.monitoring.panels import rows
 
 DASHBOARD = json.loads((FOLDER / "dashboard.json").read_text())
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}

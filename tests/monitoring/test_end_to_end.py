@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 import yaml
 
-from controlplane import Cluster
-from demo.engines import free_address
-from monitoring.model import rule_file
-from monitoring.pace import Pace
-from monitoring.panels import rows
-from monitoring.rules import groups
-from monitoring.scraping import pod_labels, scrape_config, without_cluster
+from hack.controlplane import Cluster
+from hack.demo.engines import free_address
+from hack.monitoring.model import rule_file
+from hack.monitoring.pace import Pace
+from hack.monitoring.panels import rows
+from hack.monitoring.rules import groups
+from hack.monitoring.scraping import pod_labels, scrape_config, without_cluster
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 from tests.engine.real_engine import ADMIN_PORT, API_PORT, RealEngine
 from tests.flooding import BLOCK_TOKENS, ask, text

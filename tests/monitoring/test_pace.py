@@ -2,7 +2,7 @@
 
 import pytest
 
-from monitoring.pace import Pace
+from hack.monitoring.pace import Pace
 
 
 @pytest.mark.parametrize(

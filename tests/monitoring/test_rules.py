@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from monitoring.files import FOLDER, RUNBOOKS, files
-from monitoring.model import Alert, Group, rule_file
-from monitoring.pace import Pace
-from monitoring.panels import rows
-from monitoring.rules import groups
+from hack.monitoring.files import FOLDER, RUNBOOKS, files
+from hack.monitoring.model import Alert, Group, rule_file
+from hack.monitoring.pace import Pace
+from hack.monitoring.panels import rows
+from hack.monitoring.rules import groups
 from tenantzone_operator.serving.exposition import families as operator_families
 from tenantzone_runtime.metrics import families as engine_families
 from tests.monitoring.promtool import promtool

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from monitoring.files import RUNBOOKS
-from monitoring.rules import groups
+from hack.monitoring.files import RUNBOOKS
+from hack.monitoring.rules import groups
 from tenantzone_cli.arguments import read_arguments
 from tenantzone_operator.serving.exposition import families as operator_families
 from tenantzone_runtime.metrics import families as engine_families
@@ -41,6 +41,14 @@ def commands(alert: str) -> list[list[str]]:
 
 def test_there_is_a_page_for_each_alert_and_no_other():
     assert sorted(path.stem for path in PAGES.iterdir()) == sorted(ALERTS)
+
+
+def test_the_page_of_all_alerts_has_each_with_its_severity_and_its_runbook():
+    table = (REPOSITORY / "docs" / "alerts.md").read_text()
+    told = re.findall(r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \|", table, re.MULTILINE)
+    assert sorted(told) == sorted(
+        (alert.name, alert.name, alert.severity) for group in groups() for alert in group.alerts
+    )
 
 
 @pytest.mark.parametrize("alert", ALERTS)

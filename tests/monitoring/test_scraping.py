@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-from controlplane.binaries import find_binaries
-from monitoring.files import FOLDER
-from monitoring.scraping import pod_labels, without_cluster
+from hack.controlplane.binaries import find_binaries
+from hack.monitoring.files import FOLDER
+from hack.monitoring.scraping import pod_labels, without_cluster
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 from tests.monitoring.promtool import promtool
 

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from node import Node
-from node.possible import obstacle
+from hack.node import Node
+from hack.node.possible import obstacle
 
 _WHY_NOT = obstacle()
 needs_a_node = pytest.mark.skipif(_WHY_NOT is not None, reason=f"{_WHY_NOT}; `make e2e` takes KUBECONFIG instead")

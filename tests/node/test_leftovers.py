@@ -7,10 +7,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from controlplane import ClusterError
-from node import Node
-from node.images import SHELL_IMAGE
-from search_path import environment
+from hack.controlplane import ClusterError
+from hack.node import Node
+from hack.node.images import SHELL_IMAGE
+from hack.search_path import environment
 from tests.node.pods import apply, needs_a_node, pod
 from tests.waiting import await_that
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from node import Node
-from node.images import HOST_IMAGE, SHELL_IMAGE
+from hack.node import Node
+from hack.node.images import HOST_IMAGE, SHELL_IMAGE
 from tests.node.pods import apply, log_of_finished, needs_a_node, pod
 from tests.waiting import await_that
 

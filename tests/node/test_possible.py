@@ -2,7 +2,7 @@
 
 import os
 
-from node.possible import obstacle
+from hack.node.possible import obstacle
 
 
 def test_without_root_it_says_so():

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.operator.proxy import Faults, Refusal
+from hack.harness.proxy import Faults, Refusal
 
 
 def shuffled(lines: list[bytes]) -> list[bytes]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from controlplane import Cluster, ControlPlane
-from controlplane.server import free_ports
+from hack.controlplane import Cluster, ControlPlane
+from hack.controlplane.server import free_ports
 from tests.operator.kube import Kube, eventually, proxied
 from tests.operator.scrape import Scrape
 from tests.operator.world import World, world_in

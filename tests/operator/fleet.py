@@ -6,12 +6,12 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from hack.harness.lies import Lie, truth
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, ConfigError, RuntimeConfig
 from tenantzone_contract.fitting import grants
 from tenantzone_contract.packing import files_of, unpack_config
 from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, ZoneReport
 from tests.operator.kube import Kube
-from tests.operator.lies import Lie, truth
 
 
 class SimulatedEngine:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from controlplane import Cluster
+from hack.controlplane import Cluster
 from tenantzone_contract.config import ConfigError
 
 T = TypeVar("T")

@@ -1,14 +1,22 @@
-"""The operator of the release before this one, out of the repository's history."""
+"""The operator of the release before this one, out of the repository's history.
+
+That is the last release's tag. As long as there is none, it is the commit whose schemas are kept as
+``v0.1.0``, which was never tagged.
+"""
 
 import io
 import subprocess
 from pathlib import Path
+from typing import Final
 
-from archives import unpack
+from hack.archives import unpack
+from hack.release.history import last_tag
 
 ROOT = Path(__file__).parents[2]
-COMMIT = "78c555bbddfb0b4c4287fc177041e058be0ea4b4"
-"""To be moved on with each release."""
+_BEFORE_TAGS = "78c555bbddfb0b4c4287fc177041e058be0ea4b4"
+COMMIT: Final = last_tag() or _BEFORE_TAGS
+NAME: Final = f"from {last_tag() or f'{_BEFORE_TAGS[:7]}, since no release is tagged'}"
+"""For the names of tests: from where they go up."""
 _PACKAGES = ("operator/tenantzone_operator", "runtime/tenantzone_contract")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from controlplane import ControlPlane
+from hack.controlplane import ControlPlane
 from tests.operator.audit import AuditLog
 from tests.operator.conftest import Operator
 from tests.operator.kube import eventually

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from controlplane import Cluster, ControlPlane
+from hack.controlplane import Cluster, ControlPlane
 from tests.operator.kube import Kube, eventually, proxied
 from tests.operator.replicas import LEASE_PATH, NAMESPACE
 

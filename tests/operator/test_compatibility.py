@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compatibility import breaks, newest_release, read_definitions
+from hack.compatibility import breaks, newest_release, read_definitions
 
 CRDS = Path(__file__).parents[2] / "crds"
 RELEASED = newest_release(CRDS / "released")

@@ -79,6 +79,7 @@ def test_a_plugin_is_asked(tmp_path: Path):
     ("user", "message"),
     [
         pytest.param({"auth-provider": {"name": "gcp"}}, "auth-provider is not supported", id="what is long gone"),
+        pytest.param({"as": "somebody"}, "as is not supported; the operator acts as itself", id="as somebody else"),
         pytest.param({"tokenFile": "missing"}, "missing", id="a file that is not there"),
         pytest.param(
             {"exec": {"apiVersion": "v1", "command": "false"}}, "false ended with 1", id="a plugin that fails"
@@ -88,6 +89,13 @@ def test_a_plugin_is_asked(tmp_path: Path):
 def test_what_can_not_be_used_is_said(tmp_path: Path, user: dict[str, Any], message: str):
     with pytest.raises(CredentialsError, match=message):
         from_kubeconfig(str(write(tmp_path / "config", user)))
+
+
+def test_a_server_of_another_name_is_not_believed_silently(tmp_path: Path):
+    cluster = {**CLUSTER, "tls-server-name": "two"}
+
+    with pytest.raises(CredentialsError, match="tls-server-name is not supported; name the server"):
+        from_kubeconfig(str(write(tmp_path / "config", {"token": "secret"}, cluster)))
 
 
 def test_a_pod_has_a_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

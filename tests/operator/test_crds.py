@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controlplane import Cluster
+from hack.controlplane import Cluster
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_operator.kube.resources import read_pool, read_zone
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import web
 
-from controlplane.server import free_ports
+from hack.controlplane.server import free_ports
 from tenantzone_contract.report import EngineReport, ZoneReport
 from tenantzone_operator.engines import watch as engines
 from tenantzone_operator.engines.reports import max_report_bytes

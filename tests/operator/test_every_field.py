@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tenantzone_contract.config import PoolConfig
+from tenantzone_contract.config import MAX_TENANTS_OF_A_LEVEL, PoolConfig, TenantLevel
 from tenantzone_contract.config_text import make_config
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_runtime.zones.configure import zone_specs
@@ -89,9 +89,15 @@ def leaves(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
         yield ".".join(path)
 
 
-def leaves_of(kind: str) -> set[str]:
+def spec_of(kind: str) -> dict[str, Any]:
+    """The schema of its spec."""
     (version,) = yaml.safe_load((CRDS / f"{kind}.yaml").read_text())["spec"]["versions"]
-    return set(leaves(version["schema"]["openAPIV3Schema"]["properties"]["spec"]))
+    schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return schema
+
+
+def leaves_of(kind: str) -> set[str]:
+    return set(leaves(spec_of(kind)))
 
 
 def with_value(spec: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
@@ -168,6 +174,13 @@ def shown(declared: Pool) -> list[Any]:
     unknown = declared.config.unknown_tenants
     specs = [spec_for(unknown, tenant, CAPACITY, CAPACITY) for tenant in ("gold-1", "silver-1", "stranger")]
     return [specs, tenancy.enforcement.watermarks, tenancy.zone_for("stranger", 0.0) is None]
+
+
+def test_a_level_has_as_many_tenants_in_the_crd_as_in_the_contract():
+    level = spec_of("zonepools")["properties"]["unknownTenants"]["properties"]["levels"]["items"]
+    read = TenantLevel.model_json_schema()["properties"]["tenants"]
+
+    assert level["properties"]["tenants"]["maxItems"] == MAX_TENANTS_OF_A_LEVEL == read["maxItems"]
 
 
 def test_what_the_operator_answers_for_it_reads():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import Cluster, ControlPlane
+from hack.controlplane import Cluster, ControlPlane
 from tests.operator.conftest import Operator
 from tests.operator.kube import eventually
 from tests.operator.world import World, conditions

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import Cluster, ControlPlane
+from hack.controlplane import Cluster, ControlPlane
+from hack.harness.lies import LIES
+from hack.harness.proxy import BROKEN, HUNG, LOST, Faults, Proxy, Refusal, error_event, proxied_for_operator
 from tests.operator.bad_watches import Cut, Late, bad_watches, repeated
 from tests.operator.conftest import Operator
 from tests.operator.kube import eventually
-from tests.operator.lies import LIES
-from tests.operator.proxy import BROKEN, HUNG, LOST, Faults, Proxy, Refusal, error_event, proxied_for_operator
 from tests.operator.world import World, conditions
 
 pytestmark = pytest.mark.controlplane

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import Cluster, ControlPlane
+from hack.controlplane import Cluster, ControlPlane
 from tests.operator.audit import Request
 from tests.operator.gateway import gateway_to
 from tests.operator.kube import Kube, eventually

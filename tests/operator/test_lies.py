@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from controlplane import Cluster
+from hack.controlplane import Cluster
+from hack.harness.lies import LIES
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.text import printable
 from tests.operator.conftest import Operator
 from tests.operator.fleet import SimulatedEngine
 from tests.operator.kube import Kube, eventually
-from tests.operator.lies import LIES
 from tests.operator.world import World, conditions, world_in
 
 pytestmark = pytest.mark.controlplane

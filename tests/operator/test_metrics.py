@@ -7,9 +7,9 @@ import aiohttp
 import kopf
 import pytest
 
-from controlplane import Cluster, ControlPlane
-from controlplane.server import free_ports
-from debian import ensure
+from hack.controlplane import Cluster, ControlPlane
+from hack.controlplane.server import free_ports
+from hack.debian import ensure
 from tenantzone_operator.kube.rest import Rest
 from tenantzone_operator.metrics.instruments import verb_and_resource
 from tenantzone_operator.serving.exposition import exposition, families

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from controlplane import Cluster
+from hack.controlplane import Cluster
+from hack.harness.proxy import BROKEN, Faults, Proxy, Refusal, error_event, proxied_for_operator
 from tenantzone_contract.logs import About
 from tenantzone_operator.app import Operator as App
 from tenantzone_operator.app import Options
@@ -29,7 +30,6 @@ from tests.operator.bad_watches import bad_watches
 from tests.operator.fleet import pod_manifest, pod_status
 from tests.operator.kube import Kube, eventually
 from tests.operator.objects import body
-from tests.operator.proxy import BROKEN, Faults, Proxy, Refusal, error_event, proxied_for_operator
 
 pytestmark = pytest.mark.controlplane
 

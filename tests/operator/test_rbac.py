@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 import pytest
 import yaml
 
-from controlplane import Cluster, ControlPlane
+from hack.controlplane import Cluster, ControlPlane
 from tests.operator.audit import AuditLog, Request
 from tests.operator.conftest import MANIFESTS, SERVICE_ACCOUNT, Operator
 from tests.operator.kube import Kube, eventually

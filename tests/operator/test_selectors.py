@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controlplane import Cluster
+from hack.controlplane import Cluster
 from tenantzone_operator.kube.selectors import matches, query
 from tests.operator.fleet import pod_manifest
 from tests.operator.kube import Kube

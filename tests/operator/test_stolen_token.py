@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controlplane import Cluster
+from hack.controlplane import Cluster
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 from tests.operator.fleet import pod_manifest
 from tests.operator.kube import Kube

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controlplane import Cluster
+from hack.controlplane import Cluster
 from tests.operator.kube import Kube
 from tests.operator.stolen_token import AS_MANAGER, LABELS, OF_OTHERS, OWNER, patched, refusal, stolen_token
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import Cluster, ControlPlane
+from hack.controlplane import Cluster, ControlPlane
 from tests.operator.audit import AuditLog
 from tests.operator.conftest import SERVICE_ACCOUNT, Operator
 from tests.operator.kube import Kube, eventually
+from tests.operator.previous import NAME as PREVIOUS
 from tests.operator.previous import is_known, unpack_previous
 from tests.operator.replicas import NAME, NAMESPACE, SHORT
 from tests.operator.world import World, conditions, world_in
@@ -54,7 +55,7 @@ class Releases:
         eventually(nothing_is_written)
 
 
-@pytest.fixture
+@pytest.fixture(params=[pytest.param(None, id=PREVIOUS)])
 def releases(control_plane: Cluster, operator_kubeconfig: Path, tmp_path: Path) -> Iterator[Releases]:
     assert isinstance(control_plane, ControlPlane), "a cluster that was named has no audit log for us"
     control_plane.kubectl("delete", "lease", NAME, "--namespace", NAMESPACE, "--ignore-not-found")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from controlplane import Cluster
-from controlplane.server import free_ports
+from hack.controlplane import Cluster
+from hack.controlplane.server import free_ports
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.packing import files_of, unpack_config
 from tests.operator.fleet import SimulatedEngine, pod_manifest, pod_status

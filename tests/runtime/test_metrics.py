@@ -6,10 +6,11 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from debian import ensure
+from hack.debian import ensure
 from tenantzone_contract.report import ConfigStatus, Rejection
 from tenantzone_runtime.metrics import families
 from tenantzone_runtime.metrics.exposition import choose
+from tenantzone_runtime.metrics.family import ZONE_LABELS
 from tenantzone_runtime.metrics.protobuf import PROTOBUF_TYPE
 from tenantzone_runtime.metrics.text import OPENMETRICS_TYPE, TEXT_TYPE
 from tenantzone_runtime.zones.counters import Counters
@@ -66,33 +67,39 @@ def test_a_scrape_tells_that_there_is_no_config():
     assert not [name for name, _ in told if name.startswith("tenantzone_zone_")]
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("blocks_in_use", 10),
-        ("blocks_cached", 25),
-        ("blocks_reserved", 40),
-        ("blocks_limit", 100),
-        ("blocks_lent", 5),
-        ("blocks_borrowed", 6),
-        ("blocks_overdue", 1),
-        ("blocks_short", 3),
-        ("loans", 2),
-        ("waiting_requests", 2),
-        ("running_requests", 1),
-        ("weight", 8),
-        ("priority", -4),
-        ("prefix_query_tokens_total", 400),
-        ("prefix_hit_tokens_total", 300),
-        ("prompt_tokens_total", 500),
-        ("generation_tokens_total", 60),
-        ("preemptions_total", 4),
-        ("violations_total", 0),
-        ("block_seconds_total", 12.5),
-        ("lent_block_seconds_total", 2.5),
-        ("borrowed_block_seconds_total", 0.5),
-    ],
-)
+OF_EACH_ZONE = [
+    ("blocks_in_use", 10),
+    ("blocks_cached", 25),
+    ("blocks_reserved", 40),
+    ("blocks_limit", 100),
+    ("blocks_lent", 5),
+    ("blocks_borrowed", 6),
+    ("blocks_overdue", 1),
+    ("blocks_short", 3),
+    ("loans", 2),
+    ("waiting_requests", 2),
+    ("running_requests", 1),
+    ("weight", 8),
+    ("priority", -4),
+    ("prefix_query_tokens_total", 400),
+    ("prefix_hit_tokens_total", 300),
+    ("prompt_tokens_total", 500),
+    ("generation_tokens_total", 60),
+    ("preemptions_total", 4),
+    ("violations_total", 0),
+    ("block_seconds_total", 12.5),
+    ("lent_block_seconds_total", 2.5),
+    ("borrowed_block_seconds_total", 0.5),
+]
+"""Of a zone as :func:`zone` makes it, what has no labels of its own."""
+
+
+def test_each_metric_of_a_zone_is_looked_at_here():
+    plain = [family.name for family in families() if family.labels == ZONE_LABELS and family.type != "histogram"]
+    assert sorted(plain) == sorted(f"tenantzone_zone_{name}" for name, _ in OF_EACH_ZONE)
+
+
+@pytest.mark.parametrize(("name", "expected"), OF_EACH_ZONE)
 def test_a_scrape_tells_each_zone(name, expected):
     assert of_acme(scrape(), name) == expected
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.server import Server, free_ports
-from debian import ensure
+from hack.controlplane.server import Server, free_ports
+from hack.debian import ensure
 from tenantzone_runtime.zones.counters import Counters
 from tests.runtime.scraping import figures, scraped, zone
 

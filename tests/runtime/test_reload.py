@@ -1,24 +1,15 @@
 """The last good config, on real folders."""
 
-import gzip
 import json
 import os
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.config_text import dump_config, parse_config
-from tenantzone_contract.packing import PackedHead
-from tenantzone_runtime.reload import ConfigSource, across_swaps, projection_of
-from tests.runtime.folders import config, config_text, project, zone
-
-NOW = 1_000.0
-
-
-def source(folder: Path) -> ConfigSource:
-    return ConfigSource(folder, now=lambda: NOW)
+from tenantzone_contract.config_text import parse_config
+from tests.runtime.folders import config_text, project
+from tests.runtime.watched import NOW, generation_of, source
 
 
 def write(folder: Path, content: str | bytes) -> None:
@@ -216,159 +207,6 @@ def test_the_same_content_under_a_new_generation_is_taken_over(tmp_path):
     write(tmp_path, config_text(2, "acme"))
     assert watched.poll()
     assert watched.config.generation == 2
-
-
-def test_what_is_read_while_a_swap_happens_is_read_again(tmp_path):
-    project(tmp_path, {"a": "1", "b": "1"})
-
-    def read_and_be_overtaken() -> tuple[str, str]:
-        a = (tmp_path / "a").read_text()
-        if a == "1":
-            project(tmp_path, {"a": "2", "b": "2"})
-        return a, (tmp_path / "b").read_text()
-
-    assert across_swaps(tmp_path, read_and_be_overtaken) == ("2", "2")
-
-
-def test_what_a_swap_takes_away_is_looked_for_again(tmp_path):
-    project(tmp_path, {"a": "1"})
-    followed = projection_of(tmp_path)
-
-    def read_where_the_link_led_a_moment_ago() -> str:
-        nonlocal followed
-        path = followed / "a"
-        if path.read_text() == "1":
-            project(tmp_path, {"a": "2"})
-            followed = projection_of(tmp_path)
-        return path.read_text()
-
-    assert across_swaps(tmp_path, read_where_the_link_led_a_moment_ago) == "2"
-
-
-def test_what_is_missing_without_a_swap_is_missing(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        across_swaps(tmp_path, (tmp_path / "a").read_text)
-
-
-def test_swaps_while_it_reads_never_give_a_mix(tmp_path):
-    """Whatever is read is whole: a mix would not fit its hash, and a vanished file would be missed."""
-    project(tmp_path, {"config.json": config_text(1, "tenant-1")})
-    watched = source(tmp_path)
-    watched.poll()
-    last = 200
-    texts = [config_text(generation, *(f"{generation}-{n}" for n in range(20))) for generation in range(2, last + 1)]
-
-    def swap() -> None:
-        for text in texts:
-            project(tmp_path, {"config.json": text})
-
-    swapper = threading.Thread(target=swap)
-    swapper.start()
-    while swapper.is_alive():
-        watched.poll()
-        assert watched.rejection is None
-    swapper.join()
-    watched.poll()
-    assert watched.config.generation == last
-
-
-def files(generation: int, *tenants: str, packed: bool) -> dict[str, str | bytes]:
-    """What kubelet projects: plain, or compressed."""
-    made = config(generation, *map(zone, tenants))
-    if not packed:
-        return {"config.json": dump_config(made)}
-    head = PackedHead(generation=generation, hash=made.hash).model_dump_json(by_alias=True)
-    lines = "\n".join([made.pool.text, *(each.text for each in made.zones)])
-    return {"config.json": head, "config.jsonl.gz": gzip.compress(lines.encode())}
-
-
-def lay(folder: Path, content: dict[str, str | bytes]) -> None:
-    """Into a plain folder, one file after the other."""
-    for name, part in content.items():
-        (folder / name).write_bytes(part.encode() if isinstance(part, str) else part)
-
-
-def generation_of(watched: ConfigSource) -> int:
-    assert watched.config is not None
-    return watched.config.generation
-
-
-def test_a_config_that_becomes_too_large_for_plain_text_and_small_again_is_followed(tmp_path):
-    watched = source(tmp_path)
-    for generation, packed in enumerate([False, True, True, False, True], start=1):
-        project(tmp_path, files(generation, f"tenant-{generation}", packed=packed))
-        assert watched.poll()
-        assert (generation_of(watched), watched.rejection) == (generation, None)
-        assert not watched.poll()
-
-
-def test_compressed_content_of_another_generation_is_refused_until_both_files_fit(tmp_path):
-    watched = source(tmp_path)
-    first, second = files(1, "acme", packed=True), files(2, "late", packed=True)
-    lay(tmp_path, first)
-    watched.poll()
-
-    lay(tmp_path, {**second, "config.jsonl.gz": first["config.jsonl.gz"]})
-
-    assert watched.poll()
-    assert generation_of(watched) == 1
-    assert watched.rejection is not None
-    assert "hash: the content has" in watched.rejection.error
-    assert watched.rejection.generation == 2
-    lay(tmp_path, second)
-    assert watched.poll()
-    assert (generation_of(watched), watched.rejection) == (2, None)
-
-
-def test_compressed_content_that_is_missing_is_said_and_read_when_it_is_there(tmp_path):
-    watched = source(tmp_path)
-    packed = files(1, "acme", packed=True)
-    lay(tmp_path, {"config.json": packed["config.json"]})
-
-    assert watched.poll()
-    assert watched.config is None
-    assert watched.rejection is not None
-    assert "config.jsonl.gz is missing" in watched.rejection.error
-    lay(tmp_path, packed)
-    assert watched.poll()
-    assert (generation_of(watched), watched.rejection) == (1, None)
-
-
-def test_content_that_kubelet_has_not_linked_yet_is_read(tmp_path):
-    """It swaps the folder first, and makes the links of new files afterwards."""
-    watched = source(tmp_path)
-    project(tmp_path, files(1, "acme", packed=False))
-    watched.poll()
-    project(tmp_path, files(2, "late", packed=True))
-    (tmp_path / "config.jsonl.gz").unlink()
-
-    assert watched.poll()
-    assert (generation_of(watched), watched.rejection) == (2, None)
-
-
-def test_swaps_of_compressed_configs_while_it_reads_never_give_a_mix(tmp_path):
-    made = [files(generation, f"tenant-{generation}", packed=generation % 3 != 0) for generation in range(1, 4)]
-    project(tmp_path, made[0])
-    watched, is_over = source(tmp_path), threading.Event()
-
-    def swap() -> None:
-        while not is_over.is_set():
-            for each in made:
-                project(tmp_path, each)
-
-    swapping = threading.Thread(target=swap)
-    swapping.start()
-    try:
-        seen = set()
-        for _ in range(500):
-            watched.read_again()
-            watched.poll()
-            assert watched.rejection is None
-            seen.add(generation_of(watched))
-    finally:
-        is_over.set()
-        swapping.join()
-    assert len(seen) > 1
 
 
 def test_a_generation_that_no_operator_writes_is_refused(tmp_path):

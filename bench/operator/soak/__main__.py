@@ -1,4 +1,4 @@
-"""The operator with thousands of zones, among engines that lie and in a bad network: do honest pools notice?
+"""Whether honest pools notice that their operator works among engines that lie and in a bad network.
 
 Zones of honest pools are changed at a steady rate: undisturbed at first, then among engines that tell every lie there
 is, then with one request in a thousand lost, broken, hung or refused, too, and at last with a network in which that
@@ -20,6 +20,7 @@ _MAX_RATIO = 2.0
 
 
 def main() -> int:
+    """Run one soak and print its findings; the exit code is 1 if something was not as it should be."""
     size = _parse()
     findings = soak(size)
     return 0 if show(findings) else 1

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bench.operator.scenarios import Bench, quantile
-from progress import say
+from hack.progress import say
 
 NAME = "soak"
 _SAY_SECONDS = 5.0
@@ -37,9 +37,11 @@ class Taken:
 async def change_zones(
     zones: Mapping[str, Bench], chance: random.Random, *, seconds: float, rate: float, about: Callable[[], str]
 ) -> Taken:
-    """
+    """Change zones at a steady rate, and note how long each change takes.
+
     Args:
         zones: that may be changed, each with the namespace that it is in.
+        chance: which zone is changed, and to what.
         seconds: for which changes are made; each is waited for.
         rate: changes per second. The next one does not wait for those before.
         about: what else to say of how it goes.

@@ -17,10 +17,10 @@ from bench.operator.soak.granted import Granted
 from bench.operator.soak.scene import Scene, Size, namespaces
 from bench.operator.soak.trouble import BadNetwork, Comings, FaultsHereAndThere, Kills, Liars
 from bench.operator.stage import OPERATOR, bench_of, control_plane
-from controlplane import ControlPlane
-from progress import say
-from tests.operator.lies import LIES
-from tests.operator.proxy import Proxy, proxied_for_operator
+from hack.controlplane import ControlPlane
+from hack.harness.lies import LIES
+from hack.harness.proxy import Proxy, proxied_for_operator
+from hack.progress import say
 
 UNDISTURBED, LIARS, FAULTS = "undisturbed", "among liars", "among liars, with random faults"
 EVERYTHING = "among liars, in a bad network"
@@ -33,6 +33,8 @@ _OUR_ERROR = re.compile(r"tenantzone_operator\S* \[ERROR")
 
 @dataclass(slots=True)
 class Findings:
+    """What one soak has found."""
+
     taken: dict[str, Taken] = field(default_factory=dict)
     """How long changes took, by what was the matter meanwhile."""
     peak_mb: float = 0.0

@@ -8,7 +8,7 @@ from typing import Any
 from bench.operator.fleet import Engine
 from bench.operator.scenarios import Bench, at_once
 from bench.operator.soak.changes import NAME
-from progress import say
+from hack.progress import say
 from tenantzone_contract.packing import files_of, unpack_config
 from tenantzone_operator.kube.resources import read_zone
 
@@ -18,6 +18,8 @@ _SETTLED_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Size:
+    """The size of a soak: how many pools, zones and liars there are, and for how long."""
+
     minutes: float
     zones: int
     pools: int
@@ -31,7 +33,8 @@ class Size:
 
 
 class Scene:
-    """
+    """The pools of a soak in their namespaces, with zones and engines.
+
     Args:
         bench: that watches all namespaces.
         size: of everything.
@@ -114,6 +117,7 @@ class Scene:
 
 
 def namespaces(size: Size) -> list[str]:
+    """The names of the soak's namespaces."""
     return [f"soak-{number:02}" for number in range(size.namespaces)]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from bench.operator.fleet import Engine, Fleet
 from bench.operator.process import OperatorProcess
-from tests.operator.lies import LIES
-from tests.operator.proxy import BROKEN, HUNG, LOST, Faults, Proxy, Refusal
+from hack.harness.lies import LIES
+from hack.harness.proxy import BROKEN, HUNG, LOST, Faults, Proxy, Refusal
 
 _LATER = Refusal(429, (("Retry-After", "1"),))
 _AWAY = Refusal(503, (("Retry-After", "1"),))

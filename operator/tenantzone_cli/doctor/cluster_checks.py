@@ -22,6 +22,7 @@ _LEASE_SECONDS = 15.0
 """If it does not say how long it lasts."""
 _INSTALL_CRDS = "kubectl apply --server-side -f crds/"
 _INSTALL_OPERATOR = "kubectl apply -k manifests"
+_PROCESS = f"good for playing, but nothing starts a process again when it ends; in a cluster: {_INSTALL_OPERATOR}"
 _LOST_WITHOUT = {
     POOLS_RIGHT: "pools are not checked",
     PODS_RIGHT: "engines are not checked",
@@ -31,6 +32,7 @@ _LOST_WITHOUT = {
 
 
 def check_definitions(facts: Facts) -> Iterator[Finding]:
+    """Check that each CRD is installed and established, and has the schema that this version ships."""
     for name, found in facts.definitions.items():
         subject = f"CRD {name.partition('.')[0]}"
         if not isinstance(found, ApiError):
@@ -75,6 +77,7 @@ def _by_discovery(facts: Facts, name: str, subject: str) -> Finding:
 
 
 def check_user(facts: Facts) -> Iterator[Finding]:
+    """Check that the user may read what the plugin shows."""
     denied = [right for right, may in facts.user_rights.items() if may is False]
     where = f"in namespace {facts.namespace}" if facts.namespace is not None else "in all namespaces"
     if ZONES_RIGHT in denied:
@@ -88,6 +91,7 @@ def check_user(facts: Facts) -> Iterator[Finding]:
 
 
 def check_operator_rights(facts: Facts) -> Iterator[Finding]:
+    """Check that the operator's service account has the rights that the operator needs."""
     subject = "operator's rights"
     refusals = [may for may in facts.operator_rights.values() if isinstance(may, ApiError)]
     if refusals:
@@ -95,22 +99,29 @@ def check_operator_rights(facts: Facts) -> Iterator[Finding]:
         return
     denied = list(dict.fromkeys(str(right) for right, may in facts.operator_rights.items() if not may))
     if denied:
-        account = f"service account {OPERATOR} in {facts.operator_namespace}"
-        yield fail(subject, f"{account} may not {name_some(denied)}", f"{_INSTALL_OPERATOR}, or bind its role again")
+        text = f"service account {OPERATOR} in {facts.operator_namespace} may not {name_some(denied)}"
+        if _leads_without_deployment(facts):
+            yield warn(subject, f"{text}; as whom the process that leads does so is not known", _PROCESS)
+        else:
+            yield fail(subject, text, f"{_INSTALL_OPERATOR}, or bind its role again")
     else:
         yield ok(subject, f"all {len(facts.operator_rights)} that it uses are granted")
 
 
 def check_operator(facts: Facts) -> Iterator[Finding]:
+    """Check that the operator's Deployment is there, and its pods are ready."""
     subject = "operator"
+    if _leads_without_deployment(facts):
+        yield warn(
+            subject, f"leads as a process, without a Deployment in namespace {facts.operator_namespace}", _PROCESS
+        )
+        return
     if isinstance(facts.deployment, ApiError):
-        if not facts.deployment.is_not_found:
-            yield warn(subject, f"can't be looked at: {facts.deployment.message}")
-        elif not _is_led(facts):
+        if facts.deployment.is_not_found:
             where = f"Deployment {OPERATOR} in namespace {facts.operator_namespace}"
             yield fail(subject, f"there is no {where}", f"{_INSTALL_OPERATOR}, or name it with --operator-namespace")
         else:
-            yield warn(subject, f"runs without a Deployment in namespace {facts.operator_namespace}")
+            yield warn(subject, f"can't be looked at: {facts.deployment.message}")
         return
     wanted = facts.deployment["spec"].get("replicas", 1)
     ready = facts.deployment.get("status", {}).get("readyReplicas", 0)
@@ -133,6 +144,7 @@ def _troubles(pods: Sequence[Pod]) -> str:
 
 
 def check_leader(facts: Facts) -> Iterator[Finding]:
+    """Check that an operator holds the Lease, and renews it in time."""
     subject = "leader"
     if isinstance(facts.lease, ApiError):
         if facts.lease.is_not_found:
@@ -157,8 +169,12 @@ def _is_led(facts: Facts) -> bool:
     return bool(_holder(facts.lease)) and _age(facts, facts.lease) <= _lasts(facts.lease)
 
 
+def _leads_without_deployment(facts: Facts) -> bool:
+    return isinstance(facts.deployment, ApiError) and facts.deployment.is_not_found and _is_led(facts)
+
+
 def _holder(lease: Body) -> str:
-    """Empty: nobody holds it."""
+    """The identity of the process that holds the Lease; empty if nobody does."""
     return (lease["spec"].get("renewTime") and lease["spec"].get("holderIdentity")) or ""
 
 
@@ -173,6 +189,7 @@ def _age(facts: Facts, lease: Body) -> float:
 
 
 def check_clock(facts: Facts) -> Iterator[Finding]:
+    """Check that this machine's clock agrees with the API server's."""
     clock = facts.clock
     if clock.server is None:
         yield warn("clock", "the API server does not say what time it is")

@@ -16,7 +16,8 @@ _FROZEN_SECONDS = 15.0
 
 
 def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Finding]:
-    """
+    """Check that a pool's engines are there, and that each is healthy and has the newest config.
+
     Args:
         facts: all there is to know.
         pool: whose engines.
@@ -44,7 +45,7 @@ def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Find
 
 
 def _together(subject: str, wrong: Sequence[tuple[str, Finding]]) -> Iterator[Finding]:
-    """One line for all engines that have the same trouble."""
+    """One finding for all engines that have the same trouble."""
     pods: dict[Finding, list[str]] = {}
     for pod, found in wrong:
         pods.setdefault(found, []).append(pod)
@@ -53,7 +54,7 @@ def _together(subject: str, wrong: Sequence[tuple[str, Finding]]) -> Iterator[Fi
 
 
 def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> Iterator[Finding]:
-    """What is wrong with one engine, in words that fit another one, too."""
+    """What is wrong with one engine, in words that do not name it, so that engines with the same trouble share them."""
     if not pod.ready or answer is None:
         yield warn("", f"not ready ({pod.trouble})", f"kubectl -n {pod.namespace} describe pods")
         return
@@ -63,7 +64,7 @@ def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> 
     if answer.report is None:
         if not answer.is_forbidden:
             advice = "see whether the pod runs tenantzone-runtime, and whether the API server reaches the pod"
-            yield warn("", f"can't be asked through the API server ({answer.error})", advice)
+            yield warn("", f"can't be asked ({answer.error})", advice)
         return
     status = answer.report.config
     if status.rejected is not None:
@@ -77,7 +78,8 @@ def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> 
 
 
 def _check_clock(pod: Pod, age: float) -> Iterator[Finding]:
-    """
+    """Compare an engine's clock with the API server's, by the age of the engine's report.
+
     Args:
         pod: whose report it is.
         age: seconds since the report was made, by the API server's clock and the engine's.

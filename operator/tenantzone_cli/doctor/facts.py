@@ -34,7 +34,7 @@ USER_RIGHTS = (ZONES_RIGHT, POOLS_RIGHT, PODS_RIGHT, REPORTS_RIGHT, CONFIG_RIGHT
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """One look at the API server's clock. Unix times."""
+    """The API server's clock, and this machine's before and after it was asked; Unix times."""
 
     server: float | None
     """Whole seconds; None: it did not say."""
@@ -46,7 +46,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that the checks look at."""
+    """Everything about a cluster that ``doctor``'s checks look at."""
 
     namespace: str | None
     """That zones are checked in; None: all."""
@@ -74,12 +74,13 @@ class Facts:
 
     @property
     def now(self) -> float:
-        """The API server's time, which the objects' times are of; else ours."""
+        """The API server's time if it tells it, as objects' timestamps do; else this machine's."""
         return self.clock.server if self.clock.server is not None else self.clock.after
 
 
 def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
-    """
+    """Ask the API server and the engines for all that the checks look at.
+
     Raises:
         ApiError: the API server refuses to tell even its version.
         Unreachable: it does not answer.
@@ -145,7 +146,7 @@ def _may_user(api: Api, right: Right, namespace: str | None) -> bool:
 def needed_rights(
     rights: Iterable[Right], pools: Iterable[Pool], namespace: str | None, operator_namespace: str
 ) -> Iterator[Right]:
-    """Those that the operator needs here: on what belongs to pools in their namespaces, on ConfigMaps by name.
+    """The rights that the operator needs for these pools: in their namespaces, on ConfigMaps by name.
 
     Args:
         rights: as they are shipped, for all pools.

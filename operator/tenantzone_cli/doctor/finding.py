@@ -1,4 +1,4 @@
-"""What a check says."""
+"""Findings: what ``doctor``'s checks say, and how they are shown."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,8 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
+    """How bad a finding is."""
+
     OK = "OK"
     WARN = "WARN"
     """It works, but something is not as it should be, or could not be checked."""
@@ -15,6 +17,8 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """What a check says about one subject, with advice on what to do."""
+
     level: Level
     subject: str
     message: str
@@ -23,19 +27,22 @@ class Finding:
 
 
 def ok(subject: str, message: str) -> Finding:
+    """A finding that all is well."""
     return Finding(Level.OK, subject, message)
 
 
 def warn(subject: str, message: str, advice: str = "") -> Finding:
+    """A finding that something may be wrong, or could not be checked."""
     return Finding(Level.WARN, subject, message, advice)
 
 
 def fail(subject: str, message: str, advice: str = "") -> Finding:
+    """A finding that something is broken."""
     return Finding(Level.FAIL, subject, message, advice)
 
 
 def lines(findings: Sequence[Finding]) -> Iterator[str]:
-    """For a person: one line for each finding, and one with what to do."""
+    """The findings as lines for a person: one line for each, one with what to do, and the counts at the end."""
     width = max((len(finding.subject) for finding in findings), default=0)
     for finding in findings:
         yield f"{finding.level:<4}  {finding.subject:<{width}}  {finding.message}"
@@ -47,6 +54,6 @@ def lines(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def name_some(names: Sequence[str], max_names: int = 5) -> str:
-    """The first few of them."""
+    """The first few of these names, separated by commas, and how many more there are."""
     more = f" and {len(names) - max_names} more" if len(names) > max_names else ""
     return ", ".join(names[:max_names]) + more

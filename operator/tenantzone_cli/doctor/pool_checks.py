@@ -20,6 +20,7 @@ _FRESH_SECONDS = 120.0
 
 
 def check_pools(facts: Facts) -> Iterator[Finding]:
+    """Check each pool's status, the config in its ConfigMap, and its engines."""
     if isinstance(facts.pools, ApiError):
         # That there are no CRDs, or no rights, others say.
         if not facts.pools.is_not_found and not facts.pools.is_forbidden:
@@ -80,7 +81,7 @@ def _check_config(facts: Facts, pool: Pool) -> tuple[RuntimeConfig | None, list[
 
 
 def _age(facts: Facts, body: Body) -> str:
-    """Since the operator wrote the object last."""
+    """How long ago the operator wrote the object last, in words."""
     entries = body["metadata"].get("managedFields", [])
     times = [unix_time(entry.get("time")) for entry in entries if entry.get("manager") == OPERATOR]
     written = max((time for time in times if time is not None), default=None)
@@ -88,6 +89,7 @@ def _age(facts: Facts, body: Body) -> str:
 
 
 def check_zones(facts: Facts) -> Iterator[Finding]:
+    """Check that the operator has seen each zone's newest spec, and that zones are ready."""
     if isinstance(facts.zones, ApiError):
         if not facts.zones.is_not_found and not facts.zones.is_forbidden:
             yield fail("zones", f"can't be listed: {facts.zones.message}")

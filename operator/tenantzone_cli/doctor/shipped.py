@@ -1,4 +1,4 @@
-"""What this version ships, and how what a cluster has differs from it. Pure but for reading one file of the package."""
+"""What this version of TenantZone ships, and in what a cluster differs from it; pure but for one packaged file."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ _TEXTS = ("description", "message", "messageExpression")
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """To do something with a resource.
+    """A right to do something with a resource, as RBAC grants it.
 
     Attributes:
         namespace: None: in those that are served.
@@ -33,6 +33,8 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
+    """The CRDs' schemas by name and version, and the operator's rights, as this version ships them."""
+
     definitions: Mapping[str, Mapping[str, Any]]
     """Schemas without their texts, by the CRD's name and the version."""
     rights: Sequence[Right]
@@ -40,19 +42,22 @@ class Shipped:
 
 
 def read_shipped() -> Shipped:
+    """Read the schemas and rights that this version ships, from the file in the package."""
     content = json.loads(resources.files(__package__).joinpath(_FILE).read_text())
     return Shipped(content["definitions"], [Right(**right) for right in content["rights"]])
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
+    """A place in which two schemas differ; ``is_missing`` if the installed one lacks a field."""
+
     path: str
     is_missing: bool
     """The cluster's schema lacks a field that this version has: the API server drops what users write there."""
 
 
 def differences(shipped: Any, installed: Any, path: str = "") -> Iterator[Difference]:
-    """Where an installed schema is another one than the shipped schema. Texts don't count."""
+    """Where an installed schema differs from the shipped one, apart from descriptions and other texts."""
     if isinstance(shipped, Mapping) and isinstance(installed, Mapping):
         fields = path.endswith(".properties")
         for key in sorted(shipped.keys() | installed.keys()):
@@ -71,5 +76,5 @@ def differences(shipped: Any, installed: Any, path: str = "") -> Iterator[Differ
 
 
 def field_path(path: str) -> str:
-    """``spec.lending.grace``, of where it is in the schema."""
+    """The path of a field in a resource, such as ``spec.lending.grace``, from its path in the schema."""
     return path.replace(".properties", "").replace(".items", "[]").removeprefix(".")

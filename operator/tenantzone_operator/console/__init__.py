@@ -1,4 +1,4 @@
-"""A page to look at: pools, zones, the live block map, the last minutes. Read-only, and only by way of a port-forward.
+"""The console: a read-only page with pools, zones and block maps, for those who may forward a port to the pod.
 
 It needs no leader: each replica has the store from its own watches, and asks the engines itself while somebody looks.
 """

@@ -1,4 +1,4 @@
-"""What has changed since this process began to watch: zones and pools that came, went, or were told something.
+"""What has changed since this process began to watch: zones and pools that came, went, or have another status.
 
 It is read from the store, so a replica that does not lead knows it, too, and nobody needs the right to read Events.
 """
@@ -21,6 +21,8 @@ _LOOK_BACK = 20
 
 @dataclass(frozen=True, slots=True)
 class Change:
+    """A change of one TenantZone or ZonePool, as the console shows it."""
+
     unix_time: float
     kind: Literal["TenantZone", "ZonePool"]
     pool: Key
@@ -32,7 +34,8 @@ class Change:
 
 
 class Changes:
-    """
+    """The newest changes of all zones and pools, found by comparing one look at the store with the next.
+
     Args:
         now: Unix time in seconds.
     """
@@ -44,11 +47,11 @@ class Changes:
         self._pools: dict[Key, Pool] | None = None
 
     def of(self, pool: Key, max_changes: int) -> list[Change]:
-        """A pool's changes, the newest first."""
+        """The newest changes of a pool, the newest first."""
         return [change for change in reversed(self._known) if change.pool == pool][:max_changes]
 
     def look(self, zones: Iterable[Zone], pools: Iterable[Pool]) -> None:
-        """Compare with what there was at the last look. At the first one nothing is new."""
+        """Compare zones and pools with the last look, and keep what has changed; at the first look nothing is new."""
         now_zones = {(zone.meta.namespace, zone.meta.name): zone for zone in zones}
         now_pools = {(pool.meta.namespace, pool.meta.name): pool for pool in pools}
         if self._zones is not None and self._pools is not None:
@@ -105,7 +108,7 @@ class Changes:
 
 
 def _readiness(before: Body, after: Body) -> list[tuple[Literal["Normal", "Warning"], str, str]]:
-    """That a zone came to be ready, or is not any more."""
+    """The change of readiness between two statuses, as type, reason and note; empty if there is none."""
     was, is_now = ready_condition(before), ready_condition(after)
     if not is_now or was.get("status") == is_now["status"]:
         return []
@@ -115,5 +118,5 @@ def _readiness(before: Body, after: Body) -> list[tuple[Literal["Normal", "Warni
 
 
 def ready_condition(status: Body) -> Body:
-    """The condition Ready; empty if there is none yet."""
+    """The Ready condition of a status; empty if there is none yet."""
     return next((found for found in status.get("conditions", []) if found["type"] == Type.READY), {})

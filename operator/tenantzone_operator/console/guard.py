@@ -1,4 +1,4 @@
-"""Who may see the page: whoever can port-forward to the pod. This keeps everybody's web pages out."""
+"""Who may see the console: whoever can forward a port to the pod, and no web page that a browser has open."""
 
 from collections.abc import Awaitable, Callable
 
@@ -38,7 +38,7 @@ _HEADERS = {
 async def guarded(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Refuse what is not a look at this page, and give each answer its headers."""
+    """Middleware that refuses what is not a look at this page, and gives each answer its headers."""
     response = _refusal(request)
     if response is None:
         try:
@@ -71,6 +71,6 @@ def is_own_host(host: str) -> bool:
 
 
 def _is_from_here(request: web.Request) -> bool:
-    """Whether a person or this very page asks. Browsers say so; other clients need not."""
+    """Whether a person or this very page asks: browsers say so, and other clients need not."""
     asked_by = request.headers.get("Sec-Fetch-Site", "none")
     return asked_by in ("none", "same-origin") or request.headers.get("Sec-Fetch-Mode") == "navigate"

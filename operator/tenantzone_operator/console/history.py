@@ -1,4 +1,4 @@
-"""What each zone held in the last minutes. Pure; its size depends on the number of zones alone."""
+"""What each zone held in the last minutes, in memory whose size depends on the number of zones alone; pure."""
 
 import time
 from array import array
@@ -15,7 +15,8 @@ _MOST = 2**31 - 1
 
 
 class History:
-    """
+    """The newest samples of the blocks that each zone holds, in a ring per zone.
+
     Args:
         now: Unix time in seconds.
         samples: how many are kept.
@@ -34,7 +35,7 @@ class History:
         return list(self._times)
 
     def add(self, held: Mapping[Key, int | None]) -> None:
-        """Take a sample.
+        """Take a sample of all zones.
 
         Args:
             held: by namespace and name of each zone that there is, its blocks; None if that is not known.

@@ -1,4 +1,4 @@
-"""What the engines of a pool say now, for those who look. When nobody looks, nobody asks."""
+"""What the engines of a pool say now, for those who look at the console: when nobody looks, nobody asks."""
 
 import asyncio
 import time
@@ -43,7 +43,7 @@ class NotThereError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ZoneLook:
-    """A zone in one engine, cut down to what is shown. Amounts are blocks unless the name says otherwise."""
+    """A zone in one engine, cut down to what the console shows; amounts are blocks unless the name says otherwise."""
 
     name: str
     tenant: str
@@ -69,7 +69,7 @@ class ZoneLook:
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What an engine said of itself."""
+    """What an engine said of itself in its newest report."""
 
     engine_version: str
     capacity_blocks: int
@@ -84,7 +84,7 @@ class Telling:
 
 @dataclass(slots=True, weakref_slot=True)
 class EngineLook:
-    """One ready engine, as far as it is known."""
+    """One ready engine, with what it said last or why it says nothing."""
 
     pod: Pod
     telling: Telling | None = None
@@ -105,7 +105,7 @@ class EngineLook:
             self.telling, self.error = _telling(report), ""
 
     def miss(self, error: Exception, now: float) -> None:
-        """It did not answer. One late answer is forgiven."""
+        """Note that the engine did not answer; one late answer is forgiven."""
         if now - self.answered_at > SILENCE_SECONDS:
             self.telling, self.error = None, reason(error)
 
@@ -122,7 +122,8 @@ class _PoolLook:
 
 
 class Lookout:
-    """
+    """Asks the engines of those pools that somebody looks at.
+
     Args:
         store: which pools and engines there are.
         list_pods: that a pool selects; a replica that stands by watches none.
@@ -141,7 +142,7 @@ class Lookout:
         self._pools: dict[Key, _PoolLook] = {}
 
     def view(self, key: Key) -> View:
-        """What is known of a pool; its pods as they were when its engines were asked, if nobody watches them."""
+        """The pool's objects from the store, its pods from when its engines were asked if nobody watches them."""
         view, look = self._store.view(key), self._pools.get(key)
         if view.pool is None or look is None or key in self._store.pods:
             return view
@@ -181,7 +182,7 @@ class Lookout:
         )
 
     def held(self, key: Key) -> dict[str, int] | None:
-        """Blocks held by each declared zone of a pool; None: nobody looks at it, or not all its engines answer."""
+        """Blocks held by each declared zone of a pool; None if nobody looks at it, or not all its engines answer."""
         look = self._pools.get(key)
         if look is None or self._clock() - look.asked_at > CURRENT_SECONDS:
             return None
@@ -233,7 +234,7 @@ class Lookout:
 
 
 def declared(tellings: Iterable[Telling]) -> Iterable[ZoneLook]:
-    """The zones of these engines for which there is a TenantZone."""
+    """The zones in these engines' reports that a TenantZone declares."""
     return (zone for telling in tellings for zone in telling.zones if not zone.is_registered)
 
 

@@ -1,4 +1,4 @@
-"""Takes a sample of the store every other second: for the history, and for what has changed."""
+"""Takes a sample of the store every other second, for the console's history and its list of changes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +11,8 @@ from tenantzone_operator.kube.store import Key, Store
 
 
 class Recording:
-    """
+    """The recording of what zones hold and of what has changed.
+
     Args:
         store: as the watches see it.
         lookout: knows better what zones hold, while somebody looks.
@@ -26,7 +27,7 @@ class Recording:
         self._has_listed = has_listed
 
     def sample(self) -> None:
-        """Take one now."""
+        """Take one sample now."""
         live = {pool: self._lookout.held(pool) for pool in self._store.pool_keys()}
         held: dict[Key, int | None] = {}
         for zone in self._store.zones:

@@ -1,4 +1,4 @@
-"""The console over HTTP: the page's files, and what it asks for."""
+"""The console over HTTP: the page's files, and the JSON that the page asks for."""
 
 import socket
 import time
@@ -28,7 +28,7 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What this replica is at the moment."""
+    """What this replica of the operator is at the moment."""
 
     is_leading: bool
     is_ready: bool
@@ -44,7 +44,7 @@ async def console_served(
     list_pods: Callable[[Pool], Awaitable[list[Pod]]],
     standing: Callable[[], Standing],
 ) -> AsyncIterator[None]:
-    """Serve the page on this machine's loopback address, and nowhere else, for as long as the block runs.
+    """Serve the console on this machine's loopback address, and nowhere else, for as long as the block runs.
 
     Args:
         port: to listen on.
@@ -59,6 +59,8 @@ async def console_served(
 
 
 class Console:
+    """The console's web application."""
+
     def __init__(self, store: Store, lookout: Lookout, recording: Recording, standing: Callable[[], Standing]) -> None:
         self.recording = recording
         self._store = store
@@ -104,7 +106,7 @@ class Console:
         return web.json_response(whole)
 
     def _history(self, key: Key, zones: list[dict[str, Any]]) -> dict[str, Any]:
-        """Of the declared ones among these zones; of those that hold most, if they are many."""
+        """What the declared ones among these zones held, or those that hold most, if they are many."""
         history = self.recording.history
         largest = sorted((zone for zone in zones if not zone["registered"]), key=lambda zone: -(zone["held"] or 0))
         names = sorted(zone["name"] for zone in largest[:_MAX_CHARTS])

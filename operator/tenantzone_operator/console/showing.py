@@ -1,4 +1,4 @@
-"""What the page shows, as JSON. Pure. Amounts are blocks unless the name says otherwise."""
+"""What the console shows, as JSON, with amounts in blocks unless the name says otherwise; pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ _POOL_FIGURES = (
 
 
 def show_pools(store: Store) -> list[dict[str, Any]]:
-    """All pools, and those that zones name although they are not there."""
+    """All pools as JSON, those that zones name although they do not exist among them."""
     zones: dict[Key, int] = {}
     for zone in store.zones:
         key = (zone.meta.namespace, zone.pool)
@@ -46,7 +46,7 @@ def _pool(pool: Pool | None) -> dict[str, Any]:
 
 
 def show_pool(view: View, engines: Sequence[EngineLook], wanted: str) -> dict[str, Any]:
-    """One pool with its zones and engines.
+    """One pool as JSON, with its zones and engines.
 
     Args:
         view: what the store has.
@@ -71,6 +71,7 @@ def show_pool(view: View, engines: Sequence[EngineLook], wanted: str) -> dict[st
 
 
 def show_change(change: Change) -> dict[str, Any]:
+    """One change of a zone or pool as JSON."""
     return {
         "unixTime": change.unix_time,
         "kind": change.kind,
@@ -114,7 +115,7 @@ def _registered_rows(tellings: Sequence[Telling]) -> Iterable[dict[str, Any]]:
 
 
 def _live(looks: Sequence[ZoneLook]) -> dict[str, Any]:
-    """As the engines say it."""
+    """A zone's amounts, added up over what the engines say now."""
     asked = sum(look.query_tokens for look in looks)
     return {
         "live": True,
@@ -135,7 +136,7 @@ def _live(looks: Sequence[ZoneLook]) -> dict[str, Any]:
 
 
 def _told(zone: Zone) -> dict[str, Any]:
-    """As the status says it, which is written every so often."""
+    """A zone's amounts by its status, which is written every so often."""
     status, engines = zone.status, zone.status.get("engines", [])
     amounts = ("state", "held", "inUse", "cached", "lent", "borrowed", "evictions", "hitPercent")
     sums = {name: sum(row.get(name, 0) for row in engines) if engines else None for name in ("reserved", "limit")}

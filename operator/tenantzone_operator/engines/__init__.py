@@ -1,1 +1,1 @@
-"""What reads the engines' reports, and believes no more than it must."""
+"""Reads the engines' reports, and believes no more of them than it must."""

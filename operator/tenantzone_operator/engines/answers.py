@@ -1,4 +1,4 @@
-"""Reads what engines say at their admin ports, and why they do not."""
+"""Reads what engines say at their admin ports, and tells why one does not answer."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,8 @@ class _Answer(Protocol):
 
 
 async def read_report(pod: Pod, port: int, max_bytes: int, quota: ReadingQuota) -> EngineReport:
-    """
+    """Read an engine's report from its admin port.
+
     Raises:
         ValueError: it is not a report, or another engine's, or longer than it can be.
         OSError: the engine does not answer, or not in time.
@@ -42,7 +43,7 @@ async def read_answer(
     quota: ReadingQuota,
     patience: float,
 ) -> Answer:
-    """Ask an engine's admin port, and wait for so many seconds at most.
+    """Ask an engine's admin port for a path, and wait for ``patience`` seconds at most.
 
     Raises:
         ValueError: it is not what was asked for, or another engine's, or longer than that.
@@ -60,7 +61,7 @@ async def read_answer(
 
 
 def reason(error: Exception) -> str:
-    """Why an engine did not answer, without details that differ from one attempt to the next, such as ports of ours."""
+    """Why an engine did not answer, without details, such as ports of ours, that differ from attempt to attempt."""
     match error:
         case TimeoutError():
             return "it does not answer in time"

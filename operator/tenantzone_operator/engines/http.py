@@ -1,4 +1,4 @@
-"""Asks an engine's admin port over HTTP, and takes what our engines send: one head, and as many bytes as it says.
+"""Asks an engine's admin port over HTTP, and takes what an engine sends: one head, and as many bytes as it announces.
 
 A library does not do here. It understands all that HTTP allows: interim answers without end, chunks of one byte, each
 with an extension, trailers. Any pod can send those, and they cost the event loop its time while no body comes that
@@ -24,20 +24,21 @@ PIECE_COSTS_BYTES = 2 * 2**10
 
 
 class UnbelievableError(ValueError):
-    """An answer that no engine of ours gives. To read another one like it would cost as much."""
+    """An answer that no engine of ours gives; to read another one like it would cost as much."""
 
 
 class SlowError(TimeoutError):
-    """The connection was accepted, and the answer was not there in time."""
+    """The connection to an engine was accepted, and the answer was not there in time."""
 
 
 async def fetch(host: str, port: int, path: str, *, max_bytes: int, quota: ReadingQuota, patience: float) -> bytes:
-    """What is at this path.
+    """Get the content at a path of an engine's admin port.
 
     Nothing is decompressed, no redirect followed, no proxy asked, and the connection is closed in any case.
 
     Args:
         host: an IP address.
+        port: the engine's admin port.
         path: with its query.
         max_bytes: that are believed, without the head.
         quota: pays for all that comes.
@@ -75,7 +76,7 @@ class _Answer:
         self._pieces = 0
 
     async def read(self, what: str, max_bytes: int) -> bytes:
-        """Its body."""
+        """The body of the answer, after its head."""
         while (end := self._came.find(_END_OF_HEAD)) < 0:
             if len(self._came) >= MAX_HEAD_BYTES:
                 raise UnbelievableError(f"{what} answers with a head of more than {MAX_HEAD_BYTES:,} bytes")
@@ -89,7 +90,7 @@ class _Answer:
         return bytes(memoryview(self._came)[begin : begin + length])
 
     async def _receive(self, until: int) -> None:
-        """Some more, until so many bytes have come."""
+        """Receive some more, until so many bytes have come."""
         count = min(until - len(self._came), _READ_BYTES)
         piece = await asyncio.get_running_loop().sock_recv(self._connection, count)
         if not piece:
@@ -102,7 +103,7 @@ class _Answer:
 
 
 def _read_head(head: bytes, what: str) -> int:
-    """The length of the body."""
+    """The length of the body, as the answer's head announces it."""
     first, *lines = head.split(b"\r\n")
     version, _, rest = first.partition(b" ")
     status = rest[:3]

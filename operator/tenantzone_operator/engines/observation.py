@@ -1,4 +1,4 @@
-"""What is known of one engine now. Pure."""
+"""What is known of one engine now; pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from tenantzone_operator.engines.views import EngineView, ZoneView
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is known of one ready engine."""
+    """What is known of one ready engine: its newest report, or why there is none."""
 
     pod: str
     report: EngineView | None
@@ -19,7 +19,7 @@ class Observation:
 
     @property
     def zones(self) -> Mapping[str, ZoneView]:
-        """The declared zones that it reports, by name; none if there is no report."""
+        """The declared zones that the engine reports, by name; empty if there is no report."""
         return self.report.zones if self.report is not None else {}
 
     @property

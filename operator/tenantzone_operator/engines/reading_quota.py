@@ -8,7 +8,7 @@ BYTES_PER_SECOND = 8 * 2**20
 
 
 class ReadingQuota:
-    """What the engines of one namespace send, over time. All pools of the namespace share it.
+    """The bytes that the engines of one namespace may send over time, for all pools of the namespace together.
 
     Args:
         clock: seconds that only grow.
@@ -20,9 +20,9 @@ class ReadingQuota:
         """When all that was read would have been read, at the rate that is granted."""
 
     def spend(self, count: int) -> None:
-        """So many bytes were read."""
+        """Count bytes that were read from an engine."""
         self._paid_at = max(self._paid_at, self._clock()) + count / BYTES_PER_SECOND
 
     def pause_seconds(self) -> float:
-        """How long to wait before more is asked for."""
+        """How long to wait before engines of the namespace are asked again."""
         return max(0.0, self._paid_at - self._clock())

@@ -35,7 +35,7 @@ _THREADS = ThreadPoolExecutor(2, thread_name_prefix="reports")
 
 
 class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """See the contract's."""
+    """One zone on one engine, as the contract's ``ZoneReport`` has it."""
 
     name: Name
     tenant: Name
@@ -58,24 +58,30 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     @property
     def evicted(self) -> Mapping[str, int]:
-        """Evicted blocks by reason."""
+        """Evicted blocks by reason, whichever release's words the engine uses."""
         if self.evictions is not None:
             return self.evictions
         return {EVICTIONS_IN_NEWER_WORDS.get(reason, reason): count for reason, count in self.evicted_blocks.items()}
 
 
 class Rejection(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """A config that the engine refused, and why."""
+
     error: str
     generation: Count | None = None
 
 
 class ConfigStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """Which config the engine has applied, and which it refused."""
+
     applied_generation: Count | None = None
     applied_hash: Name | None = None
     rejected: Rejection | None = None
 
 
 class LoanReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """One loan between two zones on an engine, named by their tenants."""
+
     lender: Name
     borrower: Name
     blocks: Blocks
@@ -84,6 +90,8 @@ class LoanReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """An engine's report, cut down to the fields that the operator reads."""
+
     version: Literal[1]
     engine_version: Annotated[str, msgspec.Meta(max_length=253)]
     capacity_blocks: Blocks
@@ -100,7 +108,7 @@ _DECODER = msgspec.json.Decoder(EngineReport)
 
 
 def max_report_bytes(declared: int, *, may_register: bool) -> int:
-    """How long an engine's report can be.
+    """How long an engine's report can be, in bytes.
 
     Args:
         declared: zones that name the pool.
@@ -110,7 +118,8 @@ def max_report_bytes(declared: int, *, may_register: bool) -> int:
 
 
 def read_report_text(text: bytes) -> EngineReport:
-    """
+    """Parse the text of an engine's report.
+
     Raises:
         ValueError: it is not a report, it is of a version that this code does not know, or a number in it is absurd.
     """
@@ -121,7 +130,7 @@ def read_report_text(text: bytes) -> EngineReport:
 
 
 async def read_report_text_aside(text: bytes) -> EngineReport:
-    """The same; what takes long to read keeps nobody waiting.
+    """Parse a report like `read_report_text`, in a thread if it is long, so that the event loop goes on.
 
     Raises:
         ValueError: see `read_report_text`.

@@ -1,4 +1,4 @@
-"""An engine's report, cut down to what is shown and decided on: thousands of them are in memory at a time."""
+"""An engine's report, cut down to what is shown and decided on, since thousands of them are in memory at a time."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ _TAKEN_BACK: tuple[EvictionReason, ...] = ("reclaim", "due")
 
 @dataclass(frozen=True, slots=True)
 class ZoneView:
-    """A declared zone in one engine; as in the report, but for the sums."""
+    """A declared zone in one engine, with the report's numbers and sums of its evictions."""
 
     generation: int
     state: str
@@ -40,6 +40,8 @@ class ZoneView:
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
+    """An engine's report, cut down to what statuses and plans need."""
+
     capacity_blocks: int
     applied_generation: int | None
     applied_hash: str | None
@@ -50,6 +52,7 @@ class EngineView:
 
 
 def view(report: EngineReport) -> EngineView:
+    """Cut a report down to its view."""
     config = report.config
     return EngineView(
         capacity_blocks=report.capacity_blocks,
@@ -62,7 +65,7 @@ def view(report: EngineReport) -> EngineView:
 
 
 async def view_aside(report: EngineReport) -> EngineView:
-    """The same; what takes long keeps nobody waiting."""
+    """Cut a report down like `view`, in a thread if it has many zones, so that the event loop goes on."""
     if len(report.zones) <= _IN_THREAD_ZONES:
         return view(report)
     return await asyncio.to_thread(view, report)

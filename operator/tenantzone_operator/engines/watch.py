@@ -1,4 +1,4 @@
-"""Reads the engines' reports, over and over. What an engine sends is checked; what it does not send is not guessed."""
+"""Reads the engines' reports, over and over; what an engine sends is checked, what it does not send is not guessed."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ HANGS = "its report is not renewed any more; the engine hangs"
 
 @dataclass(slots=True)
 class _Engine:
-    """One pod that is watched. Times are of the monotonic clock: the engine's own clock may differ from ours."""
+    """One pod that is watched; times are of this machine's monotonic clock, since the engine's own clock may differ."""
 
     pod: Pod
     report: EngineView | None = None
@@ -67,7 +67,7 @@ class _Engine:
     ask_after: float = 0.0
 
     def forget(self) -> None:
-        """Wait for its answer no longer."""
+        """Wait for the engine's answer no longer."""
         if self.asking is not None:
             self.asking.cancel()
 
@@ -76,7 +76,7 @@ class _Engine:
 
 
 class EngineWatch:
-    """The engines of one pool.
+    """Watches the reports of one pool's engines.
 
     Args:
         changed: called when an observation differs from the one before.
@@ -127,16 +127,16 @@ class EngineWatch:
         return [engine.observation() for engine in self._engines.values()]
 
     def hurry(self) -> None:
-        """Something was sent out: expect an acknowledgement soon."""
+        """Ask more often for a while: a config was sent out, so an acknowledgement is expected soon."""
         self._quick_until = time.monotonic() + QUICK_FOR_SECONDS
         self._wake.set()
 
     def relax(self) -> None:
-        """Everything is acknowledged."""
+        """Ask at the usual pace again: everything is acknowledged."""
         self._quick_until = 0.0
 
     def stop(self) -> None:
-        """Nobody listens any more."""
+        """Wait for no engine's answer any more."""
         for engine in self._engines.values():
             engine.forget()
 

@@ -34,7 +34,8 @@ _EVENTS = "/apis/events.k8s.io/v1"
 
 
 class Api:
-    """
+    """The API server, with the calls that the operator makes.
+
     Args:
         rest: connected.
         namespace: the only one that is listed; None: all.
@@ -49,20 +50,20 @@ class Api:
         """How many were made since the start."""
 
     async def list_zones(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
-        """All zones, each as what `read` makes of it, and the version of the listing."""
+        """All TenantZones, each as what ``read`` makes of it, and the version of the listing."""
         return await self._list(_OURS, ZONES, read)
 
     async def list_pools(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
         return await self._list(_OURS, POOLS, read)
 
     async def list_pods(self, namespace: str, query: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
-        """Those of a namespace that a ``labelSelector`` selects."""
+        """The pods of a namespace that a ``labelSelector`` selects, and the version of the listing."""
         return await self._list_all(_path("/api/v1", namespace, "pods"), {"labelSelector": query}, read)
 
     def watch_pods(
         self, namespace: str, query: str, version: int, seconds: int
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """What has become of them since the version of a listing, as events, for so many seconds.
+        """Watch pods from the version of a listing on, as events, for so many seconds.
 
         One whose labels are changed so that it is not selected any more is told as deleted.
 
@@ -78,7 +79,7 @@ class Api:
         return None if found is None else read_config_map(found)
 
     async def config_version(self, namespace: str, pool: str) -> str | None:
-        """The version of the ConfigMap; None if there is none. The config itself does not travel."""
+        """The version of the pool's ConfigMap, without its content; None if there is none."""
         found = await self._read_config(namespace, pool, _ONLY_METADATA)
         return None if found is None else str(found["metadata"]["resourceVersion"])
 
@@ -92,7 +93,7 @@ class Api:
             raise
 
     async def write_config(self, pool: Pool, files: ConfigFiles, found: ConfigMap | None) -> ConfigMap:
-        """Write the pool's runtime config.
+        """Write the pool's runtime config into its ConfigMap.
 
         Args:
             pool: whose it is.
@@ -126,21 +127,21 @@ class Api:
         return read_config_map(await self._write("PATCH", path, body, _MERGE, _PATCHED))
 
     async def annotate(self, pod: Pod, config_hash: str) -> None:
-        """Make kubelet sync the pod's volumes."""
+        """Annotate a pod with the hash of its config, which makes kubelet sync the pod's volumes."""
         body = {"metadata": {"uid": pod.meta.uid, "annotations": {CONFIG_HASH_ANNOTATION: config_hash}}}
         path = _path("/api/v1", pod.meta.namespace, "pods", pod.meta.name)
         await self._write("PATCH", path, body, _MERGE, _PATCHED)
 
     async def apply_zone_status(self, meta: Meta, status: Mapping[str, Any]) -> Body:
-        """Returns the zone as it is then."""
+        """Apply a zone's status, and return the zone as it is then."""
         return await self._apply_status("TenantZone", ZONES, meta, status)
 
     async def apply_pool_status(self, meta: Meta, status: Mapping[str, Any]) -> Body:
-        """Returns the pool as it is then."""
+        """Apply a pool's status, and return the pool as it is then."""
         return await self._apply_status("ZonePool", POOLS, meta, status)
 
     async def create_event(self, namespace: str, event: Body) -> None:
-        """An Event of the API group ``events.k8s.io``."""
+        """Create an Event of the API group ``events.k8s.io``."""
         await self._write("POST", _path(_EVENTS, namespace, "events"), event, "application/json", _PATCHED)
 
     async def patch_event(self, namespace: str, name: str, change: Body) -> None:
@@ -184,6 +185,7 @@ class Api:
 async def connected(
     connection: Connection, namespace: str | None, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()
 ) -> AsyncIterator[Api]:
+    """The API server, with sessions that are closed when the block ends."""
     async with Rest(connection.for_kopf, trace_configs=trace_configs) as rest:
         yield Api(rest, namespace)
 
@@ -194,7 +196,7 @@ def is_gone(error: RestError) -> bool:
 
 
 def explain(error: Exception) -> str:
-    """One line for the log."""
+    """An error of a request as one line for the log."""
     if isinstance(error, RestError) or not str(error):
         return str(error) or type(error).__name__
     return f"{type(error).__name__}: {error}"

@@ -9,6 +9,8 @@ Status = Literal["True", "False", "Unknown"]
 
 
 class Type(StrEnum):
+    """The types of conditions that the operator writes."""
+
     ACCEPTED = "Accepted"
     """The spec is valid, and what it reserves fits into the pool."""
     PROGRAMMED = "Programmed"
@@ -24,6 +26,8 @@ class Type(StrEnum):
 
 
 class Reason(StrEnum):
+    """The reasons of conditions that the operator gives."""
+
     # Accepted
     ACCEPTED = "Accepted"
     INVALID = "Invalid"
@@ -53,6 +57,8 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
+    """A condition of a TenantZone or ZonePool, without the times that `render` adds."""
+
     type: Type
     status: Status
     reason: Reason

@@ -1,4 +1,4 @@
-"""The ConfigMap that carries a pool's runtime config, and whose it is. Pure."""
+"""The ConfigMap that carries a pool's runtime config, and whose it is; pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tenantzone_operator.kube.resources import Body, Pool
 
 @dataclass(frozen=True, slots=True)
 class ConfigMap:
-    """As the API server has it."""
+    """A pool's ConfigMap as the API server has it."""
 
     uid: str
     version: str
@@ -24,11 +24,11 @@ class ConfigMap:
     """The config; its text is empty if there is none."""
 
     def belongs_to(self, pool: Pool) -> bool:
-        """Whether it was made for a pool of this name by an operator of ours; the pool may be another one by now."""
+        """Whether the operator made it for a pool of this name, which may be another pool by now."""
         return self._is_labelled(pool) or pool.meta.uid in self.owners
 
     def is_in_order(self, pool: Pool) -> bool:
-        """Whether it says whose it is, goes when the pool goes and not before, and has nothing else than the config."""
+        """Whether it has the pool's labels and owner, and holds nothing but the config."""
         is_config_alone = self.keys == config_map_keys(self.files)
         return self._is_labelled(pool) and self.owners == (pool.meta.uid,) and is_config_alone
 
@@ -37,10 +37,12 @@ class ConfigMap:
 
 
 def config_map_labels(pool: str) -> dict[str, str]:
+    """The labels that say whose a ConfigMap is: the operator's, for this pool."""
     return {MANAGED_BY_LABEL: FIELD_MANAGER, POOL_LABEL: pool}
 
 
 def read_config_map(body: Body) -> ConfigMap:
+    """A ConfigMap from its JSON in the API."""
     metadata = body["metadata"]
     return ConfigMap(
         uid=metadata["uid"],
@@ -53,7 +55,7 @@ def read_config_map(body: Body) -> ConfigMap:
 
 
 def data_to_write(files: ConfigFiles, found: ConfigMap | None) -> dict[str, Any]:
-    """``data`` and ``binaryData`` for a merge into what was found: what they should not have is named as null."""
+    """The fields ``data`` and ``binaryData`` for a merge into what was found, with null for keys that have to go."""
     wanted = config_map_data(files)
     if found is None:
         return {**wanted}

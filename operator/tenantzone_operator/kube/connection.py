@@ -1,4 +1,4 @@
-"""Which cluster, and as whom: one answer for both clients, kopf's and ours."""
+"""Which cluster to use, and as whom: one answer for both clients, kopf's and ours."""
 
 import asyncio
 from dataclasses import dataclass
@@ -12,11 +12,14 @@ __all__ = ["Connection", "CredentialsError"]
 
 @dataclass(frozen=True, slots=True)
 class Connection:
+    """The cluster and the credentials that the operator was told to use."""
+
     kubeconfig: str | None
     """None: the cluster in which this process runs in a pod."""
 
     async def for_kopf(self) -> kopf.ConnectionInfo:
-        """
+        """Read the credentials, for kopf and for our own requests.
+
         Raises:
             CredentialsError: the kubeconfig or the pod's service account can't be used.
         """

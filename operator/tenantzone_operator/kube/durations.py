@@ -7,7 +7,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds.
+    """Read a duration, in seconds.
 
     Raises:
         ValueError: it is not a duration.

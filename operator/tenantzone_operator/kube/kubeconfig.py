@@ -17,14 +17,20 @@ Section = Mapping[str, Any]
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PLUGIN_SECONDS = 60.0
+_UNSUPPORTED = {
+    "auth-provider": "kubectl does not know it any more, either; use exec or a token",
+    "tls-server-name": "name the server as its certificate does",
+    "as": "the operator acts as itself; give it a user of its own",
+}
+"""Fields of a cluster or a user without which the connection would be another one, and what to do."""
 
 
 class CredentialsError(Exception):
-    """No cluster is named, or the credentials can't be used."""
+    """No cluster is named, or the credentials for it can't be used."""
 
 
 def from_kubeconfig(paths: str) -> kopf.ConnectionInfo:
-    """The current context's cluster and user.
+    """The cluster and the user of a kubeconfig's current context.
 
     Args:
         paths: one file, or several as in the variable KUBECONFIG; what the first one says of a name counts.
@@ -43,7 +49,9 @@ def from_kubeconfig(paths: str) -> kopf.ConnectionInfo:
 
 
 def from_service_account(folder: Path = _SERVICE_ACCOUNT) -> kopf.ConnectionInfo:
-    """What Kubernetes gives to each pod. The token is another one after some time: call again when it is refused.
+    """The cluster and the service account of the pod that this process runs in.
+
+    The token is another one after some time: call again when it is refused.
 
     Raises:
         CredentialsError: this process does not run in a pod.
@@ -58,7 +66,7 @@ def from_service_account(folder: Path = _SERVICE_ACCOUNT) -> kopf.ConnectionInfo
 
 
 def _merged(paths: Sequence[Path]) -> dict[str, Any]:
-    """All files as one, with their lists of named sections as dicts."""
+    """All kubeconfig files as one, with their lists of named sections as dicts."""
     merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}}
     for path in paths:
         content = yaml.safe_load(path.read_text()) or {}
@@ -71,14 +79,15 @@ def _merged(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def _located(section: Section, folder: Path) -> dict[str, Any]:
-    """A section whose files are named in full: a kubeconfig names them from where it lies itself."""
+    """A section whose files have full paths: a kubeconfig names them from where it lies itself."""
     files = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
     return {key: str(folder / value) if key in files and value else value for key, value in section.items()}
 
 
 def _connection(cluster: Section, user: Section) -> kopf.ConnectionInfo:
-    if "auth-provider" in user:
-        raise ValueError("auth-provider is not supported any more; use exec or a token")
+    for field, instead in _UNSUPPORTED.items():
+        if cluster.get(field) or user.get(field):
+            raise ValueError(f"{field} is not supported; {instead}")
     if "exec" in user:
         user = {**user, **_ask_plugin(user["exec"])}
     token = Path(user["tokenFile"]).read_text().strip() if user.get("tokenFile") else user.get("token")
@@ -99,12 +108,12 @@ def _connection(cluster: Section, user: Section) -> kopf.ConnectionInfo:
 
 
 def _unless(section: Section, data: str, file: str) -> str | None:
-    """The file, unless the data is there itself, which counts for more."""
+    """The file that a section names, unless it holds the data itself, which counts for more."""
     return None if section.get(data) else section.get(file)
 
 
 def _ask_plugin(plugin: Section) -> dict[str, Any]:
-    """What a credential plugin (``client.authentication.k8s.io``) says, as the user's section would say it."""
+    """What a credential plugin (``client.authentication.k8s.io``) says, as the fields of a user's section."""
     version = plugin["apiVersion"]
     request = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False}}
     variables = {entry["name"]: entry["value"] for entry in plugin.get("env") or []}

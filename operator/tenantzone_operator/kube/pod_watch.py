@@ -1,4 +1,4 @@
-"""The pods that one pool selects: listed, watched and put into the store. No other pods come into memory."""
+"""Lists and watches the pods that one pool selects, and puts no other pods into memory."""
 
 import asyncio
 import random
@@ -43,11 +43,12 @@ async def list_selected(api: Api, pool: Pool) -> list[Pod]:
 
 
 class PodsUnknownError(Exception):
-    """The pool's pods could not be listed; the message says why. It is tried again."""
+    """The pool's pods could not be listed, which is tried again; the message says why."""
 
 
 class PodWatch:
-    """
+    """Keeps the pods that one pool selects in the store.
+
     Args:
         key: of the pool.
         store: where its pods are, for as long as they are watched.
@@ -100,7 +101,8 @@ class PodWatch:
         return self._task is not None and time.monotonic() - self._listed_at > STALE_SECONDS
 
     def check_age(self) -> None:
-        """
+        """Check that the pods were listed not too long ago.
+
         Raises:
             PodsUnknownError: they have not been listed for long.
         """
@@ -108,7 +110,7 @@ class PodWatch:
             raise PodsUnknownError(f"its pods have not been listed for {STALE_SECONDS:.0f} s: {self._complaint}")
 
     def stop(self) -> None:
-        """Watch nothing any more."""
+        """Watch no pods any more, and take them out of the store."""
         if self._task is not None:
             self._task.cancel()
         self._store.pods.pop(self._key, None)
@@ -147,7 +149,7 @@ class PodWatch:
             pause = min(2 * pause, LAST_PAUSE_SECONDS)
 
     async def _list(self, wanted: str, shelf: Shelf[Pod]) -> int:
-        """Put the store right. Returns the version of the listing."""
+        """List the pods into the store, and return the version of the listing."""
         before = {pod.meta.uid: pod for pod in shelf}
         while True:
             found, version = await self._api.list_pods(self._key[0], wanted, shelf.read_listed)
@@ -161,7 +163,7 @@ class PodWatch:
         return version
 
     async def _watch(self, wanted: str, shelf: Shelf[Pod], version: int) -> None:
-        """Until the watch ends, which is no error."""
+        """Follow the events of one watch until it ends, which is no error."""
         seconds = random.randint(*WATCH_SECONDS)
         async with aclosing(self._api.watch_pods(self._key[0], wanted, version, seconds)) as events:
             async for event in events:

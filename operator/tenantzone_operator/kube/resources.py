@@ -46,7 +46,7 @@ _LEVEL = ("name", "tenants", "reserved", "limit", "weight", "priority")
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What is common to all objects."""
+    """The metadata that all objects have."""
 
     namespace: str
     name: str
@@ -60,13 +60,13 @@ class Meta:
 
     @property
     def age_order(self) -> tuple[str, str]:
-        """Sorts the oldest first; by name within one second."""
+        """A sort key that puts the oldest object first, and orders by name within one second."""
         return self.created, self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """A TenantZone."""
+    """A TenantZone, with its spec as the contract's config, or the reason why it is invalid."""
 
     meta: Meta
     pool: str
@@ -79,7 +79,7 @@ class Zone:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A ZonePool."""
+    """A ZonePool, with its spec as the contract's config, or the reason why it is invalid."""
 
     meta: Meta
     selector: Body
@@ -95,7 +95,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod; which pools it serves is told by its labels."""
+    """A pod, whose labels tell which pools it serves."""
 
     meta: Meta
     labels: Mapping[str, str]
@@ -106,6 +106,7 @@ class Pod:
 
 
 def read_zone(body: Body) -> Zone:
+    """A TenantZone from its JSON in the API."""
     meta, spec = _meta(body), body.get("spec", {})
     tenant = spec.get("tenant", meta.name)
     config, invalid = _build(lambda: _zone_config(meta, tenant, spec))
@@ -120,7 +121,7 @@ def read_zone(body: Body) -> Zone:
 
 
 def share_config(found: Zone, known: Zone) -> Zone:
-    """The zone with the config of the known one, if they are equal.
+    """The zone, with the config object of the known one if the two are equal.
 
     Each status that is written brings the zone anew; thousands of configs are compared faster where they are the same.
     """
@@ -128,6 +129,7 @@ def share_config(found: Zone, known: Zone) -> Zone:
 
 
 def read_pool(body: Body) -> Pool:
+    """A ZonePool from its JSON in the API."""
     meta, spec = _meta(body), body.get("spec", {})
     config, invalid = _build(lambda: _pool_config(meta, spec))
     return Pool(
@@ -143,6 +145,7 @@ def read_pool(body: Body) -> Pool:
 
 
 def read_pod(body: Body) -> Pod:
+    """A pod from its JSON in the API."""
     metadata, status = body["metadata"], body.get("status", {})
     conditions = {condition["type"]: condition["status"] for condition in status.get("conditions") or []}
     return Pod(
@@ -168,7 +171,7 @@ def _meta(body: Body) -> Meta:
 
 
 def _shared(value: Any) -> Any:
-    """The same JSON, with equal strings in memory once: statuses consist of them."""
+    """The same JSON value, with equal strings in memory once: statuses consist of them."""
     match value:
         case str():
             return sys.intern(value)
@@ -267,12 +270,12 @@ def _seconds(path: str, text: str | None) -> float | None:
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Those that the user has set, so that the contract's defaults hold for the others."""
+    """Those of these fields that the user has set, so that the contract's defaults hold for the others."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def _build(make: Callable[[], Model]) -> tuple[Model | None, str]:
-    """What it makes, or why it can't."""
+    """The model that ``make`` makes, or the message of the error that says why it can't."""
     try:
         return make(), ""
     except ValidationError as error:

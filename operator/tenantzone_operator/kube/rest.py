@@ -27,7 +27,7 @@ Login = Callable[[], Awaitable[kopf.ConnectionInfo]]
 
 
 class RestError(Exception):
-    """The API server has answered, and refused."""
+    """The API server has answered, and refused the request."""
 
     def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
         super().__init__(f"{status} {message}")
@@ -38,13 +38,12 @@ class RestError(Exception):
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the same again will be refused again: it is not settled by looking once more, nor by waiting for an
-        API server that is in trouble."""
+        """Whether the same request will be refused again, so that neither another look nor waiting settles it."""
         return 400 <= self.status < 500 and self.status not in (401, 404, 409, 429)
 
 
 class Rest:
-    """To be used as a context manager.
+    """A session with the API server, to be used as a context manager.
 
     Args:
         log_in: called at first, and again when the credentials are refused.
@@ -78,7 +77,8 @@ class Rest:
         headers: Mapping[str, str] | None = None,
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 (aiohttp's own is what it sets)
     ) -> dict[str, Any]:
-        """
+        """Send a request to the API server, and return its answer's object.
+
         Raises:
             RestError: the answer is a refusal.
             aiohttp.ClientError: there was none.
@@ -98,7 +98,7 @@ class Rest:
     async def watch(
         self, path: str, params: Mapping[str, str], patience: float
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Events, until the API server ends the watch. It takes none of the places that other requests wait for.
+        """The events of a watch until the API server ends it; it takes none of the places that other requests wait for.
 
         Args:
             path: of the kind.
@@ -157,7 +157,7 @@ class Rest:
         headers: Mapping[str, str] | None,
         timeout: float,  # noqa: ASYNC109
     ) -> tuple[aiohttp.ClientResponse, str]:
-        """The answer, whatever its status, and its text."""
+        """The answer to a request, whatever its status, and its text."""
         assert self._session is not None, "it is not entered"
         async with self._session.request(
             method,
@@ -171,7 +171,7 @@ class Rest:
             return response, await response.text()
 
     async def _renew(self, refused: aiohttp.ClientSession | None) -> None:
-        """Log in, unless somebody has done so since the session was refused."""
+        """Log in again, unless somebody has done so since the session was refused."""
         async with self._login:
             if self._session is not refused:
                 return
@@ -189,7 +189,7 @@ class Rest:
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    """Whole ones: what comes after the last of them was cut off."""
+    """The whole lines of an answer's body, without a last one that was cut off."""
     begun = bytearray()
     async for chunk in response.content.iter_any():
         *ended, rest = chunk.split(b"\n")
@@ -216,7 +216,7 @@ def _refusal(response: aiohttp.ClientResponse, text: str) -> RestError:
 
 
 def _message(text: str) -> str:
-    """The API server's own words, of a ``Status``."""
+    """The API server's own words, from a ``Status``, else the beginning of the text."""
     try:
         return str(json.loads(text)["message"])
     except (ValueError, KeyError, TypeError):

@@ -10,7 +10,7 @@ _LONGEST_PREFIX = 253
 
 
 def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether an object with these labels is selected. A selector that names no label selects nothing here.
+    """Whether an object with these labels is selected; a selector that names no label selects nothing here.
 
     Args:
         selector: a ``LabelSelector``: ``matchLabels`` and ``matchExpressions``, all of which must hold.
@@ -41,7 +41,7 @@ def _meets(value: str | None, operator: str, values: list[str]) -> bool:
 
 
 def query(selector: Mapping[str, Any]) -> str | None:
-    """The same as a ``labelSelector`` of a request; None if no object can be selected.
+    """A selector as the ``labelSelector`` of a request; None if no object can be selected.
 
     The API server refuses keys and values that no label can have. What they ask for is decided here.
     """
@@ -52,7 +52,7 @@ def query(selector: Mapping[str, Any]) -> str | None:
 
 
 def _requirements(selector: Mapping[str, Any]) -> Iterator[str | None]:
-    """One text for each requirement: empty if every object meets it, None if no object can."""
+    """The text of each requirement of a selector: empty if every object meets it, None if no object can."""
     for key, value in selector.get("matchLabels", {}).items():
         yield _requirement(key, "In", [value])
     for expression in selector.get("matchExpressions", []):

@@ -18,7 +18,7 @@ Key = tuple[str, str]
 
 
 class Shelf(Generic[T]):
-    """All objects of one kind.
+    """All objects of one kind, as listings and events have shown them.
 
     Args:
         read: makes an object of what the API server sends.
@@ -60,7 +60,7 @@ class Shelf(Generic[T]):
         return known if known is not None and is_known else self.read(body)
 
     def put(self, body: Body) -> tuple[T | None, T | None]:
-        """Take over one object, unless something newer is known. Returns what was there, and what is now."""
+        """Take over one object, unless a newer one is known; returns what was there, and what is now."""
         found = self.read_listed(body)
         key = _key(found.meta)
         before = self._objects.get(key)
@@ -72,14 +72,14 @@ class Shelf(Generic[T]):
         return before, found
 
     def update(self, body: Body) -> None:
-        """Take over the answer to a write of ours, unless the object was deleted meanwhile."""
+        """Take over an object from the answer to a write of ours, unless it was deleted meanwhile."""
         meta = body["metadata"]
         known = self._objects.get((meta["namespace"], meta["name"]))
         if known is not None and known.meta.uid == meta["uid"]:
             self.put(body)
 
     def remove(self, body: Body) -> T | None:
-        """Forget an object that is gone, unless it is back or another one has its name. Returns the forgotten one."""
+        """Forget an object that is gone, unless it is back or another one has its name; returns the forgotten one."""
         gone = self.read(body)
         key = _key(gone.meta)
         if gone.meta.version > self._listed_at:
@@ -90,7 +90,7 @@ class Shelf(Generic[T]):
         return self._objects.pop(key)
 
     def relist(self, found: Iterable[T], version: int) -> bool:
-        """Take over a listing.
+        """Take over a listing of all objects of the kind.
 
         Args:
             found: all objects, as `read_listed` makes them.
@@ -133,17 +133,17 @@ class View:
 
     @property
     def told_pool(self) -> Pool | None:
-        """The one that has a status to be written."""
+        """The pool whose status is to be written, also while it is being deleted; None if there is none."""
         return self.pool or self.leaving_pool
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nobody who could be told anything."""
+        """Whether neither a pool nor a zone is left whose status could be written."""
         return self.told_pool is None and not self.zones and not self.leaving
 
     @property
     def uids(self) -> set[str]:
-        """Of the pool and its zones."""
+        """The UIDs of the pool and its zones."""
         zones = {zone.meta.uid for zone in (*self.zones, *self.leaving)}
         return zones | ({self.told_pool.meta.uid} if self.told_pool is not None else set())
 
@@ -154,6 +154,8 @@ class View:
 
 
 class Store:
+    """The zones and pools of the cluster, and the pods of each pool."""
+
     def __init__(self) -> None:
         self.zones: Shelf[Zone] = Shelf(read_zone, share_config)
         self.pools: Shelf[Pool] = Shelf(read_pool)
@@ -172,13 +174,13 @@ class Store:
         return View(pool, zones, leaving, pods, leaving_pool)
 
     def pool_keys(self, namespace: str | None = None) -> set[Key]:
-        """Of all pools that exist or that a zone names."""
+        """The keys of all pools that exist or that a zone names, in one namespace or all."""
         exist = {_key(pool.meta) for pool in self.pools}
         named = {(zone.meta.namespace, zone.pool) for zone in self.zones}
         return {key for key in exist | named if namespace in (None, key[0])}
 
     def own_pods(self, pool: Pool, pods: Iterable[Pod]) -> list[Pod]:
-        """Those that the pool selects and that no older pool does: two configs for one engine can't both hold."""
+        """Those of these pods that the pool selects and no older pool does: an engine can't hold two configs."""
         older = [
             other
             for other in self.pools.of(pool.meta.namespace)

@@ -1,4 +1,4 @@
-"""What only the leader does: it reconciles."""
+"""What only the leader does: it reconciles pools."""
 
 import asyncio
 import time
@@ -10,7 +10,8 @@ from tenantzone_operator.pool.reconcile import Reconciler
 
 
 class Leader:
-    """
+    """Reconciles while this process leads, and takes no notice of changes while it does not.
+
     Args:
         make_reconciler: called for each term, so that nothing of an earlier one is believed.
     """
@@ -22,42 +23,41 @@ class Leader:
         self._listed_at: float | None = None
 
     def mark(self, key: Key) -> None:
-        """Something about a pool has changed. A standby takes no notice: its term begins with everything."""
+        """Note that something about a pool has changed; a standby does not, as its term begins with everything."""
         if self._reconciler is not None:
             self._reconciler.mark(key)
 
     def mark_namespace(self, namespace: str) -> None:
-        """Something has changed that any pool of the namespace may depend on."""
+        """Note that something has changed that any pool of the namespace may depend on."""
         if self._reconciler is not None:
             self._reconciler.mark_namespace(namespace)
 
     def check_all(self) -> None:
-        """The store was just put right."""
+        """Have everything looked at again: the store was just put right by a listing."""
         self._listed_at = time.monotonic()
         if self._reconciler is not None:
             self._reconciler.check_all()
 
     def age_seconds(self) -> float | None:
-        """How long ago everything was looked at, or the term began; None on a standby."""
+        """How long ago all pools were looked at, or the term began; None on a standby."""
         if self._reconciler is not None:
             return self._reconciler.age_seconds()
         return time.monotonic() - self._began_at if self._began_at is not None else None
 
     def without_pods(self) -> tuple[int, int]:
-        """How many pools there are whose pods have not been listed for long, and how many pools there are; none on a
-        standby, which needs no pods."""
+        """The number of pools whose pods have not been listed for long, and of all pools; both are 0 on a standby."""
         return self._reconciler.without_pods() if self._reconciler is not None else (0, 0)
 
     def outcomes(self) -> Mapping[Key, Outcome]:
-        """What became of each pool when it was looked at last; nothing on a standby."""
+        """What became of each pool when it was looked at last; empty on a standby."""
         return self._reconciler.outcomes() if self._reconciler is not None else {}
 
     def listing_age_seconds(self) -> float | None:
-        """How long ago zones and pools were put right; None: they never were."""
+        """How long ago a listing put zones and pools right; None if none ever did."""
         return time.monotonic() - self._listed_at if self._listed_at is not None else None
 
     async def run(self, list_all: Callable[[], Awaitable[None]]) -> None:
-        """One term, until cancelled.
+        """Lead for one term, until cancelled.
 
         Args:
             list_all: puts the store right. A watch that lags would make the new leader undo what the old one did.

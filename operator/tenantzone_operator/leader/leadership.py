@@ -1,4 +1,4 @@
-"""Does something while, and only while, this process leads."""
+"""Runs a term's work while, and only while, this process leads."""
 
 import asyncio
 import logging
@@ -27,11 +27,11 @@ Term = Callable[[], Coroutine[Any, Any, None]]
 
 
 class LeaseExpired(aiohttp.ClientConnectionError):
-    """This process leads no longer, so its write was not sent."""
+    """A write that was not sent, because this process leads no longer."""
 
 
 class Alone:
-    """A process that knows of no other: it leads from its start to its end."""
+    """The leadership of a process that knows of no other: it leads from its start to its end."""
 
     is_leading = True
     silence_seconds = 0.0
@@ -41,7 +41,7 @@ class Alone:
 
 
 class Leadership:
-    """One of several processes, of which one leads.
+    """The leadership of one of several processes, of which one leads.
 
     Args:
         election: nobody else uses it.
@@ -64,7 +64,7 @@ class Leadership:
         return self._election.silence_seconds
 
     async def run(self, term: Term) -> None:
-        """Lead whenever it is possible, until cancelled or until a term fails. Then let another one lead at once."""
+        """Lead whenever it is possible, until cancelled or until a term fails; then let another process lead."""
         try:
             while True:
                 await self._acquire()
@@ -83,7 +83,7 @@ class Leadership:
             await asyncio.sleep(self._election.timing.retry / 2)
 
     async def _lead(self, term: Term) -> None:
-        """One term, to its end."""
+        """Run one term to its end."""
         working = asyncio.create_task(term(), name="term")
         keeping = asyncio.create_task(self._keep(), name="lease")
         try:
@@ -98,7 +98,7 @@ class Leadership:
             working.result()
 
     async def _keep(self) -> None:
-        """Renew until that was not possible for too long."""
+        """Renew the Lease until that was not possible for too long."""
         while self._election.is_leading:
             await asyncio.sleep(min(self._election.timing.retry, self._election.remaining_seconds))
             if self._election.is_leading:
@@ -107,7 +107,7 @@ class Leadership:
                 await self._try(self._election.attempt, limit)
 
     async def _try(self, what: Callable[[], Awaitable[Any]], limit: float) -> Any:
-        """What it returns; None if that fails, or takes longer than this many seconds."""
+        """What a request to the API server returns; None if it fails, or takes longer than ``limit`` seconds."""
         try:
             async with asyncio.timeout(limit):
                 done = await what()
@@ -125,7 +125,7 @@ class Leadership:
 
 
 def fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
-    """Stops requests that write when this process may not.
+    """A trace config that stops requests which write while this process may not.
 
     It looks when a connection is there, for which a request may have waited while the process was stopped, and once
     more when the body is handed over: aiohttp writes that in a task of its own, after all others had their turn.
@@ -147,12 +147,12 @@ def fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
 
 
 def new_identity() -> str:
-    """Of this process alone: the host or pod for people to read, and something that was never there before."""
+    """An identity that no other process has: the host's or pod's name for people, and a random part."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 def own_namespace() -> str:
-    """Of the pod that this process runs in, else the one in which the manifests put it."""
+    """The namespace of the pod that this process runs in, else the one in which the manifests put it."""
     try:
         return _OWN_NAMESPACE.read_text().strip()
     except OSError:

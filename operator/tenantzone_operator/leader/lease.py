@@ -25,14 +25,14 @@ _MAX_LEASES = 4
 
 
 def elapsed_seconds() -> float:
-    """Of a clock that nobody sets, and that goes on while the machine sleeps."""
+    """Seconds of a clock that nobody sets, and that goes on while the machine sleeps."""
     # Only Linux tells them apart; elsewhere the monotonic clock is the best there is.
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """All in seconds.
+    """The times of the leader election, in seconds.
 
     Raises:
         ValueError: with these two processes could lead at once, or one could not keep the Lease.
@@ -51,7 +51,7 @@ class Timing:
 
 
 class LeaseObject:
-    """The object in the API."""
+    """The Lease as an object in the API."""
 
     def __init__(self, rest: Rest, namespace: str, name: str) -> None:
         self._rest = rest
@@ -67,7 +67,7 @@ class LeaseObject:
             raise
 
     async def write(self, before: Body | None, spec: Body) -> Body:
-        """Replace the version that was read before, or create it.
+        """Replace the version of the Lease that was read before, or create the Lease.
 
         Raises:
             RestError: with status 409 or 404, it is another version by now.
@@ -87,7 +87,7 @@ class LeaseObject:
 
 
 class Election:
-    """One process's part in it. Only one task uses it.
+    """One process's part in the leader election, for use by one task.
 
     Args:
         lease: what is fought for.
@@ -113,7 +113,7 @@ class Election:
 
     @property
     def remaining_seconds(self) -> float:
-        """For which this process leads without another renewal; negative or zero: it does not lead."""
+        """Seconds for which this process leads without another renewal; it does not lead if they are not positive."""
         return self._leads_until - self._clock()
 
     @property
@@ -123,7 +123,7 @@ class Election:
 
     @property
     def holder(self) -> str:
-        """Who held the Lease when it was last seen; empty if nobody did."""
+        """The identity of whoever held the Lease when it was last seen; empty if nobody did."""
         return str(self._spec.get("holderIdentity") or "")
 
     @property
@@ -132,7 +132,7 @@ class Election:
         return self._clock() - self.answered_at
 
     async def attempt(self) -> bool:
-        """Take the Lease if it is free, renew it if it is ours. Returns whether it is ours then.
+        """Take the Lease if it is free, or renew it if it is ours; returns whether it is ours then.
 
         Raises:
             RestError: the API server refused.
@@ -158,7 +158,7 @@ class Election:
         self._leads_until = float("-inf")
 
     async def release(self) -> None:
-        """Let the next one take the Lease at once, if it is ours.
+        """Give the Lease up if it is ours, so that the next process may take it at once.
 
         Raises:
             RestError: the API server refused.
@@ -221,5 +221,5 @@ class Election:
 
 
 def _now() -> str:
-    """For people to read; the API server wants all six digits."""
+    """The time of day as the Lease shows it to people; the API server wants all six digits."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

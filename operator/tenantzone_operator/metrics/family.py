@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric: its name and type, its labels, and what it tells."""
+    """A metric's name and type, its labels, and what it tells."""
 
     name: str
     """As a scrape shows it."""
@@ -16,8 +16,10 @@ class Family:
 
 
 def gauge(name: str, text: str, *labels: str) -> Family:
+    """A gauge with these labels."""
     return Family(name, "gauge", labels, text)
 
 
 def info(name: str, text: str, *labels: str) -> Family:
+    """An info metric: one series that is always 1, and whose labels tell something."""
     return Family(f"{name}_info", "info", labels, text)

@@ -1,4 +1,4 @@
-"""What this process of the operator counts, whether it leads or not. No label holds the name of an object."""
+"""What this process of the operator counts, whether it leads or not, with no object's name in a label."""
 
 import re
 
@@ -67,7 +67,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 
 
 def verb_and_resource(method: str, path: str) -> tuple[str, str]:
-    """What a request does and to what, in Kubernetes' words: ``patch``, ``tenantzones/status``."""
+    """What a request does and to which resource, in Kubernetes' words: ``patch``, ``tenantzones/status``."""
     match = _RESOURCE.fullmatch(path)
     if match is None:
         return method.lower(), "other"
@@ -76,7 +76,7 @@ def verb_and_resource(method: str, path: str) -> tuple[str, str]:
 
 
 def count_api_request(method: str, path: str, code: str, seconds: float) -> None:
-    """Note a request to the API server.
+    """Count a request to the API server, and the time that it took.
 
     Args:
         method: HTTP's.

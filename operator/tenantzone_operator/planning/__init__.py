@@ -1,1 +1,1 @@
-"""What the engines of a pool should enforce: from its zones and its pool to the next config. Pure."""
+"""What the engines of a pool should enforce: from its zones and its pool to the next config; pure."""

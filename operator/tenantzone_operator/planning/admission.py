@@ -19,7 +19,7 @@ Share = int | str
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one zone's spec."""
+    """What became of one zone's spec: accepted or refused, why, and its entry in the config."""
 
     reason: Reason
     message: str
@@ -32,7 +32,7 @@ class Verdict:
 
 
 class Budget:
-    """Adds up reservations, in an engine of the size that the pool is planned for.
+    """Adds up reservations in an engine of the size that the pool is planned for.
 
     Args:
         size: its blocks. None: nothing is known of any engine, and one of 100 blocks stands in, so that percentages are
@@ -54,7 +54,7 @@ class Budget:
         return self.blocks(share) <= self.size - self.reserved or not self.blocks(share)
 
     def take(self, entry: ZoneConfig) -> None:
-        """Grant what the entry reserves."""
+        """Count what the entry reserves as granted."""
         self.reserved += self.blocks(entry.reserved)
 
     def give_back(self, entry: ZoneConfig) -> None:
@@ -72,7 +72,7 @@ def admit(
     size: int | None,
     left_out: Collection[str] = frozenset(),
 ) -> dict[str, Verdict]:
-    """Decide on all zones of a pool, by name.
+    """The verdicts on all zones of a pool, by name.
 
     Args:
         zones: in any order; what counts is their age.
@@ -110,7 +110,7 @@ def _has_its_tenant(zone: Zone, granted: Mapping[str, ZoneConfig]) -> bool:
 def _keep(
     zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], budget: Budget, left_out: Collection[str]
 ) -> dict[str, ZoneConfig]:
-    """First pass: what was granted stays, or less of it where less is wanted."""
+    """First pass of `admit`: what was granted stays, or less of it where less is wanted."""
     kept = {}
     for zone in zones:
         if not _has_its_tenant(zone, granted):
@@ -125,7 +125,7 @@ def _keep(
 
 
 def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget) -> Verdict:
-    """Second pass: new zones and increases get what is left."""
+    """Second pass of `admit`: a new zone or an increase gets what is left."""
     wanted = zone.config
     if wanted is None:
         return Verdict(Reason.INVALID, zone.invalid + _stays(kept), kept)
@@ -177,5 +177,5 @@ def _conflict(zone: Zone, owner: str) -> Verdict:
 
 
 def _stays(kept: ZoneConfig | None) -> str:
-    """What to add to a refusal."""
+    """The sentence that a refusal ends with if an older generation of the zone stays in force; else empty."""
     return f". Generation {kept.generation} stays in force" if kept is not None else ""

@@ -1,4 +1,4 @@
-"""For engines of which size a pool is planned. Pure."""
+"""The size of the engines that a pool is planned for; pure."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from tenantzone_operator.kube.resources import Pool
 
 
 def planned_size(pool: Pool | None, claims: Iterable[int | None]) -> int | None:
-    """Blocks of the engines that zones must fit into; None if nothing is known.
+    """The number of blocks of the engines that zones must fit into; None if nothing is known.
 
     What ``spec.blocksPerEngine`` says; else the most that at least half of the engines have. So it takes half of them
     to say what is not so, and a pod that says little, or replicas whose sizes differ by a few blocks, take nothing from

@@ -1,4 +1,4 @@
-"""Whether a pool's config fits into its ConfigMap, and which changes have to wait if it does not. Pure.
+"""Whether a pool's config fits into its ConfigMap, and which changes have to wait if it does not; pure.
 
 How small a config is compressed can only be tried. So what is too large is tried with fewer changes, until as many as
 fit are found: of zones that change before new ones, and of these the oldest first. What is in force always stays.
@@ -23,7 +23,7 @@ _ANY_HASH = "sha256:" + 64 * "0"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What fits."""
+    """The pool's config that fits, and the zones whose changes are left out."""
 
     pool: PoolConfig | None
     """What all zones share, as it is wanted or as it is in force; None: it does not fit, and nothing is in force."""
@@ -32,13 +32,14 @@ class Choice:
 
 
 class ConfigRoom:
-    """Remembers its last answers: at the limit the same changes are wanted over and over."""
+    """Chooses the changes that fit, and remembers its last answers: at the limit the same ones are wanted again."""
 
     def __init__(self) -> None:
         self._answers: list[tuple[tuple[PoolConfig, Sequence[ZoneConfig], RuntimeConfig | None], Choice]] = []
 
     def choose(self, pool: PoolConfig, entries: Sequence[ZoneConfig], in_force: RuntimeConfig | None) -> Choice:
-        """
+        """Choose as many of these changes as fit into the ConfigMap.
+
         Args:
             pool: what all zones should share.
             entries: the zones as they should be, in the order in which they have room.
@@ -82,7 +83,7 @@ def _is_known(entry: ZoneConfig, known: Mapping[str, ZoneConfig]) -> bool:
 
 
 def _most(number: int, fits: Callable[[int], bool]) -> int:
-    """The most of so many that fit."""
+    """The highest number up to ``number`` that fits."""
     return bisect_left(range(1, number + 1), True, key=lambda tried: not fits(tried))
 
 

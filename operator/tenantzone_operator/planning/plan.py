@@ -1,4 +1,4 @@
-"""What a pool's engines should enforce: from zones, pool and the snapshot in force to the next snapshot. Pure."""
+"""What a pool's engines should enforce: from zones, pool and the snapshot in force to the next snapshot; pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +14,8 @@ from tenantzone_operator.planning.config_room import CHANGES_BYTES, ConfigRoom
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """The snapshot that a pool's engines should enforce next, and the verdict on each zone."""
+
     config: RuntimeConfig | None
     """The snapshot that the engines should enforce; None: leave them what they have."""
     verdicts: Mapping[str, Verdict]
@@ -31,7 +33,7 @@ def make_plan(
     size: int | None,
     room: ConfigRoom,
 ) -> Plan:
-    """Plan the next snapshot.
+    """Plan the next snapshot of a pool.
 
     Args:
         pool: None if it does not exist.
@@ -69,7 +71,7 @@ def make_plan(
 
 
 def _of_objects(in_force: RuntimeConfig, entries: tuple[ZoneConfig, ...]) -> RuntimeConfig:
-    """The same snapshot, of the objects that are in memory anyway: a config that was read has others."""
+    """The snapshot in force, made of the entries that are in memory anyway, which are equal to its own."""
     if all(map(is_, in_force.zones, entries)):
         return in_force
     return in_force.model_copy(update={"zones": entries})
@@ -97,7 +99,7 @@ def _is_in_force(in_force: RuntimeConfig | None, pool: PoolConfig, entries: tupl
 
 
 def leaving(zones: Sequence[Zone]) -> dict[str, Verdict]:
-    """What to say of zones that were deleted and that somebody's finalizer holds, by name."""
+    """The verdicts on zones that were deleted and that somebody's finalizer holds, by name."""
     message = "it was deleted and is no part of the config any more; somebody's finalizer holds the object"
     return {zone.meta.name: Verdict(Reason.DELETING, message, None) for zone in zones}
 

@@ -1,1 +1,1 @@
-"""One pool's work, and that of all pools."""
+"""The work for one pool, and for all pools: plan, delivery, engines, statuses."""

@@ -1,4 +1,4 @@
-"""Gives a pool's snapshots out: into its ConfigMap, and to the pods that kubelet must be told about."""
+"""Delivers a pool's snapshots: into its ConfigMap, and to the pods whose kubelet must be told about them."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from tenantzone_operator.writing.write_all import write_all
 
 
 class Delivery:
-    """The ConfigMap of one pool. Whatever else than this writes into it is undone.
+    """The ConfigMap of one pool; what anybody else writes into it is undone.
 
     Args:
         api: for reading and writing it.
@@ -51,12 +51,12 @@ class Delivery:
         return self._foreign or self._refused
 
     async def has_changed(self, pool: Pool) -> bool:
-        """Whether the ConfigMap is another one than it was."""
+        """Whether the ConfigMap has another version than the one that is known."""
         version = await self._api.config_version(pool.meta.namespace, pool.meta.name)
         return version != (self._known.version if self._known is not None else None)
 
     async def recall(self, pool: Pool) -> None:
-        """See what the ConfigMap holds. What was given out here counts for more, unless it is older."""
+        """Read what the ConfigMap holds; what was given out here counts for more, unless it is older."""
         found = await self._api.read_config(pool.meta.namespace, pool.meta.name)
         # Labels and owners that somebody took off what was ours do not make it somebody else's.
         was_ours = found is not None and self._known is not None and found.uid == self._known.uid and not self._foreign
@@ -86,7 +86,7 @@ class Delivery:
         )
 
     async def _read(self, found: ConfigMap) -> RuntimeConfig | None:
-        """The snapshot in it; None if that can't be read."""
+        """The snapshot in a ConfigMap; None if it can't be read."""
         try:
             return await asyncio.to_thread(unpack_config, found.files)
         except (ValueError, RecursionError) as error:
@@ -94,7 +94,7 @@ class Delivery:
             return None
 
     async def deliver(self, pool: Pool, pods: Sequence[Pod], config: RuntimeConfig) -> bool:
-        """Write the ConfigMap if it is another one, then touch the pods that kubelet has not been told about.
+        """Write the ConfigMap if it differs, then annotate the pods that kubelet has not been told about.
 
         Returns:
             Whether it was written.
@@ -125,7 +125,7 @@ class Delivery:
 
     @property
     def retry_seconds(self) -> float | None:
-        """After which to try again what was refused; None if nothing was."""
+        """Seconds after which to try again a write that was refused; None if none was."""
         return self._refusals.retry_seconds(time.monotonic())
 
     async def _write(self, pool: Pool, files: ConfigFiles) -> None:

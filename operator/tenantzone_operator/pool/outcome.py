@@ -1,4 +1,4 @@
-"""What became of one pool when it was looked at last: kept for whoever asks, and made anew each time."""
+"""What became of one pool when it was looked at last, kept for whoever asks and made anew each time."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +12,8 @@ EngineState = Literal["acknowledged", "pending", "rejected", "unreachable"]
 
 @dataclass(frozen=True, slots=True)
 class EngineOutcome:
+    """The state of one engine with respect to the newest snapshot."""
+
     pod: str
     state: EngineState
     generation: int | None
@@ -20,6 +22,8 @@ class EngineOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
+    """The statuses of one pool and its zones, and the states of its engines."""
+
     zones: Mapping[str, Mapping[str, Any]]
     """Each zone's status, by name."""
     pool: Mapping[str, Any] | None
@@ -31,7 +35,8 @@ class Outcome:
 def engine_outcomes(
     observations: Iterable[Observation], history: History, not_written: str
 ) -> tuple[EngineOutcome, ...]:
-    """
+    """The state of each ready engine of a pool.
+
     Args:
         observations: one for each ready engine of the pool.
         history: the snapshots that were given out.

@@ -1,4 +1,4 @@
-"""One worker per pool, and the full listings that put the store right."""
+"""Runs one worker per pool, and the full listings that put the store right."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ NEEDS_CRDS = "the API server does not know our kinds: kubectl apply -f crds/"
 
 
 class Reconciler:
-    """Has a worker for each pool that exists or that a zone names."""
+    """Runs a worker for each pool that exists or that a zone names."""
 
     def __init__(self, store: Store, api: Api) -> None:
         self._store = store
@@ -46,7 +46,7 @@ class Reconciler:
         self._recording = asyncio.create_task(self._recorder.run(), name="events")
 
     def mark(self, key: Key) -> None:
-        """Something about a pool has changed. Ignored before the first full listing: half of the zones make no plan."""
+        """Note that something about a pool has changed; ignored before the first full listing, without all zones."""
         if self._is_stopped or not self._may_plan:
             return
         if key not in self._workers:
@@ -54,12 +54,12 @@ class Reconciler:
         self._workers[key].mark()
 
     def mark_namespace(self, namespace: str) -> None:
-        """Something has changed that any pool of the namespace may depend on."""
+        """Note that something has changed that any pool of the namespace may depend on."""
         for key in self._store.pool_keys(namespace):
             self.mark(key)
 
     def check_all(self) -> None:
-        """The store was just put right: look at everything again, also at what nobody watches."""
+        """Have everything looked at again, also what nobody watches: the store was just put right by a listing."""
         self._may_plan = True
         self._checked_at = time.monotonic()
         for key in self._store.pool_keys() | self._workers.keys():
@@ -68,12 +68,12 @@ class Reconciler:
                 self._workers[key].recall()
 
     def age_seconds(self) -> float:
-        """How long ago everything was looked at: the age of the oldest worker's last attempt."""
+        """How long ago all pools were looked at: the age of the oldest worker's last attempt."""
         times = [worker.attempted_at for worker in self._workers.values()]
         return time.monotonic() - min([self._checked_at, *times])
 
     def without_pods(self) -> tuple[int, int]:
-        """How many pools there are whose pods have not been listed for long, and how many pools there are."""
+        """The number of pools whose pods have not been listed for long, and of all pools."""
         return sum(worker.has_stale_pods for worker in self._workers.values()), len(self._workers)
 
     def outcomes(self) -> Mapping[Key, Outcome]:
@@ -81,7 +81,7 @@ class Reconciler:
         return {key: worker.outcome for key, worker in self._workers.items() if worker.outcome is not None}
 
     async def stop(self) -> None:
-        """Returns when nothing works any more, and nothing begins to."""
+        """Stop all workers; returns when nothing works any more, and nothing begins to."""
         self._is_stopped = True
         tasks = [*self._tasks.values(), self._recording]
         for task in tasks:
@@ -121,11 +121,11 @@ class Resync:
         self._listing = asyncio.Lock()
 
     def ask(self) -> None:
-        """A watch began anew, and may have missed something."""
+        """Ask for a listing soon: a watch began anew, and may have missed something."""
         self._asked.set()
 
     async def once(self) -> None:
-        """List them, however long it takes until the API server answers."""
+        """List zones and pools once, however long it takes until the API server answers."""
         while True:
             try:
                 await self._list()

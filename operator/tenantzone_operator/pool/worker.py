@@ -1,4 +1,4 @@
-"""Keeps one pool as its objects say. Level-triggered: it looks at what is, not at what happened."""
+"""Keeps one pool as its objects say; level-triggered, so it looks at what is, not at what happened."""
 
 import asyncio
 import contextlib
@@ -51,7 +51,8 @@ TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError, PodsUnknownError)
 
 
 class PoolWorker:
-    """
+    """Plans, delivers and reports for one pool, again and again.
+
     Args:
         key: the pool's namespace and name. The pool need not exist: its zones are told so.
         store: everything there is.
@@ -109,16 +110,16 @@ class PoolWorker:
         return self._pods.is_stale
 
     def mark(self) -> None:
-        """Something has changed, or may have."""
+        """Have the pool looked at soon: something has changed, or may have."""
         self._dirty.set()
 
     def _hear(self) -> None:
-        """An engine says something new. All were asked together, so there is nothing to wait for."""
+        """Have the pool looked at without a wait: an engine says something new, and all were asked together."""
         self._is_settled = True
         self.mark()
 
     def recall(self) -> None:
-        """Look into the ConfigMap again: somebody may have changed it."""
+        """Have the ConfigMap read again: somebody may have changed it."""
         self._delivery.must_recall = True
         self.mark()
 
@@ -139,7 +140,7 @@ class PoolWorker:
             await self._statuses.stop()
 
     async def _guard_config(self) -> None:
-        """Notice soon if somebody changes or deletes the ConfigMap: nothing watches it."""
+        """Look every so often whether somebody has changed or deleted the ConfigMap, which nothing watches."""
         while True:
             await asyncio.sleep(GUARD_SECONDS)
             pool = self._store.pools.get(self._key)
@@ -180,7 +181,7 @@ class PoolWorker:
             retry = min(2 * retry, LAST_RETRY_SECONDS)
 
     async def _settled(self) -> None:
-        """Wait for a change, and then until no more come."""
+        """Wait for a change, and then until no more changes come."""
         await self._dirty.wait()
         until = time.monotonic() + LONGEST_DEBOUNCE_SECONDS
         while self._dirty.is_set() and not self._is_settled and time.monotonic() < until:
@@ -190,7 +191,7 @@ class PoolWorker:
         self._is_settled = False
 
     async def _with_pods(self) -> View:
-        """What there is, once the pods that the pool selects now are known: without them it would look empty.
+        """The pool's view of the store, once the pods that it selects now are known: without them it would look empty.
 
         Raises:
             PodsUnknownError: they can't be listed.
@@ -249,7 +250,7 @@ class PoolWorker:
     def _make_pool_status(
         self, view: View, plan: Plan, observations: list[Observation], size: int | None, now: str
     ) -> Status | None:
-        """None: there is no pool."""
+        """The status that the pool should have; None if there is no pool."""
         if view.told_pool is None:
             return None
         before = self._pool_status.get(view.told_pool.meta.uid, view.told_pool.status)
@@ -270,7 +271,7 @@ class PoolWorker:
         return status
 
     async def _tell(self, view: View, plan: Plan, observations: list[Observation], size: int | None) -> None:
-        """Write each status that is another one, and come back for what may be written only later."""
+        """Write each status that differs, and come back for what may be written only later."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         zones = await asyncio.to_thread(
             self._zone_statuses.make,

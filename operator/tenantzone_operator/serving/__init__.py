@@ -1,1 +1,1 @@
-"""What the operator tells over HTTP: health and metrics."""
+"""What the operator serves over HTTP: health and metrics."""

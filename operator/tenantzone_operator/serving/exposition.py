@@ -1,4 +1,4 @@
-"""What a scrape of the operator is told: what this process has counted, and what it knows of pools at that moment.
+"""The answer to a scrape of the operator: what this process has counted, and what it knows of pools at that moment.
 
 What is told of pools is made at each scrape, so nothing of a removed pool stays.
 """
@@ -25,7 +25,7 @@ def families() -> tuple[Family, ...]:
 
 
 def exposition(accept: str = "") -> tuple[bytes, str]:
-    """All metrics as they are now, and the content type.
+    """All metrics as they are now, as a body and its content type.
 
     Args:
         accept: the HTTP header by which a client chooses the format.
@@ -40,7 +40,7 @@ async def metrics_served(host: str, port: int, collector: Collector) -> AsyncIte
 
     Args:
         host: where it listens.
-        port: the same.
+        port: where it listens there.
         collector: for what is made at each scrape.
     """
 

@@ -13,7 +13,7 @@ Look = Callable[[], tuple[bool, dict[str, Any]]]
 
 
 def health_served(host: str, port: int, *, live: Look, ready: Look) -> AbstractAsyncContextManager[None]:
-    """Serve both for as long as the block runs: status 200 if all is well, else 503."""
+    """Serve ``/healthz`` and ``/readyz`` for as long as the block runs: status 200 if all is well, else 503."""
     app = web.Application()
     app.router.add_get("/healthz", _answering(live))
     app.router.add_get("/readyz", _answering(ready))

@@ -10,7 +10,7 @@ _SHUTDOWN_SECONDS = 0.5
 
 @asynccontextmanager
 async def served(host: str, port: int, app: web.Application) -> AsyncIterator[None]:
-    """Serve the application for as long as the block runs.
+    """Serve a web application for as long as the block runs.
 
     Answers should be closed (`force_close`): kopf waits at the end for everything that was begun during its run.
     """

@@ -1,5 +1,6 @@
-"""The metrics that are made at each scrape, of what this process knows then. No label holds the name of an object but a
-pool's own and that of an engine's pod.
+"""The metrics that are made at each scrape, from what this process knows at that moment.
+
+No label holds the name of an object but a pool's own and that of an engine's pod.
 """
 
 from collections import Counter
@@ -83,7 +84,8 @@ FAMILIES = (
 
 
 class OperatorCollector(Collector):
-    """
+    """Collects at each scrape what this process and its pools show.
+
     Args:
         is_leading: whether this process leads now.
         age_seconds: how long ago everything was looked at; None on a standby.

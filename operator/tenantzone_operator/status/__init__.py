@@ -1,1 +1,1 @@
-"""What is said of zones and pools: from what engines report to conditions and notices. Pure."""
+"""What is said of zones and pools: from what engines report to conditions and notices; pure."""

@@ -1,4 +1,4 @@
-"""What the engines have acknowledged, by their own reports. Pure."""
+"""What the engines have acknowledged, by their own reports; pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -34,11 +34,11 @@ class History:
 
     @property
     def newest_bytes(self) -> int:
-        """Size of the newest snapshot in its ConfigMap."""
+        """The size of the newest snapshot in its ConfigMap, in bytes."""
         return self._newest_bytes
 
     def record(self, config: RuntimeConfig, size: int) -> None:
-        """Note that the config is the newest one now. Harmless if it was already.
+        """Note that the config is the newest one now; harmless if it was already.
 
         Args:
             config: what was given out.
@@ -58,7 +58,7 @@ class History:
             del self._hashes[min(self._hashes)]
 
     def acknowledges(self, report: EngineView, entry: ZoneConfig) -> bool:
-        """Whether the engine enforces the entry, and the newest snapshot has it so."""
+        """Whether the engine enforces the zone's entry, and the newest snapshot has the entry so."""
         generation = report.applied_generation
         if generation is None or not _same(self._entries.get(entry.name), entry):
             return False
@@ -69,16 +69,16 @@ class History:
         return is_since and self._hashes.get(generation) == report.applied_hash
 
     def acknowledged_by(self, seen: Observation, entry: ZoneConfig) -> bool:
-        """The same of whatever is known of an engine."""
+        """Whether what is known of an engine acknowledges the zone's entry; no if it does not answer."""
         return seen.report is not None and self.acknowledges(seen.report, entry)
 
     def look_at_sizes(self, observations: Iterable[Observation]) -> None:
-        """Remember no other sizes than those of these engines: a pod may claim another one each time."""
+        """Remember the sizes of these engines and no others: a pod may claim another one each time."""
         sizes = {seen.report.capacity_blocks for seen in observations if seen.report is not None}
         self._lacking = {size: lacking for size, lacking in self._lacking.items() if size in sizes}
 
     def lacking(self, seen: Observation) -> Mapping[str, int]:
-        """Blocks of reservations that an engine is too small for, by zone; nothing if it does not answer."""
+        """The blocks of reservations that an engine is too small for, by zone; empty if it does not answer."""
         if seen.report is None or self._newest is None:
             return {}
         size = seen.report.capacity_blocks
@@ -88,18 +88,22 @@ class History:
         return self._lacking[size]
 
     def lacks(self, seen: Observation, zone: str) -> int:
-        """The same of one zone; 0 if it fits."""
+        """The blocks of a zone's reservation that an engine is too small for; 0 if it fits."""
         return self.lacking(seen).get(zone, 0)
 
     def is_unfit(self, seen: Observation, zone: str) -> bool:
-        """Whether an engine is too small to hold a zone's reservation, or refuses a config that it is too small for, as
-        engines of the release before do. Nobody waits for it."""
+        """Whether an engine is too small for a zone's reservation, or for some zone's and refuses the config for it.
+
+        The latter is what engines of the release before do. Nobody waits for such an engine.
+        """
         lacking = self.lacking(seen)
         return zone in lacking or (bool(seen.nack) and bool(lacking))
 
     def difference(self, seen: Observation, entry: ZoneConfig) -> str:
         """In what an engine's report of a zone differs from what an engine of its size has for it; empty: in nothing.
-        A config's hash alone says nothing of what became of it."""
+
+        A config's hash alone says nothing of what became of it.
+        """
         assert seen.report is not None, "it has acknowledged the entry"
         zone, blocks = seen.zones.get(entry.name), seen.report.capacity_blocks
         if zone is None:
@@ -126,7 +130,7 @@ def _same(known: ZoneConfig | None, entry: ZoneConfig) -> bool:
 def programmed(
     observations: Sequence[Observation], acknowledged: Sequence[bool], nothing_waits: str, not_written: str = ""
 ) -> Condition:
-    """The Programmed condition of something that the engines should enforce.
+    """The Programmed condition of a zone or pool that the engines should enforce.
 
     Args:
         observations: one for each ready engine that can.

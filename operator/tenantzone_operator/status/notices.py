@@ -1,4 +1,4 @@
-"""What a person should notice, from what has changed. Pure; each change is told once."""
+"""What a person should notice when a status changes, each change told once; pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Status = Mapping[str, Any]
 
 
 class Notable(StrEnum):
-    """Reasons of Events."""
+    """The reasons of the Events that the operator writes."""
 
     ZONE_EVICTED = "ZoneEvicted"
     LOAN_RECLAIMED = "LoanReclaimed"
@@ -23,6 +23,8 @@ class Notable(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
+    """What a person is told in an Event about a zone or pool."""
+
     reason: Notable
     action: str
     """What the operator or an engine did, in one word."""
@@ -38,7 +40,7 @@ _REFUSALS = {
 
 
 def zone_notices(before: Status, after: Status) -> list[Notice]:
-    """What to say about a TenantZone whose status has changed."""
+    """What to tell about a TenantZone whose status has changed."""
     notices = []
     is_new = before.get("observedGeneration") != after.get("observedGeneration")
     was, now = _condition(before, Type.ACCEPTED), _condition(after, Type.ACCEPTED)
@@ -53,7 +55,7 @@ def zone_notices(before: Status, after: Status) -> list[Notice]:
 
 
 def pool_notices(before: Status, after: Status) -> list[Notice]:
-    """What to say about a ZonePool whose status has changed."""
+    """What to tell about a ZonePool whose status has changed."""
     was, now = _condition(before, Type.PROGRAMMED), _condition(after, Type.PROGRAMMED)
     if now.get("reason") != Reason.CONFIG_REJECTED:
         return []
@@ -63,13 +65,13 @@ def pool_notices(before: Status, after: Status) -> list[Notice]:
 
 
 class Reclaims:
-    """Sees blocks being taken back from borrowers, by the engines' counters."""
+    """Sees by the engines' counters that borrowed blocks were taken back."""
 
     def __init__(self) -> None:
         self._counted: dict[str, dict[str, int]] = {}
 
     def look(self, observations: Sequence[Observation]) -> dict[str, Notice]:
-        """By zone: that it lost borrowed blocks since the last look. The first look at an engine finds nothing."""
+        """A notice for each zone that lost borrowed blocks since the last look; an engine's first look yields none."""
         lost: dict[str, list[str]] = {}
         counted = {}
         for seen in observations:

@@ -1,4 +1,4 @@
-"""Whether the engines have what a zone or pool asks for, as conditions. Pure."""
+"""Whether the engines have what a zone or pool asks for, as conditions; pure."""
 
 from collections.abc import Sequence
 from itertools import compress
@@ -58,7 +58,7 @@ def zone_conditions(
 
 
 def _lack(seen: Observation, history: History, zone: str) -> str:
-    """What an engine is too small for, of one zone, or of all if it refuses the config for it."""
+    """What an engine is too small for, in words: this zone's reservation, or all, if it refuses the config for it."""
     assert seen.report is not None, "its size is known"
     lacks, blocks = history.lacks(seen, zone), seen.report.capacity_blocks
     if lacks:
@@ -68,7 +68,7 @@ def _lack(seen: Observation, history: History, zone: str) -> str:
 
 
 def _difference(verdict: Verdict, observations: Sequence[Observation], history: History) -> Condition | None:
-    """What the first engine that has the config, and not the zone as it is there, shows of it; None: there is none."""
+    """The condition about the first engine that has the config, but not the zone as it is there; else None."""
     entry = verdict.entry
     for seen in observations:
         if entry is not None and history.acknowledged_by(seen, entry) and (found := history.difference(seen, entry)):
@@ -88,8 +88,12 @@ def pool_conditions(
     """The conditions of a pool.
 
     Args:
+        pool: as the API server has it.
         left_out: why its spec has no part in the newest snapshot; empty if it has.
+        observations: one for each ready engine of the pool.
         acknowledged: for each engine, whether it has the newest snapshot.
+        history: the snapshots that were given out.
+        not_written: why the newest snapshot could not be given out; empty if it was.
     """
     if pool.config is None:
         accepted = Condition(Type.ACCEPTED, "False", Reason.INVALID, pool.invalid)

@@ -1,4 +1,4 @@
-"""What goes into the status of zones and pools. Pure."""
+"""What goes into the status of zones and pools; pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ _GAUGES = frozenset({"state", "held", "inUse", "cached", "lent", "borrowed", "hi
 
 
 class ZoneStatuses:
-    """The statuses of a pool's zones, remembered: of thousands of zones most are as they were."""
+    """Makes the statuses of a pool's zones, and remembers them: of thousands of zones most are as they were."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[Zone, tuple[object, ...], Mapping[str, Any]]] = {}
@@ -41,7 +41,7 @@ class ZoneStatuses:
         now: str,
         not_written: str = "",
     ) -> dict[str, Mapping[str, Any]]:
-        """By name; so are the verdicts. For the other arguments, see `zone_status`."""
+        """The status of each zone, by name, from verdicts by name; for the other arguments, see `zone_status`."""
         engines = [(seen.pod, seen.error, seen.nack) for seen in observations]
         made = {}
         for zone in zones:
@@ -159,7 +159,7 @@ def leaving_pool_status(pool: Pool, *, before: Mapping[str, Any], now: str) -> d
 
 
 def _config_in_force(history: History, config: RuntimeConfig, size: int | None) -> dict[str, Any]:
-    """What the snapshot comes to, in bytes and in blocks."""
+    """The part of a pool's status about the snapshot in force: its generation, hash, bytes and blocks."""
     status: dict[str, Any] = {
         "configGeneration": config.generation,
         "configHash": config.hash,
@@ -180,7 +180,7 @@ def _config_in_force(history: History, config: RuntimeConfig, size: int | None) 
 
 
 def without_gauges(status: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a zone's status that is written at once when it changes."""
+    """The part of a zone's status that is written at once when it changes: all but the amounts."""
     stable = {key: value for key, value in status.items() if key not in _GAUGES}
     stable["engines"] = [
         {key: value for key, value in row.items() if key not in _GAUGES} for row in status.get("engines", [])
@@ -193,7 +193,7 @@ def _message(conditions: Sequence[Condition]) -> str:
 
 
 def _row(observation: Observation, report: ZoneView | None, acknowledged: bool, lacks: int) -> dict[str, Any]:
-    """An engine that does not answer shows nothing but that: old numbers would pass for new ones."""
+    """An engine's row in a zone's status, without numbers if it does not answer: old ones would pass for new ones."""
     row: dict[str, Any] = {"pod": observation.pod, "acknowledged": acknowledged}
     if report is not None:
         row |= {
@@ -209,7 +209,7 @@ def _row(observation: Observation, report: ZoneView | None, acknowledged: bool, 
 
 
 def _gauges(reports: Sequence[ZoneView]) -> dict[str, Any]:
-    """The amounts over some engines; nothing if there is none that answers."""
+    """A zone's amounts over some engines; empty if there is none that answers."""
     if not reports:
         return {}
     asked = sum(report.prefix_query_tokens for report in reports)

@@ -1,1 +1,1 @@
-"""What writes statuses and Events: who waits first, nothing twice, nobody in another's way."""
+"""Writes statuses and Events: first what somebody waits for, nothing twice, and nobody in another's way."""

@@ -1,4 +1,4 @@
-"""Whose status somebody waits for, and whose only says what engines do by themselves. Pure."""
+"""Which zones' statuses somebody waits for, and which only say what engines do by themselves; pure."""
 
 from tenantzone_operator.kube.conditions import Type
 from tenantzone_operator.kube.resources import Zone
@@ -9,7 +9,7 @@ AWAITED_SECONDS = 60.0
 
 
 class Awaited:
-    """Zones that somebody has just changed. What is written of them comes before all else.
+    """The zones that somebody has just changed: what is written of them comes before all else.
 
     An engine that lies, or fails over and over, changes the status of each zone of its pool as often as it likes. No
     status of a zone that somebody waits for may stand in line behind those.
@@ -22,13 +22,13 @@ class Awaited:
         """By uid: when its status was last written although nobody waited."""
 
     def keep(self, uids: set[str]) -> None:
-        """Forget other objects."""
+        """Forget all zones but these."""
         if len(self._until) > 2 * len(uids):
             self._until = {uid: until for uid, until in self._until.items() if uid in uids}
             self._told_at = {uid: at for uid, at in self._told_at.items() if uid in uids}
 
     def sort(self, zones: list[Zone], now: float) -> tuple[list[Zone], list[Zone]]:
-        """Those that somebody waits for, and the others: those first whose status is the oldest."""
+        """The zones that somebody waits for, and the others, of which those come first whose status is the oldest."""
         awaited = [zone for zone in zones if self._is_awaited(zone, now)]
         others = [zone for zone in zones if not self._is_awaited(zone, now)]
         return awaited, sorted(others, key=lambda zone: self._told_at.get(zone.meta.uid, 0.0))
@@ -41,7 +41,7 @@ class Awaited:
         return now < self._until[uid][1]
 
     def note(self, zone: Zone, status: Status, now: float) -> None:
-        """It was written."""
+        """Note that a zone's status was written."""
         if not self._is_awaited(zone, now):
             self._told_at[zone.meta.uid] = now
         if _is_programmed(status):

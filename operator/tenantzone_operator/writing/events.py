@@ -44,7 +44,7 @@ Key = tuple[str, Notice]
 
 
 class Writer(Protocol):
-    """The part of the API that is needed here."""
+    """The part of the API that Events need."""
 
     async def create_event(self, namespace: str, event: Body) -> None: ...
 
@@ -66,7 +66,7 @@ class _Series:
 
 @dataclass(slots=True)
 class _Budget:
-    """A bucket of tokens."""
+    """A token bucket: the Events that may still be written about one object."""
 
     left: float
     counted_at: float
@@ -81,7 +81,8 @@ class _Budget:
 
 
 class Recorder:
-    """
+    """Records notices as Kubernetes Events, and writes them in the background.
+
     Args:
         api: to write with.
         clock: seconds that only grow.
@@ -97,7 +98,7 @@ class Recorder:
         self._looked_at = clock()
 
     def record(self, kind: str, meta: Meta, notice: Notice) -> None:
-        """Say something about an object, soon. What can't be said in time is dropped."""
+        """Have a notice about an object written soon, or dropped if that is not possible in time."""
         now, key = self._clock(), (meta.uid, notice)
         series = self._series.get(key)
         if series is not None and now - series.seen_at < SERIES_ENDS_SECONDS:
@@ -113,7 +114,7 @@ class Recorder:
         self._enqueue(self._series[key])
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write Events until cancelled."""
         while True:
             with suppress(TimeoutError):
                 series = await asyncio.wait_for(self._queue.get(), _LOOK_SECONDS)
@@ -123,11 +124,11 @@ class Recorder:
             self.refresh()
 
     async def until_quiet(self) -> None:
-        """Wait until nothing is left to be written. Somebody has to `run` meanwhile."""
+        """Wait until no Event is left to be written, while somebody else awaits `run`."""
         await self._queue.join()
 
     def refresh(self) -> None:
-        """Have counts written that have moved, and forget what is over."""
+        """Have the counts of series that have moved written, and forget series that are over."""
         now = self._clock()
         if now - self._looked_at < _LOOK_SECONDS:
             return
@@ -210,5 +211,5 @@ def _regarding(kind: str, meta: Meta) -> dict[str, str]:
 
 
 def _stamp() -> str:
-    """Now, as Kubernetes' ``MicroTime``."""
+    """The time of day as Kubernetes' ``MicroTime``."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,4 +1,4 @@
-"""Statuses that somebody else changes are put right, and not in a contest of who writes more often. Pure."""
+"""Repairs of statuses that somebody else changes, paced so that no contest of writing arises; pure."""
 
 from tenantzone_operator.kube.store import View
 from tenantzone_operator.status.notices import Status
@@ -8,14 +8,14 @@ REPAIR_SECONDS = 10.0
 
 
 class Repairs:
-    """What was written, to tell what somebody else has changed since: that is put right, and no contest."""
+    """The statuses that were written last, to tell when somebody else has changed one since."""
 
     def __init__(self) -> None:
         self._written: dict[str, Status] = {}
         self._repaired_at: dict[str, float] = {}
 
     def look(self, view: View) -> None:
-        """Forget objects that are gone."""
+        """Forget the statuses of objects that are gone."""
         if len(self._written) > 2 * (len(view.zones) + len(view.leaving) + 1):
             uids = view.uids
             self._written = {uid: status for uid, status in self._written.items() if uid in uids}
@@ -31,5 +31,5 @@ class Repairs:
         return True
 
     def note(self, uid: str, status: Status) -> None:
-        """It was written."""
+        """Note that a status was written."""
         self._written[uid] = status

@@ -1,4 +1,4 @@
-"""Writes what has changed and nothing else, and paces what changes all the time."""
+"""Writes the statuses that have changed and nothing else, and paces what changes all the time."""
 
 import asyncio
 import logging
@@ -105,20 +105,20 @@ class StatusWriter:
         return min(waits, default=None)
 
     async def stop(self) -> None:
-        """Returns when nothing is under way any more."""
+        """Stop writing; returns when no write is under way any more."""
         await self._under_way.stop()
 
     def _may_write(self, meta: Meta, status: Status, now: float) -> bool:
         return self._refusals.may_try(meta.uid, status, now) and self._repairs.may_write(meta.uid, status, now)
 
     def _differs(self, found: Zone | Pool, status: Status) -> bool:
-        """Whether there is anything to write now. What others have added to a status is theirs, and no difference."""
+        """Whether there is anything to write now; what others have added to a status is theirs, and no difference."""
         if found.meta.uid in self._under_way:
             return False
         return found.status != status and self._merged.get(found.meta.uid) != (status, found.status)
 
     def _by_urgency(self, changed: Iterable[Zone], zones: Mapping[str, Status]) -> tuple[list[Zone], list[Zone]]:
-        """Those of which something else than amounts has changed, and the others."""
+        """The zones of whose statuses something else than amounts has changed, and the others."""
         urgent: list[Zone] = []
         gauges: list[Zone] = []
         for zone in changed:
@@ -132,7 +132,7 @@ class StatusWriter:
     async def _write_in_turn(
         self, changed: Sequence[Zone], zones: Mapping[str, Status], may_go_on: Callable[[], bool]
     ) -> bool:
-        """Write what nobody waits for: one zone at a time, in all pools together. Returns whether that was all.
+        """Write what nobody waits for, one zone at a time in all pools together; returns whether that was all.
 
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: one of them failed; the others were written all the same.
@@ -152,7 +152,7 @@ class StatusWriter:
         return next(left, None) is None
 
     async def _has_turn(self) -> bool:
-        """Wait for it, but not for long."""
+        """Wait for this pool's turn, but not for long; returns whether it came."""
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await self._api.turn.acquire()
@@ -191,7 +191,7 @@ class StatusWriter:
         await self._under_way.make(pool.meta.uid, f"pool {pool.meta.namespace}/{pool.meta.name}", write)
 
     async def _try(self, kind: str, meta: Meta, status: Status, write: Awaitable[Body]) -> Body | None:
-        """What it returns; None if it is refused for good: that is this object's trouble and delays no other one."""
+        """Write a status, and return the answer; None if it is refused for good, which delays no other object."""
         try:
             written = await write
         except RestError as error:

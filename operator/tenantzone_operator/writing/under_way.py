@@ -1,4 +1,4 @@
-"""Writes that take long, and go on by themselves: one that hangs keeps nobody waiting."""
+"""Writes that take long, and go on by themselves, so that one that hangs keeps nobody waiting."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ _AT_ONCE_IN_A_NAMESPACE = 8
 
 
 class WritingSlots(asyncio.Semaphore):
-    """How many statuses of one namespace are written at a time: where all hang, others have theirs."""
+    """How many statuses of one namespace are written at a time: where all hang, other namespaces have theirs."""
 
     def __init__(self) -> None:
         super().__init__(_AT_ONCE_IN_A_NAMESPACE)
@@ -43,7 +43,7 @@ class UnderWay:
 
     @property
     def has_room(self) -> bool:
-        """Whether another write can begin at once."""
+        """Whether another write of the namespace can begin at once."""
         return not self._slots.locked()
 
     async def make(self, uid: str, name: str, write: Callable[[], Awaitable[None]]) -> None:
@@ -83,7 +83,7 @@ class UnderWay:
             logger.warning("the status of %s: %s; trying again", writing.get_name(), explain(error))
 
     async def stop(self) -> None:
-        """End all of them."""
+        """Cancel all writes that are under way."""
         writes = list(self._writes.values())
         for writing in writes:
             writing.cancel()

@@ -1,4 +1,4 @@
-"""Many writes to the API server, a few at a time."""
+"""Makes many writes to the API server, a few at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,7 +13,7 @@ Write = Callable[[], Awaitable[None]]
 
 
 async def write_all(writes: Sequence[Write], may_go_on: Callable[[], bool] = lambda: True) -> bool:
-    """Make all writes, a few at a time. Objects that are gone by now are passed over.
+    """Make all writes, a few at a time, and pass over objects that are gone by now.
 
     Args:
         writes: what to do.
@@ -39,7 +39,7 @@ async def write_all(writes: Sequence[Write], may_go_on: Callable[[], bool] = lam
 
 
 async def failures_of(write: Write) -> list[Exception]:
-    """Make one write. Returns why it failed, if it did; an object that is gone by now is no failure."""
+    """Make one write, and return why it failed, if it did; an object that is gone by now is no failure."""
     try:
         await write()
     except Exception as error:

@@ -1,1 +1,1 @@
-"""The front door: who asks. ASGI middleware in vLLM's API server that binds each request to a tenant and seals that."""
+"""The front door: ASGI middleware in vLLM's API server that binds each request to a tenant and seals the binding."""

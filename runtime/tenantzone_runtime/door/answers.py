@@ -50,7 +50,7 @@ class Refusal(Exception):
         self.headers = headers or {}
 
     async def send(self, send: Send) -> None:
-        """Answer the request with this."""
+        """Answer the request with this refusal."""
         error = {
             "message": str(self),
             "type": _ERROR_TYPES[self.status],

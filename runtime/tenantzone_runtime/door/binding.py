@@ -12,7 +12,7 @@ _CACHE_SALT = "cache_salt"
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
-    """The body as the object that it holds.
+    """Parse a request's body into the object that it holds.
 
     Raises:
         Refusal: it holds none.
@@ -28,7 +28,7 @@ def parse_body(body: bytes) -> dict[str, Any]:
 
 
 def check_fields(body: Mapping[str, Any], refused: Mapping[str, str]) -> None:
-    """Refuse fields that would lead around the binding.
+    """Check that a request sets no field that would lead around the binding.
 
     Raises:
         Refusal: a field that is set, named.
@@ -41,7 +41,7 @@ def check_fields(body: Mapping[str, Any], refused: Mapping[str, str]) -> None:
 
 
 def bind(body: dict[str, Any], seal_key: bytes, tenant: str) -> bytes:
-    """The body with the tenant's cache salt and the seal in it, as JSON.
+    """The request's body with the tenant's cache salt and the seal in it, as JSON.
 
     Serialised anew from what was parsed: a key that the client sent twice is there once, and it is ours.
 
@@ -55,7 +55,7 @@ def bind(body: dict[str, Any], seal_key: bytes, tenant: str) -> bytes:
 
 
 def without_seal(body: dict[str, Any]) -> bytes:
-    """The body without any seal, as JSON: whatever the client sent as one is worth nothing.
+    """The request's body without any seal, as JSON: whatever the client sent as one is worth nothing.
 
     Raises:
         Refusal: the client's own extra arguments are malformed.

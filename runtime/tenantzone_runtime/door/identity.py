@@ -1,4 +1,4 @@
-"""API keys to tenants, from a folder with one file per tenant, as a Secret is mounted.
+"""Which tenant an API key belongs to, from a folder with one file per tenant, as a Secret is mounted.
 
 The file's name is the tenant. Each line is a key, in clear or as ``sha256:`` and the digest; several lines let a key be
 rotated. Only digests are kept in memory.
@@ -21,7 +21,7 @@ _HASHED = "sha256:"
 
 
 class KeyFileError(ValueError):
-    """A key file that can't be used. The message names the line and never shows a key."""
+    """A key file that can't be used; the message names the line and never shows a key."""
 
 
 def parse_keys(content: bytes) -> frozenset[bytes]:
@@ -65,7 +65,7 @@ class _KeyFile:
 
 
 class KeyRing:
-    """Knows the tenant of each key.
+    """The API keys of all tenants, in digests, as the key files have them.
 
     A file that breaks keeps the keys that it had. A file that goes away revokes them. Once there was a key file, keys
     are required until the process ends, whatever becomes of the folder.
@@ -93,7 +93,7 @@ class KeyRing:
         return self._tenants.get(self._table_digest(hashlib.sha256(key).digest()))
 
     def refresh(self) -> None:
-        """Read what has changed in the folder. What goes wrong is logged once and leaves everything else in force."""
+        """Read what has changed in the folder; what goes wrong is logged once and leaves everything else in force."""
         try:
             files = across_swaps(self._folder, self._read_files)
         except FileNotFoundError:

@@ -11,7 +11,7 @@ class ClientDisconnected(Exception):
 
 
 async def read_body(receive: Receive, declared_length: bytes | None, limit: int = MAX_BODY_BYTES) -> bytes:
-    """The body, whether it comes in one piece or in chunks.
+    """Read a request's body, whether it comes in one piece or in chunks.
 
     Args:
         receive: the request's messages.

@@ -98,7 +98,7 @@ class TenantMiddleware:
                 await self._app(scope, receive, send)
 
     def _attributes(self, tenant: str) -> dict[str, str | int]:
-        """What a trace of the tenant's request should say."""
+        """The attributes that a trace of the tenant's request should have."""
         config = self._config.config
         if config is None:
             return {"tenantzone.tenant": tenant}
@@ -177,7 +177,7 @@ class TenantMiddleware:
 
 
 def _tracing() -> Tracing | None:
-    """None where OpenTelemetry is not installed."""
+    """The tracing of requests; None where OpenTelemetry is not installed."""
     try:
         from tenantzone_runtime.door.tracing import Tracing
     except ModuleNotFoundError as error:
@@ -220,7 +220,7 @@ def _unauthorized(reason: Reason, message: str) -> Refusal:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Receive the new body first, and then what the client still sends: that it went away."""
+    """A ``receive`` that gives the new body first, and then what the client still sends: that it went away."""
     replayed = False
 
     async def receive_replayed() -> Message:

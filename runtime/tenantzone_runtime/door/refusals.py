@@ -1,4 +1,4 @@
-"""Counts what the door refuses, for vLLM's own /metrics: it shows the default registry of the API server's process."""
+"""Counts what the front door refuses, in the registry of the API server's process, which vLLM's own /metrics shows."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -24,7 +24,7 @@ Reason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What can be said of a metric without any sample of it."""
+    """A metric of the front door, as far as it can be described without any sample of it."""
 
     name: str
     """As a scrape shows it."""
@@ -50,4 +50,5 @@ def families() -> tuple[Family, ...]:
 
 
 def count_refusal(reason: Reason) -> None:
+    """Count a request that the front door has refused."""
     _refused.labels(reason).inc()

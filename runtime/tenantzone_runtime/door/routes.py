@@ -14,7 +14,7 @@ WEBSOCKET = "websocket"
 
 
 class Access(Enum):
-    """Who may pass, and how."""
+    """Who may use a route, and how."""
 
     OPEN = "open"
     """Anybody: probes and what is public about the server."""
@@ -28,7 +28,10 @@ class Access(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One route. ``reason`` says why it is refused and what to do instead."""
+    """One route of vLLM's API server, and what the front door does with it.
+
+    ``reason`` says why it is refused and what to do instead.
+    """
 
     method: str
     path: str
@@ -178,7 +181,7 @@ ROUTES: tuple[Route, ...] = (
 
 
 class RouteTable:
-    """Finds what is declared for a path.
+    """Finds the declared routes of a path.
 
     Args:
         open_routes: paths that are opened to everybody although they are keyed or refused by default.
@@ -203,7 +206,7 @@ class RouteTable:
             raise ValueError(f"TENANTZONE_OPEN_ROUTES: {path!r} can't be opened, only {', '.join(sorted(readable))}")
 
     def at(self, path: str) -> tuple[Route, ...]:
-        """The routes of a path, one for each of its methods. None for a path that is not exactly one of vLLM's."""
+        """The routes of a path, one for each of its methods; none for a path that is not exactly one of vLLM's."""
         return self._exact.get(path) or tuple(route for pattern, route in self._patterns if pattern.fullmatch(path))
 
 

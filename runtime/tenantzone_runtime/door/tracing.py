@@ -28,7 +28,7 @@ _propagator = TraceContextTextMapPropagator()
 
 
 class Tracing(SpanProcessor):
-    """Makes the spans, and watches others start."""
+    """Makes a span for each request that the door lets through, and marks the spans that vLLM makes within it."""
 
     def __init__(self) -> None:
         self._provider: TracerProvider | None = None
@@ -36,7 +36,7 @@ class Tracing(SpanProcessor):
         """By the ids of trace and span: what is true of each request that is under way."""
 
     async def call(self, app: App, scope: Scope, receive: Receive, send: Send, attributes: Attributes) -> None:
-        """Call the application, in a span if anybody wants spans.
+        """Call the application, in a span if tracing is set up.
 
         Args:
             app: what is behind the door.
@@ -75,7 +75,7 @@ class Tracing(SpanProcessor):
             span.end()
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """A span of anybody's starts; called by OpenTelemetry."""
+        """Give a span that starts within one of the door's spans that one's attributes; OpenTelemetry calls this."""
         parent = trace.get_current_span(parent_context).get_span_context()
         attributes = self._open.get((parent.trace_id, parent.span_id))
         if attributes is not None:
@@ -101,7 +101,7 @@ def _trace_headers(scope: Scope) -> dict[str, str]:
 
 
 def _continuing(scope: Scope, span: trace.Span) -> Scope:
-    """The request as a part of this span."""
+    """The request as it goes on: its trace headers name this span."""
     carrier: dict[str, str] = {}
     _propagator.inject(carrier, trace.set_span_in_context(span, Context()))
     others = [header for header in scope["headers"] if header[0].decode("latin-1").lower() not in _propagator.fields]

@@ -1,4 +1,4 @@
-"""Hands what the zones did to the journal, from time to time."""
+"""Hands what the zones did and used to the journal, from time to time."""
 
 import time
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ CLOSE_SECONDS = 5.0
 
 
 def open_journal(scheduler: ZoneAwareScheduler, settings: Settings, started_unix_time: float) -> JournalWriter | None:
-    """The journal that the settings ask for."""
+    """Open the journal that the settings ask for; None if they ask for none."""
     if settings.journal_dir is None:
         return None
     run = EngineRun(
@@ -36,7 +36,7 @@ def open_journal(scheduler: ZoneAwareScheduler, settings: Settings, started_unix
 
 
 class Auditing:
-    """Collects what happened once a second, and what each zone has used once a minute.
+    """Collects for the journal what happened once a second, and what each zone has used once a minute.
 
     Each turn takes one helping at most, which is bounded however many zones there are, so that no step waits long for
     the scheduler's lock. It goes to the journal as far as that has room, and nothing more is taken before all of it is
@@ -58,19 +58,19 @@ class Auditing:
         """What is left of the minute's usage."""
 
     def turn(self) -> None:
-        """Hand over what was taken, and take what is due."""
+        """Hand over to the journal what was taken before, and take what is due."""
         if self._journal is None:
             self._forget()
         elif self._hand_over(self._journal) and self._take():
             self._hand_over(self._journal)
 
     def config_refused(self, generation: int | None, error: str) -> None:
-        """A config was refused; the one before stays in force."""
+        """Note for the journal that a config was refused; the one before stays in force."""
         with self._scheduler.zone_lock:
             self._tenancy.ledger.trail.note(ConfigRefused(generation, error))
 
     def close(self) -> None:
-        """The engine stops: hand over what is left, with the last usage, as far as the disk takes it in time."""
+        """Hand over what is left, with the last usage, as far as the disk takes it in time, when the engine stops."""
         if self._journal is None:
             return
         with self._scheduler.zone_lock:
@@ -83,14 +83,14 @@ class Auditing:
             self._take_notes()
 
     def _hand_over(self, journal: JournalWriter) -> bool:
-        """Whether all that was taken is with the journal now."""
+        """Hand events to the journal as far as it has room; returns whether all that was taken is with it now."""
         room = journal.room
         events = list(islice(self._helping, room))
         journal.write(events, self._taken)
         return len(events) < room
 
     def _take(self) -> bool:
-        """Take what is due. Returns whether anything was."""
+        """Take events that are due from the zone core; returns whether any were."""
         self._taken = time.monotonic()
         if self._taken - self._collected >= COLLECT_SECONDS:
             self._helping = self._take_notes().events()

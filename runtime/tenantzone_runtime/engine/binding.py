@@ -1,4 +1,4 @@
-"""From a request to its zone: the scheduler believes the front door's seal and nothing else."""
+"""Binds requests to their zones: the scheduler believes the front door's seal and nothing else."""
 
 from copy import copy
 from typing import Final
@@ -15,7 +15,7 @@ NO_SESSIONS: Final = "streaming input sessions are not supported together with z
 
 
 class BindingError(Exception):
-    """The request can't be bound to a zone, so it must not be served."""
+    """A request that can't be bound to a zone, so it must not be served."""
 
     def __init__(self, reason: RefusalReason, tenant: str | None, message: str) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class BindingError(Exception):
 
 
 class Binder:
-    """Finds the zone of each new request.
+    """Finds the zone of each new request, by the seal that the request carries.
 
     Args:
         seal_key: shared with the front door.
@@ -41,7 +41,7 @@ class Binder:
         self._block_size = block_size
 
     def bind(self, request: Request, now: float) -> Zone | None:
-        """The request's zone, or None where no zone is declared: stock vLLM then. Its length is bounded by the zone.
+        """Find a request's zone, and bound the request's length by it; None where no zone is declared: stock vLLM then.
 
         Raises:
             BindingError: zones are declared, and the request has no valid seal, its tenant no zone, or its prompt is
@@ -68,7 +68,7 @@ class Binder:
         return zone
 
     def _fit(self, request: Request, zone: Zone) -> None:
-        """What a zone can ever have bounds the length of its requests, as the model's maximum length does for all."""
+        """Bound a request's length by what its zone can ever have, as the model's maximum length bounds it for all."""
         limit, prompt = zone.spec.quota.limit, int(request.num_prompt_tokens)
         self._check_room(zone, prompt, limit, f"the limit of zone {zone.spec.tenant}")
         request.max_tokens = min(request.max_tokens, limit * self._block_size - prompt)
@@ -88,7 +88,7 @@ class Binder:
 
     @staticmethod
     def _take_seal(request: Request) -> str:
-        """Take the seal out of the request's extra arguments: nothing behind the scheduler has use for it."""
+        """Take the seal out of the request's extra arguments, as nothing behind the scheduler has use for it."""
         params = request.sampling_params
         if params is None or not params.extra_args:
             return ""

@@ -1,4 +1,4 @@
-"""The picture of an engine's blocks, taken while the engine works.
+"""Takes the block map, the picture of an engine's blocks, while the engine works.
 
 No step waits for it. It takes no lock: it reads slices of lists, each of which Python copies in one go, and looks at
 each block once, so what moves meanwhile is shown as one thing or the other and never twice. And it pauses often, so
@@ -25,7 +25,7 @@ _FIRST_BLOCK = 1
 
 
 def take_block_map(pool: ZoneBlockPool, report: EngineReport, cells: int) -> BlockMap:
-    """Which zone has which block.
+    """Take the block map of an engine: which zone has which block.
 
     Args:
         pool: whose blocks.
@@ -68,7 +68,7 @@ def _described(picture: Picture[Kind], report: EngineReport, capacity: int, bloc
 
 
 class _Reader:
-    """Says of blocks what they are now.
+    """Tells what kind each block is now.
 
     Args:
         pool: whose blocks.

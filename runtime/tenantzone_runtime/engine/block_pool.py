@@ -78,7 +78,7 @@ class ZoneBlockPool(BlockPool):
 
     @contextmanager
     def acting_for(self, zone: Zone | None) -> Iterator[None]:
-        """Look up or forget prefixes on behalf of a zone."""
+        """Look up or forget prefixes on behalf of a zone, until the block ends."""
         before, self.acting = self.acting, zone
         try:
             yield
@@ -96,14 +96,14 @@ class ZoneBlockPool(BlockPool):
         return self.ledger.standings.takeable(zone, self.free_block_queue.num_free_blocks, growing=growing, peak=peak)
 
     def get_num_free_blocks(self) -> int:
-        """Blocks that the acting zone may take; for nobody in particular, all that no request uses."""
+        """The blocks that the acting zone may take; while the pool acts for nobody, all that no request uses."""
         if self.acting is not None:
             return self.available_to(self.acting, growing=self.growing, peak=self.peak)
         free: int = self.free_block_queue.num_free_blocks
         return free + self.ledger.cached_blocks
 
     def adopt_blocks(self, zone: Zone) -> None:
-        """What requests use that came before zones were declared belongs to this zone from now on.
+        """Give a zone the blocks that are used by requests which came before zones were declared.
 
         What they left cached stays free until it is taken, and nobody finds it any more.
         """
@@ -116,7 +116,7 @@ class ZoneBlockPool(BlockPool):
         self.ledger.take(zone, [block.block_id for block in used])
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
-        """Blocks for the acting zone; others' are evicted for them in the order of the zone core."""
+        """Take blocks for the acting zone; others' are evicted for them in the order of the zone core."""
         zone = self.acting
         if zone is None:
             return super().get_new_blocks(num_blocks)
@@ -129,7 +129,7 @@ class ZoneBlockPool(BlockPool):
         return blocks
 
     def _hand_over(self, blocks: list[KVCacheBlock], zone: Zone) -> None:
-        """Free blocks become the zone's.
+        """Make free blocks the zone's own.
 
         Raises:
             ForeignBlockError: one of them is not free. It stays out of use, the others are free again.
@@ -155,7 +155,7 @@ class ZoneBlockPool(BlockPool):
         self.acting = before
 
     def touch(self, blocks: Sequence[KVCacheBlock]) -> None:
-        """A request uses cached blocks again.
+        """Put cached blocks to use again, for a request that hits them.
 
         Raises:
             ForeignBlockError: one of them is not the acting zone's; nothing is changed then.
@@ -218,13 +218,13 @@ class ZoneBlockPool(BlockPool):
         self.return_evicted(zone, trim_to_limit(self.ledger, zone))
 
     def evict(self, zone: Zone, reason: EvictionReason) -> int:
-        """Evict all that a zone keeps cached. Returns how many blocks that were."""
+        """Evict all that a zone keeps cached, and return how many blocks that were."""
         block_ids = self.ledger.evict(zone, len(zone.cached), reason)
         self.return_evicted(zone, block_ids)
         return len(block_ids)
 
     def return_evicted(self, owner: Zone, block_ids: list[int]) -> None:
-        """Take blocks that the ledger has evicted out of their former owner's prefix index; they are free now."""
+        """Free blocks that the ledger has evicted, and take them out of their former owner's prefix index."""
         if block_ids:
             self._forget(owner, [self.blocks[block_id] for block_id in block_ids])
             states.blocks_evicted(self.ledger, owner)
@@ -232,7 +232,7 @@ class ZoneBlockPool(BlockPool):
             self._discard_if_gone(owner)
 
     def return_all_evicted(self, evictions: Evictions) -> None:
-        """The same for what several zones lost."""
+        """Free blocks that the ledger has evicted from several zones, each as `return_evicted` does."""
         for owner, block_ids in evictions:
             self.return_evicted(owner, block_ids)
 
@@ -256,7 +256,7 @@ class ZoneBlockPool(BlockPool):
             self._index.pop(zone, None)
 
     def evict_blocks(self, block_ids: set[int]) -> None:
-        """Forget given blocks' prefixes, whoever owns them; those that no request uses are free then."""
+        """Forget the prefixes of given blocks, whoever owns them; those that no request uses are free then."""
         owner = self.ledger.owner
         owned = {block_id for block_id in block_ids if owner[block_id] is not None}
         super().evict_blocks(block_ids - owned)
@@ -279,6 +279,9 @@ class ZoneBlockPool(BlockPool):
 
 
 def _begin_alike(request: Request, other: Request, num_blocks: int) -> bool:
-    """Whether two requests are the same up to the block that comes after so many. Each hash covers what is before."""
+    """Whether two requests are the same up to and with the block that comes after ``num_blocks`` blocks.
+
+    The hash of each block covers what is before it.
+    """
     hashes, others = request.block_hashes, other.block_hashes
     return num_blocks < min(len(hashes), len(others)) and hashes[num_blocks] == others[num_blocks]

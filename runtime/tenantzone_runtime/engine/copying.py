@@ -1,4 +1,4 @@
-"""Copies of what zones hold and have counted, taken between steps, for those who tell of it.
+"""Copies of what zones hold and have counted, taken between steps, for reports and scrapes.
 
 Whoever copies holds the scheduler's lock, and no step is made meanwhile. So it is held for a slice of the zones at a
 time, and is free in between. What is copied of one zone is of one moment, and so is what is told of the pool as a
@@ -69,7 +69,7 @@ class ZoneCopy(NamedTuple):
 
 
 class LoanCopy(NamedTuple):
-    """One loan at one moment; times are those of the monotonic clock."""
+    """One loan at one moment; its times are those of the monotonic clock."""
 
     lender: Zone
     borrower: Zone
@@ -84,7 +84,7 @@ _read_loan = attrgetter(*LoanCopy._fields)
 
 @contextmanager
 def held(lock: RLock) -> Iterator[None]:
-    """Hold the scheduler's lock to copy something, which does not set off Python's collector."""
+    """Hold the scheduler's lock to copy something, in a way that does not set off Python's collector."""
     threshold, *_ = gc.get_threshold()
     if threshold and gc.get_count()[0] > threshold - _MAX_CONTAINERS:
         # A few more containers would: have it look at the newest ones before.
@@ -94,7 +94,7 @@ def held(lock: RLock) -> Iterator[None]:
 
 
 def copy_pool(scheduler: ZoneAwareScheduler) -> PoolCopy:
-    """What is known of all zones together."""
+    """Copy what is known of all zones together."""
     tenancy = scheduler.tenancy
     with held(scheduler.zone_lock):
         return PoolCopy(
@@ -107,7 +107,7 @@ def copy_pool(scheduler: ZoneAwareScheduler) -> PoolCopy:
 
 
 def copy_loans(scheduler: ZoneAwareScheduler, loans: Sequence[Loan]) -> list[LoanCopy]:
-    """Those of the loans that still stand."""
+    """Copies of those of the loans that still stand."""
 
     def put(some: Sequence[Loan], values: list[Any]) -> None:
         for loan in some:
@@ -128,7 +128,7 @@ def copy_zones(
     put_counts: Callable[[Zone, list[Any]], None],
     take_counts: Callable[[Iterator[Any]], Counts],
 ) -> Iterator[tuple[ZoneCopy, Counts]]:
-    """Those of the zones that have not left, each with what is asked for of its counters.
+    """Copies of those of the zones that have not left, each with what is asked for of its counters.
 
     Args:
         scheduler: whose zones; its lock must not be held.

@@ -1,11 +1,11 @@
-"""How many blocks a request asks for: now, in its next step, at its longest. What tokens cost is vLLM's to say."""
+"""How many blocks a request asks for, now, in its next step, and at its longest, by vLLM's own reckoning."""
 
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
 
 class Demand:
-    """What vLLM's own checks will ask for, known before it asks.
+    """The blocks that vLLM's own checks will ask for, known before they ask.
 
     Args:
         scheduler: whose requests.
@@ -22,7 +22,7 @@ class Demand:
 
     @property
     def _max_chunk(self) -> int:
-        """The most tokens of one request in a step."""
+        """The most tokens of one request that a step computes."""
         scheduler = self._scheduler
         budget = int(scheduler.max_num_scheduled_tokens)
         threshold = int(scheduler.scheduler_config.long_prefill_token_threshold)
@@ -39,7 +39,7 @@ class Demand:
         return blocks if self._cap is None else min(blocks, self._cap)
 
     def at_most(self, request: Request) -> int:
-        """Blocks to admit a request if none of its prefix is cached: no less than ``to_admit``, and cheap to tell."""
+        """Blocks to admit a request if none of its prefix is cached: cheap to tell, and no less than ``to_admit``."""
         return self._blocks(request.num_tokens)
 
     def to_admit(self, request: Request) -> int:

@@ -37,7 +37,7 @@ class Guard:
         self._next = 0
 
     def check_a_table(self, running: Sequence[Request]) -> None:
-        """Check the block table of one running request, the next one with each call."""
+        """Check the block table of one running request, with each call that of the next one."""
         if not running:
             return
         self._next = (self._next + 1) % len(running)
@@ -54,7 +54,7 @@ class Guard:
             self.fail(request, error.block_id)
 
     def fail(self, request: Request, block_id: int) -> None:
-        """End a request with an error. It gives back the blocks that are its zone's, and no other."""
+        """End a request with an error; it gives back the blocks that are its zone's, and no other."""
         zone, owner = zone_of(request), self._ledger.owner[block_id]
         names = [None if each is None else each.name_in_journal for each in (zone, owner)]
         logger.error(

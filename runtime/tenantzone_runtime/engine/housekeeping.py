@@ -1,4 +1,4 @@
-"""What goes on beside the steps: new configs are applied, time passes for idle zones, the report is published.
+"""The work beside the steps: new configs are applied, time passes for idle zones, the report is published.
 
 One thread does it all, in turns. vLLM's own loop sleeps while no request is there, so it can't be done in a step; and
 the steps must not wait for files or for HTTP. The thread changes zones only under the scheduler's ``zone_lock``, which
@@ -26,7 +26,7 @@ SCRAPE_SECONDS = 1.0
 
 
 class Housekeeping:
-    """Keeps a scheduler's zones as the config folder says, and a report of them for whoever asks.
+    """Keeps a scheduler's zones as the config folder says, and makes reports of them for whoever asks.
 
     Args:
         scheduler: whose zones.
@@ -50,12 +50,12 @@ class Housekeeping:
 
     @property
     def report(self) -> EngineReport:
-        """The newest snapshot; immutable, so that any thread may read it. While somebody asks, each turn makes one."""
+        """The newest report, immutable so that any thread may read it; while somebody asks, each turn makes one."""
         self._is_asked_for = True
         return self._report
 
     def figures(self) -> EngineFigures:
-        """A new snapshot, while the thread runs; else the newest one there is. To be called from other threads."""
+        """New figures for a scrape while the thread runs, else the newest ones; to be called from other threads."""
         with self._scraped:
             before = self._figures
             self._is_scraped = True
@@ -66,14 +66,14 @@ class Housekeeping:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, after its turn."""
+        """End the thread, after its turn, and close the journal."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
         self._auditing.close()
 
     def turn(self) -> None:
-        """Look for a new config, let time pass, publish a report."""
+        """Do one turn's work: look for a new config, let time pass, publish a report."""
         has_news = self._reloading.turn()
         self._scheduler.let_time_pass()
         self._auditing.turn()

@@ -51,8 +51,11 @@ class ZoneKVCacheManager(KVCacheManager):
 
     @property
     def watermark_blocks(self) -> int:
-        """What vLLM's own checks ask for besides. With zones they count what a zone may take, and the headroom is not
-        to be taken from its limit or its reservation: the arbiter looks after it."""
+        """The blocks that vLLM's own checks ask for besides what a request needs: none where there are zones.
+
+        With zones the checks count what a zone may take, and the headroom is not to be taken from its limit or its
+        reservation: the arbiter looks after it.
+        """
         return 0 if self.block_pool.zones else self.headroom
 
     @watermark_blocks.setter
@@ -60,7 +63,7 @@ class ZoneKVCacheManager(KVCacheManager):
         self.headroom = blocks
 
     def take_refused(self) -> Request | None:
-        """The request that was refused blocks last, once."""
+        """The request that was refused blocks last; None when it was asked for before."""
         refused, self.refused = self.refused, None
         return refused
 
@@ -70,7 +73,7 @@ class ZoneKVCacheManager(KVCacheManager):
         return computed
 
     def look_up(self, request: Request) -> tuple[KVCacheBlocks, int, int]:
-        """The same for a request that may wait on: nobody is told of what it would find."""
+        """Look up the cached prefix of a request that may wait on: no event tells of what it would find."""
         tells, self.enable_kv_cache_events = self.enable_kv_cache_events, False
         try:
             return self.get_computed_blocks(request)
@@ -154,14 +157,14 @@ class ZoneKVCacheManager(KVCacheManager):
         return bool(in_flight > 0 and request.num_computed_tokens + 2 - in_flight >= end)
 
     def has_slots_for(self, request: Request, num_new_tokens: int) -> bool:
-        """Whether a running request's blocks take so many tokens more; where that is not known here: no."""
+        """Whether a running request's blocks have room for so many more tokens; no where that is not known here."""
         if not self._has_one_group:
             return False
         tokens = request.num_computed_tokens + num_new_tokens
         return tokens <= len(self._tables[request.request_id]) * self._block_tokens
 
     def take_condemned(self) -> list[tuple[Request, ForeignBlockError]]:
-        """Requests that were caught with a foreign block since the last call."""
+        """The requests that were caught with a foreign block since the last call, each with its error."""
         condemned, self._condemned = self._condemned, []
         return condemned
 
@@ -172,7 +175,10 @@ class ZoneKVCacheManager(KVCacheManager):
         table[:] = [block for block in table if block.is_null or owner[block.block_id] is zone]
 
     def record_prefix_cache_stats(self, request: Request, num_hits: int) -> None:
-        """Called once whenever a request is admitted. What it costs is paid with its first admission."""
+        """Count a request's prefix hits and charge its prompt when it is admitted for the first time.
+
+        vLLM calls this whenever a request is admitted.
+        """
         super().record_prefix_cache_stats(request, num_hits)
         zone = zone_of(request)
         if zone is None or request.num_preemptions > 0:

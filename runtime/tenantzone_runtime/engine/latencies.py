@@ -15,24 +15,24 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 def note_arrival(request: Request, now: float) -> None:
-    """The request is added at this time of the monotonic clock."""
+    """Note on a request when it arrived, as a time of the monotonic clock."""
     request.arrived = now - max(0.0, time.time() - request.arrival_time)
 
 
 class Latencies:
-    """Counts the durations of requests. A step pays for requests that have just been admitted, and for no other."""
+    """Counts how long requests wait; a step pays for requests that have just been admitted, and for no other."""
 
     def __init__(self) -> None:
         self._tokenless: list[tuple[Request, Zone]] = []
         """Admitted, and still without their first token."""
 
     def scheduled(self, request: Request, zone: Zone, now: float) -> None:
-        """A request of the zone was admitted, for the first time."""
+        """Count the queue time of a request that was admitted for the first time."""
         zone.counters.queue_time.observe(now - request.arrived)
         self._tokenless.append((request, zone))
 
     def after_output(self) -> None:
-        """To be called when a step's output is made."""
+        """Count the time to first token of requests that have one now; to be called when a step's output is made."""
         if not self._tokenless:
             return
         now = time.monotonic()

@@ -10,7 +10,7 @@ from tenantzone_runtime.engine.redaction import redact_log_records
 
 
 def register() -> None:
-    """Prepare a vLLM process for zones. vLLM calls this more than once."""
+    """Prepare a vLLM process for zones; vLLM calls this more than once."""
     _make_seal_key()
     _log_as_vllm_does()
     redact_log_records()
@@ -22,7 +22,7 @@ def register() -> None:
 
 
 def _make_seal_key() -> None:
-    """The front door (in the API server) and the scheduler (in the engine core) need one key for the seal.
+    """Make the key of the seal, which the front door (in the API server) and the scheduler (in the engine core) need.
 
     The parent process makes it before it starts any other, and they inherit it.
     """
@@ -31,7 +31,7 @@ def _make_seal_key() -> None:
 
 
 def _log_as_vllm_does() -> None:
-    """vLLM configures its own logger only; without this, what the runtime says would be lost or unformatted."""
+    """Give the runtime's logger the handlers of vLLM's, which configures no other logger than its own."""
     theirs, ours = logging.getLogger("vllm"), logging.getLogger("tenantzone_runtime")
     ours.handlers = theirs.handlers
     ours.setLevel(theirs.level)

@@ -7,7 +7,7 @@ from vllm.v1.core.kv_cache_utils import BlockHashWithGroupId, KVCacheBlock
 
 
 class NoPrefixes(BlockHashToBlockMap):
-    """The prefix index of whoever has none: a look-up finds nothing in it, and what is written goes into a new one.
+    """A prefix index in which a look-up finds nothing, and for which a new one is begun when something is written.
 
     Args:
         begin: makes and keeps an index for whom the pool acts for.

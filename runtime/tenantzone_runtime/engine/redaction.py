@@ -15,7 +15,7 @@ _as_text = logging.Formatter()
 
 
 class Redacting:
-    """Makes log records without seals.
+    """A factory of log records that blots out the seals in them.
 
     Args:
         factory: makes them otherwise.
@@ -40,7 +40,7 @@ class Redacting:
 
 
 def redact_log_records() -> None:
-    """Do so in this process from now on."""
+    """Keep seals out of all log records of this process from now on."""
     factory = logging.getLogRecordFactory()
     if not isinstance(factory, Redacting):
         logging.setLogRecordFactory(Redacting(factory))

@@ -23,7 +23,7 @@ _NAMED_ZONES = 5
 
 
 class Reloading:
-    """Keeps a scheduler's zones as the config folder says.
+    """Applies the config folder's newest config to a scheduler's zones.
 
     Args:
         scheduler: whose zones.
@@ -42,7 +42,7 @@ class Reloading:
         self._try_again_at: float | None = None
 
     def turn(self) -> bool:
-        """Look for a new config, and apply it. Returns whether there was something new."""
+        """Look for a new config, and apply it; returns whether there was something new."""
         if self._try_again_at is not None and time.monotonic() >= self._try_again_at:
             self._try_again_at = None
             self._source.read_again()
@@ -63,7 +63,7 @@ class Reloading:
         return (config.generation, config.hash) == (self.status.applied_generation, self.status.applied_hash)
 
     def _apply(self, config: RuntimeConfig) -> Exception | None:
-        """Bring a config into force; if that fails, have the one before it in force. Returns what was unexpected."""
+        """Bring a config into force, or the one before it if that fails; returns an error that was not expected."""
         cause = self._enforce(config)
         if cause is None:
             self.reloads["applied"] += 1
@@ -82,7 +82,7 @@ class Reloading:
         return cause
 
     def _enforce(self, config: RuntimeConfig) -> Exception | None:
-        """Returns why it is not in force now: with ConfigError, what was in force before still is."""
+        """Enforce a config; returns why it is not in force, which with ConfigError leaves in force what was before."""
         try:
             lacking = self._scheduler.apply_config(config)
         except ConfigError as error:
@@ -102,7 +102,7 @@ class Reloading:
         )
 
     def _tell(self, rejected: Rejection, cause: Exception | None) -> Rejection:
-        """Count and tell it, unless it is what was told last. Returns the one that was told."""
+        """Count and log a rejected config, unless it is what was told last; returns the rejection that was told."""
         told = self.status.rejected
         if told is not None and (told.generation, told.error) == (rejected.generation, rejected.error):
             return told

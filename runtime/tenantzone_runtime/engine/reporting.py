@@ -38,7 +38,7 @@ _NOT_TOLD: Final = Counters()
 
 
 class _Lending:
-    """What the loans come to by zone: blocks lent and borrowed, and the number of loans as lender."""
+    """The loans summed up by zone: blocks lent and borrowed, and the number of loans as lender."""
 
     def __init__(self, loans: Sequence[LoanCopy]) -> None:
         self.lent, self.borrowed, self.loans = Counter[Zone](), Counter[Zone](), Counter[Zone]()
@@ -51,7 +51,7 @@ class _Lending:
 def make_report(
     scheduler: ZoneAwareScheduler, config: ConfigStatus, *, pod: str, started_unix_time: float
 ) -> EngineReport:
-    """An immutable snapshot. What a zone's loans come to agrees with the loans that are told."""
+    """Make an engine's report, in which the sums of each zone's loans agree with the loans that are told."""
     published_unix_time = time.time()
     pool = copy_pool(scheduler)
     loans = copy_loans(scheduler, pool.loans)
@@ -79,7 +79,7 @@ def make_figures(
     pod: str,
     started_unix_time: float,
 ) -> EngineFigures:
-    """What a scrape tells: an immutable snapshot."""
+    """Make the figures of a scrape, an immutable snapshot."""
     taken_unix_time = time.time()
     pool = copy_pool(scheduler)
     lending = _Lending(copy_loans(scheduler, pool.loans))
@@ -142,7 +142,7 @@ def _put_reported(zone: Zone, values: list[Any]) -> None:
 
 
 def _take_reported(values: Iterator[Any]) -> dict[str, Any]:
-    """Fields of a zone's report."""
+    """The fields of a zone's report that are counters, from copied values."""
     numbers = dict(zip(_REPORTED, take(values, len(_REPORTED)), strict=True))
     evicted = evicted_by_reason(take_mapping(values))
     return numbers | {"evictions": evicted, "evicted_blocks": in_older_words(evicted)}
@@ -195,7 +195,7 @@ def _zone_figures(zone: ZoneCopy, lending: _Lending, counters: Counters) -> Zone
 
 
 def _added_up(members: list[ZoneFigures], counters: Counters) -> ZoneFigures:
-    """The overflow zone. Its priority is the highest of its members, which may be of several levels."""
+    """The overflow zone: the sum of its members, with the highest priority among them."""
 
     def total(value: Callable[[ZoneFigures], int]) -> int:
         return sum(map(value, members))

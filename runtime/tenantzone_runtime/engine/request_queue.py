@@ -16,7 +16,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class ZoneRequestQueue(RequestQueue):
-    """Waiting requests by zone.
+    """Waiting requests in one queue per zone, which yields only those that the arbiter admits.
 
     Args:
         policy: vLLM's, for the order inside a zone.
@@ -37,7 +37,7 @@ class ZoneRequestQueue(RequestQueue):
         return self._queues[zone].peek_request()
 
     def adopt(self) -> None:
-        """Requests that waited before zones were declared, and have a zone now, wait with their zone."""
+        """Move requests that waited before zones were declared into the queue of the zone that they have now."""
         requests = list(self._before_zones)
         self._before_zones = create_request_queue(self._policy)
         for request in requests:
@@ -90,7 +90,7 @@ class ZoneRequestQueue(RequestQueue):
         return request
 
     def pop_request(self) -> Request:
-        """Take the next request out."""
+        """Take the next request out of its queue."""
         if self._before_zones:
             return self._before_zones.pop_request()
         zone = zone_of(self.peek_request())

@@ -1,4 +1,4 @@
-"""What we keep on vLLM's requests."""
+"""What the runtime keeps on vLLM's requests."""
 
 from typing import Final
 
@@ -11,13 +11,13 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 def zone_of(request: Request) -> Zone | None:
-    """The zone that a request is bound to: set by the scheduler on arrival. None: it came before any zone."""
+    """The zone that a request is bound to, which the scheduler sets on arrival; None if it came before any zone."""
     zone: Zone | None = getattr(request, "zone", None)
     return zone
 
 
 def count_generated(request: Request, zone: Zone) -> None:
-    """Count, and charge to the zone, what a request has generated since this was called last."""
+    """Count and charge to the zone what a request has generated since the last call."""
     tokens = request.num_output_tokens - getattr(request, "counted_tokens", 0)
     if tokens:
         request.counted_tokens = request.num_output_tokens
@@ -34,5 +34,5 @@ _OUTCOMES: Final[dict[FinishReason, Outcome]] = {
 
 
 def outcome_of(request: Request) -> Outcome:
-    """How a request ended."""
+    """How a request ended, in the words of the counters."""
     return _OUTCOMES.get(request.get_finished_reason(), "other")

@@ -16,7 +16,9 @@ from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler  # noqa: E40
 
 
 class ZoneScheduler(ZoneAwareScheduler):
-    """Settings come from the environment, which vLLM's engine core inherits from the process that was started.
+    """The zone-aware scheduler that vLLM makes, with its settings from the environment.
+
+    vLLM's engine core inherits the environment from the process that was started.
 
     Raises:
         UnsupportedError: vLLM's version, a flag or the model does not go with zones; or the seal key is missing.

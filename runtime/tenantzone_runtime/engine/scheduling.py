@@ -1,4 +1,4 @@
-"""vLLM's async scheduler, aware of zones.
+"""The async scheduler of vLLM, aware of zones.
 
 ``schedule()`` itself stays vLLM's. What makes it zone-aware stands around it: requests are bound when they arrive, the
 waiting queue yields only what may be admitted, free blocks are counted by zone, and a running request whose zone may
@@ -119,7 +119,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             yield
 
     def _adopt_requests(self) -> None:
-        """Zones are there now: what came before them belongs to a zone of its own, which no config declares."""
+        """Bind requests that came before any zone was declared to a zone of their own, which no config declares."""
         if not self._zones or not self.requests:
             return
         early = [request for request in self.requests.values() if request.request_id not in self._refused]
@@ -136,7 +136,7 @@ class ZoneAwareScheduler(AsyncScheduler):
                 self.end_with_error(request)
 
     def let_time_pass(self) -> None:
-        """What time alone does to zones and loans; to be called several times a second, whether steps run or not."""
+        """Do what time alone does to zones and loans; to be called several times a second, whether steps run or not."""
         hold_in_turns(self.zone_lock, self._let_time_pass())
 
     def _let_time_pass(self) -> Iterator[None]:
@@ -149,9 +149,9 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._publish_events()
 
     def _publish_events(self) -> None:
-        """Publish the KV events of what goes on beside the steps: while the engine is idle, no step comes to do it.
+        """Publish the KV events of the work beside the steps: while the engine is idle, no step comes to do it.
 
-        One that is in flight does it in the end. It has noted blocks as stored that are not computed yet.
+        A step that is in flight does it in the end. It has noted blocks as stored that are not computed yet.
         """
         if not self._steps_in_flight and (events := self.kv_cache_manager.take_events()):
             self.kv_event_publisher.publish(KVEventBatch(ts=time.time(), events=events))
@@ -268,7 +268,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._refused[request.request_id] = request
 
     def _fail_hopeless(self, request: Request, error: str) -> None:
-        """A waiting request can never have its blocks."""
+        """End a waiting request that can never have its blocks, with an error."""
         zone = zone_of(request)
         self._refuse(request, BindingError("too_long", None if zone is None else zone.name_in_journal, error))
         self.end_with_error(request)

@@ -1,4 +1,4 @@
-"""Zeroing the memory of blocks that come to another zone, by vLLM's own means.
+"""Scrubbing: zeroing the memory of blocks that come to another zone, by vLLM's own means.
 
 vLLM can zero new blocks before a step uses them: the scheduler names them, the workers zero them. It does so for models
 that need it. On a GPU it also prepares for it only then, when the workers start: that can't be made up for once a zone
@@ -21,13 +21,13 @@ def model_needs_zeroing(caches: KVCacheConfig) -> bool:
 
 
 def prepare_workers() -> None:
-    """Let vLLM's workers prepare to zero blocks, whatever the model. To be called in each process before they start."""
+    """Let vLLM's workers prepare to zero blocks, whatever the model; to be called in each process before they start."""
     if not current_platform.is_cpu():
         KVCacheConfig.needs_kv_cache_zeroing = property(lambda caches: True)
 
 
 def check_scrub(config: RuntimeConfig, *, prepared: bool) -> None:
-    """Refuse a zone that asks for what this engine can't do.
+    """Check that no zone asks for a scrubbing that this engine can't do.
 
     Raises:
         ConfigError: a zone is to be scrubbed, and the engine was not started with it.

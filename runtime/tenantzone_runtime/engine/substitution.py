@@ -1,5 +1,7 @@
-"""Our KV cache manager and block pool in the places of vLLM's own, which names both in module globals and offers no
-other way to choose them."""
+"""Puts our KV cache manager and block pool in the places of vLLM's own.
+
+vLLM names both in module globals and offers no other way to choose them.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 
 @contextmanager
 def zone_classes() -> Iterator[None]:
-    """While a scheduler is made, vLLM makes ours where it would make its own."""
+    """Let vLLM make our classes where it would make its own, until the block ends."""
     manager, pool = stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool
     stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool = ZoneKVCacheManager, ZoneBlockPool
     try:

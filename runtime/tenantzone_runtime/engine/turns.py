@@ -1,4 +1,4 @@
-"""Much work beside the steps, a little at a time."""
+"""Does much work beside the steps, a little at a time."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def in_turns(items: Iterable[T], at_once: int) -> Iterator[list[T]]:
-    """So many at a time, with pauses in which the engine has the interpreter to itself.
+    """The items in batches, with pauses in which the engine has the interpreter to itself.
 
     Who waits for a lock that was held for one turn gets it in the pause: without one it would be taken again before
     the other thread has woken up.
@@ -25,7 +25,7 @@ def in_turns(items: Iterable[T], at_once: int) -> Iterator[list[T]]:
 
 
 def hold_in_turns(lock: RLock, parts: Iterator[object]) -> None:
-    """Do work with the lock held, and let it go for such a pause each time that a turn is over.
+    """Do work with the lock held, and let the lock go for a pause each time that a turn is over.
 
     Args:
         lock: of what the work is done on.

@@ -1,4 +1,4 @@
-"""Which vLLM this adapter fits, and which of its features do not go with zones yet.
+"""Which versions of vLLM this adapter fits, and which of their features do not go with zones yet.
 
 Whatever depends on vLLM's version is here. The supported ones differ in nothing that this adapter calls or extends;
 docs/vllm.md says what was compared. Importing this module imports nothing of vLLM's internals: in another version they
@@ -27,7 +27,7 @@ class UnsupportedError(RuntimeError):
 
 
 def check_version(version: str = vllm.__version__) -> None:
-    """Refuse a vLLM whose internals this adapter was not made for.
+    """Check that this adapter was made for the internals of this version of vLLM.
 
     Raises:
         UnsupportedError: the version is outside of the supported range.
@@ -70,7 +70,7 @@ _UNSUPPORTED = (
 
 
 def check_supported(config: VllmConfig, caches: KVCacheConfig) -> None:
-    """Refuse what was asked for and does not go with zones yet.
+    """Check that vLLM's config asks for nothing that does not go with zones yet.
 
     Raises:
         UnsupportedError: a flag or a kind of model, named, with the model.

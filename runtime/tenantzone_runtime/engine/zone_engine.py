@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class ZoneEngine:
-    """What the arbiter asks of an engine, answered by a scheduler and its parts. It decides nothing.
+    """The arbiter's view of vLLM's scheduler and its parts; it decides nothing.
 
     Args:
         scheduler: whose requests.
@@ -109,7 +109,7 @@ class ZoneEngine:
         self._pool.return_all_evicted(evictions)
 
     def _waits_for_something_else(self, request: Request) -> bool:
-        """Whether vLLM will pass over the request whatever blocks there are.
+        """Whether vLLM will pass over the request, whatever blocks there are.
 
         The status says so even if what the request waits for is there: vLLM finds that out when it looks at the
         request, and then goes on to admit it.

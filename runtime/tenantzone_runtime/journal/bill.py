@@ -24,7 +24,7 @@ _THOUSAND: Final = 1000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Amounts:
-    """What was used. Block-seconds are counted in thousandths, so that sums are exact."""
+    """Amounts that were used, with block-seconds counted in thousandths, so that sums are exact."""
 
     block_milliseconds: int = 0
     prompt_tokens: int = 0
@@ -44,7 +44,7 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """From ``begin``, up to but without ``end``; None: as far as the journals go."""
+    """A period from ``begin`` up to but without ``end``; None: as far as the journals go."""
 
     begin: datetime | None = None
     end: datetime | None = None
@@ -73,7 +73,7 @@ class _Run:
 
     @property
     def base(self) -> Amounts:
-        """What was used before the journals begin: it may have been billed already, from files that are now gone."""
+        """The amounts used before the journals begin, which files that are now gone may have billed already."""
         return Amounts() if self.from_zero or self.first is None else self.first
 
     def take(self, amounts: Amounts, *, before_period: bool, from_zero: bool) -> None:
@@ -96,7 +96,7 @@ class Source:
 
 @dataclass(slots=True)
 class Bill:
-    """What was used in a period."""
+    """What each zone and each borrower used in a period."""
 
     period: Period
     sources: list[Source] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Bill:
 
 
 def make_bill(folders: Iterable[Path], period: Period) -> Bill:
-    """Read journals and add up, with progress on standard error. A folder that is given twice counts once.
+    """Make a bill from journals, with progress on standard error; a folder that is given twice counts once.
 
     Raises:
         NoJournalError: a folder has none.
@@ -157,7 +157,7 @@ def _read(folder: Path, bill: Bill, runs: dict[tuple[str, str, Who], _Run]) -> N
 
 @dataclass(slots=True)
 class _Kept:
-    """What is left of a journal whose older files may be gone."""
+    """How much is left of a journal whose older files may be gone."""
 
     begin: datetime
     whole: bool
@@ -165,7 +165,7 @@ class _Kept:
     """Engines whose first record is there."""
 
     def reaches(self, engine: str, since: datetime) -> bool:
-        """Whether everything that an engine wrote since then is there."""
+        """Whether everything that an engine wrote since a moment is still there."""
         return self.whole or engine in self.started or since >= self.begin
 
 

@@ -15,7 +15,7 @@ _PROGRAM = "tenantzone-runtime journal"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run a subcommand; the exit code is 1 where the journal does not hold."""
+    """Run a subcommand of ``journal``; the exit code is 1 where the journal does not hold."""
     own = _parser().parse_args(arguments)
     try:
         own.run(own)
@@ -77,7 +77,7 @@ def _as_table(bill: Bill) -> str:
 
 
 def _columns(rows: Sequence[Sequence[str]], *, names: int) -> list[str]:
-    """Names to the left, numbers to the right."""
+    """Rows as lines with aligned columns: names to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

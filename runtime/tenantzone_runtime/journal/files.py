@@ -34,7 +34,7 @@ class End:
 
 
 class JournalFiles:
-    """An open journal, at its end.
+    """The files of an open journal, to append to.
 
     Args:
         folder: made if there is none.
@@ -62,7 +62,7 @@ class JournalFiles:
             raise
 
     def append(self, line: bytes) -> None:
-        """Write one line: all of it, or nothing.
+        """Write one line, all of it or nothing.
 
         Raises:
             OSError: it could not be written. Close the journal and open it again.
@@ -81,7 +81,7 @@ class JournalFiles:
         self._size += len(line)
 
     def close(self) -> None:
-        """Bring what was written to the disk, as far as the disk lets it, and let go of the journal."""
+        """Bring what was written to the disk, as far as the disk lets it, and close the journal."""
         for file in (self._file, self._folder_file):
             if file >= 0:
                 with suppress(OSError):
@@ -127,7 +127,7 @@ class JournalFiles:
 
 
 def _number_of(path: Path) -> int:
-    """The number in a file's name; 0: it is no file of a journal."""
+    """The number in a file's name; 0 if it is no file of a journal."""
     digits = path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
     return int(digits) if digits.isdecimal() and path.name == f"{_PREFIX}{digits}{_SUFFIX}" else 0
 
@@ -149,7 +149,7 @@ def _ends_a_line(path: Path) -> bool:
 
 
 def _what_stands(behind: list[tuple[Path, int]]) -> CutOff | None:
-    """What is in these files from these places on; None: nothing."""
+    """The content of these files from these places on, as a cut-off part; None if there is nothing."""
     content, number = hashlib.sha256(), 0
     for path, begin in behind:
         with path.open("rb") as file:
@@ -161,7 +161,7 @@ def _what_stands(behind: list[tuple[Path, int]]) -> CutOff | None:
 
 
 def _last_sound(path: Path) -> tuple[Link | None, int]:
-    """The place of the last sound record in a file, and where its line ends; (None, 0): there is none."""
+    """The link of the last sound record in a file, and where its line ends; (None, 0) if there is none."""
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return None, 0

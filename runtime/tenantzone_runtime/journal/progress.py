@@ -1,4 +1,4 @@
-"""How far a journal is read, for people who wait."""
+"""Shows how far a journal is read, for people who wait."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ _MEGABYTE: Final = 1e6
 
 
 class Progress:
-    """A line on standard error every two seconds.
+    """Progress of reading a journal, as a line on standard error every two seconds.
 
     Args:
         folder: of the journal that is read.
@@ -28,7 +28,7 @@ class Progress:
         self._next = time.monotonic() + _SECONDS
 
     def at(self, entry: Entry) -> None:
-        """Say so, if it is time."""
+        """Show how far the reading is, if it is time."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _SECONDS

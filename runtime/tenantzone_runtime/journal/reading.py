@@ -13,19 +13,19 @@ _LONGEST_LINE: Final = 2**20
 
 
 class NoJournalError(ValueError):
-    """There is no journal in the folder."""
+    """The error of a folder that holds no journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of a file."""
+    """A line of a journal's file."""
 
     file: str
     line: int
 
 
 class BrokenJournalError(ValueError):
-    """The first place where a journal is not as it was written; the message names it."""
+    """The error of a journal that is not as it was written; the message names the first place that does not hold."""
 
     def __init__(self, place: Place, named: str, what: str) -> None:
         self.place = place
@@ -33,12 +33,12 @@ class BrokenJournalError(ValueError):
 
 
 class EndCutOffError(BrokenJournalError):
-    """The journal holds up to its last line, which is no whole record."""
+    """The error of a journal that holds up to its last line, which is no whole record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A sound record, in its place."""
+    """A sound record of a journal, with its place."""
 
     place: Place
     record: dict[str, Any]
@@ -48,7 +48,7 @@ class Entry:
 
 
 class _NoRecords:
-    """Lines in a row that are no records. Unless the next record says that a crash cut them off, they are broken."""
+    """Lines in a row that are no records, which are broken unless the next record says that a crash cut them off."""
 
     def __init__(self, place: Place, before: Link | None, what: str) -> None:
         named = "no record" if before is None else f"where record {before.seq + 1} should be"

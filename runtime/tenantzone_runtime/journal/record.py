@@ -31,7 +31,7 @@ _LARGEST_EXACT: Final = 2**53
 
 @dataclass(frozen=True, slots=True)
 class EngineRun:
-    """One engine process, from its start to its end."""
+    """One run of an engine process, from its start to its end."""
 
     pod: str
     started_unix_time: float
@@ -42,13 +42,16 @@ class EngineRun:
 
     @property
     def name(self) -> str:
-        """Tells this run from those of other pods, and from the same pod's other runs."""
+        """A name that tells this run from those of other pods, and from the same pod's other runs."""
         return f"{self.pod}@{format_time(self.started_unix_time)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """An engine began to write. What the run before it did last may be missing: it need not have ended in order."""
+    """The event that an engine began to write a journal.
+
+    What the run before it did last may be missing: it need not have ended in order.
+    """
 
     kind: ClassVar = "started"
     engine_version: str
@@ -60,7 +63,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """The lines between the record before and this one are no records: a crash cut them off. They stay in the file."""
+    """The event that lines before this record are no records, because a crash cut them off; they stay in the file."""
 
     kind: ClassVar = "cut_off"
     bytes: int
@@ -84,7 +87,7 @@ BEFORE_FIRST: Final = Link(-1, FIRST_PREVIOUS)
 
 
 def names_of(event: type) -> list[tuple[str, str]]:
-    """The fields of an event's class: our name, and the name in the record."""
+    """The fields of an event's class, each with its name here and its name in the record."""
     return [(field.name, _RENAMED.get(field.name, to_camel(field.name))) for field in dataclasses.fields(event)]
 
 
@@ -92,7 +95,7 @@ _NAMES: Final = {event: names_of(event) for event in get_args(JournalEvent)}
 
 
 def encode(event: JournalEvent, after: Link, *, engine: str, at: float, offset: float) -> tuple[bytes, Link]:
-    """The record of an event.
+    """Make the record of an event.
 
     Args:
         event: what happened.
@@ -134,7 +137,7 @@ def digest(record: dict[str, Any]) -> str:
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """Read a line.
+    """Parse a journal's line into a record.
 
     Raises:
         ValueError: it is no JSON object, or one that tools may read in different ways.
@@ -149,7 +152,7 @@ def parse(line: bytes) -> dict[str, Any]:
 
 
 def link_of(record: dict[str, Any]) -> Link:
-    """Where a record says that it stands.
+    """The place in the chain that a record says it has, checked against its content.
 
     Raises:
         ValueError: its hash is not that of its content, or it has no place.
@@ -167,14 +170,14 @@ def link_of(record: dict[str, Any]) -> Link:
 
 
 def format_time(unix_time: float) -> str:
-    """RFC 3339 in UTC, with milliseconds."""
+    """A Unix time as RFC 3339 in UTC, with milliseconds."""
     # Rounded in whole milliseconds: isoformat would cut.
     moment = datetime.fromtimestamp(round(unix_time * 1000) / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _plain(value: object) -> object:
-    """What is written of a value: thousandths are enough of a number, and a text must be one that UTF-8 can hold."""
+    """A value as it is written: a number to the thousandth, and a text that UTF-8 can hold."""
     if isinstance(value, float):
         return _number(round(value, 3))
     if isinstance(value, str):
@@ -183,7 +186,7 @@ def _plain(value: object) -> object:
 
 
 def _number(value: object) -> object:
-    """RFC 8785 writes a whole number without a fraction."""
+    """A number as RFC 8785 writes it: a whole one without a fraction."""
     if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_EXACT:
         return int(value)
     return value

@@ -1,4 +1,4 @@
-"""Checks a whole journal, and says what it is."""
+"""Checks a whole journal, and sums up what it holds."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +10,12 @@ from tenantzone_runtime.zones.audit import Lost
 
 
 class HeadNotFoundError(ValueError):
-    """The chain holds, but a hash that was noted before is not in it."""
+    """The error of a chain that holds, but does not have a hash that was noted before."""
 
 
 @dataclass(slots=True)
 class Verified:
-    """A journal that holds, from its oldest record on."""
+    """The summary of a journal that holds, from its oldest record on."""
 
     first: Link
     first_time: str
@@ -33,7 +33,7 @@ class Verified:
         return self.head.seq - self.first.seq + 1
 
     def lines(self) -> list[str]:
-        """What there is to say, for people."""
+        """The summary as lines for people."""
         said = [
             f"{self.records} records hold, {self.first.seq} to {self.head.seq}",
             f"from {self.first_time} to {self.head_time}",
@@ -51,7 +51,7 @@ class Verified:
 
 
 def verify(folder: Path, noted: str | None = None) -> Verified:
-    """Read a whole journal, with progress on standard error.
+    """Check a whole journal, with progress on standard error.
 
     Args:
         folder: of the journal.

@@ -71,7 +71,7 @@ class JournalWriter:
 
     @property
     def head(self) -> Link | None:
-        """The newest record in the journal. Noted somewhere else, its hash proves later that it is still there."""
+        """The newest record in the journal, whose hash, noted somewhere else, proves later that it is still there."""
         head = self._head
         return None if head == BEFORE_FIRST else head
 
@@ -81,7 +81,7 @@ class JournalWriter:
         return max(0, self._limit - len(self._queue))
 
     def write(self, events: Iterable[Event], at: float, *, patience_seconds: float = 0.0) -> None:
-        """Have events written. Never raises.
+        """Queue events to be written, without ever raising an error.
 
         Args:
             events: what happened, in order.
@@ -98,14 +98,14 @@ class JournalWriter:
             self._changed.notify_all()
 
     def _waits_for_room(self, give_up: float) -> bool:
-        """Whether there is room; before it says no, it waits until half of the queue is written, or until that time."""
+        """Whether there is room for a record, if need be after a wait, until ``give_up``, for half of the queue."""
         if len(self._queue) >= self._limit and (patience := give_up - time.monotonic()) > 0:
             self._changed.notify_all()
             self._changed.wait_for(lambda: len(self._queue) <= self._limit // 2, patience)
         return len(self._queue) < self._limit
 
     def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
-        """Write what waits, and end; after the timeout, or where the disk refuses, without it."""
+        """Write what waits, and end; after the timeout, or where the disk refuses, end without it."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -142,7 +142,7 @@ class JournalWriter:
             return item
 
     def _try_to_write(self, at: float, event: JournalEvent) -> bool:
-        """Whether there is nothing left to do for this event."""
+        """Write an event's record; returns whether there is nothing left to do for the event."""
         try:
             self._append(self._files or self._open(), event, at)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""A scrape's answer, in the format that it asks for."""
+"""The answer to a scrape, in the format that the scrape asks for."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ _PAUSE_SECONDS: Final = 0.0002
 
 
 def encode(figures: EngineFigures, accept: str) -> tuple[str, bytes]:
-    """Content type and body, in the format of those known here that the ``Accept`` header likes best.
+    """Encode the figures in the format that the ``Accept`` header likes best; returns content type and body.
 
     It pauses often, so that a step never waits long for the interpreter.
     """
@@ -31,7 +31,7 @@ def encode(figures: EngineFigures, accept: str) -> tuple[str, bytes]:
 
 
 def choose(accept: str) -> str:
-    """The content type that the header likes best; of several alike, the first one. Prometheus' text for all others."""
+    """The content type that an ``Accept`` header likes best, the first of equals; by default Prometheus' text."""
     best, weight = TEXT_TYPE, 0.0
     for item in accept.split(","):
         media_type, _, rest = item.partition(";")

@@ -205,5 +205,5 @@ _FAMILIES: Final = _ENGINE + _CONFIG + _BLOCKS + _REQUESTS + _COUNTERS + _DURATI
 
 
 def families() -> tuple[Family, ...]:
-    """All of them, in the order in which a scrape tells them."""
+    """All metrics of an engine, in the order in which a scrape tells them."""
     return _FAMILIES

@@ -1,4 +1,4 @@
-"""A metric as it is declared: with what is said of it, and where the values of its series come from."""
+"""A metric as it is declared: its name and meaning, and where the values of its series come from."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ ZoneValues = Callable[[ZoneFigures], Iterable[Sample]]
 
 
 def of_engine(name: str, help: str, value: Callable[[EngineFigures], float]) -> Family:
-    """A gauge without labels."""
+    """Declare a gauge without labels, of which an engine has one."""
     return Family(f"tenantzone_{name}", "gauge", (), help, lambda engine: [((), value(engine))])
 
 
 def of_engine_by(label: str, name: str, help: str, values: Callable[[EngineFigures], Mapping[Key, int]]) -> Family:
-    """A counter with one label of the engine's own."""
+    """Declare a counter of an engine with one label."""
 
     def samples(engine: EngineFigures) -> Iterator[Sample]:
         return (((key,), value) for key, value in values(engine).items())
@@ -46,7 +46,7 @@ def of_engine_by(label: str, name: str, help: str, values: Callable[[EngineFigur
 
 
 def of_zones(type: Type, name: str, help: str, value: ZoneValue) -> Family:
-    """One series for each zone."""
+    """Declare a metric with one series for each zone."""
 
     def samples(engine: EngineFigures) -> Iterator[Sample]:
         return (((engine.pool, zone.name, zone.tenant), value(zone)) for zone in engine.zones)
@@ -55,7 +55,7 @@ def of_zones(type: Type, name: str, help: str, value: ZoneValue) -> Family:
 
 
 def of_zones_by(type: Type, labels: tuple[str, ...], name: str, help: str, values: ZoneValues) -> Family:
-    """Several series for each zone, told apart by more labels."""
+    """Declare a metric with several series for each zone, told apart by more labels."""
 
     def samples(engine: EngineFigures) -> Iterator[Sample]:
         for zone in engine.zones:
@@ -67,5 +67,5 @@ def of_zones_by(type: Type, labels: tuple[str, ...], name: str, help: str, value
 
 
 def each_of(keys: Iterable[Key], values: Mapping[Key, float]) -> Iterator[Sample]:
-    """Every key from the start: a rate needs a zero to rise from."""
+    """The samples of all keys, from the start and with zeros, since a rate needs a zero to rise from."""
     return (((key,), values.get(key, 0)) for key in keys)

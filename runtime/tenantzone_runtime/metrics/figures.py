@@ -1,4 +1,4 @@
-"""What a scrape tells. Immutable, so that it can be told in another thread while steps go on.
+"""The figures that a scrape tells, immutable so that another thread can tell them while steps go on.
 
 The numbers of one zone are of one moment; two zones may be of two.
 """
@@ -15,7 +15,7 @@ ReloadResult = Literal["applied", "rejected"]
 
 
 class ZoneFigures(NamedTuple):
-    """One zone, or all zones of the overflow added up."""
+    """The figures of one zone, or of all zones of the overflow added up."""
 
     name: str
     tenant: str
@@ -41,7 +41,7 @@ class ZoneFigures(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EngineFigures:
-    """One engine."""
+    """The figures of one engine and all its zones."""
 
     vllm_version: str
     pod: str

@@ -27,7 +27,7 @@ _VARINT, _FIXED64, _BYTES = 0, 1, 2
 
 
 def protobuf(figures: EngineFigures) -> Iterator[bytes]:
-    """The parts of the messages, in order."""
+    """The parts of a scrape's protobuf messages, in order."""
     for family in families():
         metrics = [_bytes(4, _metric(family, labels, value)) for labels, value in family.samples(figures)]
         head = _text(1, family.name) + _text(2, family.help) + _number(3, _TYPES[family.type])
@@ -67,8 +67,11 @@ def _histogram(histogram: Histogram) -> bytes:
 
 
 def _native_buckets(histogram: Histogram) -> Iterator[bytes]:
-    """Buckets without gaps make a span, which says how far from the one before it begins. Each count is told as the
-    difference to the one before."""
+    """The native buckets of a histogram, as spans and as deltas of the counts.
+
+    Buckets without gaps make a span, which says how far from the one before it begins. Each count is told as the
+    difference to the one before.
+    """
     spans: list[list[int]] = []
     deltas: list[int] = []
     follows: int | None = None
@@ -113,7 +116,7 @@ def _varint(number: int) -> bytes:
 
 
 def _zigzag(number: int) -> int:
-    """A signed number as one that is small where the signed one is near zero."""
+    """A signed number as an unsigned one that is small where the signed one is near zero."""
     return number << 1 if number >= 0 else (-number << 1) - 1
 
 

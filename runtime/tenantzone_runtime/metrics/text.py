@@ -21,7 +21,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def text(figures: EngineFigures) -> Iterator[str]:
-    """The lines of Prometheus' own format."""
+    """The lines of a scrape in Prometheus' own text format."""
     for family in families():
         yield f"# HELP {family.name} {family.help}\n"
         # This format knows no info.
@@ -30,7 +30,7 @@ def text(figures: EngineFigures) -> Iterator[str]:
 
 
 def openmetrics(figures: EngineFigures) -> Iterator[str]:
-    """The lines of OpenMetrics."""
+    """The lines of a scrape in the OpenMetrics format."""
     for family in families():
         name = family.name.removesuffix("_total").removesuffix("_info")
         yield f"# HELP {name} {family.help.translate(_ESCAPES)}\n"

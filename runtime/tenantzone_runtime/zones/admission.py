@@ -13,7 +13,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class Admission:
-    """The zones with waiting requests.
+    """The zones with waiting requests, of which one after the other is looked at.
 
     Args:
         ledger: of all zones.
@@ -31,14 +31,14 @@ class Admission:
         return zone.account in self._zones
 
     def enter(self, zone: Zone) -> None:
-        """The zone has a waiting request, or its next one is another than before."""
+        """Enter a zone that has a waiting request, or whose next one is another than before."""
         if zone.account not in self._zones:
             self._zones[zone.account] = zone
             self._fair.enter(zone.account)
         self._unpark(zone)
 
     def leave(self, zone: Zone) -> None:
-        """The zone has no waiting request any more. Harmless if it had none."""
+        """Take out a zone that has no waiting request any more; harmless if it had none."""
         if self._zones.pop(zone.account, None) is not None:
             self._fair.leave(zone.account)
             self._unseen.pop(zone, None)
@@ -50,7 +50,7 @@ class Admission:
         return list(unseen)
 
     def look_again(self, zone: Zone) -> None:
-        """Look at the zone before the next step, too."""
+        """Have the zone looked at before the next step, too."""
         if zone.account in self._zones:
             self._unseen[zone] = None
 
@@ -76,32 +76,32 @@ class Admission:
         return None if account is None else self._zones[account]
 
     def somebody_was_admitted(self) -> None:
-        """What room was made, and what is kept for whom, is different now."""
+        """Have denied zones looked at again: what room was made, and what is kept for whom, is different now."""
         self._denials.line_up()
 
     def park(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
-        """The zone's next request was denied ``count`` blocks: look at it when that may be different."""
+        """Park a zone whose next request was denied ``count`` blocks, until that may be different."""
         self._denials.park(zone, count, peak, headroom)
         self._fair.hold(zone.account)
 
     def set_aside(self, zone: Zone) -> None:
-        """Look at no request of this zone until the step is over."""
+        """Look at no request of the zone until the step is over."""
         if zone.account in self._zones:
             self._unpark(zone)
             self._fair.set_aside(zone.account)
 
     def end_step(self) -> None:
-        """Zones that stood aside are in the queue again."""
+        """Put zones that stood aside in the step back into the queue."""
         self._denials.line_up()
         self._fair.end_round()
 
     def wake(self) -> None:
-        """Look again at the zones for which something has changed."""
+        """Unpark the zones for which something has changed."""
         for zone in self._standings.take_stirred():
             self._unpark(zone)
 
     def wake_all(self) -> bool:
-        """Look at every zone again. Returns whether one was parked."""
+        """Unpark every zone; returns whether one was parked."""
         parked = [zone for zone in self._zones.values() if zone.parked]
         for zone in parked:
             self._unpark(zone)

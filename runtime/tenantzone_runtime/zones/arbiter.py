@@ -31,7 +31,7 @@ class _Denied:
 
 
 class Arbiter(Generic[W]):
-    """Decides for one engine.
+    """Decides for one engine which requests are admitted, go on and yield.
 
     Args:
         tenancy: its zones.
@@ -60,20 +60,20 @@ class Arbiter(Generic[W]):
     # Queues
 
     def waits(self, zone: Zone) -> None:
-        """The zone has a waiting request, or its next one is another than before."""
+        """Note that the zone has a waiting request, or that its next one is another than before."""
         self._forget_front()
         self._admission.enter(zone)
         self._hopeless.look_at_front(zone)
 
     def waits_no_more(self, zone: Zone) -> None:
-        """The last waiting request of the zone has left its queue."""
+        """Note that the last waiting request of the zone has left its queue."""
         self._forget_front()
         self._admission.leave(zone)
         self._hopeless.look_at_front(zone)
         self._tenancy.may_go_on(zone)
 
     def _forget_front(self) -> None:
-        """It was admitted, most likely."""
+        """Forget the waiting request that was named last, which most likely was admitted."""
         if self._front is not None:
             self._claims.drop(self._front)
             self._front = None
@@ -108,7 +108,7 @@ class Arbiter(Generic[W]):
                     self._claim(zone)
 
     def may_continue(self, work: W, count: int) -> bool:
-        """Whether a running request may take blocks now. Else it loses its turn, and is helped before the next step."""
+        """Whether a running request may take blocks now; else it loses its turn, and is helped before the next step."""
         if self._yielding.may_continue(work, count):
             self._claims.drop(work)
             return True
@@ -116,7 +116,7 @@ class Arbiter(Generic[W]):
         return False
 
     def next_front(self) -> W | None:
-        """The waiting request to admit next; None: there is no seat, or no zone's next request can have its blocks."""
+        """The waiting request to admit next; None if there is no seat, or no zone's next request can have blocks."""
         if self._front is None and self._engine.has_seat():
             self._admission.wake()
             zone = self._next_zone()
@@ -127,7 +127,7 @@ class Arbiter(Generic[W]):
         return self._front
 
     def turned_down(self, work: W) -> None:
-        """The engine found no blocks for a request after all: it is looked at again before the next step."""
+        """Have a request looked at again before the next step: the engine found no blocks for it after all."""
         self._front = None
         if self._engine.is_running(work):
             self._withheld.append(work)
@@ -135,14 +135,14 @@ class Arbiter(Generic[W]):
             self._admission.set_aside(work.zone)
 
     def end_step(self) -> None:
-        """The step is made: what stood aside in it may be asked for again."""
+        """End the step, so that what stood aside in it may be asked for again."""
         self._front = None
         self._claims.clear()
         self._sent_back.clear()
         self._admission.end_step()
 
     def pause(self) -> None:
-        """The engine takes on no waiting requests from now on, or takes them on again."""
+        """Note that the engine takes on no waiting requests from now on, or takes them on again."""
         self._front = None
         self._admission.wake_all()
         # While it is paused it is not for blocks that requests wait.
@@ -158,7 +158,7 @@ class Arbiter(Generic[W]):
         self._admission.set_aside(work.zone)
 
     def note_preemption(self, work: W, reason: PreemptionReason, beneficiary: Zone | None) -> None:
-        """A request was preempted, by whomever."""
+        """Count and note a request that was preempted, by whomever."""
         work.zone.counters.preemptions += 1
         beneficiary_name = None if beneficiary is None else beneficiary.name_in_journal
         self._ledger.trail.preempted(work.zone.name_in_journal, reason, beneficiary_name)
@@ -186,15 +186,17 @@ class Arbiter(Generic[W]):
             self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
 
     def _look_at_short(self) -> None:
-        """Where no seat is free the step itself looks at nobody, and what zones lack may be there by now."""
+        """Have zones that lack reserved blocks looked at: the step itself looks at nobody where no seat is free."""
         for zone in list(islice(self._short, _SHORT_AT_ONCE)):
             del self._short[zone]
             if not zone.parked:
                 self._admission.look_again(zone)
 
     def _blocks_to_claim(self, work: W) -> tuple[int, bool]:
-        """Blocks that are there for a waiting request of a zone within its reservation; 0 for any other. And whether it
-        may need fewer."""
+        """The blocks that are there for a request of a zone within its reservation, and whether it may need fewer.
+
+        There are 0 for any other request.
+        """
         at_most = self._engine.blocks_at_most(work)
         if not at_most or not work.zone.is_entitled_to(1):
             return 0, False
@@ -239,14 +241,14 @@ class Arbiter(Generic[W]):
         return _Denied(count, 0) if count > available else None
 
     def _relieve(self, work: W, count: int) -> bool:
-        """Evict what other active zones merely cache, if the zone may have it. Returns whether anything was."""
+        """Evict what other active zones merely cache, if the zone may have it; returns whether anything was evicted."""
         evictions = self._tenancy.relieve(work.zone, count, self._engine.free_blocks, work.peak)
         if evictions:
             self._engine.return_evicted(evictions)
         return bool(evictions)
 
     def _get_unstuck(self) -> Zone | None:
-        """Nothing runs, and no zone's next request is admissible: each waits for what others were promised.
+        """Find a zone whose next request can be admitted where nothing runs and all wait for what others were promised.
 
         Reservations that nobody uses are lent then, as if their owners were quiet. An owner that comes to ask for what
         it is entitled to gets it back within a step.

@@ -1,4 +1,4 @@
-"""Words for what the zones did, for an auditor: who was granted, lent, evicted, preempted and refused what, and why.
+"""Events of the audit journal: who was granted, lent, evicted, preempted and refused what, and why.
 
 The core notes it in the :mod:`~tenantzone_runtime.zones.trail` as it happens. Zones go by their tenant. Nothing here
 knows of prompts, of tokens or of their hashes.
@@ -27,7 +27,7 @@ unsupported: a kind of request that does not go with zones.
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """A zone came, changed, or left."""
+    """The event that a zone came, changed, or left."""
 
     kind: ClassVar = "lifecycle"
     zone: str
@@ -68,7 +68,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """A running request of a zone was sent back to wait."""
+    """The event that a running request of a zone was sent back to wait."""
 
     kind: ClassVar = "preempted"
     zone: str | None
@@ -80,7 +80,7 @@ class Preempted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Requests that were refused."""
+    """The event that requests were refused."""
 
     kind: ClassVar = "refused"
     zone: str | None
@@ -91,7 +91,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A request was about to use a block that is not its zone's. It was failed, and never served."""
+    """The event that a request was about to use a block that is not its zone's; it was failed, and never served."""
 
     kind: ClassVar = "violation"
     zone: str | None
@@ -127,7 +127,7 @@ class Repaid:
 
 @dataclass(frozen=True, slots=True)
 class ConfigApplied:
-    """A config is in force."""
+    """The event that a config is in force."""
 
     kind: ClassVar = "config_applied"
     generation: int
@@ -137,7 +137,7 @@ class ConfigApplied:
 
 @dataclass(frozen=True, slots=True)
 class ConfigRefused:
-    """A config was refused; the one before stays in force."""
+    """The event that a config was refused; the one before stays in force."""
 
     kind: ClassVar = "config_refused"
     generation: int | None
@@ -174,7 +174,7 @@ class LoanUsage:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Records that are missing here: they came faster than they could be collected or written."""
+    """Records that are missing from the journal, because they came faster than they could be collected or written."""
 
     kind: ClassVar = "lost"
     records: int

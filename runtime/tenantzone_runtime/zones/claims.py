@@ -8,7 +8,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class Claims(Generic[W]):
-    """How many blocks are kept for which request, in one step."""
+    """The blocks that are kept for requests in one step."""
 
     def __init__(self) -> None:
         self._blocks: dict[W, int] = {}
@@ -17,7 +17,7 @@ class Claims(Generic[W]):
         self.total = 0
 
     def keep(self, work: W, count: int, *, is_rough: bool = False) -> None:
-        """Keep so many blocks for a request, instead of what was kept for it; roughly, if it may need fewer."""
+        """Keep so many blocks for a request, instead of what was kept for it before; roughly, if it may need fewer."""
         self.drop(work)
         self._blocks[work] = count
         self._add(work.zone, count)
@@ -25,25 +25,25 @@ class Claims(Generic[W]):
             self._rough[work] = None
 
     def drop(self, work: W) -> None:
-        """It has its blocks, or does without. Harmless if none were kept for it."""
+        """Keep nothing for a request any more, as it has its blocks or does without; harmless if nothing was kept."""
         self._rough.pop(work, None)
         self._add(work.zone, -self._blocks.pop(work, 0))
 
     def of_others(self, zone: Zone) -> int:
-        """What is kept for other zones."""
+        """The blocks that are kept for other zones."""
         return self.total - self._of_zone.get(zone, 0)
 
     def of_siblings(self, work: W) -> int:
-        """What is kept for other requests of the same zone."""
+        """The blocks that are kept for other requests of the same zone."""
         return self._of_zone.get(work.zone, 0) - self._blocks.get(work, 0)
 
     def take_rough(self) -> Iterable[W]:
-        """Requests for which blocks are kept roughly; they are to be kept anew."""
+        """Take out the requests for which blocks are kept roughly, so that they can be kept anew."""
         rough, self._rough = self._rough, {}
         return rough
 
     def clear(self) -> None:
-        """The step is over."""
+        """Keep nothing for anybody any more: the step is over."""
         self._blocks.clear()
         self._of_zone.clear()
         self._rough.clear()

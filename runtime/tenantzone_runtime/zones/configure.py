@@ -19,7 +19,7 @@ from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Zo
 
 
 def zone_specs(config: RuntimeConfig, capacity: int) -> list[ZoneSpec]:
-    """What the config means on an engine of ``capacity`` blocks.
+    """The specs of a config's zones on an engine of ``capacity`` blocks.
 
     A reservation's percentage is rounded down and a limit's up. A zone whose reservation does not fit here reserves
     nothing and awaits it.
@@ -49,13 +49,13 @@ def _spec(zone: ZoneConfig, grant: Grant) -> ZoneSpec:
 
 
 def release_steps(idle: Idle) -> ReleaseSteps | None:
-    """In which steps a quiet zone's cached blocks go; None: all at once."""
+    """The steps in which a quiet zone's cached blocks go; None if they go all at once."""
     release = idle.release
     return None if release is None else ReleaseSteps(percentage(release.share), release.every_seconds)
 
 
 def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:
-    """A new zone, empty and idle."""
+    """Add a new zone, empty and idle, to the ledger."""
     zone = new_zone(spec, ledger.now, ledger.links)
     ledger.add(zone)
     _note(ledger, zone, "registered" if spec.auto_registered else "declared")
@@ -64,7 +64,7 @@ def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Between the zones that there are and those that there are to be."""
+    """The difference between the zones that there are and those that there are to be."""
 
     leaving: list[tuple[Zone, ZoneSpec]]
     """With what they are now."""
@@ -73,7 +73,7 @@ class Difference:
 
 
 def difference(zones: list[Zone], specs: list[ZoneSpec], *, passing_over_same: bool) -> Difference:
-    """What is to change so that zones become those of these specs.
+    """The changes that make zones become those of these specs.
 
     Args:
         zones: all that there are.
@@ -96,7 +96,7 @@ def difference(zones: list[Zone], specs: list[ZoneSpec], *, passing_over_same: b
 
 
 def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Zone, list[int]]]:
-    """Make the changes: first the zones that leave, so that nothing is promised twice.
+    """Make the changes, first those of zones that leave, so that nothing is promised twice.
 
     Args:
         ledger: whose zones.
@@ -126,7 +126,7 @@ def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Z
 
 
 def respec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = ALL) -> list[int]:
-    """Give a zone another spec. Returns blocks that it keeps no more because its limit fell, at most ``at_once``."""
+    """Give a zone another spec; returns blocks that were evicted because its limit fell, at most ``at_once``."""
     if zone.spec != spec or zone.leaving:
         ledger.standings.respec(zone, spec)
         ledger.overflow.place(zone)
@@ -136,7 +136,7 @@ def respec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = ALL) -> li
 
 
 def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
-    """A zone leaves the config: promised nothing any more; what runs may still finish within the old limit."""
+    """Take a zone out of the config: it is promised nothing any more, and what runs may finish within the old limit."""
     if not zone.leaving:
         zone.leaving = True
         _note(ledger, zone, "leaving")
@@ -147,7 +147,7 @@ def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
 
 
 def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
-    """A zone that left the config is forgotten with its last request and block. Harmless when it is already."""
+    """Forget a zone that left the config with its last request and block; harmless when it is forgotten already."""
     if ledger.is_present(zone) and zone.leaving and zone.held == 0 and zone.requests == 0:
         # Its bill ends here.
         if ledger.tell_usage(zone):

@@ -40,7 +40,7 @@ _ZERO_EVICTIONS: Final = {(reason, by): 0 for reason, beneficiaries in EVICTIONS
 
 @dataclass(slots=True)
 class Counters:
-    """Totals of one zone; they never decrease. Tokens, blocks, requests, and seconds where the name says so."""
+    """The totals of one zone, which never decrease: tokens, blocks, requests, and seconds where the name says so."""
 
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0
@@ -75,11 +75,11 @@ class Counters:
 
     @property
     def all_evictions(self) -> dict[tuple[EvictionReason, Beneficiary], int]:
-        """``evictions`` with those that can occur and have not."""
+        """The evictions by reason and beneficiary, with zeros for those that can occur and have not."""
         return _ZERO_EVICTIONS | self.evictions
 
     def add_growth(self, newer: "Counters", older: "Counters") -> None:
-        """Count what another zone has counted between two looks at it.
+        """Add what another zone has counted between two looks at it.
 
         Nothing decreases by it, not even by what a sum of floating-point numbers in another order could differ.
         """
@@ -92,7 +92,7 @@ class Counters:
         self.time_to_first_token.add_growth(newer.time_to_first_token, older.time_to_first_token)
 
     def put(self, values: list[Any]) -> None:
-        """Append all of it to values from which :meth:`take` makes a copy."""
+        """Append all counts to values from which :meth:`take` makes a copy."""
         values += _read_numbers(self)
         put_mapping(values, self.evictions)
         put_mapping(values, self.requests)
@@ -112,7 +112,7 @@ class Counters:
         )
 
     def catch_up(self, newer: "Counters") -> None:
-        """Count what another zone has, of which this was a copy."""
+        """Take over the counts of the zone of which this was a copy."""
         for name in _NUMBERS:
             setattr(self, name, getattr(newer, name))
         self.evictions.update(newer.evictions)
@@ -155,7 +155,7 @@ _read_numbers = attrgetter(*_NUMBERS)
 
 
 def evicted_by_reason(evictions: Mapping[tuple[EvictionReason, Beneficiary], int]) -> dict[EvictionReason, int]:
-    """How many were for each reason, whoever they were for."""
+    """The blocks evicted for each reason, whoever they were for."""
     evicted: dict[EvictionReason, int] = {}
     for (reason, _), blocks in evictions.items():
         evicted[reason] = evicted.get(reason, 0) + blocks

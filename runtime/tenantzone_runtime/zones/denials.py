@@ -1,4 +1,4 @@
-"""Waiting requests that were denied their blocks, and what would have to change for each.
+"""Denials: waiting requests that were denied their blocks, and what would have to change for each.
 
 A zone's next request that may not take its blocks need not be looked at again before something changes for it: what its
 own zone holds or may hold (whoever changes that wakes it), or what all zones leave it together. Of the latter, each
@@ -29,7 +29,7 @@ _Entry = tuple[float, int, int, Zone]
 
 
 class _Bars:
-    """Zones by how high a sum must be for them; of those with the same bar, the least served first.
+    """Zones by the bar that a sum must reach for them; of those with the same bar, the least served comes first.
 
     Entries of zones that were woken since are stale. They go when they come first, or all at once before they pile up.
     """
@@ -42,7 +42,7 @@ class _Bars:
         self._max_entries = _MIN_STALE
 
     def __len__(self) -> int:
-        """Entries, stale ones among them."""
+        """The number of entries, stale ones among them."""
         return self._entries
 
     def push(self, bar: float, zone: Zone) -> None:
@@ -56,7 +56,7 @@ class _Bars:
         self._entries += 1
 
     def firsts(self, height: float) -> Iterator[Zone]:
-        """Of each bar that is not above this height, the least served zone."""
+        """The least served zone of each bar that is not above this height."""
         # And one above it, so that stale ones there go in the end.
         for bar in self._bars[: bisect_right(self._bars, height) + 1]:
             zone = self._first(self._heaps[bar])
@@ -106,7 +106,7 @@ class Denials:
         self._tickets = 0
 
     def park(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
-        """The zone's next request was denied ``count`` blocks that it is not entitled to.
+        """Park a zone whose next request was denied ``count`` blocks that it is not entitled to.
 
         Args:
             zone: whose.
@@ -134,7 +134,7 @@ class Denials:
         self._new.append(((name, priority), bar, zone.parked, zone))
 
     def line_up(self) -> None:
-        """Who was denied may be looked at again from now on: the step is over, or somebody was admitted."""
+        """Let zones that were denied be looked at again: the step is over, or somebody was admitted."""
         new, self._new = self._new, []
         for of, bar, parked, zone in new:
             if parked == zone.parked:
@@ -143,7 +143,7 @@ class Denials:
                 self._bars[of].push(bar, zone)
 
     def first(self, free: int, place: Callable[[Account], Place], *, is_running: bool) -> Zone | None:
-        """The zone to look at first, of those whose next request may be admissible as far as all zones together go.
+        """The zone to look at first, of those whose next request may be admissible by what all zones leave together.
 
         Args:
             free: blocks that are free now.

@@ -21,7 +21,7 @@ from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
-    """Free blocks under which background eviction starts, and up to which it goes on."""
+    """The number of free blocks under which background eviction starts, and the number up to which it goes on."""
 
     low: int = 0
     high: int = 0
@@ -29,7 +29,7 @@ class Watermarks:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a config means on this engine."""
+    """What a config means on this engine: the spec of each zone."""
 
     config: RuntimeConfig
     specs: dict[str, ZoneSpec]
@@ -37,7 +37,7 @@ class Plan:
 
 
 class Enforcement:
-    """Enforces configs on one engine.
+    """Enforces configs on one engine, zone by zone.
 
     Args:
         ledger: whose zones.
@@ -60,19 +60,21 @@ class Enforcement:
         """By tenant, what the config that is coming into force declares."""
 
     def plan(self, config: RuntimeConfig) -> Plan:
-        """What the config means on this engine. It changes nothing."""
+        """Work out what a config means on this engine, without a change to anything."""
         return Plan(config, {spec.tenant: spec for spec in configure.zone_specs(config, self._capacity)})
 
     def begin(self, plan: Plan, now: float) -> None:
-        """From now on it is this config that is coming into force. If it does not come to an end, some zones follow it
-        and others do not, until a config is in force whole."""
+        """Begin to bring a plan's config into force.
+
+        If it does not come to an end, some zones follow it and others do not, until a config is in force whole.
+        """
         self._ledger.now = now
         self._was_whole, self._is_whole = self._is_whole, False
         self.config = plan.config
         self._coming = plan.specs
 
     def changes(self, plan: Plan) -> Difference:
-        """What is to change. It changes nothing itself, and steps may be made meanwhile."""
+        """Find out what a plan changes, without a change to anything, while steps may be made."""
         zones, registered = list(self._ledger.zones.values()), self._registered
         specs = list(plan.specs.values())
         if registered is not None:
@@ -98,7 +100,7 @@ class Enforcement:
             yield zone, evicted
 
     def end(self, plan: Plan) -> Evictions:
-        """All changes are made: the config is in force whole."""
+        """Note that all changes are made, so that the config is in force whole."""
         self._is_whole = True
         self._coming = {}
         marks = plan.config.pool.watermarks
@@ -107,7 +109,7 @@ class Enforcement:
         return self.give_awaited()
 
     def register(self, tenant: str) -> Zone | None:
-        """A zone for a tenant that has none; None: its requests are refused.
+        """Register a zone for a tenant that has none; None if its requests are refused.
 
         Of one that the config declares whose turn has not come, the zone reserves nothing until then.
         """
@@ -140,7 +142,7 @@ class Enforcement:
 
     @property
     def _registered(self) -> UnknownTenants | None:
-        """What the config says of tenants that it does not declare; None: they are refused."""
+        """The config's terms for tenants that it does not declare; None if they are refused."""
         if self.config is None or self.config.pool.unknown_tenants.mode == "Reject":
             return None
         return self.config.pool.unknown_tenants

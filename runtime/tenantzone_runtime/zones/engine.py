@@ -1,5 +1,7 @@
-"""What the arbiter sees of an engine: requests that run, and fronts of queues. vLLM's adapter, the simulator and the
-random histories are such engines; none of them decides who gets what."""
+"""The arbiter's view of an engine: the requests that run, and the fronts of the queues.
+
+vLLM's adapter, the simulator and the random histories are such engines; none of them decides who gets what.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
@@ -29,7 +31,7 @@ class Engine(Protocol[W]):
         """Requests that run, in the engine's order."""
 
     def by_seniority(self) -> Sequence[W]:
-        """The same, the most senior first: of one zone's, the last one yields first."""
+        """The requests that run, the most senior first: of one zone's, the last one yields first."""
 
     @property
     def free_blocks(self) -> int:
@@ -45,24 +47,28 @@ class Engine(Protocol[W]):
 
     @property
     def goes_on(self) -> bool:
-        """Whether what runs is computed; a pause may stop that, too."""
+        """Whether the requests that run are computed; a pause may stop that, too."""
 
     def has_seat(self) -> bool:
         """Whether the engine is open, and one more request can run."""
 
     def needs(self) -> Iterable[tuple[W, int]]:
-        """Running requests that will ask for blocks in the coming step, in the engine's order, with how many; as far as
-        that can be told cheaply."""
+        """The running requests that will ask for blocks in the coming step, in the engine's order, with how many.
+
+        It tells no more than can be told cheaply.
+        """
 
     def is_running(self, work: W) -> bool:
-        """Whether a request runs still: it may have ended meanwhile."""
+        """Whether a request still runs: it may have ended meanwhile."""
 
     def front(self, zone: Zone) -> W:
         """The next waiting request of a zone that has one."""
 
     def blocks_at_most(self, work: W) -> int:
-        """Blocks to admit a waiting request if none of its prefix is cached: cheap to tell, and no less than
-        ``blocks_to_admit``. 0 for one that can't be admitted yet for another reason than blocks."""
+        """The blocks to admit a waiting request if none of its prefix is cached: no less than ``blocks_to_admit``.
+
+        It is cheap to tell, and 0 for a request that can't be admitted yet for another reason than blocks.
+        """
 
     def blocks_to_admit(self, work: W) -> int:
         """Blocks that a waiting request puts to use when it is admitted: new ones, and cached ones that it hits."""
@@ -80,4 +86,4 @@ class Engine(Protocol[W]):
         """End a waiting request that can't be served, with an error."""
 
     def return_evicted(self, evictions: Evictions) -> None:
-        """Blocks that zones lost are free."""
+        """Make blocks that zones lost free."""

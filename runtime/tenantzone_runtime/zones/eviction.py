@@ -26,7 +26,7 @@ Evictions = list[tuple[Zone, list[int]]]
 
 
 def make_room(ledger: Ledger, zone: Zone, count: int, free: int) -> Evictions:
-    """Evict so that ``count`` blocks are free for the zone. It may take them: the caller has asked the ledger.
+    """Evict so that ``count`` blocks are free for a zone that may take them, as the caller has asked the ledger.
 
     Args:
         ledger: who owns what.
@@ -79,8 +79,9 @@ def relieve(ledger: Ledger, zone: Zone, count: int, free: int, peak: int = 0) ->
 
 
 def cover_loans(ledger: Ledger, borrower: Zone, count: int, covers: Callable[[Zone], int]) -> Evictions:
-    """Evict what other zones cache above their reservations, so that ``count`` blocks less of a borrower's stand on
-    loans: before its requests yield, since work in progress counts more than a cache that nobody was promised.
+    """Evict what other zones cache above their reservations, so that ``count`` blocks less of a borrower's are on loan.
+
+    That comes before its requests yield, since work in progress counts more than a cache that nobody was promised.
 
     Args:
         ledger: all zones.
@@ -101,8 +102,10 @@ def cover_loans(ledger: Ledger, borrower: Zone, count: int, covers: Callable[[Zo
 
 
 def trim_to_limit(ledger: Ledger, zone: Zone, at_once: int = ALL) -> list[int]:
-    """Evict what a zone keeps cached beyond its limit, after the limit fell or blocks came back: ``at_once`` at most.
-    Returns their ids."""
+    """Evict what a zone keeps cached beyond its limit, ``at_once`` blocks at most, and return their ids.
+
+    It is called after the limit fell or blocks came back.
+    """
     over = min(zone.held - zone.spec.quota.limit, len(zone.cached), at_once)
     return ledger.evict(zone, over, "limit") if over > 0 else []
 
@@ -115,7 +118,7 @@ def _evict_quiet(
     beneficiary: Zone | None,
     borrower_priority: int | None,
 ) -> int:
-    """S1, from quiet zones. Returns how many blocks it gave."""
+    """Evict from quiet zones (S1), and return how many blocks that gave."""
     return _evict_in_turn(
         ledger, evicted, short, reason, beneficiary, lambda: ledger.standings.quiet_victim(borrower_priority)
     )
@@ -124,7 +127,7 @@ def _evict_quiet(
 def _evict_surplus(
     ledger: Ledger, evicted: Evictions, short: int, reason: EvictionReason, beneficiary: Zone | None
 ) -> int:
-    """S1b, from surplus. Returns how many blocks it gave."""
+    """Evict surplus above reservations (S1b), and return how many blocks that gave."""
     return _evict_in_turn(
         ledger, evicted, short, reason, beneficiary, lambda: ledger.standings.surplus_victim(beneficiary)
     )

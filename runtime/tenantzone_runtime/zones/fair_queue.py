@@ -1,4 +1,4 @@
-"""Whose waiting request is admitted next: the Virtual Token Counter, weighted.
+"""The fair queue: whose waiting request is admitted next, by a weighted Virtual Token Counter.
 
 Each zone has an account of the service that it has had: tokens by what they cost, divided by the zone's weight. The one
 with the least is served next. A zone that comes back after a pause starts level with the others: unused time can't be
@@ -32,7 +32,7 @@ Place = tuple[float, int]
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """The service that one zone has had. ``weight`` is its share when zones compete."""
+    """The account of the service that one zone has had; ``weight`` is its share when zones compete."""
 
     weight: int = 1
     service: float = 0.0
@@ -62,12 +62,12 @@ class FairQueue:
         """How far the queue has come: the most service that an account had when it was served. Nobody is behind."""
 
     def enter(self, account: Account) -> None:
-        """A zone without waiting requests has one now. It starts level with those that wait."""
+        """Enter the account of a zone that has waiting requests now, level with those that wait already."""
         if not account.ticket:
             self._line_up(account, self._new_place(account))
 
     def leave(self, account: Account) -> None:
-        """The zone has no waiting request any more."""
+        """Take out the account of a zone that has no waiting request any more."""
         account.ticket = 0
 
     def next(
@@ -96,7 +96,7 @@ class FairQueue:
                 self.set_aside(account)
 
     def place(self, account: Account) -> Place:
-        """Where an account that is held would stand in the queue."""
+        """The place in the queue at which an account that is held would stand."""
         return max(account.service, self._reached), abs(account.ticket)
 
     def set_aside(self, account: Account) -> None:
@@ -111,12 +111,12 @@ class FairQueue:
             account.ticket = -next(self._tickets)
 
     def release(self, account: Account) -> None:
-        """An account that was held may be served again."""
+        """Put an account that was held back into the queue."""
         if account.ticket < 0:
             self._line_up(account, self._new_place(account))
 
     def end_round(self) -> None:
-        """Those that stood aside are in the queue again."""
+        """Put the accounts that stood aside back into the queue."""
         aside, self._aside = self._aside, []
         for account, ticket in aside:
             # Else it left, or is held now.
@@ -135,7 +135,7 @@ class FairQueue:
             self._max_places = max(_FEW, 2 * len(self._heap))
 
     def _settle(self) -> Place | None:
-        """Bring the top of the heap up to date. Returns its place; None: there is none."""
+        """Bring the top of the heap up to date, and return its place; None if there is none."""
         while self._heap:
             service, ticket, account = self._heap[0]
             if ticket != account.ticket:

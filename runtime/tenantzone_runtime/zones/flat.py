@@ -1,4 +1,4 @@
-"""Values of many objects in one list, one after the other: a copy that is cheap to take, and is read later.
+"""Flat copies: values of many objects in one list, one after the other, cheap to take and read later.
 
 Python's collector counts the containers that are made, and walks through all there are once there have been enough. A
 list that only grows longer is one container, however much is copied into it.
@@ -10,19 +10,19 @@ from typing import Any
 
 
 def put_mapping(values: list[Any], mapping: Mapping[Any, Any]) -> None:
-    """Append what a mapping holds now."""
+    """Append what a mapping holds now to the values."""
     values.append(len(mapping))
     values += mapping
     values += mapping.values()
 
 
 def take(values: Iterator[Any], count: int) -> tuple[Any, ...]:
-    """The next values."""
+    """Take the next values of a flat copy."""
     return tuple(islice(values, count))
 
 
 def take_mapping(values: Iterator[Any]) -> dict[Any, Any]:
-    """What :func:`put_mapping` appended."""
+    """Take a mapping that :func:`put_mapping` appended to the values."""
     count = next(values)
     keys = take(values, count)
     return dict(zip(keys, take(values, count), strict=True))

@@ -34,7 +34,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(slots=True)
 class Histogram:
-    """Counts of durations in seconds; never decrease."""
+    """Counts of durations in seconds, which never decrease, by classic and by native buckets."""
 
     sum: float = 0.0
     zeros: int = 0
@@ -61,7 +61,7 @@ class Histogram:
         self.native[index] = self.native.get(index, 0) + 1
 
     def add_growth(self, newer: "Histogram", older: "Histogram") -> None:
-        """Count what another one has counted between two looks at it."""
+        """Add what another histogram has counted between two looks at it."""
         self.sum += newer.sum - older.sum
         self.zeros += newer.zeros - older.zeros
         for bucket, count in enumerate(newer.classic):
@@ -69,7 +69,7 @@ class Histogram:
         add_growth(self.native, newer.native, older.native)
 
     def put(self, values: list[Any]) -> None:
-        """Append all of it to values from which :meth:`take` makes a copy."""
+        """Append all counts to values from which :meth:`take` makes a copy."""
         values += (self.sum, self.zeros)
         values += self.classic
         put_mapping(values, self.native)
@@ -80,7 +80,7 @@ class Histogram:
         return cls(total, zeros, list(take(values, len(BOUNDS) + 1)), take_mapping(values))
 
     def catch_up(self, newer: "Histogram") -> None:
-        """Count what another one has, of which this was a copy."""
+        """Take over the counts of the histogram of which this was a copy."""
         self.sum, self.zeros = newer.sum, newer.zeros
         self.classic[:] = newer.classic
         self.native.update(newer.native)

@@ -1,4 +1,4 @@
-"""Hopeless requests: they could have their blocks when they came, and a config has made that impossible since."""
+"""Hopeless requests, which could have their blocks when they came, until a config made that impossible."""
 
 from typing import Final, Generic
 
@@ -12,7 +12,7 @@ HOPELESS_SECONDS: Final = 30.0
 
 
 class Hopeless(Generic[W]):
-    """Next requests of zones that can't be served by the config in force.
+    """The zones whose next request can't be served by the config in force.
 
     Args:
         tenancy: the zones.
@@ -29,7 +29,7 @@ class Hopeless(Generic[W]):
         """And since when that is known; in order."""
 
     def note(self, work: W, count: int) -> None:
-        """A zone's next request was denied so many blocks. If its zone can never have as many, say so."""
+        """Note that a zone's next request was denied ``count`` blocks, and warn if its zone can never have as many."""
         zone = work.zone
         if zone.in_use or self._can_have(work, count):
             self._since.pop(zone, None)
@@ -38,7 +38,7 @@ class Hopeless(Generic[W]):
             self._engine.warn(work, self._tenancy.why_never(zone, count, work.peak))
 
     def look_at_front(self, zone: Zone) -> None:
-        """The zone's next request may be another than before, or none."""
+        """Forget the zone's hopeless request if it is not the next one any more."""
         if zone in self._since and not self._is_front(self._since[zone][0]):
             del self._since[zone]
 

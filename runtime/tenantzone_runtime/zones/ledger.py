@@ -20,7 +20,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class Ledger:
-    """The block ownership of one engine.
+    """The block ownership of one engine, with its zones.
 
     Args:
         block_count: block ids run from 0 to ``block_count - 1``.
@@ -65,11 +65,11 @@ class Ledger:
         del self.zones[zone.spec.tenant]
 
     def is_present(self, zone: Zone) -> bool:
-        """Whether the zone is still its tenant's: it was not taken out."""
+        """Whether the zone is still its tenant's, and was not taken out."""
         return self.zones.get(zone.spec.tenant) is zone
 
     def take(self, zone: Zone, block_ids: list[int]) -> None:
-        """Free blocks become the zone's, in use."""
+        """Make free blocks the zone's, in use."""
         self.accrue(zone)
         owner = self.owner
         count = 0
@@ -88,14 +88,14 @@ class Ledger:
             self.trail.granted(zone.spec.tenant, count, above_reservation=above_reservation, held=zone.held)
 
     def reuse(self, zone: Zone, block_ids: Iterable[int]) -> None:
-        """Cached blocks of the zone are in use again (a prefix hit)."""
+        """Put cached blocks of the zone to use again, after a prefix hit."""
         count = zone.cached.hit(block_ids)
         zone.in_use += count
         self.cached_blocks -= count
         self.standings.reckon(zone)
 
     def release(self, zone: Zone, kept: Iterable[int], dropped: list[int]) -> None:
-        """Blocks that the last request let go: ``kept`` for their prefix (as most recently used), ``dropped`` free."""
+        """Release blocks that the last request let go: ``kept`` ones as most recently used, ``dropped`` ones freed."""
         self.accrue(zone)
         kept_count = zone.cached.keep(kept)
         zone.cached.drop(dropped)
@@ -109,14 +109,14 @@ class Ledger:
         self.standings.reckon(zone)
 
     def evict(self, zone: Zone, count: int, reason: EvictionReason, beneficiary: Zone | None = None) -> list[int]:
-        """The first ``count`` of the zone's cached blocks become free, for a beneficiary or none. Returns their ids."""
+        """Make the first ``count`` of the zone's cached blocks free, for a beneficiary or none; returns their ids."""
         self.accrue(zone)
         block_ids = zone.cached.evict(count)
         self._count_evicted(zone, block_ids, reason, beneficiary)
         return block_ids
 
     def evict_block(self, zone: Zone, block_id: int, reason: EvictionReason) -> None:
-        """One given cached block becomes free."""
+        """Make one given cached block free."""
         self.accrue(zone)
         zone.cached.remove(block_id)
         self._count_evicted(zone, [block_id], reason, None)
@@ -138,7 +138,7 @@ class Ledger:
         self.standings.reckon(zone)
 
     def take_blocks_to_scrub(self) -> list[int]:
-        """Blocks that have come to another zone since the last call, and must be zeroed before they are used there."""
+        """Take blocks that came to another zone since the last call, and must be zeroed before they are used there."""
         blocks, self._to_scrub = self._to_scrub, []
         return blocks
 
@@ -170,7 +170,7 @@ class Ledger:
         return quota.wait_reason(zone.spec.quota, zone.in_use, count, peak=peak, free=free, cached=self.cached_blocks)
 
     def tell_usage(self, zone: Zone) -> bool:
-        """Whether the zone has used more than was told of it last; then ``usage_told`` is brought up to now.
+        """Whether the zone has used more than was told of it last, in which case ``usage_told`` is brought up to now.
 
         Of a zone that the journal has no name for, nothing is told.
         """
@@ -190,7 +190,7 @@ class Ledger:
         return True
 
     def check(self, free: int, capacity: int) -> None:
-        """Invariant I1, the slow way: every block is counted once, and the sums are what the parts add up to.
+        """Check invariant I1, the slow way: every block is counted once, and the sums are what the parts add up to.
 
         Raises:
             AssertionError: the ledger is wrong.

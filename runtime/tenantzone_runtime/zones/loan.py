@@ -8,7 +8,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 @dataclass(slots=True, eq=False)
 class Loan:
-    """Blocks of ``lender``'s reservation that ``borrower`` holds. Further blocks come under the same due time."""
+    """A loan: blocks of ``lender``'s reservation that ``borrower`` holds; further ones come under the same due time."""
 
     number: int
     """Grows from loan to loan."""
@@ -29,20 +29,20 @@ class Loan:
     """Of the block-seconds, those that the journal has."""
 
     def is_due(self, now: float) -> bool:
-        """Whether its time is over."""
+        """Whether the loan's time is over."""
         return self.due is not None and self.due <= now
 
     def is_past_grace(self, now: float) -> bool:
-        """Whether running requests must be preempted for it."""
+        """Whether the loan's grace is over, so that running requests must be preempted for it."""
         return self.grace_until is not None and self.grace_until <= now
 
     def accrue(self, now: float) -> None:
-        """Bring the block-seconds up to date; whatever changes the blocks does so first."""
+        """Bring the loan's block-seconds up to date; whatever changes the blocks does so first."""
         self.block_seconds += self.blocks * (now - self.accrued_until)
         self.accrued_until = now
 
     def tell(self, now: float) -> bool:
-        """Whether it has come to more than was told of it last; then ``told`` is brought up to now."""
+        """Whether the loan has come to more than was told of it last, in which case ``told`` is brought up to now."""
         self.accrue(now)
         is_new = self.block_seconds != self.told
         self.told = self.block_seconds
@@ -50,16 +50,16 @@ class Loan:
 
 
 def loan_usage(loan: Loan, block_seconds: float) -> LoanUsage:
-    """How to tell what a loan has come to."""
+    """The journal's event of what a loan has come to."""
     return LoanUsage(loan.lender.spec.tenant, loan.borrower.spec.tenant, loan.counting_since, block_seconds)
 
 
 def may_borrow(borrower: Zone, lender: Zone) -> bool:
-    """High priority may borrow from low and equal; low from high only where the lender lets it."""
+    """Whether one zone may borrow from another: high priority from low and equal, low from high if its terms let it."""
     return borrower.spec.priority >= lender.spec.priority or lender.spec.lending.borrowers == "AnyPriority"
 
 
 def lends_for_some_time(zone: Zone) -> bool:
-    """Whether what it lends is not due at once."""
+    """Whether a zone lends for some time, so that what it lends is not due at once."""
     seconds = zone.spec.lending.max_loan_seconds
     return seconds is None or seconds > 0

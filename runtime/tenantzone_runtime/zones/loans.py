@@ -64,13 +64,13 @@ class LoanBook:
         self._grow(total - self._blocks)
 
     def look_at(self, changed: Sequence[Zone]) -> None:
-        """Zones have changed: their loans are kept as far as they have room for them."""
+        """Keep the loans of zones that have changed as far as these zones have room for them."""
         self._shrink(changed)
         for zone in changed:
             self._place(zone)
 
     def repay(self, loan: Loan, blocks: int) -> None:
-        """The borrower has given back so many blocks of a loan."""
+        """Take blocks that the borrower has given back off a loan."""
         overdue = loan.is_due(self._ledger.now)
         lender, borrower = loan.lender.spec.tenant, loan.borrower.spec.tenant
         self._change(loan, -blocks)
@@ -98,8 +98,10 @@ class LoanBook:
                 self.repay(loan, loan.blocks - kept)
 
     def _kept_first(self, loans: Iterable[Loan]) -> list[Loan]:
-        """In the order in which they are kept: those past their grace last, before them those that are due; of each
-        kind the oldest first."""
+        """Loans in the order in which they are kept: those past their grace last, before them those that are due.
+
+        Of each kind the oldest comes first.
+        """
         now = self._ledger.now
 
         def order(loan: Loan) -> tuple[bool, bool, int]:
@@ -108,8 +110,10 @@ class LoanBook:
         return sorted(loans, key=order)
 
     def covers(self, zone: Zone, borrower: Zone) -> int:
-        """How many blocks a zone can let go above its reservation so that as many less of a borrower's stand on loans
-        that are due: what stands on nobody's reservation, and then on that of lenders that take such a loan over."""
+        """How many blocks above its reservation a zone can let go to have as many less of a borrower's on due loans.
+
+        First comes what stands on nobody's reservation, then what stands on that of lenders that take such a loan over.
+        """
         due = {loan.lender for loan in self._loans_of.get(borrower, ()) if loan.is_due(self._ledger.now)}
         blocks = zone.surplus - zone.borrowed
         own = [loan for loan in self._loans_of.get(zone, ()) if loan.borrower is zone]
@@ -122,7 +126,7 @@ class LoanBook:
         return blocks
 
     def extend(self) -> None:
-        """Let others lend what is due, who offer it for some time: nothing needs to be taken back then.
+        """Let zones that offer blocks for some time take over loans that are due, so that nothing need be taken back.
 
         For what is past its grace first. A lender that offers nothing, or has a loan with the borrower that is due
         itself, is passed over once for each borrower, however many of its loans are due.
@@ -138,8 +142,10 @@ class LoanBook:
                 self._take_over(borrower, loans, lenders)
 
     def _take_over(self, borrower: Zone, loans: Iterable[Loan], lenders: dict[Zone, None]) -> None:
-        """Let these lenders, lowest priority first, lend a borrower what these loans are of; those that have nothing to
-        offer any more are taken out."""
+        """Let these lenders, lowest priority first, lend a borrower what these loans are of.
+
+        Lenders that have nothing to offer any more are taken out.
+        """
         left = deque(loan for loan in loans if loan.blocks)
         exhausted = []
         for lender in lenders:
@@ -158,12 +164,12 @@ class LoanBook:
             del lenders[lender]
 
     def _has_due(self, lender: Zone, borrower: Zone) -> bool:
-        """Whether there is a loan between them that is due: what they add to it is due as well."""
+        """Whether a loan between the two zones is due, so that what they add to it is due as well."""
         loan = self._loans.get((lender, borrower))
         return loan is not None and loan.is_due(self._ledger.now)
 
     def _cut(self, excess: int) -> None:
-        """More is lent than stands on reservations in all: loans that are due are over, then the newest ones."""
+        """End loans of ``excess`` blocks that stand on no reservation: those that are due, then the newest ones."""
         if excess <= 0:
             return
         for loan in [*reversed(self._kept_first(self.due())), *reversed(self._loans.values())]:
@@ -234,7 +240,7 @@ class LoanBook:
             self._ledger.trail.loan_over(loan_usage(loan, loan.block_seconds))
 
     def _change(self, loan: Loan, blocks: int) -> None:
-        """So many blocks more are lent, or fewer."""
+        """Add blocks to a loan, or take some off."""
         self._ledger.accrue(loan.lender)
         self._ledger.accrue(loan.borrower)
         loan.accrue(self._ledger.now)
@@ -253,7 +259,7 @@ class LoanBook:
         self._lending.put(zone, self._lendable(zone) > 0)
 
     def _offered(self, zone: Zone) -> int:
-        """Without the blocks that the zone keeps to itself now."""
+        """The blocks that a zone offers to lend, without those that it keeps to itself now."""
         return self._lendable(zone) - zone.locked
 
     def _lendable(self, zone: Zone) -> int:

@@ -22,7 +22,7 @@ DEFAULT_MAX_APART: Final = 100
 
 
 class Overflow:
-    """The overflow zone of one engine.
+    """The overflow zone of one engine, with its members and what they have counted.
 
     Args:
         max_apart: how many zones that were registered for tenants without a TenantZone have series of their own.
@@ -46,7 +46,7 @@ class Overflow:
         return self._members.keys()
 
     def place(self, zone: Zone) -> None:
-        """Decide for a zone that is new, or that the config has come to declare or to declare no more."""
+        """Decide on the series of a zone that is new, or that the config has come to declare or to declare no more."""
         if not self._is_apart(zone):
             if zone not in self._members:
                 self._members[zone] = zone.counters.copy()
@@ -57,7 +57,7 @@ class Overflow:
             self._apart.add(zone)
 
     def remove(self, zone: Zone) -> None:
-        """The zone is gone; or is a member no more."""
+        """Take out a zone that is gone, or is a member no more."""
         self._apart.discard(zone)
         if zone in self._members:
             self.count(zone)
@@ -71,7 +71,7 @@ class Overflow:
             seen.catch_up(zone.counters)
 
     def total(self) -> Counters:
-        """What zones have counted while they were members, up to when each was looked at last."""
+        """The counts of zones while they were members, up to when each was looked at last."""
         return self._total.copy()
 
     def _is_apart(self, zone: Zone) -> bool:

@@ -1,4 +1,4 @@
-"""Parts: much work cut into pieces, between which the engine makes its steps."""
+"""Much work cut into parts, between which the engine makes its steps."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,11 @@ _BLOCKS_PER_ZONE: Final = 50
 
 
 def zones_for(blocks: int) -> int:
-    """As many zones as can be looked at for the cost of evicting so many blocks; one at least."""
+    """The number of zones that can be looked at for the cost of evicting so many blocks; one at least."""
     return max(1, blocks // _BLOCKS_PER_ZONE)
 
 
 def slices(items: Sequence[T], at_once: int) -> Iterator[Sequence[T]]:
-    """The items in order, so many at a time."""
+    """The items in order, in slices of ``at_once``."""
     for first in range(0, len(items), at_once):
         yield items[first : first + at_once]

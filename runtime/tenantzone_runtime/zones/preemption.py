@@ -1,4 +1,4 @@
-"""Which running request is sent back to wait, so that its blocks can be used.
+"""Preemption: which running request is sent back to wait, so that its blocks can be used.
 
 A request that may not take blocks is either entitled to them (its zone is within its reservation): then those who stand
 on the reservation yield, lowest priority first, and their youngest request first. Or it is not: then only its own zone
@@ -16,7 +16,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 def choose_victim(running: Iterable[W], beneficiary: Zone, *, entitled: bool) -> W | None:
-    """The running request that yields next.
+    """Choose the running request that yields next.
 
     Args:
         running: most senior first.

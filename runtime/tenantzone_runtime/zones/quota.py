@@ -64,8 +64,10 @@ def offered(quota: Quota, in_use: int, cached: int) -> int:
 def spare(
     cached: int, *, free: int, evictable_elsewhere: int, locked_elsewhere: int, withheld_elsewhere: int = 0
 ) -> int:
-    """Blocks that are nobody's promise: free, evictable or the zone's own cache, and neither locked for somebody else
-    nor withheld from it (offered by zones that do not lend to one of its priority). Negative where promises stand open.
+    """The blocks that are nobody's promise: free, evictable or the zone's own cache, neither locked nor withheld.
+
+    Locked are blocks for somebody else; withheld are those that zones offer which do not lend to one of its priority.
+    The number is negative where promises stand open.
     """
     return free + cached + evictable_elsewhere - locked_elsewhere - withheld_elsewhere
 

@@ -19,7 +19,7 @@ from tenantzone_runtime.zones.zone import IdleTimes, Zone, ZoneSpec
 
 
 def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> ZoneSpec:
-    """A zone for a tenant that the config does not declare: by the first level that it is of, or by the template.
+    """The spec of a zone for a tenant that the config does not declare, by its first level or by the template.
 
     Args:
         unknown: what the config says of such tenants.
@@ -50,7 +50,7 @@ def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> 
 def registered_specs(
     zones: Iterable[Zone], declared: Iterable[ZoneSpec], unknown: UnknownTenants, capacity: int
 ) -> list[ZoneSpec]:
-    """What a new config says of the zones that were registered, beside those that it declares.
+    """The specs that a new config gives the zones that were registered, beside those that it declares.
 
     Args:
         zones: all that there are, in the order in which they came.
@@ -87,7 +87,7 @@ def give_awaited(ledger: Ledger, unknown: UnknownTenants, room: int, capacity: i
 
 
 def _specs_for(zones: Iterable[Zone], unknown: UnknownTenants, capacity: int, room: int) -> Iterator[ZoneSpec]:
-    """One after the other, each with the room that is left."""
+    """The specs of these zones, one after the other, each with the room that is left."""
     for zone in zones:
         spec = spec_for(unknown, zone.spec.tenant, capacity, room)
         room -= spec.quota.reserved

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 
 class Links:
-    """Which block stands before and after which, in the orders of all zones of one engine.
+    """The links of the orders of all zones of one engine: which block stands before and after which.
 
     Lists, not arrays: they refer to the very numbers that they are given, so that reading makes no new ones.
 
@@ -33,7 +33,7 @@ class Links:
 
 
 class LeastRecentlyUsed:
-    """The LRU order: the block whose last request ended longest ago goes first. Iterates over the ids in that order.
+    """The LRU order, in which the block whose last request ended longest ago goes first, and is iterated over first.
 
     Args:
         links: of the engine; an order changes only those of blocks that stand in it.
@@ -61,7 +61,7 @@ class LeastRecentlyUsed:
             block_id = self.links.after[block_id]
 
     def keep(self, block_ids: Iterable[int]) -> int:
-        """No request uses the blocks any more; their prefixes stay. Returns how many they are.
+        """Keep blocks that no request uses any more, for their prefixes; returns how many they are.
 
         Raises:
             KeyError: a block is kept already, in whichever order. Those before it are kept.
@@ -86,7 +86,7 @@ class LeastRecentlyUsed:
         return count
 
     def hit(self, block_ids: Iterable[int]) -> int:
-        """A request uses the blocks again. Returns how many they are.
+        """Take out blocks that a request uses again; returns how many they are.
 
         Raises:
             KeyError: a block is not in the order. Those before it are in use.
@@ -94,10 +94,10 @@ class LeastRecentlyUsed:
         return self._take_out(block_ids)
 
     def drop(self, block_ids: Iterable[int]) -> None:
-        """Blocks that were in use go without being kept."""
+        """Note blocks that were in use and go without being kept."""
 
     def evict(self, count: int) -> list[int]:
-        """Give up the next ``count`` blocks. Returns their ids in order.
+        """Give up the next ``count`` blocks, and return their ids in order.
 
         Raises:
             KeyError: there are fewer; none is given up.
@@ -123,7 +123,7 @@ class LeastRecentlyUsed:
         self._take_out([block_id])
 
     def clear(self) -> list[int]:
-        """All leave it, for another order. Returns their ids in order."""
+        """Take all blocks out, for another order, and return their ids in order."""
         block_ids = list(self)
         self._take_out(block_ids)
         return block_ids
@@ -148,7 +148,7 @@ class LeastRecentlyUsed:
         return count
 
     def _begin_with(self, block_id: int) -> None:
-        """What stood before the block is gone."""
+        """Let the order begin with this block: what stood before it is gone."""
         links = self.links
         self._first = block_id
         links.before[block_id] = links.end

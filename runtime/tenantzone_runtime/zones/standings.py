@@ -51,11 +51,11 @@ class Standings:
 
     @property
     def changed(self) -> int:
-        """How many zones have come, left or changed and were not taken since."""
+        """The number of zones that have come, left or changed and were not taken since."""
         return len(self._changed)
 
     def take_changed(self, at_most: int = ALL) -> list[Zone]:
-        """Zones that have come, left or changed and were not taken since."""
+        """Take out zones that have come, left or changed since they were taken last."""
         if at_most < len(self._changed):
             return [self._changed.popitem()[0] for _ in range(at_most)]
         changed, self._changed = self._changed, {}
@@ -125,22 +125,22 @@ class Standings:
             self._above_reservation.toggle(zone)
 
     def stir(self, zone: Zone) -> None:
-        """Something changed for the zone: if its next request was denied, it may be admissible now."""
+        """Note that something changed for the zone: if its next request was denied, it may be admissible now."""
         self._stirred[zone] = None
 
     def take_stirred(self) -> list[Zone]:
-        """Zones for which something changed since the last call, of those whose next request was denied."""
+        """Take out the zones whose next request was denied and for which something has changed since."""
         stirred, self._stirred = self._stirred, {}
         return list(stirred)
 
     def was_active(self, zone: Zone) -> None:
-        """The zone's last activity is now: it comes after others of its priority."""
+        """Put the zone after others of its priority, since its last activity is now."""
         self.reckon(zone)
         for order in (self._quiet, self._quiet_for_all, self._above_reservation):
             order.move(zone)
 
     def _reckon_offer(self, zone: Zone) -> None:
-        """What the zone offers to those who may borrow from it, and to whom."""
+        """Bring up to date what the zone offers to those who may borrow from it, and to whom."""
         withheld = 0
         zone.evictable_by_all = zone.evictable
         if zone.quiet and zone.spec.lending.borrowers != "AnyPriority":
@@ -152,7 +152,7 @@ class Standings:
             self._quiet_for_all.toggle(zone)
 
     def total(self, source: Source, priority: int, free: int) -> int:
-        """What zones of a priority are left together, without what each adds to it of its own.
+        """The blocks that zones of a priority are left together, without what each adds to them of its own.
 
         Args:
             source: of the blocks.
@@ -213,15 +213,17 @@ class Standings:
         return takeable
 
     def may_have_relief(self, zone: Zone, count: int, peak: int) -> bool:
-        """Whether a denied request of the zone may have what active zones cache above their reservations: if its zone
-        uses no block, or up to its share of what nobody reserved."""
+        """Whether a denied request of the zone may have what active zones cache above their reservations.
+
+        It may if its zone uses no block, or up to its share of what nobody reserved.
+        """
         promise = zone.spec.quota
         if zone.overdue or zone.in_use + count > max(promise.limit, peak):
             return False
         return zone.in_use == 0 or zone.in_use + count <= promise.reserved + self.share(zone)
 
     def share(self, zone: Zone) -> int:
-        """The zone's share, by weight among those that are not quiet, of the blocks that nobody reserved."""
+        """The zone's share of the blocks that nobody reserved, by weight among the zones that are not quiet."""
         return (self._capacity - self.promised) * zone.spec.weight // max(self._active_weight, zone.spec.weight)
 
     @property
@@ -230,11 +232,11 @@ class Standings:
         return (self._capacity - self.promised) / self._active_weight if self._active_weight else inf
 
     def surplus_cached_elsewhere(self, zone: Zone) -> int:
-        """What other active zones keep cached above their reservations."""
+        """The blocks that other active zones keep cached above their reservations."""
         return self._reclaimable - self.evictable - (zone.reclaimable - zone.evictable)
 
     def quiet_victim(self, borrower_priority: int | None) -> tuple[Zone, int] | None:
-        """The next quiet zone to evict from (S1), with the most blocks that it gives.
+        """The next quiet zone to evict from (S1), with the most blocks that it gives; else None.
 
         Args:
             borrower_priority: of a zone that borrows; None for blocks that are not borrowed.
@@ -249,12 +251,12 @@ class Standings:
         return None if zone is None else (zone, zone.evictable_by_all)
 
     def surplus_victim(self, beneficiary: Zone | None) -> tuple[Zone, int] | None:
-        """The next zone with cached blocks above its reservation (S1b), with the most that it gives."""
+        """The next zone with cached blocks above its reservation (S1b), with the most that it gives; else None."""
         zone = self._above_reservation.first(excluding=beneficiary)
         return None if zone is None else (zone, zone.reclaimable)
 
     def check(self, zones: list[Zone]) -> None:
-        """The sums are what the parts add up to.
+        """Check that the sums are what the parts add up to.
 
         Raises:
             AssertionError: they are not.

@@ -1,4 +1,4 @@
-"""Zone states, Active, Idle and Evicted: what requests and time do to a zone.
+"""The states of a zone, Active, Idle and Evicted: what requests and time do to it.
 
 Active: a request waits or runs. Idle: none does; after its idle window the zone is *quiet* and lends. From then on its
 cached blocks may go in steps, and at ``evict_after_seconds`` what is left of them. Evicted: the blocks of an idle zone
@@ -17,7 +17,7 @@ _CHANGES: dict[ZoneState, Change] = {"Active": "active", "Idle": "idle", "Evicte
 
 
 def request_arrived(ledger: Ledger, zone: Zone) -> None:
-    """A request was bound to the zone."""
+    """Count a request that was bound to the zone, which is active from now on."""
     zone.requests += 1
     zone.last_active = ledger.now
     zone.quiet = False
@@ -26,7 +26,7 @@ def request_arrived(ledger: Ledger, zone: Zone) -> None:
 
 
 def request_finished(ledger: Ledger, zone: Zone) -> None:
-    """A request of the zone has ended, however it ended."""
+    """Count off a request of the zone that has ended, however it ended."""
     assert zone.requests > 0, f"zone {zone.spec.tenant}: more requests ended than came"
     zone.requests -= 1
     zone.last_active = ledger.now
@@ -36,26 +36,28 @@ def request_finished(ledger: Ledger, zone: Zone) -> None:
 
 
 def lend_what_is_unused(ledger: Ledger) -> None:
-    """No waiting request is admitted now: zones that use nothing lend as if they were quiet, until one of their
-    requests can be admitted again or a new one comes."""
+    """Let zones that use nothing lend as if they were quiet, since no waiting request is admitted now.
+
+    They do until one of their requests can be admitted again or a new one comes.
+    """
     for zone in ledger.zones.values():
         if zone.in_use == 0:
             _become(ledger, zone, quiet=True)
 
 
 def is_served(ledger: Ledger, zone: Zone) -> None:
-    """A waiting request of the zone can be admitted: the zone lends no more if it did meanwhile."""
+    """Let the zone lend no more if it did meanwhile: a waiting request of it can be admitted."""
     _become(ledger, zone, quiet=False)
 
 
 def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
-    """Some of the zone's cached blocks were evicted."""
+    """Note that some of the zone's cached blocks were evicted."""
     if zone.state == "Idle" and zone.held == 0 and not zone.leaving:
         _enter(ledger, zone, "Evicted")
 
 
 def advance(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
-    """Let time pass for the zone. Returns blocks evicted because it was silent for so long, at most ``at_once``."""
+    """Let time pass for the zone; returns blocks evicted because it was silent for so long, at most ``at_once``."""
     if zone.requests > 0:
         return []
     # Compared as moments, as timers are: the difference of two floats may fall short of what was added.
@@ -69,7 +71,7 @@ def advance(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
 
 
 def _kept(ledger: Ledger, zone: Zone) -> int | None:
-    """Cached blocks that a zone without requests may keep after so long a time; None: all."""
+    """The number of cached blocks that a zone may still keep after its time without requests; None: all."""
     idle = zone.spec.idle
     if _has_passed(ledger, zone, idle.evict_after_seconds) or is_forgotten(ledger, zone):
         return 0
@@ -88,7 +90,7 @@ def is_forgotten(ledger: Ledger, zone: Zone) -> bool:
 
 
 def deadline(zone: Zone, after: float) -> float | None:
-    """When time alone changes something for the zone next, later than ``after``; None: never."""
+    """The next time, later than ``after``, at which time alone changes something for the zone; None if never."""
     if zone.requests > 0:
         return None
     idle = zone.spec.idle
@@ -103,7 +105,10 @@ def deadline(zone: Zone, after: float) -> float | None:
 
 
 def _silent_since(zone: Zone) -> float:
-    """When its last request ended; when it was born if it never had one, and is quiet without having fallen silent."""
+    """When the zone's last request ended, or when the zone was born if it never had one.
+
+    A zone without any request is quiet without having fallen silent.
+    """
     return max(zone.last_active, zone.born)
 
 

@@ -25,7 +25,7 @@ from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpe
 
 
 class Tenancy:
-    """The zones of one engine.
+    """The tenancy of one engine: its zones, their loans, timers and stalls, and the config in force.
 
     Args:
         block_count: block ids run from 0 to ``block_count - 1``.
@@ -53,17 +53,17 @@ class Tenancy:
 
     @property
     def pool(self) -> PoolConfig | None:
-        """What the newest config says of the pool; None: there was none."""
+        """The newest config's settings of the pool; None if there was no config."""
         config = self.enforcement.config
         return None if config is None else config.pool
 
     @property
     def is_open_to_anybody(self) -> bool:
-        """Whether requests need no zone, because there never was a config: stock vLLM."""
+        """Whether requests need no zone, because there never was a config, as in stock vLLM."""
         return self.enforcement.config is None and not self.ledger.zones
 
     def zone_of_early_requests(self, count: int) -> Zone:
-        """A zone for ``count`` requests that came before any zone was declared.
+        """Make a zone for ``count`` requests that came before any zone was declared.
 
         It is promised nothing and takes no others: it goes with the last of them, and each block that they let go is
         free at once.
@@ -85,12 +85,12 @@ class Tenancy:
         return self.enforcement.register(tenant)
 
     def request_arrived(self, zone: Zone, now: float) -> None:
-        """A request was bound to the zone."""
+        """Note that a request was bound to the zone."""
         self.ledger.now = now
         states.request_arrived(self.ledger, zone)
 
     def request_finished(self, zone: Zone, now: float) -> None:
-        """A request of the zone has ended, however it ended, and holds no blocks any more."""
+        """Note that a request of the zone has ended, however it ended, and holds no blocks any more."""
         self.ledger.now = now
         states.request_finished(self.ledger, zone)
         if zone.requests == 0:
@@ -100,7 +100,7 @@ class Tenancy:
             self._timers.set(zone)
 
     def refused(self, tenant: str | None, reason: RefusalReason) -> None:
-        """A request was refused; the tenant is None if it shows none that could be believed."""
+        """Note that a request was refused; the tenant is None if it shows none that could be believed."""
         self.ledger.trail.refused(tenant, reason)
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
         zone = None if tenant is None else self.ledger.zones.get(tenant)
@@ -112,19 +112,19 @@ class Tenancy:
         return relieve(self.ledger, zone, count, free, peak)
 
     def must_wait(self, zone: Zone, count: int, free: int, peak: int = 0) -> None:
-        """A zone's next request, of this peak, waits, because it was denied so many blocks."""
+        """Note that a zone's next request, of this peak, waits, because it was denied so many blocks."""
         self._stalls.begin(zone, count, self.ledger.wait_reason(zone, count, free, peak), self.ledger.now)
 
     def may_go_on(self, zone: Zone) -> None:
-        """A zone's next request need not wait for blocks."""
+        """Note that a zone's next request need not wait for blocks."""
         self._stalls.end(zone, self.ledger.now)
 
     def nobody_waits(self) -> None:
-        """No zone's next request waits for blocks now: the engine takes on none."""
+        """Note that no zone's next request waits for blocks now, since the engine takes on none."""
         self._stalls.end_all(self.ledger.now)
 
     def why_never(self, zone: Zone, count: int, peak: int) -> str:
-        """Why a zone's next request, which asks for so many blocks, can never have them."""
+        """A sentence that says why a zone's next request, which asks for so many blocks, can never have them."""
         return (
             f"it needs {count} blocks; zone {zone.spec.tenant} can have {self.ledger.standings.reachable(zone, peak)} "
             f"of this engine's {self._capacity} at the most: its limit is {zone.spec.quota.limit}, "
@@ -137,8 +137,9 @@ class Tenancy:
         self._stalls.count(zone, self.ledger.now)
 
     def upkeep(self, now: float, free: int) -> Evictions:
-        """What time does: zones become quiet, give up their blocks, are forgotten; loans are settled and fall due; free
-        blocks are kept above the watermark. To be called several times a second.
+        """Do what time does to zones and loans, and keep blocks free; to be called several times a second.
+
+        Zones become quiet, give up their blocks, are forgotten; loans are settled and fall due.
 
         Args:
             now: the time.
@@ -151,7 +152,7 @@ class Tenancy:
         return evicted
 
     def upkeep_in_parts(self, now: float, free: Callable[[], int], at_once: int = ALL) -> Iterator[Evictions]:
-        """The same, with pauses in which anything may happen to zones.
+        """Do what `upkeep` does, with pauses in which anything may happen to zones.
 
         Args:
             now: the time.
@@ -169,7 +170,7 @@ class Tenancy:
         yield from self._keep_watermark(free, at_once)
 
     def _keep_watermark(self, free: Callable[[], int], at_once: int) -> Iterator[Evictions]:
-        """If fewer blocks are free than the low mark says, evict until there are as many as the high one says."""
+        """Evict up to the high watermark, if fewer blocks are free than the low one says."""
         watermarks = self.enforcement.watermarks
         wanted = watermarks.high if free() < watermarks.low else 0
         while (missing := wanted - free()) > 0:
@@ -219,11 +220,11 @@ class Tenancy:
                 yield loan
 
     def usage(self) -> list[Event]:
-        """What each zone has used, and each borrower of each lender, where that is more than was told before."""
+        """The events of what each zone, and each borrower of each lender, has used, where it has grown."""
         return list(chain.from_iterable(self.usage_in_slices()))
 
     def usage_in_slices(self, at_once: int = MAX_AT_ONCE) -> Iterator[Iterator[Event]]:
-        """The same, with pauses in which anything may happen to zones; ``at_once`` of them are looked at in between."""
+        """The events of `usage`, with pauses after ``at_once`` zones or loans, in which anything may happen."""
         return tell_usage(self.ledger, self.loans, at_once)
 
     def _let_time_pass(self, at_once: int) -> Iterator[Evictions]:

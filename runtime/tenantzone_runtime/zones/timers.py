@@ -13,7 +13,7 @@ _FEW: Final = 64
 
 
 class Timers:
-    """The zones' timers, one each at most. One may go off too early, never too late: then it is set again.
+    """The zones' timers, one each at most, which may go off too early and never too late: then they are set again.
 
     Timers that were set anew or given up stay in the heap until their time has come, or until the heap has twice as
     many entries as there were timers when it was tidied up last: which costs each timer that is set the same, averaged.
@@ -24,17 +24,17 @@ class Timers:
         self._max_entries = _FEW
 
     def __len__(self) -> int:
-        """Entries, those that are out of date among them."""
+        """The number of entries, those that are out of date among them."""
         return len(self._heap)
 
     def set(self, zone: Zone, seen: float = -inf) -> None:
-        """Look at the zone again when time alone changes something for it; up to ``seen`` it was looked at."""
+        """Have the zone looked at when time alone changes something for it; up to ``seen`` it was looked at."""
         moment = deadline(zone, seen)
         if moment is not None:
             self.set_at(zone, moment)
 
     def set_at(self, zone: Zone, moment: float) -> None:
-        """Look at the zone again at this time, or before."""
+        """Have the zone looked at again at this time, or before."""
         if zone.timer is None or moment < zone.timer:
             zone.timer = moment
             heapq.heappush(self._heap, (moment, zone.number, zone))

@@ -35,7 +35,7 @@ MAX_OF_A_KIND: Final = 50_000
 
 @dataclass(slots=True)
 class _Balance:
-    """As it is added up; see ``audit.Balance``."""
+    """The balance of a zone as it is added up; see ``audit.Balance``."""
 
     granted: int = 0
     above_reservation: int = 0
@@ -44,7 +44,7 @@ class _Balance:
 
 
 class Notes:
-    """What happened between two collections."""
+    """The notes of what happened between two collections."""
 
     __slots__ = (
         "balances",
@@ -104,21 +104,21 @@ class Trail:
         self._told: dict[str, Change] = {}
 
     def note(self, event: Event) -> None:
-        """An event that is kept as it is, in order."""
+        """Note an event that is kept as it is, in order."""
         if len(self._notes.in_order) < self._max:
             self._notes.in_order.append(event)
         else:
             self._notes.lost += 1
 
     def state(self, zone: str, state: Change) -> None:
-        """The state that a zone is in now. Of several between two collections the last one is told, if it is new."""
+        """Note the state that a zone is in now; of several between two collections, the last is told, if new."""
         if self._told.get(zone) == state:
             self._notes.states.pop(zone, None)
         else:
             self._notes.states[zone] = state
 
     def left(self, zone: str, change: Change) -> None:
-        """A zone is gone."""
+        """Note that a zone is gone."""
         self._notes.states.pop(zone, None)
         self._told.pop(zone, None)
         self.note(Lifecycle(zone, change))
@@ -136,37 +136,37 @@ class Trail:
             repaid[key] = Repaid(lender, borrower, before + blocks, after_seconds, overdue)
 
     def loan_over(self, usage: LoanUsage) -> None:
-        """What a loan came to in the end."""
+        """Note what a loan came to in the end."""
         pair = usage.lender, usage.borrower
         if self._has_room(self._notes.loans_over, pair):
             self._notes.loans_over[pair] = usage
 
     def resume_loan(self, lender: str, borrower: str) -> LoanUsage | None:
-        """What the last loan of the two came to, if that was not told yet: then the next one goes on from there."""
+        """Take back what the last loan of the two came to, if that was not told yet: the next goes on from there."""
         return self._notes.loans_over.pop((lender, borrower), None)
 
     def granted(self, zone: str, blocks: int, *, above_reservation: int, held: int) -> None:
-        """A zone took free blocks; with them it holds so many."""
+        """Note that a zone took free blocks, with which it holds ``held``."""
         balance = self._balance(zone, held)
         if balance is not None:
             balance.granted += blocks
             balance.above_reservation += above_reservation
 
     def released(self, zone: str, blocks: int, *, held: int) -> None:
-        """A zone's requests let blocks go that are free now; without them it holds so many."""
+        """Note that a zone's requests let blocks go that are free now; without them it holds ``held``."""
         balance = self._balance(zone, held)
         if balance is not None:
             balance.released += blocks
 
     def evicted(self, zone: str, blocks: int, reason: EvictionReason, beneficiary: str | None, *, held: int) -> None:
-        """A zone lost cached blocks; without them it holds so many."""
+        """Note that a zone lost cached blocks, without which it holds ``held``."""
         self._balance(zone, held)
         evicted, key = self._notes.evicted, (zone, reason, beneficiary)
         if self._has_room(evicted, key):
             evicted[key] = evicted.get(key, 0) + blocks
 
     def _balance(self, zone: str, held: int) -> _Balance | None:
-        """Of a zone whose blocks move; None: there is no room for it."""
+        """The balance of a zone whose blocks move; None if there is no room for it."""
         balances = self._notes.balances
         balance = balances.get(zone)
         if balance is None:
@@ -187,17 +187,17 @@ class Trail:
             refused[key] = refused.get(key, 0) + 1
 
     def take(self) -> Notes:
-        """Everything since the last call. It costs next to nothing: events are made of it when they are asked for."""
+        """Take the notes since the last call, which costs next to nothing: events are made of them when asked for."""
         notes, self._notes = self._notes, Notes()
         self._told |= notes.states
         return notes
 
     def collect(self) -> list[Event]:
-        """The events since the last call."""
+        """Take the events since the last call."""
         return list(self.take().events())
 
     def _has_room(self, notes: Collection[object], key: object) -> bool:
-        """Whether a note under this key can be kept; else it is counted as lost."""
+        """Whether a note under this key can be kept; if not, it is counted as lost."""
         if key in notes or len(notes) < self._max:
             return True
         self._notes.lost += 1

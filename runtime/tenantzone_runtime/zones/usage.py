@@ -1,4 +1,4 @@
-"""What zones and loans have used, for the journal: only what has changed since it was told last, in slices.
+"""The usage of zones and loans, for the journal: only what has changed since it was told last, in slices.
 
 A zone that holds nothing and asks for nothing has nothing to tell. Between two slices anything may happen: a zone or a
 loan that is over before its turn has told what it came to when it ended, and one that is new has its turn next time.
@@ -22,7 +22,7 @@ MAX_AT_ONCE: Final = 250
 
 
 def tell_usage(ledger: Ledger, loans: LoanBook, at_once: int) -> Iterator[Iterator[Event]]:
-    """What has been used up to now, ``at_once`` zones or loans looked at for each item."""
+    """The events of what has been used up to now, ``at_once`` zones or loans looked at for each item."""
     for zones in slices(list(ledger.zones.values()), at_once):
         new = [zone for zone in zones if ledger.tell_usage(zone)]
         yield map(zone_usage, new, [zone.usage_told for zone in new])
@@ -32,5 +32,5 @@ def tell_usage(ledger: Ledger, loans: LoanBook, at_once: int) -> Iterator[Iterat
 
 
 def zone_usage(zone: Zone, used: Used) -> Usage:
-    """How to tell what a zone has used."""
+    """The journal's event of what a zone has used."""
     return Usage(zone.spec.tenant, zone.born, *used)

@@ -1,5 +1,7 @@
-"""Victim orders: zones in the order in which they give up blocks, or lend them: lowest priority first, then least
-recently active."""
+"""Victim orders: zones in the order in which they give up blocks, or lend them.
+
+The lowest priority comes first, then the least recently active.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ _PRIORITIES: Final = 2**32
 
 
 class VictimOrder:
-    """Zones by who yields first, kept sorted: finding the next victim does not mean looking at all zones."""
+    """Zones by who yields first, kept sorted, so that the next victim is found without a look at all zones."""
 
     def __init__(self) -> None:
         self._ranks: list[Rank] = []
@@ -63,22 +65,22 @@ class VictimOrder:
             del self._ranks[index], self._zones[index]
 
     def at(self, index: int) -> Zone | None:
-        """The zone in this place; None: there are fewer."""
+        """The zone in this place; None if there are fewer."""
         return self._zones[index] if index < len(self._zones) else None
 
     def first(self, excluding: Zone | None = None) -> Zone | None:
-        """The next victim."""
+        """The next victim; None if there is none."""
         for zone in self._zones[:2]:
             if zone is not excluding:
                 return zone
         return None
 
     def first_up_to(self, priority: int) -> Zone | None:
-        """The next victim of this priority or a lower one."""
+        """The next victim of this priority or a lower one; None if there is none."""
         return self._zones[0] if self._ranks and self._ranks[0][0] <= priority else None
 
     def first_above(self, priority: int) -> Zone | None:
-        """The next victim of a higher priority."""
+        """The next victim of a higher priority; None if there is none."""
         index = bisect_right(self._ranks, (priority, inf, 0))
         return self._zones[index] if index < len(self._zones) else None
 
@@ -88,7 +90,7 @@ def _rank(zone: Zone) -> Rank:
 
 
 class SumsByPriority:
-    """Amounts by priority, and their sum above one.
+    """The amounts of each priority, and their sum above a priority.
 
     A Fenwick tree over all priorities that there can be, of which it keeps the nodes that are not zero. Either question
     costs at most one node for each bit of a priority, and nothing is left of a priority without an amount.
@@ -99,11 +101,11 @@ class SumsByPriority:
         self.total = 0
 
     def __len__(self) -> int:
-        """Nodes that it keeps."""
+        """The number of nodes that are kept."""
         return len(self._nodes)
 
     def add(self, priority: int, amount: int) -> None:
-        """Add to what is under a priority."""
+        """Add to the amount of a priority."""
         if not amount:
             return
         self.total += amount
@@ -118,7 +120,7 @@ class SumsByPriority:
             node += node & -node
 
     def above(self, priority: int) -> int:
-        """The sum of what is under higher priorities."""
+        """The sum of the amounts of higher priorities."""
         if not self.total:
             return 0
         nodes = self._nodes

@@ -1,4 +1,4 @@
-"""Who yields to whom: running requests that are sent back to wait, so that others get the blocks that are theirs."""
+"""Who yields to whom: which running requests are sent back to wait, so that others get the blocks that are theirs."""
 
 from collections.abc import Callable
 from typing import Generic
@@ -39,7 +39,7 @@ class Yielding(Generic[W]):
         """... and the sum of these for each zone."""
 
     def forget(self, work: W) -> None:
-        """A request was preempted: nothing is kept for it, nor foreseen of it."""
+        """Keep nothing for a request that was preempted, and foresee nothing of it."""
         self._claims.drop(work)
         if work in self._foreseen:
             self._ahead[work.zone] -= self._foreseen.pop(work)
@@ -49,7 +49,7 @@ class Yielding(Generic[W]):
         return self._takeable(work, growing=growing) - self._of_siblings(work)
 
     def may_continue(self, work: W, count: int) -> bool:
-        """Whether a running request may take blocks in its turn: who comes first of its zone has what there is."""
+        """Whether a running request may take blocks in its turn; who comes first of its zone has what there is."""
         return count <= self._takeable(work, growing=True)
 
     def _takeable(self, work: W, *, growing: bool) -> int:
@@ -85,7 +85,7 @@ class Yielding(Generic[W]):
             self._preempt(victim, "due", None)
 
     def foresee(self) -> None:
-        """Help those now that the coming step would find short of blocks, as far as that is sure."""
+        """Help requests now that the coming step would find short of blocks, as far as that is sure."""
         for work, count in self._engine.needs():
             if self._engine.is_running(work) and not self.help(work, count) and self._engine.is_running(work):
                 self._foreseen[work] = count
@@ -94,8 +94,10 @@ class Yielding(Generic[W]):
         self._ahead.clear()
 
     def help(self, work: W, count: int) -> bool:
-        """Let others yield to a running request that gets no blocks, or let it wait itself. Returns whether its blocks
-        are kept for it."""
+        """Let others yield to a running request that gets no blocks, or let it wait itself.
+
+        Returns whether its blocks are kept for it.
+        """
         is_kept = self.reclaim(work, count, growing=True)
         if self._engine.is_running(work) and self.available(work, growing=True) < count:
             # It holds blocks and can't go on: others could wait for them for ever.
@@ -130,7 +132,7 @@ class Yielding(Generic[W]):
         return True
 
     def _know_better(self) -> bool:
-        """Before anybody yields: keep no more for waiting requests than they need. Returns whether that was unknown."""
+        """Keep no more for waiting requests than they need, before anybody yields; returns whether that was unknown."""
         rough = self._claims.take_rough()
         for work in rough:
             self._claims.keep(work, self._engine.blocks_to_admit(work))

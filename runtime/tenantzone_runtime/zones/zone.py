@@ -1,4 +1,4 @@
-"""One tenant's zone on one engine: its promise, its blocks, its clock, its counters."""
+"""One tenant's zone on one engine: its promise, its blocks, its times, its counters."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from tenantzone_runtime.zones.replacement import Clock, LeastRecentlyUsed, Links
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSteps:
-    """A quiet zone's cached blocks go in steps."""
+    """The steps in which a quiet zone's cached blocks go."""
 
     share: int
     """Percent of what it kept cached when it became quiet: so much goes with each step."""
@@ -58,7 +58,7 @@ class LoanTerms:
 
 @dataclass(frozen=True, slots=True)
 class ZoneSpec:
-    """What the config says of a zone, in blocks of this engine."""
+    """The spec of a zone as the config gives it, in blocks of this engine."""
 
     tenant: str
     name: str
@@ -81,7 +81,7 @@ class ZoneSpec:
 
 @dataclass(slots=True, eq=False)
 class Zone:
-    """Mutable state of one zone. Only the ledger changes the blocks; only ``states`` changes state and quiet.
+    """The mutable state of one zone; only the ledger changes its blocks, and only ``states`` its state and quietness.
 
     Two zones are the same only if they are the same object: the identity is what a block's owner refers to.
     """
@@ -141,34 +141,36 @@ class Zone:
 
     @property
     def name_in_journal(self) -> str | None:
-        """Its tenant; None for the zone of requests that came before any zone was declared."""
+        """The zone's tenant; None for the zone of requests that came before any zone was declared."""
         return self.spec.tenant or None
 
     @property
     def prospects(self) -> tuple[int, int, int]:
-        """What of the zone itself decides whether its next request gets its blocks, what all zones leave it being the
-        same: blocks that it does not use, and what is its own of spare blocks and of what relief would give. Each only
-        helps."""
+        """What of the zone itself decides whether its next request gets its blocks, whatever other zones leave it.
+
+        These are blocks that it does not use, and what is its own of spare blocks and of what relief would give. Each
+        only helps.
+        """
         own = len(self.cached) + self.locked
         return -self.in_use, own - self.evictable, own - self.reclaimable
 
     @property
     def has_better_prospects(self) -> bool:
-        """Whether one of them has become better since its next request was denied."""
+        """Whether one of the zone's prospects has become better since its next request was denied."""
         return any(now > then for now, then in zip(self.prospects, self.denied_with, strict=True))
 
     @property
     def borrows(self) -> bool:
-        """Whether its requests use more than its reservation."""
+        """Whether the zone's requests use more than its reservation."""
         return self.in_use > self.spec.quota.reserved
 
     def is_entitled_to(self, count: int) -> bool:
-        """Whether it could use ``count`` more blocks and still be within its reservation."""
+        """Whether the zone could use ``count`` more blocks and still be within its reservation."""
         return self.in_use + count <= self.spec.quota.reserved
 
     @property
     def short(self) -> int:
-        """Blocks of its reservation that it does not hold although its next request is within it, and waits for them.
+        """The blocks of its reservation that the zone lacks while its next request, which is within it, waits for them.
 
         What asks for more than the reservation borrows all of it, and was promised nothing.
         """
@@ -190,7 +192,7 @@ EARLY_TENANT: Final = ""
 
 
 def new_zone(spec: ZoneSpec, now: float, links: Links) -> Zone:
-    """A zone that holds nothing yet, at its time of birth, for an engine with these links.
+    """Make a zone that holds nothing yet, at its time of birth, for an engine with these links.
 
     It is quiet: nobody has asked for what it reserves.
     """
@@ -206,5 +208,5 @@ def new_zone(spec: ZoneSpec, now: float, links: Links) -> Zone:
 
 
 def replacement_order(policy: EvictionPolicy, links: Links, block_ids: Iterable[int] = ()) -> LeastRecentlyUsed:
-    """An order of this policy, with these blocks."""
+    """Make an order of this policy, with these blocks."""
     return Clock(links, block_ids) if policy == "Clock" else LeastRecentlyUsed(links, block_ids)

@@ -5,7 +5,7 @@ import zlib
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.outputs import ModelRunnerOutput
 
-from tests.engine.harness import BLOCK_TOKENS
+from hack.harness.scheduler import BLOCK_TOKENS
 
 LOWEST_TOKEN, TOKENS = 3, 100
 

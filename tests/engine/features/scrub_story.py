@@ -28,7 +28,7 @@ def main(folder: Path) -> None:
     }
     from vllm import LLM
 
-    from demo import tiny_model
+    from hack.demo import tiny_model
 
     tiny_model.make(folder / "tiny")
     llm = LLM(

@@ -4,8 +4,8 @@ import pytest
 from vllm.config import SchedulerConfig
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, ZoneConfig
-from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 100
 WINDOW_BLOCKS = 4

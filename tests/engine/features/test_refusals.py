@@ -5,10 +5,10 @@ import torch
 from vllm.config import KVTransferConfig
 from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, MambaSpec, SlidingWindowSpec
 
+from hack.harness.scheduler import BLOCK_TOKENS, caches, vllm_config
 from tenantzone_runtime.door.routes import WEBSOCKET, Access, RouteTable
 from tenantzone_runtime.engine.versions import UnsupportedError, check_supported
 from tenantzone_runtime.serve import UsageError, check
-from tests.engine.harness import BLOCK_TOKENS, caches, vllm_config
 
 
 @pytest.mark.parametrize(

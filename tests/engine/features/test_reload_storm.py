@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, Lending, PoolConfig, RuntimeConfig, UnknownTenants, Watermarks, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tests.engine.features.paged_model import PagedModel
-from tests.engine.harness import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 100
 CONFIGS = 1000

@@ -14,7 +14,7 @@ from tests.engine.features.scrub_story import BLOCK_TOKENS
 def memory():
     story = subprocess.run(
         [sys.executable, "-m", "tests.engine.features.scrub_story"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(["operator", "runtime", "hack", "."])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(["operator", "runtime", "."])},
         capture_output=True,
         text=True,
     )

@@ -16,11 +16,11 @@ from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
 
+from hack.harness.scheduler import BLOCK_TOKENS, AnyToken, Driver, make_scheduler, prompt, with_flags
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.fitting import grants
 from tenantzone_runtime.engine import turns
 from tests.engine.clock import Clock
-from tests.engine.harness import BLOCK_TOKENS, AnyToken, Driver, make_scheduler, prompt, with_flags
 from tests.engine.histories.events import Abort, Declare, Flags, Pause, ResetCache, Send, Turns, Wait
 from tests.engine.histories.invariants import Invariants
 

@@ -9,9 +9,9 @@ from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
 
+from hack.harness.scheduler import Driver
 from tenantzone_runtime.zones.audit import Evicted, Preempted
 from tenantzone_runtime.zones.zone import Zone
-from tests.engine.harness import Driver
 from tests.engine.histories.snapshot import Snapshot, blocks_for, take_snapshot, zone_of
 
 MAX_PASSED_OVER = 2

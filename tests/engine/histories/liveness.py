@@ -20,8 +20,8 @@ from typing import Any
 
 from vllm.v1.request import Request
 
+from hack.harness.scheduler import BLOCK_TOKENS
 from tenantzone_runtime.zones.zone import Zone
-from tests.engine.harness import BLOCK_TOKENS
 from tests.engine.histories.engine import Engine
 from tests.engine.histories.snapshot import blocks_for, zone_of
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from vllm.v1.request import Request, RequestStatus
 
+from hack.harness.scheduler import BLOCK_TOKENS, Driver
 from tenantzone_runtime.zones.zone import Zone
-from tests.engine.harness import BLOCK_TOKENS, Driver
 
 
 def zone_of(request: Request) -> Zone | None:

@@ -11,8 +11,8 @@ import sys
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from hack.harness.scheduler import vllm_config
 from tests.engine.clock import Clock
-from tests.engine.harness import vllm_config
 from tests.engine.histories.engine import Engine
 from tests.engine.histories.events import Life
 from tests.engine.histories.generator import lives

@@ -5,6 +5,7 @@ import json
 from concurrent.futures import Future
 from copy import copy
 from pathlib import Path
+from typing import Any
 
 from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, VllmConfig
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
@@ -20,7 +21,9 @@ from vllm.v1.structured_output import StructuredOutputManager
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.seal import SEAL_ARGUMENT, seal, tenant_salt
+from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.zones.zone import Zone
 
 BLOCK_TOKENS = 16
 SEAL_KEY = b"k" * 32
@@ -42,6 +45,7 @@ MODEL = {
 
 
 def vllm_config(folder: Path, *, sequences: int = 64, max_batched_tokens: int = 1024) -> VllmConfig:
+    """VLLM's config of a small model that has no weights."""
     (folder / "config.json").write_text(json.dumps(MODEL))
     return VllmConfig(
         model_config=ModelConfig(model=str(folder), skip_tokenizer_init=True, dtype="float32", max_model_len=4096),
@@ -55,7 +59,7 @@ def vllm_config(folder: Path, *, sequences: int = 64, max_batched_tokens: int = 
     )
 
 
-def with_flags(config: VllmConfig, **scheduling) -> VllmConfig:
+def with_flags(config: VllmConfig, **scheduling: Any) -> VllmConfig:
     """The same config with other arguments of the scheduler.
 
     A shallow copy: to make and check a whole config takes a thousand times as long as to make a scheduler.
@@ -116,13 +120,16 @@ class Driver:
         init_none_hash(sha256)
         self._hasher = get_request_block_hasher(BLOCK_TOKENS, sha256)
 
-    def declare(self, *zones: ZoneConfig, **pool) -> RuntimeConfig:
+    def declare(self, *zones: ZoneConfig, **pool: Any) -> RuntimeConfig:
+        """Apply a config of these zones."""
         config = make_config(next(self._generation), PoolConfig(namespace="test", name="pool", **pool), zones)
         self.scheduler.apply_config(config)
         return config
 
-    def zone(self, tenant: str):
-        return self.scheduler.block_pool.ledger.zones[tenant]
+    def zone(self, tenant: str) -> Zone:
+        """The tenant's zone in the ledger."""
+        zone: Zone = self.scheduler.block_pool.ledger.zones[tenant]
+        return zone
 
     def send(
         self,
@@ -136,7 +143,7 @@ class Driver:
         arrival_time: float | None = None,
         priority: int = 0,
         prompt_logprobs: bool = False,
-        grammar: Future | None = None,
+        grammar: Future[Any] | None = None,
     ) -> Request:
         """Add a request; without a tenant as if it had come past the front door.
 
@@ -175,7 +182,8 @@ class Driver:
         """One step; every scheduled request that has its whole prompt gets one token. Returns who was scheduled."""
         output, result = self.schedule()
         self.update(output, result)
-        return result.req_ids
+        scheduled: list[str] = result.req_ids
+        return scheduled
 
     def schedule(self) -> tuple[SchedulerOutput, ModelRunnerOutput]:
         """The first half of a step, and what the model makes of it."""
@@ -208,7 +216,7 @@ class Driver:
             self.check()
         raise AssertionError(f"requests are left after {max_steps} steps")
 
-    def ask(self, tenant: str | None, tokens: list[int], **arguments) -> Request:
+    def ask(self, tenant: str | None, tokens: list[int], **arguments: Any) -> Request:
         """Send a request and run until all are done."""
         request = self.send(tenant, tokens, **arguments)
         self.run()
@@ -226,7 +234,7 @@ class Driver:
         with self.scheduler.zone_lock:
             self._check(pool)
 
-    def _check(self, pool) -> None:
+    def _check(self, pool: ZoneBlockPool) -> None:
         manager = self.scheduler.kv_cache_manager
         if pool.zones:
             pool.ledger.check(pool.free_block_queue.num_free_blocks, pool.capacity)
@@ -251,9 +259,9 @@ class AnyToken:
         return False
 
 
-def compiled() -> Future:
+def compiled() -> Future[AnyToken]:
     """A grammar that is ready at once."""
-    grammar: Future = Future()
+    grammar: Future[AnyToken] = Future()
     grammar.set_result(AnyToken())
     return grammar
 

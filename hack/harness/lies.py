@@ -41,12 +41,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Lie:
+    """What an engine tells in place of its report, and what becomes of it."""
+
     tell: Callable[[Report], Answer]
     programmed: str
     """Reason of the condition ``Programmed`` of the pool's zones meanwhile, if its other engines are honest."""
 
 
 def truth(report: Report) -> Answer:
+    """The report itself, as an honest engine sends it."""
     return _whole(json.dumps(report).encode())
 
 

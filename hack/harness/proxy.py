@@ -58,9 +58,10 @@ class Faults:
 
 
 class Proxy:
-    """
+    """Stands between the operator and the API server, in a thread of its own.
+
     Args:
-        kubeconfig: where the API server is, and as whom to call it. Whoever calls the proxy needs no credentials.
+    kubeconfig: where the API server is, and as whom to call it. Whoever calls the proxy needs no credentials.
     """
 
     def __init__(self, kubeconfig: Path) -> None:
@@ -74,6 +75,9 @@ class Proxy:
         """Requests that write, which took effect or not."""
         self.after_write: Callable[[int], None] | None = None
         """Called with the number of each write that took effect, before the answer goes out."""
+        self._released: asyncio.Event
+        self._session: aiohttp.ClientSession
+        self._runner: web.AppRunner
         self.url = ""
         self.kubeconfig = Path()
         """Leads to the proxy."""

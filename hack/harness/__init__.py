@@ -1,0 +1,1 @@
+"""What tests and benches both need: vLLM's scheduler in a process, a bad network, engines that lie."""

@@ -1,0 +1,157 @@
+"""What ``doctor`` finds wrong with pools, their configs, engines and zones. All pure."""
+
+import base64
+import gzip
+import io
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tenantzone_cli.doctor.finding import Finding, Level, name_some
+from tenantzone_contract.config_text import dump_config
+from tenantzone_contract.packing import PackedHead
+from tenantzone_contract.report import Rejection
+from tests.cli.healthy import (
+    BROKEN,
+    CONFIG,
+    CONFIG_SUBJECT,
+    ENGINES,
+    KEY,
+    MISSING,
+    NOW,
+    POOL,
+    config_map,
+    heard,
+    pod,
+    pool,
+    troubles,
+    zone,
+)
+from tests.cli.reports import answer
+
+
+def packed(at_least: int) -> dict[str, Any]:
+    """A ConfigMap with a compressed config of so many bytes. Most are a file's name, which gzip has room for."""
+    head = PackedHead(generation=CONFIG.generation, hash=CONFIG.hash).model_dump_json(by_alias=True)
+    content = io.BytesIO()
+    with gzip.GzipFile(filename="x" * at_least, mode="wb", fileobj=content) as file:
+        file.write(CONFIG.pool.text.encode())
+    return config_map(head, binaryData={"config.jsonl.gz": base64.b64encode(content.getvalue()).decode()})
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "subject", "said"),
+    [
+        # Pools.
+        pytest.param({"pools": [], "configs": {}, "pods": {}}, "WARN", "pools", "no ZonePool in", id="no pool"),
+        pytest.param({"pools": BROKEN}, "FAIL", "pools", "can't be listed: broken", id="pools that can't be listed"),
+        pytest.param(
+            {"pools": [pool(observedGeneration=None)]}, "FAIL", POOL, "no operator has looked", id="a pool not seen"
+        ),
+        pytest.param({"pools": [pool(generation=2)]}, "WARN", POOL, "generation 1 of 2", id="a pool not seen again"),
+        pytest.param({"pools": [pool("False")]}, "FAIL", POOL, "watermarks: no", id="a pool that is refused"),
+        # Configs.
+        pytest.param({"configs": {KEY: MISSING}}, "FAIL", CONFIG_SUBJECT, "no ConfigMap", id="no config"),
+        pytest.param({"configs": {KEY: BROKEN}}, "WARN", CONFIG_SUBJECT, "can't be read", id="a broken answer"),
+        pytest.param(
+            {"configs": {KEY: config_map(dump_config(CONFIG).replace('"low":0', '"low":1'))}},
+            "FAIL",
+            CONFIG_SUBJECT,
+            "engines keep the one before",
+            id="an edited config",
+        ),
+        pytest.param(
+            {"pools": [pool(configHash="sha256:old")]}, "WARN", CONFIG_SUBJECT, "names another", id="a late status"
+        ),
+        pytest.param(
+            {"configs": {KEY: packed(800_000)}},
+            "WARN",
+            CONFIG_SUBJECT,
+            "above 878 KiB are not accepted",
+            id="a config that is almost too large",
+        ),
+        pytest.param(
+            {"configs": {KEY: config_map(packed(0)["data"]["config.json"])}},
+            "FAIL",
+            CONFIG_SUBJECT,
+            "config.jsonl.gz is missing",
+            id="a config without its content",
+        ),
+        # Engines.
+        pytest.param({"pods": {KEY: []}}, "WARN", ENGINES, "no pod has the labels app=vllm", id="no engine"),
+        pytest.param({"pods": {KEY: BROKEN}}, "WARN", ENGINES, "can't be listed: broken", id="unlisted engines"),
+        pytest.param(
+            {"pods": {KEY: [pod(trouble="Pending")]}}, "WARN", ENGINES, "not ready (Pending): engine-0", id="unready"
+        ),
+        pytest.param({"pods": {KEY: [pod(told="sha256:old")]}}, "WARN", ENGINES, "not told of the newest", id="untold"),
+        pytest.param(
+            {"answers": [answer(None, error="refused")]},
+            "WARN",
+            ENGINES,
+            "can't be asked (refused): engine-0",
+            id="a silent engine",
+        ),
+        pytest.param(
+            {"answers": [heard(rejected=Rejection(error="zones[0]: no", unix_time=0.0))]},
+            "FAIL",
+            ENGINES,
+            "refuses the newest config (zones[0]: no): engine-0",
+            id="an engine that refuses",
+        ),
+        pytest.param(
+            {"answers": [heard(applied_hash="sha256:old", applied_generation=2)]},
+            "WARN",
+            ENGINES,
+            "has generation 2, not the newest",
+            id="an engine that is late",
+        ),
+        pytest.param(
+            {"answers": [heard(applied_hash=None, applied_generation=None)]},
+            "WARN",
+            ENGINES,
+            "has no config, not the newest",
+            id="an engine without a config",
+        ),
+        pytest.param(
+            {"answers": [heard(published=NOW - 60)]}, "FAIL", ENGINES, "report is 60s old", id="an engine that hangs"
+        ),
+        pytest.param(
+            {"answers": [heard(published=NOW + 60)]}, "WARN", ENGINES, "clock is 60s ahead", id="an engine ahead"
+        ),
+        pytest.param(
+            {"pools": [pool(enginesAcknowledged=0)]}, "WARN", ENGINES, "0 of 1 have acknowledged", id="no ack"
+        ),
+        # Zones.
+        pytest.param({"zones": BROKEN}, "FAIL", "zones", "can't be listed: broken", id="zones that can't be listed"),
+        pytest.param(
+            {"zones": [zone(), zone("burst", "False")]}, "WARN", "zones", "1 of 2 are not Ready: burst", id="not Ready"
+        ),
+        pytest.param(
+            {"zones": [zone(generation=2)]}, "WARN", "zones", "not seen the present generation of acme", id="not seen"
+        ),
+    ],
+)
+def test_one_thing_that_is_wrong_is_found_and_nothing_else(change: dict[str, Any], level: str, subject: str, said: str):
+    (finding,) = troubles(**change)
+
+    assert (finding.level, finding.subject) == (level, subject)
+    assert said in finding.message
+
+
+def test_a_young_pool_is_given_time():
+    young = replace(pool(observedGeneration=None), created=NOW - 5)
+
+    assert troubles(pools=[young]) == [
+        Finding(Level.WARN, POOL, "no operator has looked at it for 5s", "see whether the operator runs")
+    ]
+
+
+def test_engines_with_the_same_trouble_share_a_line():
+    pods = [pod(f"engine-{index}", "Pending") for index in range(8)]
+
+    (finding,) = troubles(pods={KEY: pods}, answers=[])
+
+    assert finding.subject == ENGINES
+    assert finding.message == "not ready (Pending): " + name_some([entry.name for entry in pods])
+    assert finding.message.endswith("engine-4 and 3 more")

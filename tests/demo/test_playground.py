@@ -1,0 +1,113 @@
+"""What ``make up`` leaves running, and the plugin's commands that it says to try; the engine alone is simulated."""
+
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from hack.controlplane import ControlPlane
+from hack.controlplane.server import free_ports
+from hack.demo.engines import API_PORT, Engine, free_address
+from hack.demo.model import MODELS
+from hack.demo.playground import exports, guide
+from hack.demo.processes import Processes
+from hack.demo.samples import POD, read_samples
+from hack.demo.stack import Stack, register, start_controllers
+from hack.demo.workspace import workspace
+from tests.operator.fleet import SimulatedEngine
+from tests.operator.kube import proxied
+
+pytestmark = pytest.mark.controlplane
+
+Run = Callable[[str], subprocess.CompletedProcess[str]]
+
+
+class Healthy(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder = tmp_path_factory.mktemp("playground")
+    samples = read_samples()
+    engine = Engine("zone engine", free_address(API_PORT, samples.admin_port))
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
+    with (
+        ControlPlane(folder / "control-plane") as plane,
+        workspace(plane, folder) as place,
+        proxied(plane) as kube,
+        Processes(folder / "log", lock) as controllers,
+    ):
+        where = {"pool": samples.pool, "ip": engine.ip, "port": samples.admin_port}
+        simulated = SimulatedEngine(kube, place.namespace, POD, blocks=255, **where)
+        health = ThreadingHTTPServer((engine.ip, API_PORT), Healthy)
+        threading.Thread(target=health.serve_forever, daemon=True).start()
+        register(place.cluster, samples)
+        (console_port,) = free_ports(1)
+        start_controllers(controllers, place, engine, folder, console_port)
+        simulated.start()
+        place.cluster.kubectl("apply", "--filename", "manifests/samples/")
+        place.cluster.kubectl("wait", "--for=condition=Ready", "tenantzones", "--all", "--timeout=60s")
+        yield Stack(place, samples, MODELS["tiny"], engine, None, {"acme": "sk-1"}, console_port)
+        simulated.stop()
+        health.shutdown()
+        health.server_close()
+    os.close(lock)
+
+
+@pytest.fixture(scope="module")
+def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A command in a shell that has read what ``up`` exports."""
+    file = tmp_path_factory.mktemp("exports") / "exports"
+    file.write_text(exports(stack))
+    return lambda command: subprocess.run(
+        ["/bin/sh", "-c", f". {file} && {command}"], capture_output=True, text=True, timeout=60
+    )
+
+
+def suggested(stack: Stack, command: str) -> str:
+    """The line of the guide that begins so."""
+    (line,) = re.findall(rf"^  ({re.escape(command)}.*)$", guide(stack), re.MULTILINE)
+    return line
+
+
+def test_doctor_finds_nothing_broken_and_says_what_the_operator_is(stack: Stack, run: Run):
+    done = run(suggested(stack, "kubectl tenantzone doctor"))
+
+    assert done.stderr == ""
+    assert "FAIL" not in done.stdout
+    assert re.search(r"^OK +operator's rights +all \d+ that it uses are granted$", done.stdout, re.MULTILINE)
+    assert re.findall(r"^WARN .*$", done.stdout, re.MULTILINE) == [
+        "WARN  operator              leads as a process, without a Deployment in namespace tenantzone-system"
+    ]
+    assert done.returncode == 0
+
+
+def test_explain_asks_the_engine(stack: Stack, run: Run):
+    done = run(suggested(stack, "kubectl tenantzone explain"))
+
+    assert "TenantZone default/acme: Ready" in done.stdout
+    assert "engine-0: of 102 reserved blocks it holds 0 itself" in done.stdout
+    assert "could not be asked" not in done.stdout
+
+
+def test_top_shows_the_zones(stack: Stack, run: Run):
+    done = run(suggested(stack, "kubectl tenantzone top") + " --live")
+
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["NAME", "acme", "burst"]
+
+
+def test_in_somebodys_cluster_doctor_is_told_where_the_operator_is(stack: Stack):
+    elsewhere = replace(stack, place=replace(stack.place, operator_namespace="tenantzone-demo-1"))
+
+    assert suggested(elsewhere, "kubectl tenantzone doctor").endswith(" --operator-namespace tenantzone-demo-1")
