@@ -1,6 +1,7 @@
 """What was released before this commit."""
 
 import subprocess
+from pathlib import Path
 
 from release.version import ROOT
 
@@ -10,6 +11,6 @@ def last_tag() -> str | None:
 
     None where nothing was tagged yet, and in a clone that has no history or no tags.
     """
-    described = ["git", "-C", ROOT, "describe", "--tags", "--abbrev=0", "--match=v[0-9]*", "HEAD^"]
+    described: list[str | Path] = ["git", "-C", ROOT, "describe", "--tags", "--abbrev=0", "--match=v[0-9]*", "HEAD^"]
     found = subprocess.run(described, capture_output=True, text=True, check=False)
     return found.stdout.strip() or None
