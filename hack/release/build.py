@@ -9,8 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from archives import unpack
-
+from hack.archives import unpack
 from hack.images.build import build as build_image
 from hack.manifests.tools import helm
 from hack.progress import CommandFailed, say, watch, written
