@@ -19,8 +19,8 @@ from vllm.v1.structured_output import StructuredOutputManager
 
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
-from tenantzone_contract.seal import SEAL_ARGUMENT, seal, tenant_salt
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.seal import SEAL_ARGUMENT, seal, tenant_salt
 
 BLOCK_TOKENS = 16
 SEAL_KEY = b"k" * 32

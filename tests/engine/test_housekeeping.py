@@ -9,9 +9,9 @@ import pytest
 
 from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.settings import read_settings
 from tenantzone_runtime.engine import housekeeping
 from tenantzone_runtime.engine.housekeeping import Housekeeping
+from tenantzone_runtime.settings import read_settings
 from tenantzone_runtime.zones import configure
 from tests.engine.harness import make_scheduler, vllm_config
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tenantzone_contract.config import Idle, Lending, ZoneConfig
-from tenantzone_contract.seal import seal, tenant_salt
+from tenantzone_runtime.seal import seal, tenant_salt
 from tests.engine.harness import BLOCK_TOKENS, SEAL_KEY, Driver, make_scheduler, prompt, vllm_config
 
 CAPACITY = 100

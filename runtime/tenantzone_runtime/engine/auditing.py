@@ -6,10 +6,10 @@ from itertools import chain, islice
 
 import vllm
 
-from tenantzone_contract.settings import Settings
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.journal.record import EngineRun
 from tenantzone_runtime.journal.writer import JournalWriter
+from tenantzone_runtime.settings import Settings
 from tenantzone_runtime.zones.audit import ConfigRefused, Event
 from tenantzone_runtime.zones.trail import Notes
 

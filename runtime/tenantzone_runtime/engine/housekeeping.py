@@ -10,12 +10,12 @@ import threading
 import time
 
 from tenantzone_contract.report import EngineReport
-from tenantzone_contract.settings import Settings
 from tenantzone_runtime.engine.auditing import Auditing, open_journal
 from tenantzone_runtime.engine.reloading import Reloading
 from tenantzone_runtime.engine.reporting import make_figures, make_report
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.metrics.figures import EngineFigures
+from tenantzone_runtime.settings import Settings
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from itertools import islice
 from pathlib import Path
 
 from tenantzone_contract.config import ConfigError, RuntimeConfig
-from tenantzone_contract.logs import describe_process
 from tenantzone_contract.report import ConfigStatus, Rejection
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.metrics.figures import ReloadResult
 from tenantzone_runtime.reload import ConfigSource
 

@@ -3,9 +3,9 @@
 import os
 from typing import Any
 
-from tenantzone_contract.settings import SEAL_KEY, read_settings
 from tenantzone_runtime.admin import AdminServer
 from tenantzone_runtime.engine.versions import UnsupportedError, check_version
+from tenantzone_runtime.settings import SEAL_KEY, read_settings
 
 # Before what follows, which imports vLLM's internals: another version may not have them where they are looked for.
 check_version()

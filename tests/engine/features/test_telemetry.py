@@ -9,8 +9,8 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tenantzone_contract.seal import SEAL_ARGUMENT, without_seals
-from tenantzone_contract.settings import SEAL_KEY
+from tenantzone_runtime.seal import SEAL_ARGUMENT, without_seals
+from tenantzone_runtime.settings import SEAL_KEY
 from tests.engine.features.asking import complete, text, zone
 from tests.engine.features.spans import Span, SpanReceiver
 from tests.engine.real_engine import API_PORT, RealEngine
