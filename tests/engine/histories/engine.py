@@ -18,7 +18,7 @@ from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.fitting import grants
-from tenantzone_runtime.engine import turns
+from tenantzone_runtime.housekeeping import turns
 from tests.engine.clock import Clock
 from tests.engine.harness import BLOCK_TOKENS, AnyToken, Driver, make_scheduler, prompt, with_flags
 from tests.engine.histories.events import Abort, Declare, Flags, Pause, ResetCache, Send, Turns, Wait
