@@ -27,7 +27,7 @@ from vllm.utils.gc_utils import freeze_gc_heap
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, ZoneConfig
 from tenantzone_contract.report import ConfigStatus, WaitReason
-from tenantzone_runtime.engine.reporting import make_figures, make_report
+from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
 from tenantzone_runtime.zones.audit import Event
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters, Outcome
 
@@ -110,9 +110,9 @@ class Engine:
         with self.lock.timing("notes for the journal"), self.lock:
             self._scheduler.tenancy.ledger.trail.take()
         with self.lock.timing("report"):
-            make_report(self._scheduler, ConfigStatus(), pod="bench", started_unix_time=0.0)
+            make_report(self._driver.served, ConfigStatus(), pod="bench", started_unix_time=0.0)
         with self.lock.timing("figures"):
-            make_figures(self._scheduler, ConfigStatus(), {}, pod="bench", started_unix_time=0.0)
+            make_figures(self._driver.served, ConfigStatus(), {}, pod="bench", started_unix_time=0.0)
         if number % 10 == 0:
             with self.lock.timing("usage for the journal"):
                 self._tell_usage()

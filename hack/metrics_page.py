@@ -9,10 +9,10 @@ from string import Template
 from typing import Any, get_args
 
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
-from tenantzone_contract.settings import DEFAULT_MAX_AUTO_REGISTERED_SERIES
 from tenantzone_operator.serving import exposition as operator
 from tenantzone_runtime import metrics as engine
 from tenantzone_runtime.door import refusals as door
+from tenantzone_runtime.settings import DEFAULT_MAX_AUTO_REGISTERED_SERIES
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Outcome
 from tenantzone_runtime.zones.histogram import BOUNDS
 

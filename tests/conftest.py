@@ -17,6 +17,9 @@ hypothesis.settings.load_profile("tests")
 
 pytest_plugins = ["tests.shared_engine"]
 
+# Tests that several modules inherit; what they assert is to be told as elsewhere.
+pytest.register_assert_rewrite("tests.housekeeping.engine_port")
+
 CRDS = Path(__file__).parent.parent / "crds"
 
 

@@ -9,7 +9,7 @@ from bench.step_time.results import Record
 from hack.harness.scheduler import Driver, prompt
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.report import ConfigStatus
-from tenantzone_runtime.engine.reporting import make_report
+from tenantzone_runtime.housekeeping.reporting import make_report
 
 HOUSEKEEPING_SECONDS = 0.1
 REPORT_SECONDS = 1.0
@@ -107,4 +107,4 @@ class Arm:
             self._scheduler.tenancy.ledger.trail.collect()
         if now - self._reported >= REPORT_SECONDS:
             self._reported = now
-            make_report(self._scheduler, ConfigStatus(), pod="bench", started_unix_time=0.0)
+            make_report(self._driver.served, ConfigStatus(), pod="bench", started_unix_time=0.0)

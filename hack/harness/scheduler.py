@@ -20,9 +20,10 @@ from vllm.v1.structured_output import StructuredOutputManager
 
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
-from tenantzone_contract.seal import SEAL_ARGUMENT, seal, tenant_salt
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.engine.served_scheduler import ServedScheduler
+from tenantzone_runtime.seal import SEAL_ARGUMENT, seal, tenant_salt
 from tenantzone_runtime.zones.zone import Zone
 
 BLOCK_TOKENS = 16
@@ -119,6 +120,11 @@ class Driver:
         self._generation = itertools.count(1)
         init_none_hash(sha256)
         self._hasher = get_request_block_hasher(BLOCK_TOKENS, sha256)
+
+    @property
+    def served(self) -> ServedScheduler:
+        """The scheduler as housekeeping sees it."""
+        return ServedScheduler(self.scheduler)
 
     def declare(self, *zones: ZoneConfig, **pool: Any) -> RuntimeConfig:
         """Apply a config of these zones."""

@@ -1,7 +1,8 @@
 """The operator's log lines: as kopf writes them, or as JSON like the engines'."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from typing import Any
 
 import kopf
 
@@ -9,6 +10,13 @@ from tenantzone_contract.logs import JsonFormatter
 from tenantzone_contract.text import printable
 
 _NAMES = {"TenantZone": "zone", "ZonePool": "pool", "Pod": "pod"}
+
+
+class About(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose lines are all about the same; what a line says in ``extra`` is added."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        return msg, {**kwargs, "extra": {**(self.extra or {}), **(kwargs.get("extra") or {})}}
 
 
 class KopfJsonFormatter(JsonFormatter):

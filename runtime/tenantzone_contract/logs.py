@@ -6,32 +6,11 @@ Other fields are not shown, so nothing gets into a line because somebody has put
 
 import json
 import logging
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 FIELDS = ("zone", "tenant", "pool", "pool_namespace", "generation", "pod")
 """What a line may be about. The generation is that of the pool's config; the pod is an engine's."""
-
-_process: Mapping[str, object] = {}
-
-
-def describe_process(**fields: object) -> None:
-    """Set the fields that say what every further line of this process is about, unless the line itself says otherwise.
-
-    Args:
-        fields: by their names; others that were set before stay.
-    """
-    global _process
-    # As a whole: other threads may be writing lines.
-    _process = {**_process, **fields}
-
-
-class About(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose lines are all about the same subject; what a line says in ``extra`` is added."""
-
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        return msg, {**kwargs, "extra": {**(self.extra or {}), **(kwargs.get("extra") or {})}}
 
 
 class JsonFormatter(logging.Formatter):
@@ -49,7 +28,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        fields = {**_process, **self.fields(record)}
+        fields = self.fields(record)
         line |= {name: fields[name] for name in FIELDS if fields.get(name) not in (None, "")}
         if record.exc_text or record.exc_info:
             line["exception"] = record.exc_text or self.formatException(record.exc_info or (None, None, None))

@@ -8,8 +8,11 @@ import json
 import logging.config
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+
+from tenantzone_contract.logs import JsonFormatter
 
 CONFIG_VARIABLE = "VLLM_LOGGING_CONFIG_PATH"
 LEVEL_VARIABLE = "VLLM_LOGGING_LEVEL"
@@ -19,6 +22,26 @@ JSON_CONFIG = Path(__file__).with_name("logging.json")
 
 LEVEL = os.environ.get(LEVEL_VARIABLE, "INFO").upper()
 """That file takes vLLM's level from here: such a file would otherwise count for more than what the user has set."""
+
+_process: Mapping[str, object] = {}
+
+
+def describe_process(**fields: object) -> None:
+    """Say what every further line of this process is about, unless the line itself says otherwise.
+
+    Args:
+        fields: by their names; others that were set before stay.
+    """
+    global _process
+    # As a whole: other threads may be writing lines.
+    _process = {**_process, **fields}
+
+
+class ProcessJsonFormatter(JsonFormatter):
+    """Each line says what the process is about, too."""
+
+    def fields(self, record: logging.LogRecord) -> Mapping[str, object]:
+        return {**_process, **super().fields(record)}
 
 
 def configure_if_json() -> None:

@@ -14,9 +14,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tenantzone_contract import settings
 from tenantzone_contract.logs import JsonFormatter
-from tenantzone_runtime import logs
+from tenantzone_runtime import logs, settings
 from tenantzone_runtime.usage import FLAGS, UsageError, check, flag_values
 
 _LAUNCHER = "tenantzone_runtime.engine.launch"

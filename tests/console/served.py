@@ -15,7 +15,7 @@ from tenantzone_operator.console.server import Standing, console_served
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod
 from tenantzone_operator.kube.store import Shelf, Store
 from tenantzone_runtime.admin import AdminServer
-from tenantzone_runtime.picture import Picture
+from tenantzone_runtime.housekeeping.picture import Picture
 from tests.operator.objects import body, zone_report
 
 Block = tuple[str | None, str, bool]

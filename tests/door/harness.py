@@ -15,10 +15,10 @@ import uvicorn
 
 from tenantzone_contract.config import CONFIG_KEY, PoolConfig, UnknownTenants
 from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.seal import unseal
-from tenantzone_contract.settings import Settings
 from tenantzone_runtime.door.answers import App, Message, Receive, Scope, Send
 from tenantzone_runtime.door.middleware import TenantMiddleware
+from tenantzone_runtime.seal import unseal
+from tenantzone_runtime.settings import Settings
 from tests.runtime.folders import project, zone
 
 SEAL_KEY = bytes(range(32))

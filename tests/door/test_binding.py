@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.seal import tenant_salt, unseal
 from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.binding import bind, check_fields, parse_body, without_seal
+from tenantzone_runtime.seal import tenant_salt, unseal
 
 KEY = bytes(32)
 values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3))

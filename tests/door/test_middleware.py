@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from tenantzone_contract.seal import tenant_salt
-from tenantzone_contract.settings import Settings
 from tenantzone_runtime.door.limits import MAX_BODY_BYTES
 from tenantzone_runtime.door.middleware import TenantMiddleware
+from tenantzone_runtime.seal import tenant_salt
+from tenantzone_runtime.settings import Settings
 from tests.door.harness import (
     PROMPT,
     SEAL_KEY,

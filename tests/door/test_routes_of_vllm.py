@@ -19,9 +19,9 @@ from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-from tenantzone_contract.seal import SEAL_ARGUMENT
 from tenantzone_runtime.door.binding import bind, parse_body
 from tenantzone_runtime.door.routes import ROUTES, WEBSOCKET, Access
+from tenantzone_runtime.seal import SEAL_ARGUMENT
 from tenantzone_runtime.serve import FLAGS
 from tests.door.harness import SEAL_KEY, call
 

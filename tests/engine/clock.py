@@ -50,8 +50,9 @@ class Clock:
 
 
 def _readers_of_the_time() -> list[ModuleType]:
+    packages = "tenantzone_runtime.engine.", "tenantzone_runtime.housekeeping."
     return [
         module
         for name, module in sys.modules.items()
-        if name.startswith("tenantzone_runtime.engine.") and getattr(module, "time", None) is time
+        if name.startswith(packages) and getattr(module, "time", None) is time
     ]

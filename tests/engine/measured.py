@@ -4,7 +4,7 @@ from vllm.v1.request import RequestStatus
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.report import ConfigStatus
-from tenantzone_runtime.engine.reporting import make_figures
+from tenantzone_runtime.housekeeping.reporting import make_figures
 
 
 def zone(tenant, **fields):
@@ -19,7 +19,7 @@ def counters(driver, tenant="acme"):
 
 
 def figures_of(driver):
-    figures = make_figures(driver.scheduler, ConfigStatus(), {}, pod="p", started_unix_time=0.0)
+    figures = make_figures(driver.served, ConfigStatus(), {}, pod="p", started_unix_time=0.0)
     return {each.tenant: each for each in figures.zones}
 
 

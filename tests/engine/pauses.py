@@ -5,7 +5,7 @@ import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-from tenantzone_runtime.engine import copying, turns
+from tenantzone_runtime.housekeeping import copying, turns
 
 DEADLINE_SECONDS = 60
 

@@ -7,8 +7,8 @@ import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, ZoneConfig
-from tenantzone_runtime.engine import auditing
-from tenantzone_runtime.engine.auditing import Auditing
+from tenantzone_runtime.housekeeping import auditing
+from tenantzone_runtime.housekeeping.auditing import Auditing
 from tenantzone_runtime.journal.bill import Period, make_bill
 from tenantzone_runtime.journal.writer import JournalWriter
 from tests.journal.journals import ENGINE, eventually, kinds, put, records
@@ -41,7 +41,7 @@ def audit_until(audit, condition):
 
 def test_what_is_more_than_waits_to_be_written_is_written_too(driver, tmp_path):
     journal = JournalWriter(tmp_path, engine=ENGINE, queue_records=10)
-    audit = Auditing(driver.scheduler, journal)
+    audit = Auditing(driver.served, journal)
     driver.declare(*zones())
     audit_until(audit, lambda: len(records(tmp_path)) == MANY + 2)
     assert kinds(tmp_path) == ["started", *["lifecycle"] * MANY, "config_applied"]
@@ -50,7 +50,7 @@ def test_what_is_more_than_waits_to_be_written_is_written_too(driver, tmp_path):
 
 def test_an_engine_that_stops_writes_what_is_more_than_waits_to_be_written(driver, tmp_path):
     journal = JournalWriter(tmp_path, engine=ENGINE, queue_records=10)
-    audit = Auditing(driver.scheduler, journal)
+    audit = Auditing(driver.served, journal)
     driver.declare(*zones())
     audit.turn()
     driver.ask("tenant-7", prompt(5))
@@ -64,7 +64,7 @@ def test_while_a_disk_is_stuck_turns_end_and_what_happens_is_added_up(driver, tm
     pipe = tmp_path / "stuck" / "journal-00000001.jsonl"
     os.mkfifo(pipe)
     journal = JournalWriter(tmp_path / "stuck", engine=ENGINE, queue_records=10)
-    audit = Auditing(driver.scheduler, journal)
+    audit = Auditing(driver.served, journal)
     driver.declare(*zones(20))
     for _ in range(50):
         driver.ask("tenant-7", prompt(1))
@@ -83,7 +83,7 @@ def test_while_a_disk_is_stuck_turns_end_and_what_happens_is_added_up(driver, tm
 
 
 def test_without_a_journal_nothing_piles_up(driver):
-    audit = Auditing(driver.scheduler, None)
+    audit = Auditing(driver.served, None)
     driver.declare(*zones(20))
     audit.config_refused(2, "no")
     audit.turn()
@@ -92,7 +92,7 @@ def test_without_a_journal_nothing_piles_up(driver):
 
 
 def test_a_config_that_is_refused_is_told_in_its_order(driver, tmp_path):
-    audit = Auditing(driver.scheduler, JournalWriter(tmp_path, engine=ENGINE))
+    audit = Auditing(driver.served, JournalWriter(tmp_path, engine=ENGINE))
     driver.declare()
     audit.config_refused(2, "not valid JSON")
     driver.declare()
@@ -103,7 +103,7 @@ def test_a_config_that_is_refused_is_told_in_its_order(driver, tmp_path):
 
 def test_usage_is_told_once_a_minute_and_the_bill_adds_up_to_what_the_zones_counted(driver, tmp_path, monkeypatch):
     monkeypatch.setattr(auditing, "USAGE_SECONDS", 0.0)
-    audit = Auditing(driver.scheduler, JournalWriter(tmp_path, engine=ENGINE))
+    audit = Auditing(driver.served, JournalWriter(tmp_path, engine=ENGINE))
     lender = ZoneConfig(name="lender", tenant="lender", generation=1, reserved=60, idle=Idle(after_seconds=0.0))
     driver.declare(lender, *zones(3))
     ever = list(driver.scheduler.tenancy.ledger.zones.values())

@@ -10,8 +10,8 @@ from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.blocks import BlockMap, parse_block_map
 from tenantzone_contract.config import Idle, ZoneConfig
 from tenantzone_contract.report import ConfigStatus
-from tenantzone_runtime.engine.block_map import take_block_map
-from tenantzone_runtime.engine.reporting import make_report
+from tenantzone_runtime.housekeeping.block_map import take_block_map
+from tenantzone_runtime.housekeeping.reporting import make_report
 
 CAPACITY = 100
 PICTURES = 50
@@ -32,8 +32,8 @@ def zone(tenant, **fields):
 
 
 def picture(driver, cells=4096) -> BlockMap:
-    report = make_report(driver.scheduler, ConfigStatus(), pod="engine-0", started_unix_time=0.0)
-    taken = take_block_map(driver.scheduler.block_pool, report, cells)
+    report = make_report(driver.served, ConfigStatus(), pod="engine-0", started_unix_time=0.0)
+    taken = take_block_map(driver.served, report, cells)
     assert parse_block_map(taken.model_dump_json(by_alias=True)) == taken
     return taken
 

@@ -8,8 +8,8 @@ import pytest
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.report import ConfigStatus
-from tenantzone_runtime.engine import copying
-from tenantzone_runtime.engine.reporting import make_figures, make_report
+from tenantzone_runtime.housekeeping import copying
+from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
 from tests.engine.measured import abort, zone
 from tests.engine.pauses import in_each_pause
 
@@ -31,11 +31,11 @@ def driver(config):
 
 
 def report_of(driver):
-    return make_report(driver.scheduler, ConfigStatus(), pod="p", started_unix_time=0.0)
+    return make_report(driver.served, ConfigStatus(), pod="p", started_unix_time=0.0)
 
 
 def figures_of(driver):
-    return make_figures(driver.scheduler, ConfigStatus(), {}, pod="p", started_unix_time=0.0)
+    return make_figures(driver.served, ConfigStatus(), {}, pod="p", started_unix_time=0.0)
 
 
 @pytest.mark.parametrize("tell", [report_of, figures_of])

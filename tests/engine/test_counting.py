@@ -8,8 +8,8 @@ from vllm.v1.request import RequestStatus
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate, Watermarks, ZoneConfig
 from tenantzone_contract.report import ConfigStatus, in_older_words
-from tenantzone_runtime.engine.reporting import make_figures, make_report
 from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
 from tenantzone_runtime.journal.record import parse
 from tenantzone_runtime.zones.overflow import OVERFLOW_NAME
 from tests.journal.auditor import Auditor
@@ -84,9 +84,9 @@ class Watched:
         self.check()
 
     def check(self):
-        scheduler = self.driver.scheduler
-        report = make_report(scheduler, ConfigStatus(), pod="", started_unix_time=0.0)
-        figures = make_figures(scheduler, ConfigStatus(), {}, pod="", started_unix_time=0.0)
+        served = self.driver.served
+        report = make_report(served, ConfigStatus(), pod="", started_unix_time=0.0)
+        figures = make_figures(served, ConfigStatus(), {}, pod="", started_unix_time=0.0)
         for each in figures.zones:
             self._check_zone(each)
         reported = {each.tenant: each for each in report.zones}
@@ -95,7 +95,7 @@ class Watched:
                 assert reported[each.tenant].evicted == each.counters.evicted
                 assert reported[each.tenant].evicted_blocks == in_older_words(each.counters.evicted)
         for each, requests in self.sent.items():
-            if scheduler.tenancy.ledger.zones.get(each.spec.tenant) is each:
+            if served.tenancy.ledger.zones.get(each.spec.tenant) is each:
                 ended = sum(count for outcome, count in each.counters.requests.items() if outcome != "refused")
                 assert ended + each.requests == len(requests)
                 tokens = sum(request.num_output_tokens > 0 for request in requests)

@@ -5,7 +5,7 @@ import pytest
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.report import ConfigStatus
-from tenantzone_runtime.engine.reporting import make_figures
+from tenantzone_runtime.housekeeping.reporting import make_figures
 from tests.engine.measured import abort, figures_of, zone
 
 CAPACITY = 100
@@ -74,7 +74,7 @@ def test_registered_zones_beyond_the_cap_are_one_in_the_figures(driver):
 
 def test_figures_name_the_pool_of_the_config_in_force(driver):
     def pool():
-        figures = make_figures(driver.scheduler, ConfigStatus(), {}, pod="p", started_unix_time=0.0)
+        figures = make_figures(driver.served, ConfigStatus(), {}, pod="p", started_unix_time=0.0)
         return figures.pool_namespace, figures.pool
 
     assert pool() == ("", "")

@@ -10,9 +10,10 @@ import pytest
 from hack.harness.scheduler import make_scheduler, vllm_config
 from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.settings import read_settings
-from tenantzone_runtime.engine import housekeeping
-from tenantzone_runtime.engine.housekeeping import Housekeeping
+from tenantzone_runtime.engine.served_scheduler import ServedScheduler
+from tenantzone_runtime.housekeeping import thread
+from tenantzone_runtime.housekeeping.thread import Housekeeping
+from tenantzone_runtime.settings import read_settings
 from tenantzone_runtime.zones import configure
 
 DEADLINE_SECONDS = 60
@@ -26,7 +27,7 @@ def config(tmp_path_factory):
 @pytest.fixture
 def house(config, tmp_path):
     settings = read_settings({"TENANTZONE_CONFIG_DIR": str(tmp_path), "POD_NAME": "engine-0"})
-    house = Housekeeping(make_scheduler(config, 100), settings)
+    house = Housekeeping(ServedScheduler(make_scheduler(config, 100)), settings)
     yield house
     house.stop()
 
@@ -40,7 +41,7 @@ def write(folder, generation, *tenants, text=None):
 
 def scrape_at_once(house, monkeypatch):
     """Without a thread there is nothing to wait for."""
-    monkeypatch.setattr(housekeeping, "SCRAPE_SECONDS", 0.0)
+    monkeypatch.setattr(thread, "SCRAPE_SECONDS", 0.0)
     house.figures()
     house.turn()
     return house.figures()
@@ -65,7 +66,7 @@ def test_a_config_that_fails_to_be_applied_is_in_the_report_the_figures_and_the_
     folder, journal = tmp_path / "config", tmp_path / "journal"
     folder.mkdir()
     settings = {"TENANTZONE_CONFIG_DIR": str(folder), "TENANTZONE_JOURNAL_DIR": str(journal)}
-    house = Housekeeping(make_scheduler(config, 100), read_settings(settings))
+    house = Housekeeping(ServedScheduler(make_scheduler(config, 100)), read_settings(settings))
 
     def fail(*arguments):
         raise RuntimeError("bad luck")
@@ -87,7 +88,7 @@ def test_a_config_that_fails_to_be_applied_is_in_the_report_the_figures_and_the_
 
 def test_what_fails_in_turn_after_turn_is_logged_once(house, monkeypatch, caplog):
     caplog.set_level(logging.ERROR)
-    monkeypatch.setattr(housekeeping, "INTERVAL_SECONDS", 0.001)
+    monkeypatch.setattr(thread, "INTERVAL_SECONDS", 0.001)
     errors = ["first"] * 5 + ["second"] * 5 + [""] + ["second"] * 5
     is_over = threading.Event()
 
@@ -110,7 +111,7 @@ def test_each_scrape_gets_a_snapshot_of_its_own(house):
 
 
 def test_without_a_scrape_no_snapshot_is_taken(house, monkeypatch):
-    monkeypatch.setattr(housekeeping, "SCRAPE_SECONDS", 0.0)
+    monkeypatch.setattr(thread, "SCRAPE_SECONDS", 0.0)
     house.figures()
     house.turn()
     turned = time.time()
@@ -120,11 +121,11 @@ def test_without_a_scrape_no_snapshot_is_taken(house, monkeypatch):
 
 
 def test_a_scrape_of_an_engine_that_hangs_gets_the_snapshot_before(house, monkeypatch):
-    monkeypatch.setattr(housekeeping, "SCRAPE_SECONDS", 0.1)
+    monkeypatch.setattr(thread, "SCRAPE_SECONDS", 0.1)
     house.start()
     before = house.figures()
     scraped = []
-    with house._scheduler.zone_lock:
+    with house._engine.zone_lock:
         scraper = threading.Thread(target=lambda: scraped.append(house.figures()), daemon=True)
         scraper.start()
         scraper.join(DEADLINE_SECONDS)

@@ -8,8 +8,9 @@ import pytest
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_runtime.engine import reloading, scrubbing
-from tenantzone_runtime.engine.reloading import Reloading
+from tenantzone_runtime.engine import scrubbing
+from tenantzone_runtime.housekeeping import reloading
+from tenantzone_runtime.housekeeping.reloading import Reloading
 from tenantzone_runtime.zones import configure
 
 CAPACITY = 100
@@ -32,7 +33,7 @@ def refused():
 
 @pytest.fixture
 def loading(driver, tmp_path, refused):
-    return Reloading(driver.scheduler, tmp_path, lambda *told: refused.append(told))
+    return Reloading(driver.served, tmp_path, lambda *told: refused.append(told))
 
 
 @pytest.fixture

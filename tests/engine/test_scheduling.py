@@ -4,7 +4,7 @@ import pytest
 
 from hack.harness.scheduler import BLOCK_TOKENS, SEAL_KEY, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, Lending, ZoneConfig
-from tenantzone_contract.seal import seal, tenant_salt
+from tenantzone_runtime.seal import seal, tenant_salt
 
 CAPACITY = 100
 

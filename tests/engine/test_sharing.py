@@ -15,7 +15,7 @@ from tenantzone_contract.config import (
     ZoneConfig,
 )
 from tenantzone_contract.report import ConfigStatus
-from tenantzone_runtime.engine.reporting import make_report
+from tenantzone_runtime.housekeeping.reporting import make_report
 
 CAPACITY = 100
 QUIET_AT_ONCE = Idle(after_seconds=0)
@@ -176,7 +176,7 @@ def test_an_unknown_tenant_has_what_its_level_reserves_or_the_report_says_what_i
     driver.declare(zone("acme"), unknown_tenants=UnknownTenants(mode="AutoRegister", levels=(gold,)))
     for tenant in ("gold-1", "gold-2", "stranger"):
         driver.ask(tenant, prompt(10, seed=1))
-    report = make_report(driver.scheduler, ConfigStatus(), pod="p", started_unix_time=0.0)
+    report = make_report(driver.served, ConfigStatus(), pod="p", started_unix_time=0.0)
     told = {zone.tenant: (zone.level, zone.reserved, zone.awaited_reservation) for zone in report.zones}
     assert told == {
         "acme": ("", 0, 0),

@@ -7,7 +7,7 @@ from vllm.v1.engine.parallel_sampling import ParentRequest
 from vllm.v1.request import Request, RequestStatus
 
 from hack.harness.scheduler import SEAL_KEY, Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.seal import SEAL_ARGUMENT, seal, tenant_salt
+from tenantzone_runtime.seal import SEAL_ARGUMENT, seal, tenant_salt
 from tests.engine.measured import zone
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tenantzone_operator.logs import KopfJsonFormatter
+from tenantzone_operator.logs import About, KopfJsonFormatter
 from tests.operator.conftest import Operator
 from tests.operator.kube import eventually
 from tests.operator.world import POOL, World
@@ -76,3 +76,14 @@ def test_kopfs_own_lines_name_the_object_that_they_are_about():
     record = logging.makeLogRecord({"msg": "failed", "name": "kopf.objects", "k8s_ref": reference})
     line = json.loads(KopfJsonFormatter().format(record))
     assert (line["zone"], line["pool_namespace"]) == ("acme", "models")
+
+
+def test_a_line_is_about_what_its_logger_is_and_what_it_says_itself(caplog: pytest.LogCaptureFixture):
+    about_acme = About(logging.getLogger("tests.logs"), {"zone": "acme", "generation": 3})
+    about_acme.warning("one")
+    about_acme.warning("two", extra={"generation": 4, "pod": "engine-0"})
+    told = [json.loads(KopfJsonFormatter().format(record)) for record in caplog.records]
+    assert [(line["zone"], line["generation"], line.get("pod")) for line in told] == [
+        ("acme", 3, None),
+        ("acme", 4, "engine-0"),
+    ]

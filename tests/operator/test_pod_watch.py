@@ -14,7 +14,6 @@ import pytest
 
 from hack.controlplane import Cluster
 from hack.harness.proxy import BROKEN, Faults, Proxy, Refusal, error_event, proxied_for_operator
-from tenantzone_contract.logs import About
 from tenantzone_operator.app import Operator as App
 from tenantzone_operator.app import Options
 from tenantzone_operator.kube import pod_watch
@@ -25,6 +24,7 @@ from tenantzone_operator.kube.resources import Pool, read_pool
 from tenantzone_operator.kube.store import Store
 from tenantzone_operator.leader.leader import Leader
 from tenantzone_operator.leader.leadership import Alone
+from tenantzone_operator.logs import About
 from tenantzone_operator.pool.reconcile import Reconciler
 from tests.operator.bad_watches import bad_watches
 from tests.operator.fleet import pod_manifest, pod_status

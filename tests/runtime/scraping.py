@@ -60,7 +60,7 @@ def zone(**fields: object) -> ZoneFigures:
 
 def figures(**fields: object) -> EngineFigures:
     known = {
-        "vllm_version": "0.32.0",
+        "engine_version": "0.32.0",
         "pod": "engine-0",
         "pool": "shared",
         "pool_namespace": "team",

@@ -5,8 +5,8 @@ import os
 import subprocess
 import sys
 
-from tenantzone_contract.seal import new_seal_key, seal
 from tenantzone_runtime.logs import JSON_CONFIG
+from tenantzone_runtime.seal import new_seal_key, seal
 
 SEAL = seal(new_seal_key(), "acme", "salt")
 
@@ -44,6 +44,19 @@ def test_warnings_and_what_ends_the_process_are_lines_too():
     assert "UserWarning: old" in warning["message"]
     assert (end["level"], end["message"]) == ("CRITICAL", "the process ends: no\nmore")
     assert end["exception"].endswith("ValueError: no\nmore")
+
+
+def test_lines_say_what_the_process_is_about_unless_they_say_otherwise():
+    program = (
+        "from tenantzone_runtime.logs import describe_process as describe; import logging; "
+        "log = logging.getLogger('vllm.a'); describe(pod='engine-0', pool=None); describe(pool='demo', generation=3); "
+        "log.warning('one'); log.warning('two', extra={'generation': 4, 'zone': 'acme'})"
+    )
+    about = [{name: line.get(name) for name in ("pod", "pool", "generation", "zone")} for line in lines_of(program)]
+    assert about == [
+        {"pod": "engine-0", "pool": "demo", "generation": 3, "zone": None},
+        {"pod": "engine-0", "pool": "demo", "generation": 4, "zone": "acme"},
+    ]
 
 
 def redacted(program: str) -> list[dict[str, str]]:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tenantzone_contract.logs import About
 from tenantzone_operator.engines.answers import ANSWER_SECONDS, read_report, reason
 from tenantzone_operator.engines.http import SlowError, UnbelievableError
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reading_quota import ReadingQuota
 from tenantzone_operator.engines.views import EngineView, view_aside
 from tenantzone_operator.kube.resources import Pod
+from tenantzone_operator.logs import About
 from tenantzone_operator.metrics.instruments import ENGINE_POLLS
 
 logger = logging.getLogger(__name__)

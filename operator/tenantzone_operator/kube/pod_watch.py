@@ -8,12 +8,12 @@ from contextlib import aclosing
 
 import aiohttp
 
-from tenantzone_contract.logs import About
 from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.resources import Body, Pod, Pool, read_pod
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.selectors import query
 from tenantzone_operator.kube.store import Key, Shelf, Store
+from tenantzone_operator.logs import About
 
 WATCH_SECONDS = (45, 60)
 """After so many, chosen at random, all are listed again: so what the watch has missed is put right."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig
-from tenantzone_contract.logs import About
 from tenantzone_contract.packing import ConfigFiles, pack_config, unpack_config
 from tenantzone_contract.text import printable
 from tenantzone_operator.kube.api import Api, explain
@@ -15,6 +14,7 @@ from tenantzone_operator.kube.config_map import ConfigMap
 from tenantzone_operator.kube.names import FIELD_MANAGER, MANAGED_BY_LABEL, config_map_name
 from tenantzone_operator.kube.resources import Pod, Pool
 from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.logs import About
 from tenantzone_operator.status.acknowledgement import History
 from tenantzone_operator.writing.refusals import Refusals
 from tenantzone_operator.writing.write_all import write_all

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import aiohttp
 
-from tenantzone_contract.logs import About
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reading_quota import ReadingQuota
 from tenantzone_operator.engines.reports import max_report_bytes
@@ -18,6 +17,7 @@ from tenantzone_operator.kube.pod_watch import LONGEST_ASKED_SECONDS, PodsUnknow
 from tenantzone_operator.kube.resources import Pool
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.store import Key, Store, View
+from tenantzone_operator.logs import About
 from tenantzone_operator.metrics.instruments import RECONCILE_SECONDS, RECONCILES
 from tenantzone_operator.planning.capacity import planned_size
 from tenantzone_operator.planning.config_room import ConfigRoom

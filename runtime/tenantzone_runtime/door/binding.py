@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tenantzone_contract.seal import SEAL_ARGUMENT, seal, tenant_salt
 from tenantzone_runtime.door.answers import Refusal
+from tenantzone_runtime.seal import SEAL_ARGUMENT, seal, tenant_salt
 
 _EXTRA_ARGUMENTS = "vllm_xargs"
 _CACHE_SALT = "cache_salt"

@@ -9,15 +9,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tenantzone_contract.logs import describe_process
-from tenantzone_contract.settings import SEAL_KEY, Settings, read_settings
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
 from tenantzone_runtime.door.binding import bind, check_fields, parse_body, without_seal
 from tenantzone_runtime.door.identity import KeyRing
 from tenantzone_runtime.door.limits import ClientDisconnected, read_body
 from tenantzone_runtime.door.refusals import Reason, count_refusal
 from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
+from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.reload import ConfigSource
+from tenantzone_runtime.settings import SEAL_KEY, Settings, read_settings
 
 if TYPE_CHECKING:
     from tenantzone_runtime.door.tracing import Tracing

@@ -5,8 +5,8 @@ from typing import Final
 
 from vllm.v1.request import Request
 
-from tenantzone_contract.seal import SEAL_ARGUMENT, SealError, unseal
 from tenantzone_runtime.engine.demand import Demand
+from tenantzone_runtime.seal import SEAL_ARGUMENT, SealError, unseal
 from tenantzone_runtime.zones.audit import RefusalReason
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone

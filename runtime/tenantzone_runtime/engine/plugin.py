@@ -3,10 +3,10 @@
 import logging
 import os
 
-from tenantzone_contract.logs import describe_process
-from tenantzone_contract.seal import new_seal_key
-from tenantzone_contract.settings import POD_NAME, SCRUB_BLOCKS, SEAL_KEY
 from tenantzone_runtime.engine.redaction import redact_log_records
+from tenantzone_runtime.logs import describe_process
+from tenantzone_runtime.seal import new_seal_key
+from tenantzone_runtime.settings import POD_NAME, SCRUB_BLOCKS, SEAL_KEY
 
 
 def register() -> None:

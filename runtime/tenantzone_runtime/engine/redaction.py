@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from tenantzone_contract.seal import without_seals
+from tenantzone_runtime.seal import without_seals
 
 _as_text = logging.Formatter()
 

@@ -3,16 +3,15 @@
 import os
 from typing import Any
 
-from tenantzone_contract.settings import SEAL_KEY, read_settings
-from tenantzone_runtime.admin import AdminServer
 from tenantzone_runtime.engine.versions import UnsupportedError, check_version
+from tenantzone_runtime.settings import SEAL_KEY, read_settings
 
 # Before what follows, which imports vLLM's internals: another version may not have them where they are looked for.
 check_version()
 
-from tenantzone_runtime.engine.block_map import take_block_map  # noqa: E402
-from tenantzone_runtime.engine.housekeeping import Housekeeping  # noqa: E402
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler  # noqa: E402
+from tenantzone_runtime.engine.served_scheduler import ServedScheduler  # noqa: E402
+from tenantzone_runtime.housekeeping.service import Service  # noqa: E402
 
 
 class ZoneScheduler(ZoneAwareScheduler):
@@ -34,19 +33,9 @@ class ZoneScheduler(ZoneAwareScheduler):
                 "(add it to VLLM_PLUGINS if you set that), or set the variable to 64 hexadecimal digits"
             )
         super().__init__(*args, seal_key=settings.seal_key, scrub_blocks=settings.scrub_blocks, **kwargs)
-        self.tenancy.ledger.overflow.max_apart = settings.max_auto_registered_series
-        self._housekeeping = Housekeeping(self, settings)
-        self._admin = AdminServer(
-            settings.admin_host,
-            settings.admin_port,
-            read_report=lambda: self._housekeeping.report,
-            read_figures=lambda: self._housekeeping.figures(),
-            take_block_map=lambda cells: take_block_map(self.block_pool, self._housekeeping.report, cells),
-        )
-        self._admin.start()
-        self._housekeeping.start()
+        self._service = Service(ServedScheduler(self), settings)
+        self._service.start()
 
     def shutdown(self) -> None:
-        self._admin.stop()
-        self._housekeeping.stop()
+        self._service.stop()
         super().shutdown()

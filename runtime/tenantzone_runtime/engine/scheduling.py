@@ -30,9 +30,9 @@ from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.engine.requests import count_generated, outcome_of, zone_of
 from tenantzone_runtime.engine.scrubbing import check_scrub, model_needs_zeroing
 from tenantzone_runtime.engine.substitution import zone_classes
-from tenantzone_runtime.engine.turns import hold_in_turns
 from tenantzone_runtime.engine.versions import check_supported, check_version
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
+from tenantzone_runtime.housekeeping.turns import hold_in_turns
 from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.configure import Difference
 

@@ -17,7 +17,7 @@ _ENGINE = (
         "info",
         ("vllm_version", "pod", "pool", "pool_namespace"),
         "The engine that this is, and the pool of the config in force. Always 1.",
-        lambda engine: [((engine.vllm_version, engine.pod, engine.pool, engine.pool_namespace), 1)],
+        lambda engine: [((engine.engine_version, engine.pod, engine.pool, engine.pool_namespace), 1)],
     ),
     of_engine(
         "engine_capacity_blocks", "KV-cache blocks that requests can use.", lambda engine: engine.capacity_blocks

@@ -43,7 +43,7 @@ class ZoneFigures(NamedTuple):
 class EngineFigures:
     """The figures of one engine and all its zones."""
 
-    vllm_version: str
+    engine_version: str
     pod: str
     pool: str
     """Of the config in force; empty if none is."""

@@ -74,7 +74,7 @@ def ask(llm, tenant: str, prompts: list[str]) -> None:
     """As the front door would."""
     from vllm import SamplingParams
 
-    from tenantzone_contract.seal import SEAL_ARGUMENT, seal, tenant_salt
+    from tenantzone_runtime.seal import SEAL_ARGUMENT, seal, tenant_salt
 
     key = bytes.fromhex(SEAL_KEY)
     salt = tenant_salt(key, tenant, "")

@@ -9,8 +9,8 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tenantzone_contract.seal import SEAL_ARGUMENT, without_seals
-from tenantzone_contract.settings import SEAL_KEY
+from tenantzone_runtime.seal import SEAL_ARGUMENT, without_seals
+from tenantzone_runtime.settings import SEAL_KEY
 from tests.engine.features.asking import complete, text, zone
 from tests.engine.features.spans import Span, SpanReceiver
 from tests.engine.real_engine import API_PORT, RealEngine
@@ -82,7 +82,7 @@ def test_each_line_is_json_and_says_whose_it_is(engine, config):
 
     engine.wait(of_config, "the engine core has written its line")
     (line,) = of_config()
-    assert line["logger"] == "tenantzone_runtime.engine.reloading"
+    assert line["logger"] == "tenantzone_runtime.housekeeping.reloading"
     assert (line["level"], line["pool"], line["pool_namespace"]) == ("INFO", "pool", "test")
     assert (line["generation"], line["pod"]) == (config.generation, "engine-0")
     loggers = {str(line["logger"]).partition(".")[0] for line in lines(engine)}

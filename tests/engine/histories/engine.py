@@ -19,7 +19,7 @@ from vllm.v1.request import Request, RequestStatus
 from hack.harness.scheduler import BLOCK_TOKENS, AnyToken, Driver, make_scheduler, prompt, with_flags
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.fitting import grants
-from tenantzone_runtime.engine import turns
+from tenantzone_runtime.housekeeping import turns
 from tests.engine.clock import Clock
 from tests.engine.histories.events import Abort, Declare, Flags, Pause, ResetCache, Send, Turns, Wait
 from tests.engine.histories.invariants import Invariants

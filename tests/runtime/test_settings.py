@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.settings import read_settings
+from tenantzone_runtime.settings import read_settings
 
 
 def test_an_empty_environment_gives_what_the_manifests_mount():

@@ -4,12 +4,10 @@ import time
 from collections.abc import Iterator
 from itertools import chain, islice
 
-import vllm
-
-from tenantzone_contract.settings import Settings
-from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.journal.record import EngineRun
 from tenantzone_runtime.journal.writer import JournalWriter
+from tenantzone_runtime.settings import Settings
 from tenantzone_runtime.zones.audit import ConfigRefused, Event
 from tenantzone_runtime.zones.trail import Notes
 
@@ -19,16 +17,16 @@ CLOSE_SECONDS = 5.0
 """How long an engine that stops waits for the disk, beside what the writer does."""
 
 
-def open_journal(scheduler: ZoneAwareScheduler, settings: Settings, started_unix_time: float) -> JournalWriter | None:
-    """Open the journal that the settings ask for; None if they ask for none."""
+def open_journal(engine: ServedEngine, settings: Settings, started_unix_time: float) -> JournalWriter | None:
+    """The journal that the settings ask for."""
     if settings.journal_dir is None:
         return None
     run = EngineRun(
         pod=settings.pod_name,
         started_unix_time=started_unix_time,
-        version=vllm.__version__,
-        capacity_blocks=scheduler.block_pool.capacity,
-        block_size_tokens=scheduler.block_size,
+        version=engine.engine_version,
+        capacity_blocks=len(engine.block_ids),
+        block_size_tokens=engine.block_size_tokens,
     )
     return JournalWriter(
         settings.journal_dir, engine=run, max_bytes=settings.journal_max_bytes, keep=settings.journal_keep
@@ -39,17 +37,17 @@ class Auditing:
     """Collects for the journal what happened once a second, and what each zone has used once a minute.
 
     Each turn takes one helping at most, which is bounded however many zones there are, so that no step waits long for
-    the scheduler's lock. It goes to the journal as far as that has room, and nothing more is taken before all of it is
+    the engine's lock. It goes to the journal as far as that has room, and nothing more is taken before all of it is
     handed over: while a disk is slow, what happens is added up in the core, and nothing is lost.
 
     Args:
-        scheduler: whose zones.
+        engine: whose zones.
         journal: where it goes; None: nowhere, but it must be collected all the same, or it would pile up.
     """
 
-    def __init__(self, scheduler: ZoneAwareScheduler, journal: JournalWriter | None) -> None:
-        self._scheduler = scheduler
-        self._tenancy = scheduler.tenancy
+    def __init__(self, engine: ServedEngine, journal: JournalWriter | None) -> None:
+        self._engine = engine
+        self._tenancy = engine.tenancy
         self._journal = journal
         self._collected = self._told_usage = self._taken = time.monotonic()
         self._helping: Iterator[Event] = iter(())
@@ -65,15 +63,15 @@ class Auditing:
             self._hand_over(self._journal)
 
     def config_refused(self, generation: int | None, error: str) -> None:
-        """Note for the journal that a config was refused; the one before stays in force."""
-        with self._scheduler.zone_lock:
+        """A config was refused; the one before stays in force."""
+        with self._engine.zone_lock:
             self._tenancy.ledger.trail.note(ConfigRefused(generation, error))
 
     def close(self) -> None:
         """Hand over what is left, with the last usage, as far as the disk takes it in time, when the engine stops."""
         if self._journal is None:
             return
-        with self._scheduler.zone_lock:
+        with self._engine.zone_lock:
             last = chain(self._tenancy.ledger.trail.take().events(), self._tenancy.usage())
         self._journal.write(chain(self._helping, last), time.monotonic(), patience_seconds=CLOSE_SECONDS)
         self._journal.close()
@@ -95,7 +93,7 @@ class Auditing:
         if self._taken - self._collected >= COLLECT_SECONDS:
             self._helping = self._take_notes().events()
             return True
-        with self._scheduler.zone_lock:
+        with self._engine.zone_lock:
             events = next(self._usage, None)
         if events is None and self._taken - self._told_usage >= USAGE_SECONDS:
             self._told_usage = self._taken
@@ -105,5 +103,5 @@ class Auditing:
 
     def _take_notes(self) -> Notes:
         self._collected = time.monotonic()
-        with self._scheduler.zone_lock:
+        with self._engine.zone_lock:
             return self._tenancy.ledger.trail.take()

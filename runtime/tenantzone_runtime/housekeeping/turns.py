@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from itertools import islice
-from threading import RLock
 from typing import TypeVar
 
 _PAUSE_SECONDS = 0.0002
@@ -24,8 +24,8 @@ def in_turns(items: Iterable[T], at_once: int) -> Iterator[list[T]]:
         time.sleep(_PAUSE_SECONDS)
 
 
-def hold_in_turns(lock: RLock, parts: Iterator[object]) -> None:
-    """Do work with the lock held, and let the lock go for a pause each time that a turn is over.
+def hold_in_turns(lock: AbstractContextManager[object], parts: Iterator[object]) -> None:
+    """Do work with the lock held, and let it go for such a pause each time that a turn is over.
 
     Args:
         lock: of what the work is done on.

@@ -1,8 +1,8 @@
-"""The work beside the steps: new configs are applied, time passes for idle zones, the report is published.
+"""The thread beside the steps: new configs are applied, time passes for idle zones, the report is published.
 
-One thread does it all, in turns. vLLM's own loop sleeps while no request is there, so it can't be done in a step; and
-the steps must not wait for files or for HTTP. The thread changes zones only under the scheduler's ``zone_lock``, which
-is free between two steps.
+It does it all, in turns. An engine's own loop sleeps while no request is there, so it can't be done in a step; and the
+steps must not wait for files or for HTTP. The thread changes zones only under the engine's ``zone_lock``, which is free
+between two steps.
 """
 
 import logging
@@ -10,12 +10,12 @@ import threading
 import time
 
 from tenantzone_contract.report import EngineReport
-from tenantzone_contract.settings import Settings
-from tenantzone_runtime.engine.auditing import Auditing, open_journal
-from tenantzone_runtime.engine.reloading import Reloading
-from tenantzone_runtime.engine.reporting import make_figures, make_report
-from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.housekeeping.auditing import Auditing, open_journal
+from tenantzone_runtime.housekeeping.engine import ServedEngine
+from tenantzone_runtime.housekeeping.reloading import Reloading
+from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
 from tenantzone_runtime.metrics.figures import EngineFigures
+from tenantzone_runtime.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -26,19 +26,19 @@ SCRAPE_SECONDS = 1.0
 
 
 class Housekeeping:
-    """Keeps a scheduler's zones as the config folder says, and makes reports of them for whoever asks.
+    """Keeps an engine's zones as the config folder says, and a report of them for whoever asks.
 
     Args:
-        scheduler: whose zones.
+        engine: whose zones.
         settings: the config's folder, this engine pod's name, and where a journal is written.
     """
 
-    def __init__(self, scheduler: ZoneAwareScheduler, settings: Settings) -> None:
-        self._scheduler = scheduler
+    def __init__(self, engine: ServedEngine, settings: Settings) -> None:
+        self._engine = engine
         self._pod = settings.pod_name
         self._started_unix_time = time.time()
-        self._auditing = Auditing(scheduler, open_journal(scheduler, settings, self._started_unix_time))
-        self._reloading = Reloading(scheduler, settings.config_dir, self._auditing.config_refused)
+        self._auditing = Auditing(engine, open_journal(engine, settings, self._started_unix_time))
+        self._reloading = Reloading(engine, settings.config_dir, self._auditing.config_refused)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tenantzone-housekeeping", daemon=True)
         self._is_asked_for = True
@@ -75,7 +75,7 @@ class Housekeeping:
     def turn(self) -> None:
         """Do one turn's work: look for a new config, let time pass, publish a report."""
         has_news = self._reloading.turn()
-        self._scheduler.let_time_pass()
+        self._engine.let_time_pass()
         self._auditing.turn()
         # A report of a thousand zones takes milliseconds: not ten times a second, where nobody reads it.
         if has_news or self._is_asked_for or time.monotonic() - self._published >= REPORT_SECONDS:
@@ -87,7 +87,7 @@ class Housekeeping:
         # Asked for again from here on: whoever asks later wants a later one.
         self._is_scraped = False
         figures = make_figures(
-            self._scheduler,
+            self._engine,
             self._reloading.status,
             self._reloading.reloads,
             pod=self._pod,
@@ -101,7 +101,7 @@ class Housekeeping:
         self._is_asked_for = False
         self._published = time.monotonic()
         self._report = make_report(
-            self._scheduler, self._reloading.status, pod=self._pod, started_unix_time=self._started_unix_time
+            self._engine, self._reloading.status, pod=self._pod, started_unix_time=self._started_unix_time
         )
 
     def _run(self) -> None:

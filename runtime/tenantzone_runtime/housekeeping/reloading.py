@@ -7,9 +7,9 @@ from itertools import islice
 from pathlib import Path
 
 from tenantzone_contract.config import ConfigError, RuntimeConfig
-from tenantzone_contract.logs import describe_process
 from tenantzone_contract.report import ConfigStatus, Rejection
-from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.housekeeping.engine import ServedEngine
+from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.metrics.figures import ReloadResult
 from tenantzone_runtime.reload import ConfigSource
 
@@ -23,16 +23,16 @@ _NAMED_ZONES = 5
 
 
 class Reloading:
-    """Applies the config folder's newest config to a scheduler's zones.
+    """Keeps an engine's zones as the config folder says.
 
     Args:
-        scheduler: whose zones.
+        engine: whose zones.
         folder: where the pool's ConfigMap is projected.
         refused: is told generation and error of each config that is refused, once.
     """
 
-    def __init__(self, scheduler: ZoneAwareScheduler, folder: Path, refused: Callable[[int | None, str], None]) -> None:
-        self._scheduler = scheduler
+    def __init__(self, engine: ServedEngine, folder: Path, refused: Callable[[int | None, str], None]) -> None:
+        self._engine = engine
         self._source = ConfigSource(folder)
         self._refused = refused
         self.status = ConfigStatus()
@@ -84,7 +84,7 @@ class Reloading:
     def _enforce(self, config: RuntimeConfig) -> Exception | None:
         """Enforce a config; returns why it is not in force, which with ConfigError leaves in force what was before."""
         try:
-            lacking = self._scheduler.apply_config(config)
+            lacking = self._engine.apply_config(config)
         except ConfigError as error:
             return error
         except Exception as error:

@@ -1,4 +1,4 @@
-"""From the scheduler's state to the engine's report, and to the figures of a scrape.
+"""From an engine's state to its report, and to the figures of a scrape.
 
 Both are made of copies that are taken in slices (``copying``): each zone is told as it was at one moment, and the pool
 as it was at one moment, but not all at the same.
@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-import vllm
-
 from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport, in_older_words
-from tenantzone_runtime.engine.copying import LoanCopy, ZoneCopy, copy_loans, copy_pool, copy_zones, held
-from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.housekeeping.copying import LoanCopy, ZoneCopy, copy_loans, copy_pool, copy_zones, held
+from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.metrics.figures import EngineFigures, ReloadResult, ZoneFigures
 from tenantzone_runtime.zones.counters import Counters, evicted_by_reason
 from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
@@ -48,20 +46,18 @@ class _Lending:
             self.loans[loan.lender] += 1
 
 
-def make_report(
-    scheduler: ZoneAwareScheduler, config: ConfigStatus, *, pod: str, started_unix_time: float
-) -> EngineReport:
-    """Make an engine's report, in which the sums of each zone's loans agree with the loans that are told."""
+def make_report(engine: ServedEngine, config: ConfigStatus, *, pod: str, started_unix_time: float) -> EngineReport:
+    """An immutable snapshot. What a zone's loans come to agrees with the loans that are told."""
     published_unix_time = time.time()
-    pool = copy_pool(scheduler)
-    loans = copy_loans(scheduler, pool.loans)
+    pool = copy_pool(engine)
+    loans = copy_loans(engine, pool.loans)
     lending = _Lending(loans)
-    zones = copy_zones(scheduler, pool.zones, _put_reported, _take_reported)
+    zones = copy_zones(engine, pool.zones, _put_reported, _take_reported)
     return EngineReport(
-        engine_version=vllm.__version__,
+        engine_version=engine.engine_version,
         pod=pod,
-        capacity_blocks=scheduler.block_pool.capacity,
-        block_size_tokens=scheduler.block_size,
+        capacity_blocks=len(engine.block_ids),
+        block_size_tokens=engine.block_size_tokens,
         free_blocks=pool.free_blocks,
         config=config,
         zones=tuple(_zone_report(zone, counts, lending) for zone, counts in zones),
@@ -72,7 +68,7 @@ def make_report(
 
 
 def make_figures(
-    scheduler: ZoneAwareScheduler,
+    engine: ServedEngine,
     config: ConfigStatus,
     reloads: Mapping[ReloadResult, int],
     *,
@@ -81,9 +77,9 @@ def make_figures(
 ) -> EngineFigures:
     """Make the figures of a scrape, an immutable snapshot."""
     taken_unix_time = time.time()
-    pool = copy_pool(scheduler)
-    lending = _Lending(copy_loans(scheduler, pool.loans))
-    overflow = scheduler.tenancy.ledger.overflow
+    pool = copy_pool(engine)
+    lending = _Lending(copy_loans(engine, pool.loans))
+    overflow = engine.tenancy.ledger.overflow
 
     def put(zone: Zone, values: list[Any]) -> None:
         is_member = zone in overflow
@@ -99,23 +95,23 @@ def make_figures(
 
     zones: list[ZoneFigures] = []
     members: list[ZoneFigures] = []
-    for zone, counters in copy_zones(scheduler, pool.zones, put, take_own):
+    for zone, counters in copy_zones(engine, pool.zones, put, take_own):
         if counters is None:
             members.append(_zone_figures(zone, lending, _NOT_TOLD))
         else:
             zones.append(_zone_figures(zone, lending, counters))
-    with held(scheduler.zone_lock):
+    with held(engine.zone_lock):
         is_in_use, total = overflow.is_in_use, overflow.total()
     if is_in_use:
         zones.append(_added_up(members, total))
     return EngineFigures(
-        vllm_version=vllm.__version__,
+        engine_version=engine.engine_version,
         pod=pod,
         pool=pool.config.name if pool.config is not None else "",
         pool_namespace=pool.config.namespace if pool.config is not None else "",
-        capacity_blocks=scheduler.block_pool.capacity,
+        capacity_blocks=len(engine.block_ids),
         free_blocks=pool.free_blocks,
-        block_size_tokens=scheduler.block_size,
+        block_size_tokens=engine.block_size_tokens,
         started_unix_time=started_unix_time,
         taken_unix_time=taken_unix_time,
         config=config,

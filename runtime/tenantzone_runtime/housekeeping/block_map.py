@@ -11,39 +11,36 @@ from itertools import islice
 
 from tenantzone_contract.blocks import BlockKind, BlockMap, BlockUse
 from tenantzone_contract.report import EngineReport
-from tenantzone_runtime.engine.block_pool import ZoneBlockPool
-from tenantzone_runtime.engine.turns import in_turns
-from tenantzone_runtime.picture import Picture
+from tenantzone_runtime.housekeeping.engine import ServedEngine
+from tenantzone_runtime.housekeeping.picture import Picture
+from tenantzone_runtime.housekeeping.turns import in_turns
 from tenantzone_runtime.zones.zone import Zone
 
 Kind = tuple[Zone | None, BlockUse, bool]
 
 _BLOCKS_AT_ONCE = 1000
 """Some tenths of a millisecond's work."""
-_FIRST_BLOCK = 1
-"""Block 0 is vLLM's null block."""
 
 
-def take_block_map(pool: ZoneBlockPool, report: EngineReport, cells: int) -> BlockMap:
-    """Take the block map of an engine: which zone has which block.
+def take_block_map(engine: ServedEngine, report: EngineReport, cells: int) -> BlockMap:
+    """Which zone has which block.
 
     Args:
-        pool: whose blocks.
+        engine: whose blocks.
         report: the newest one, which has the loans.
         cells: the picture has no more of them.
     """
-    blocks_per_cell = max(1, -(-pool.capacity // cells))
+    block_ids = engine.block_ids
+    blocks_per_cell = max(1, -(-len(block_ids) // cells))
     borrowed = Counter[str]()
     for loan in report.loans:
         borrowed[loan.borrower] += loan.blocks
-    reader = _Reader(pool, borrowed)
+    reader = _Reader(engine, borrowed)
     picture = Picture[Kind]()
-    every_cell = range(_FIRST_BLOCK, _FIRST_BLOCK + pool.capacity, blocks_per_cell)
-    for firsts in in_turns(every_cell, max(1, _BLOCKS_AT_ONCE // blocks_per_cell)):
+    for firsts in in_turns(block_ids[::blocks_per_cell], max(1, _BLOCKS_AT_ONCE // blocks_per_cell)):
         for first in firsts:
-            last = min(first + blocks_per_cell, _FIRST_BLOCK + pool.capacity)
-            picture.add_cell(reader.kinds(first, last))
-    return _described(picture, report, pool.capacity, blocks_per_cell)
+            picture.add_cell(reader.kinds(first, min(first + blocks_per_cell, block_ids.stop)))
+    return _described(picture, report, len(block_ids), blocks_per_cell)
 
 
 def _described(picture: Picture[Kind], report: EngineReport, capacity: int, blocks_per_cell: int) -> BlockMap:
@@ -71,18 +68,19 @@ class _Reader:
     """Tells what kind each block is now.
 
     Args:
-        pool: whose blocks.
+        engine: whose blocks.
         borrowed: how many blocks each tenant has borrowed.
     """
 
-    def __init__(self, pool: ZoneBlockPool, borrowed: Counter[str]) -> None:
-        self._blocks = pool.blocks
-        self._owner = pool.ledger.owner
-        self._order_of = pool.ledger.links.order_of
+    def __init__(self, engine: ServedEngine, borrowed: Counter[str]) -> None:
+        ledger = engine.tenancy.ledger
+        self._use_of_unowned = engine.use_of_unowned
+        self._owner = ledger.owner
+        self._order_of = ledger.links.order_of
         self._first_to_go: set[int] = set()
         self._borrowed_in_use: dict[Zone, int] = {}
         for tenant, count in borrowed.items():
-            zone = pool.ledger.zones.get(tenant)
+            zone = ledger.zones.get(tenant)
             if zone is not None:
                 self._choose(zone, count)
 
@@ -102,10 +100,7 @@ class _Reader:
 
     def _kind(self, block_id: int, zone: Zone | None, order: object) -> Kind:
         if zone is None:
-            block = self._blocks[block_id]
-            if block.ref_cnt > 0:
-                return None, "in_use", False
-            return None, "free" if block.block_hash is None else "cached", False
+            return None, self._use_of_unowned(block_id), False
         if order is zone.cached:
             return zone, "cached", block_id in self._first_to_go
         left = self._borrowed_in_use.get(zone, 0)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from tenantzone_contract.seal import SealError, new_seal_key, seal, tenant_salt, unseal
+from tenantzone_runtime.seal import SealError, new_seal_key, seal, tenant_salt, unseal, without_seals
 
 KEY = bytes(32)
 NOW = 1_000_000.0
@@ -82,3 +82,17 @@ def test_a_salt_is_one_that_vllm_takes_and_does_not_show_the_tenant(tenant, salt
     assert len(made) == 64
     assert set(made) <= set("0123456789abcdef")
     assert made != tenant_salt(new_seal_key(), tenant, salt)
+
+
+@pytest.mark.parametrize("tenant", ["acme", "ä", "two words/and=signs", "x" * 200])
+def test_a_seal_is_blotted_out_wherever_it_stands(tenant):
+    made = seal(new_seal_key(), tenant, "salt")
+    for cut in (made, made[:-63]):
+        assert without_seals(f"SamplingParams(extra_args={{'tenantzone_seal': '{cut}'}}") == (
+            "SamplingParams(extra_args={'tenantzone_seal': '(seal)'}"
+        )
+
+
+def test_what_is_no_seal_stays():
+    text = "vLLM 0.32.0 at 127.0.0.1:8000, 1.5 s, salt 5f2b5f2b5f2b5f2b5f2b5f2b5f2b5f2b"
+    assert without_seals(text) == text

@@ -1,6 +1,6 @@
 """Copies of what zones hold and have counted, taken between steps, for reports and scrapes.
 
-Whoever copies holds the scheduler's lock, and no step is made meanwhile. So it is held for a slice of the zones at a
+Whoever copies holds the engine's lock, and no step is made meanwhile. So it is held for a slice of the zones at a
 time, and is free in between. What is copied of one zone is of one moment, and so is what is told of the pool as a
 whole; two zones may be of moments some milliseconds apart, and a block that changed hands in between shows with both or
 with neither. Zones that leave meanwhile are left out, and those that come are not in it yet.
@@ -12,17 +12,15 @@ may walk through all that there is: it is to do so when the lock is free.
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
-from threading import RLock
 from typing import Any, NamedTuple, TypeVar
 
 from tenantzone_contract.config import PoolConfig
 from tenantzone_contract.report import WaitReason, ZoneState
-from tenantzone_runtime.engine.requests import zone_of
-from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
-from tenantzone_runtime.engine.turns import in_turns
+from tenantzone_runtime.housekeeping.engine import ServedEngine
+from tenantzone_runtime.housekeeping.turns import in_turns
 from tenantzone_runtime.zones.audit import RefusalReason
 from tenantzone_runtime.zones.flat import take
 from tenantzone_runtime.zones.loan import Loan
@@ -83,8 +81,8 @@ _read_loan = attrgetter(*LoanCopy._fields)
 
 
 @contextmanager
-def held(lock: RLock) -> Iterator[None]:
-    """Hold the scheduler's lock to copy something, in a way that does not set off Python's collector."""
+def held(lock: AbstractContextManager[object]) -> Iterator[None]:
+    """Hold an engine's lock to copy something, which does not set off Python's collector."""
     threshold, *_ = gc.get_threshold()
     if threshold and gc.get_count()[0] > threshold - _MAX_CONTAINERS:
         # A few more containers would: have it look at the newest ones before.
@@ -93,12 +91,12 @@ def held(lock: RLock) -> Iterator[None]:
         yield
 
 
-def copy_pool(scheduler: ZoneAwareScheduler) -> PoolCopy:
-    """Copy what is known of all zones together."""
-    tenancy = scheduler.tenancy
-    with held(scheduler.zone_lock):
+def copy_pool(engine: ServedEngine) -> PoolCopy:
+    """What is known of all zones together."""
+    tenancy = engine.tenancy
+    with held(engine.zone_lock):
         return PoolCopy(
-            free_blocks=scheduler.block_pool.free_block_queue.num_free_blocks,
+            free_blocks=engine.free_blocks,
             refusals=dict(tenancy.refusals),
             config=tenancy.pool,
             zones=list(tenancy.ledger.zones.values()),
@@ -106,8 +104,8 @@ def copy_pool(scheduler: ZoneAwareScheduler) -> PoolCopy:
         )
 
 
-def copy_loans(scheduler: ZoneAwareScheduler, loans: Sequence[Loan]) -> list[LoanCopy]:
-    """Copies of those of the loans that still stand."""
+def copy_loans(engine: ServedEngine, loans: Sequence[Loan]) -> list[LoanCopy]:
+    """Those of the loans that still stand."""
 
     def put(some: Sequence[Loan], values: list[Any]) -> None:
         for loan in some:
@@ -116,14 +114,14 @@ def copy_loans(scheduler: ZoneAwareScheduler, loans: Sequence[Loan]) -> list[Loa
     width = len(LoanCopy._fields)
     return [
         loan
-        for values in _in_slices(scheduler.zone_lock, loans, LOANS_AT_ONCE, put)
+        for values in _in_slices(engine.zone_lock, loans, LOANS_AT_ONCE, put)
         for start in range(0, len(values), width)
         if (loan := LoanCopy(*values[start : start + width])).blocks
     ]
 
 
 def copy_zones(
-    scheduler: ZoneAwareScheduler,
+    engine: ServedEngine,
     zones: Sequence[Zone],
     put_counts: Callable[[Zone, list[Any]], None],
     take_counts: Callable[[Iterator[Any]], Counts],
@@ -131,29 +129,32 @@ def copy_zones(
     """Copies of those of the zones that have not left, each with what is asked for of its counters.
 
     Args:
-        scheduler: whose zones; its lock must not be held.
+        engine: whose zones; its lock must not be held.
         zones: which ones.
         put_counts: appends what is asked for. It holds the lock, and should make nothing else.
         take_counts: makes a copy of what was appended, from an iterator that goes on after it.
     """
 
     def put(some: Sequence[Zone], values: list[Any]) -> None:
-        running = Counter(map(zone_of, scheduler.running))
+        running = Counter(engine.running_zones())
         for zone in some:
             if not zone.leaving:
-                scheduler.tenancy.count(zone)
+                engine.tenancy.count(zone)
                 values += (zone, running[zone])
                 values += _read_zone(zone)
                 put_counts(zone, values)
 
-    for values in _in_slices(scheduler.zone_lock, zones, ZONES_AT_ONCE, put):
+    for values in _in_slices(engine.zone_lock, zones, ZONES_AT_ONCE, put):
         left = iter(values)
         for zone in left:
             yield ZoneCopy(zone, *take(left, len(ZoneCopy._fields) - 1)), take_counts(left)
 
 
 def _in_slices(
-    lock: RLock, items: Sequence[Item], at_once: int, put: Callable[[Sequence[Item], list[Any]], None]
+    lock: AbstractContextManager[object],
+    items: Sequence[Item],
+    at_once: int,
+    put: Callable[[Sequence[Item], list[Any]], None],
 ) -> Iterator[list[Any]]:
     for some in in_turns(items, at_once):
         values: list[Any] = []

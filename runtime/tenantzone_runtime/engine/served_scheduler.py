@@ -1,0 +1,51 @@
+"""vLLM's scheduler as housekeeping sees it."""
+
+from collections.abc import Iterable
+from threading import RLock
+
+import vllm
+
+from tenantzone_contract.blocks import BlockUse
+from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.zone import Zone
+
+
+class ServedScheduler:
+    """What housekeeping asks of an engine, answered by a scheduler.
+
+    Nothing of vLLM's is extended here, so that types are checked against the port.
+
+    Args:
+        scheduler: whose zones.
+    """
+
+    engine_version: str = vllm.__version__
+
+    def __init__(self, scheduler: ZoneAwareScheduler) -> None:
+        self._scheduler = scheduler
+        self._pool = scheduler.block_pool
+        self.tenancy: Tenancy = scheduler.tenancy
+        self.block_ids = range(1, 1 + self._pool.capacity)
+        """Block 0 is vLLM's null block."""
+        self.block_size_tokens = int(scheduler.block_size)
+        self.apply_config = scheduler.apply_config
+        self.let_time_pass = scheduler.let_time_pass
+
+    @property
+    def zone_lock(self) -> RLock:
+        return self._scheduler.zone_lock
+
+    @property
+    def free_blocks(self) -> int:
+        return int(self._pool.free_block_queue.num_free_blocks)
+
+    def running_zones(self) -> Iterable[Zone | None]:
+        return map(zone_of, self._scheduler.running)
+
+    def use_of_unowned(self, block_id: int) -> BlockUse:
+        block = self._pool.blocks[block_id]
+        if block.ref_cnt > 0:
+            return "in_use"
+        return "free" if block.block_hash is None else "cached"

@@ -1,0 +1,84 @@
+"""What housekeeping asks of an engine. vLLM's adapter is such an engine, and so is the simulated one of the tests.
+
+An engine has two ports. In its steps it is ``zones.engine.Engine`` to the arbiter; beside them it is this.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from tenantzone_contract.blocks import BlockUse
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.zone import Zone
+
+
+class ServedEngine(Protocol):
+    """An engine that goes on making steps while another thread keeps house.
+
+    All amounts are KV-cache blocks. Whatever is read or called here is so by the housekeeping thread, unless it says
+    otherwise; first, before that thread runs, by the one that makes the engine.
+    """
+
+    @property
+    def engine_version(self) -> str:
+        """What reports, metrics and the journal name as the engine's version."""
+
+    @property
+    def block_ids(self) -> range:
+        """Of the blocks that requests can use: as many as the tenancy's capacity. Always the same."""
+
+    @property
+    def block_size_tokens(self) -> int:
+        """Tokens that one block holds. Always the same."""
+
+    @property
+    def tenancy(self) -> Tenancy:
+        """The engine's zones, always the same object. Its clock is ``time.monotonic``."""
+
+    @property
+    def zone_lock(self) -> AbstractContextManager[object]:
+        """The lock that gives whoever holds it the zones for itself.
+
+        A step holds it while it reads or changes them, and so does whatever takes a request on or ends one; it is free
+        between two steps.
+
+        It is taken many times a second and never twice at once, and held for some tenths of a millisecond.
+        """
+
+    @property
+    def free_blocks(self) -> int:
+        """Blocks that nobody holds. Read with the lock held; it makes nothing."""
+
+    def running_zones(self) -> Iterable[Zone | None]:
+        """The zone of each request that runs; None: it came before any zone was declared.
+
+        Called and gone through with the lock held.
+        """
+
+    def use_of_unowned(self, block_id: int) -> BlockUse:
+        """What a block is used for that belongs to no zone.
+
+        Called from any thread and without the lock, thousands of times for a picture: of a block that is about to
+        change, either answer is right.
+        """
+
+    def apply_config(self, config: RuntimeConfig) -> Mapping[str, int]:
+        """Enforce a config from now on; requests in flight stay.
+
+        It takes the lock itself, and lets steps be made in between if there is much to do.
+
+        Returns:
+            Blocks of reservations that this engine is too small for, by zone.
+
+        Raises:
+            ConfigError: it can't be enforced on this engine; what was enforced before still is.
+            Exception: it failed in the midst. Some zones may follow it, but no block is lost: what was evicted until
+                then is free. The config before is applied next.
+        """
+
+    def let_time_pass(self) -> None:
+        """Do what time alone does to zones and loans, and return the blocks that go.
+
+        It takes the lock itself; called several times a second, whether steps are made or not.
+        """

@@ -1,0 +1,44 @@
+"""All that goes on beside one engine's steps, from its start to its end."""
+
+from tenantzone_runtime.admin import AdminServer
+from tenantzone_runtime.housekeeping.block_map import take_block_map
+from tenantzone_runtime.housekeeping.engine import ServedEngine
+from tenantzone_runtime.housekeeping.thread import Housekeeping
+from tenantzone_runtime.settings import Settings
+
+
+class Service:
+    """Housekeeping for an engine, and the admin port that tells of it. When it is made, the first config is in force.
+
+    Args:
+        engine: which one.
+        settings: the config's folder, the admin port, the journal.
+
+    Raises:
+        OSError: the admin port is taken.
+    """
+
+    def __init__(self, engine: ServedEngine, settings: Settings) -> None:
+        engine.tenancy.ledger.overflow.max_apart = settings.max_auto_registered_series
+        self._housekeeping = Housekeeping(engine, settings)
+        self._admin = AdminServer(
+            settings.admin_host,
+            settings.admin_port,
+            read_report=lambda: self._housekeeping.report,
+            read_figures=self._housekeeping.figures,
+            take_block_map=lambda cells: take_block_map(engine, self._housekeeping.report, cells),
+        )
+
+    @property
+    def admin_port(self) -> int:
+        """The port that it really has."""
+        return self._admin.port
+
+    def start(self) -> None:
+        self._admin.start()
+        self._housekeeping.start()
+
+    def stop(self) -> None:
+        """Free the admin port, end the thread after its turn, and hand the journal what is left."""
+        self._admin.stop()
+        self._housekeeping.stop()

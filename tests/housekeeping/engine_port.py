@@ -1,0 +1,260 @@
+"""What any engine owes to housekeeping: one set of tests for each of them.
+
+An engine's own test module makes it, in a subclass of :class:`EnginePort`. Configs come through a folder as kubelet
+projects it, and what is told is read from the admin port and from the journal.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tenantzone_contract.config import Idle, UnknownTenants
+from tenantzone_runtime.housekeeping import reloading
+from tenantzone_runtime.housekeeping.engine import ServedEngine
+from tenantzone_runtime.journal.bill import Period, make_bill
+from tenantzone_runtime.zones import configure
+from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.zone import Zone, ZoneSpec
+from tests.housekeeping.driven import CAPACITY, DEADLINE_SECONDS, DrivenEngine, run
+from tests.housekeeping.house import House
+from tests.journal.journals import eventually, kinds, records
+from tests.runtime.folders import config, config_text, zone
+
+AT_ONCE = Idle(after_seconds=0)
+
+
+class EnginePort:
+    """The tests. A subclass gives the engine."""
+
+    @pytest.fixture
+    def engine(self) -> DrivenEngine:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def house(self, engine: DrivenEngine, tmp_path: Path) -> Iterator[House]:
+        """Before any config. In the end each block has one place."""
+        with House(engine.served, tmp_path) as house:
+            yield house
+        check_blocks(engine.served)
+
+    # Configs
+
+    def test_the_first_config_is_in_force_before_the_first_request(self, engine: DrivenEngine, tmp_path: Path) -> None:
+        with House(engine.served, tmp_path, text=config_text(7, "acme")) as house:
+            report = house.report()
+        assert (report.config.applied_generation, [each.tenant for each in report.zones]) == (7, ["acme"])
+
+    def test_a_config_is_brought_into_force_and_told(self, engine: DrivenEngine, house: House) -> None:
+        house.enforce(zone("acme", reserved=40), zone("burst", limit="60%"))
+        report = house.report()
+        assert report.engine_version == engine.served.engine_version != ""
+        assert (report.pod, report.capacity_blocks, report.free_blocks) == ("engine-0", CAPACITY, CAPACITY)
+        assert report.block_size_tokens == engine.served.block_size_tokens > 0
+        assert [(each.tenant, each.reserved, each.limit) for each in report.zones] == [
+            ("acme", 40, CAPACITY),
+            ("burst", 0, 60),
+        ]
+        about = {"vllm_version": report.engine_version, "pod": "engine-0", "pool": "main", "pool_namespace": "models"}
+        assert house.metric("engine_info", **about) == 1
+        assert house.metric("config_generation") == 1
+        assert house.metric("engine_block_size_tokens") == report.block_size_tokens
+        assert house.metric("zone_blocks_reserved", pool="main", zone="acme", tenant="acme") == 40
+
+    def test_a_file_that_is_no_config_is_refused_and_the_one_before_stays(self, house: House) -> None:
+        house.enforce(zone("acme", reserved=40))
+        house.project("{")
+        report = house.await_report(lambda report: report.config.rejected)
+        assert (report.config.applied_generation, report.zones[0].reserved) == (1, 40)
+        assert house.metric("config_rejected") == 1
+        assert house.metric("config_reloads_total", result="rejected") == 1
+        house.stop()
+        assert "config_refused" in kinds(house.journal)
+
+    def test_a_config_that_fails_in_the_midst_loses_no_block(
+        self, engine: DrivenEngine, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What it evicted before it failed is free, and the one before is in force again."""
+        house.enforce(zone("acme"))
+        engine.send("acme", 50)
+        run(engine)
+        add_zone = configure.add_zone
+
+        def fail(ledger: Ledger, spec: ZoneSpec) -> Zone:
+            if spec.tenant == "trouble":
+                raise RuntimeError("bad luck")
+            return add_zone(ledger, spec)
+
+        monkeypatch.setattr(configure, "add_zone", fail)
+        house.declare(zone("acme", limit=10), zone("trouble"))
+        report = house.await_report(lambda report: report.config.rejected)
+        assert report.config.rejected is not None
+        assert (report.config.applied_generation, report.config.rejected.generation) == (1, 2)
+        (acme,) = report.zones
+        assert (acme.limit, acme.cached, report.free_blocks) == (CAPACITY, 10, CAPACITY - 10)
+
+    def test_what_the_engine_is_too_small_for_is_named(self, house: House, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.WARNING, logger=reloading.__name__)
+        house.enforce(zone("old", reserved=60), zone("large", reserved=50))
+        assert [each.awaited_reservation for each in house.report().zones] == [0, 50]
+        (warning,) = [record.getMessage() for record in caplog.records if record.name == reloading.__name__]
+        assert warning.endswith("large (50 blocks)")
+
+    # Requests
+
+    def test_what_runs_and_waits_is_told(self, engine: DrivenEngine, house: House) -> None:
+        house.enforce(zone("acme", limit=10), zone("burst"))
+        for _ in range(2):
+            engine.send("acme", 6, steps=10)
+        engine.step()
+        acme = house.await_zone("acme", running_requests=1)
+        assert (acme.state, acme.in_use, acme.waiting_requests, acme.wait_reason) == ("Active", 7, 1, "limit")
+        assert house.report().free_blocks == CAPACITY - 7
+        run(engine)
+        acme = house.await_zone("acme", state="Idle")
+        # The second one's six full blocks, and what was left of the first one's beside its seven.
+        assert (acme.in_use, acme.cached, acme.running_requests, acme.waiting_requests) == (0, 9, 0, 0)
+        assert acme.prompt_tokens == 2 * (6 * engine.served.block_size_tokens + 1)
+        labels = {"pool": "main", "zone": "acme", "tenant": "acme"}
+        assert house.metric("zone_blocks_cached", **labels) == 9
+        assert house.metric("zone_prompt_tokens_total", **labels) == acme.prompt_tokens
+
+    def test_a_request_that_is_refused_is_told(self, engine: DrivenEngine, house: House) -> None:
+        house.enforce(zone("acme"))
+        engine.send("nobody", 3)
+        run(engine)
+        assert house.metric("engine_refused_requests_total", reason="unknown_tenant") == 1
+        house.stop()
+        (refused,) = [each for each in records(house.journal) if each["kind"] == "refused"]
+        assert (refused["zone"], refused["reason"]) == ("nobody", "unknown_tenant")
+
+    def test_tenants_beyond_the_bound_share_their_metrics(self, engine: DrivenEngine, tmp_path: Path) -> None:
+        bound = {"TENANTZONE_MAX_AUTO_REGISTERED_SERIES": "0"}
+        with House(engine.served, tmp_path, **bound) as house:
+            house.enforce(unknown_tenants=UnknownTenants(mode="AutoRegister"))
+            for tenant in ("one", "two"):
+                engine.send(tenant, 3)
+            run(engine)
+            tokens = house.metric("zone_prompt_tokens_total", pool="main", zone="overflow", tenant="overflow")
+        assert tokens == 2 * (3 * engine.served.block_size_tokens + 1)
+
+    # Blocks
+
+    def test_a_picture_shows_what_each_block_is_used_for(self, engine: DrivenEngine, house: House) -> None:
+        house.enforce(zone("acme"))
+        assert shown(house) == {(None, "free"): CAPACITY}
+        engine.send("acme", 3, steps=10)
+        engine.step()
+        assert shown(house) == {("acme", "in_use"): 4, (None, "free"): CAPACITY - 4}
+        run(engine)
+        assert shown(house) == {("acme", "cached"): 3, (None, "free"): CAPACITY - 3}
+
+    def test_a_full_engine_shows_no_other_block(self, engine: DrivenEngine, house: House) -> None:
+        house.enforce(zone("acme"))
+        engine.send("acme", CAPACITY - 1, steps=10)
+        engine.step()
+        assert shown(house) == {("acme", "in_use"): CAPACITY}
+
+    # Time
+
+    def test_a_quiet_zones_cache_goes_without_a_step(self, engine: DrivenEngine, house: House) -> None:
+        idle = Idle(after_seconds=0, evict_after_seconds=1)
+        house.enforce(zone("acme", idle=idle), zone("burst"))
+        for tenant in ("acme", "burst"):
+            engine.send(tenant, 3)
+        run(engine)
+        house.await_zone("acme", state="Evicted", cached=0)
+        report = house.report()
+        assert (report.zones[1].cached, report.free_blocks) == (3, CAPACITY - 3)
+
+    def test_a_loans_times_are_those_of_the_wall_clock(self, engine: DrivenEngine, house: House) -> None:
+        house.enforce(zone("acme", reserved=60, idle=AT_ONCE), zone("burst"))
+        began = time.time()
+        engine.send("burst", 70)
+        run(engine)
+        (loan,) = house.await_report(lambda report: report.loans).loans
+        assert (loan.lender, loan.borrower, loan.blocks) == ("acme", "burst", 30)
+        assert began - 1 <= loan.since_unix_time <= time.time() + 1
+
+    # The lock
+
+    @pytest.mark.parametrize("what", ["send", "step", "apply_config", "let_time_pass"])
+    def test_whatever_changes_zones_waits_for_the_lock(self, engine: DrivenEngine, what: str) -> None:
+        served = engine.served
+        served.apply_config(config(1, zone("acme")))
+        engine.send("acme", 3, steps=10)
+        changes: dict[str, Callable[[], object]] = {
+            "send": lambda: engine.send("acme", 3),
+            "step": engine.step,
+            "apply_config": lambda: served.apply_config(config(2, zone("acme", reserved=5))),
+            "let_time_pass": served.let_time_pass,
+        }
+        thread = threading.Thread(target=changes[what], daemon=True)
+        with served.zone_lock:
+            thread.start()
+            thread.join(0.2)
+            assert thread.is_alive(), "it did not wait"
+        thread.join(DEADLINE_SECONDS)
+        assert not thread.is_alive(), "it waits on, although the lock is free"
+
+    def test_steps_are_made_while_the_house_is_kept(self, engine: DrivenEngine, house: House) -> None:
+        for number in range(5):
+            zones = zone("acme", reserved=10 * number), zone("burst", limit=CAPACITY - 10 * number)
+            generation = house.declare(*zones, zone(f"guest-{number}"))
+
+            def work_until_applied(generation: int = generation) -> bool:
+                for tenant, blocks in (("acme", 5), ("burst", 20)):
+                    engine.send(tenant, blocks, steps=3)
+                for _ in range(5):
+                    engine.step()
+                house.picture(CAPACITY)
+                house.metric("engine_free_blocks")
+                return house.report().config.applied_generation == generation
+
+            eventually(work_until_applied)
+        run(engine)
+        report = house.await_report(lambda report: all(each.state == "Idle" for each in report.zones))
+        assert report.free_blocks + sum(each.cached for each in report.zones) == CAPACITY
+
+    # The journal
+
+    def test_the_journal_holds_and_its_bill_is_what_the_zones_counted(self, engine: DrivenEngine, house: House) -> None:
+        house.enforce(zone("acme"), zone("burst"))
+        for tenant in ("acme", "burst", "acme"):
+            engine.send(tenant, 5)
+            run(engine)
+        tokens = 5 * engine.served.block_size_tokens + 1
+        told = {
+            tenant: house.await_zone(tenant, prompt_tokens=times * tokens)
+            for tenant, times in (("acme", 2), ("burst", 1))
+        }
+        house.stop()
+        started = records(house.journal)[0]
+        assert (started["engineVersion"], started["capacityBlocks"], started["blockSizeTokens"]) == (
+            engine.served.engine_version,
+            CAPACITY,
+            engine.served.block_size_tokens,
+        )
+        assert {"config_applied", "lifecycle", "balance", "usage"} <= set(kinds(house.journal))
+        billed = make_bill([house.journal], Period()).zones
+        assert set(billed) == {"acme", "burst"}
+        for tenant, used in billed.items():
+            assert used.prompt_tokens == told[tenant].prompt_tokens
+            # A journal writes thousandths.
+            assert used.block_seconds > 0
+            assert used.block_seconds > told[tenant].block_seconds - 0.002
+
+
+def shown(house: House) -> dict[tuple[str | None, str], int]:
+    """How many blocks a picture shows of whom, by what they are used for."""
+    picture = house.picture(CAPACITY)
+    assert (picture.capacity_blocks, picture.blocks_per_cell) == (CAPACITY, 1)
+    return {(kind.tenant, kind.use): kind.blocks for kind in picture.kinds}
+
+
+def check_blocks(served: ServedEngine) -> None:
+    with served.zone_lock:
+        served.tenancy.ledger.check(served.free_blocks, len(served.block_ids))

@@ -1,0 +1,116 @@
+"""Housekeeping for an engine as a pod has it: a projected config folder, a thread, an admin port, a journal."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from tenantzone_contract.blocks import BlockMap, parse_block_map
+from tenantzone_contract.config import PoolConfig, ZoneConfig
+from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.report import EngineReport, ZoneReport, parse_report
+from tenantzone_runtime.housekeeping.engine import ServedEngine
+from tenantzone_runtime.housekeeping.service import Service
+from tenantzone_runtime.settings import read_settings
+from tests.journal.journals import eventually
+from tests.runtime.folders import project
+from tests.runtime.scraping import get, series
+
+
+class House:
+    """Housekeeping from its start to its end; configs go in through the folder, and what is told comes over HTTP.
+
+    Args:
+        folder: for the config and the journal.
+        text: of the config that is there before the engine; None: there is none.
+        variables: of the environment.
+    """
+
+    def __init__(self, engine: ServedEngine, folder: Path, *, text: str | None = None, **variables: str) -> None:
+        self._config = folder / "config"
+        self.journal = folder / "journal"
+        self._generations = itertools.count(1)
+        if text is not None:
+            self.project(text)
+        environ = {
+            "POD_NAME": "engine-0",
+            "TENANTZONE_CONFIG_DIR": str(self._config),
+            "TENANTZONE_JOURNAL_DIR": str(self.journal),
+            "TENANTZONE_ADMIN_HOST": "127.0.0.1",
+            "TENANTZONE_ADMIN_PORT": "0",
+        }
+        self._service = Service(engine, read_settings(environ | variables))
+        self._url = f"http://127.0.0.1:{self._service.admin_port}"
+
+    def __enter__(self) -> Self:
+        self._service.start()
+        self._is_running = True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """The engine stops; more than once is no harm."""
+        if self._is_running:
+            self._is_running = False
+            self._service.stop()
+
+    # Configs
+
+    def project(self, text: str) -> None:
+        """What kubelet does with a ConfigMap."""
+        project(self._config, {"config.json": text})
+
+    def declare(self, *zones: ZoneConfig, **pool: Any) -> int:
+        """Project the next config. Returns its generation."""
+        generation = next(self._generations)
+        about = PoolConfig(namespace="models", name="main", **pool)
+        self.project(dump_config(make_config(generation, about, zones)))
+        return generation
+
+    def enforce(self, *zones: ZoneConfig, **pool: Any) -> int:
+        """The same, and wait until it is in force."""
+        generation = self.declare(*zones, **pool)
+        self.await_report(lambda report: report.config.applied_generation == generation)
+        return generation
+
+    # What is told
+
+    def report(self) -> EngineReport:
+        return parse_report(self._get("/report"))
+
+    def await_report(self, holds: Callable[[EngineReport], object]) -> EngineReport:
+        """The first report of which something holds."""
+        reports: list[EngineReport] = []
+
+        def told() -> object:
+            reports.append(self.report())
+            return holds(reports[-1])
+
+        eventually(told)
+        return reports[-1]
+
+    def await_zone(self, tenant: str, **fields: object) -> ZoneReport:
+        """The first report of a zone with all of these."""
+
+        def found(report: EngineReport) -> list[ZoneReport]:
+            return [
+                zone
+                for zone in report.zones
+                if zone.tenant == tenant and all(getattr(zone, name) == value for name, value in fields.items())
+            ]
+
+        return found(self.await_report(found))[0]
+
+    def metric(self, name: str, **labels: str) -> float:
+        """What a scrape has now."""
+        return series(self._get("/metrics").decode())[f"tenantzone_{name}", frozenset(labels.items())]
+
+    def picture(self, cells: int) -> BlockMap:
+        return parse_block_map(self._get(f"/blocks?cells={cells}"))
+
+    def _get(self, path: str) -> bytes:
+        status, _, body = get(self._url + path)
+        assert status == 200, body
+        return body

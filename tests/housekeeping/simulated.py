@@ -1,0 +1,102 @@
+"""A second engine, without vLLM: the simulator's, in real time. It shows that housekeeping needs no more than its port.
+
+Blocks, requests and steps are the simulator's, and it is the arbiter's engine, too. Here are the lock, the clock, and
+what housekeeping asks.
+"""
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from bench.simulator.checks import Checks
+from bench.simulator.engine import Engine, Model
+from bench.simulator.request import BLOCK_TOKENS, Request
+from tenantzone_contract.blocks import BlockUse
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_runtime.housekeeping.engine import ServedEngine
+from tenantzone_runtime.zones.zone import Zone
+
+
+class SimulatedEngine:
+    """One engine, with requests and steps from one thread and housekeeping from others.
+
+    Args:
+        capacity: blocks.
+    """
+
+    engine_version = "simulated"
+    block_size_tokens = BLOCK_TOKENS
+
+    def __init__(self, capacity: int) -> None:
+        self._model = Model(capacity=capacity)
+        self._engine = Engine(self._model, time.monotonic(), Checks())
+        self._numbers = itertools.count()
+        self.tenancy = self._engine.tenancy
+        self.block_ids = range(capacity)
+        self.zone_lock = threading.Lock()
+
+    # What housekeeping asks
+
+    @property
+    def served(self) -> ServedEngine:
+        return self
+
+    @property
+    def free_blocks(self) -> int:
+        return self._engine.free_blocks
+
+    def running_zones(self) -> Iterator[Zone]:
+        return (request.zone for request in self._engine.running)
+
+    def use_of_unowned(self, block_id: int) -> BlockUse:
+        # Each request has a zone, so each block that is used or remembered has an owner.
+        return "free"
+
+    def apply_config(self, config: RuntimeConfig) -> Mapping[str, int]:
+        enforcement, pool = self.tenancy.enforcement, self._engine.pool
+        plan = enforcement.plan(config)
+        with self._at_present():
+            enforcement.begin(plan, self._engine.now)
+            for zone, evicted in enforcement.make(enforcement.changes(plan)):
+                pool.return_evicted([(zone, evicted)])
+            pool.return_evicted(enforcement.end(plan))
+        return {spec.name: spec.awaited for spec in plan.specs.values() if spec.awaited}
+
+    def let_time_pass(self) -> None:
+        with self._at_present():
+            self._engine.upkeep()
+
+    # What a test does
+
+    def send(self, tenant: str, blocks: int, *, steps: int = 1) -> None:
+        number = next(self._numbers)
+        with self._at_present():
+            request = Request(
+                number,
+                tenant,
+                self._engine.now,
+                prompt_tokens=blocks * BLOCK_TOKENS + 1,
+                output_tokens=steps * self._model.tokens_per_step,
+                prefix=tuple(range(number * self._model.capacity, number * self._model.capacity + blocks)),
+            )
+            refusal = self._engine.submit(request)
+            if refusal is not None:
+                self.tenancy.refused(tenant, refusal)
+
+    def step(self) -> None:
+        with self._at_present():
+            self._engine.schedule()
+            self._engine.compute()
+
+    @property
+    def is_idle(self) -> bool:
+        return self._engine.is_idle
+
+    @contextmanager
+    def _at_present(self) -> Iterator[None]:
+        """Hold the lock. For the simulator it is now as late as it really is."""
+        with self.zone_lock:
+            self._engine.now = time.monotonic()
+            yield
