@@ -101,8 +101,19 @@ async def large_pool(bench: Bench, zones: int, samples: int) -> Figures:
     say(NAME, f"{zones:,} zones in one pool")
     await bench.add_pool("pool", 1)
     seen = bench.observer.zones
+    began = time.monotonic()
     await at_once(bench.add_zone(f"zone-{number:05}", "pool") for number in range(zones))
+    created = time.monotonic() - began
+
+    async def tell_progress() -> None:
+        while True:
+            await asyncio.sleep(10.0)
+            say(NAME, f"{sum(found.is_programmed for found in seen.values()):,} are Programmed")
+
+    telling = asyncio.create_task(tell_progress())
     await bench.observer.until(lambda: len(seen) == zones and all(found.is_programmed for found in seen.values()))
+    telling.cancel()
+    programmed = time.monotonic() - began
     await bench.settle()
     taken = []
     for number in range(samples):
@@ -116,6 +127,8 @@ async def large_pool(bench: Bench, zones: int, samples: int) -> Figures:
     pool = await bench.client.call("GET", f"{bench._path('zonepools')}/pool")
     return {
         "large pool: zones": pool["status"]["zonesAccepted"],
+        "large pool: created after s": created,
+        "large pool: all Programmed after s": programmed,
         "large pool: config bytes": pool["status"]["configBytes"],
         "large pool: apply to programmed p50 s": quantile(taken, 0.5),
         "large pool: apply to programmed max s": taken[-1],

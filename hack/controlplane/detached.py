@@ -14,7 +14,7 @@ from hack.controlplane.cluster import ClusterError
 _STOP_SECONDS = 60.0
 
 
-def start(folder: Path, *, module: str = "controlplane") -> None:
+def start(folder: Path, *, module: str = "hack.controlplane") -> None:
     """Start a cluster in the folder and return when it is ready; does nothing if it is.
 
     Args:

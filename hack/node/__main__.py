@@ -49,7 +49,7 @@ def _build(_: argparse.Namespace) -> int:
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    detached.start(arguments.folder, module="node")
+    detached.start(arguments.folder, module="hack.node")
     print(f"a shell in its network: {sys.executable} -m hack.node enter --folder {arguments.folder} bash")
     return 0
 

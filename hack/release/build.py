@@ -43,10 +43,10 @@ def build(folder: Path, images: Sequence[str]) -> None:
         left.unlink()
     with tempfile.TemporaryDirectory(prefix="tenantzone-release-") as temporary:
         source = Path(temporary)
-        commit = _check_out(source)
+        commit = check_out(source)
         version = _version_of(source)
         say(NAME, f"version {version}, commit {commit}, into {folder}")
-        _wheel(source, folder)
+        wheel(source, folder)
         _chart(source, folder)
         _contents(source, folder, version)
         for target in images:
@@ -55,25 +55,19 @@ def build(folder: Path, images: Sequence[str]) -> None:
     _checksums(folder)
 
 
-def _check_out(folder: Path) -> str:
-    """Write the last commit's files into a folder, and return its name."""
+def check_out(folder: Path) -> str:
+    """Write the last commit's files into a folder, and return its name.
+
+    Raises:
+        CommandFailed: there is no commit.
+    """
     archive = subprocess.run(["git", "-C", ROOT, "archive", "HEAD"], capture_output=True, check=False)
     if archive.returncode != 0:
         raise CommandFailed(f"a release is made of a commit, and there is none: {archive.stderr.decode().strip()}")
     unpack(io.BytesIO(archive.stdout), folder)
-    described: list[str | Path] = [
-        "git",
-        "-C",
-        ROOT,
-        "describe",
-        "--always",
-        "--tags",
-        "--match",
-        "v[0-9]*",
-        "--dirty=, and changes left out",
-    ]
-    done = subprocess.run(described, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    described: list[str | Path] = ["git", "-C", ROOT, "describe", "--always", "--tags", "--match=v[0-9]*"]
+    described += ["--dirty=, without what is not committed"]
+    return subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _version_of(source: Path) -> str:
@@ -83,34 +77,45 @@ def _version_of(source: Path) -> str:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def _wheel(source: Path, folder: Path) -> None:
-    uv = Path(sys.executable).with_name("uv")
-    python = build_tools() / "python"
-    command: list[str | Path] = [uv, "build", "--quiet", "--wheel", "--no-build-isolation", "--python", python]
-    # uv's build front end is given an environment that has all that it takes, by hash.
+def wheel(source: Path, folder: Path) -> None:
+    """Build it; the same source gives the same file.
+
+    Raises:
+        CommandFailed: the build failed.
+    """
+    say(NAME, "the wheel")
+    uv, python = Path(sys.executable).with_name("uv"), build_tools() / "python"
+    command: list[str | Path] = [
+        uv,
+        "build",
+        "--quiet",
+        "--wheel",
+        "--no-create-gitignore",
+        "--out-dir",
+        folder,
+        source,
+    ]
+    # What a wheel is built with comes from a lock, and not from wherever uv would take it.
+    given: list[str | Path] = ["--no-build-isolation", "--python", python]
     environment = os.environ | {"SOURCE_DATE_EPOCH": _BUILT_UNIX_TIME}
-    watch(NAME, [*command, "--out-dir", folder, source], status=written, env=environment)
-    # uv keeps built files out of version control; nobody asked for that.
-    (folder / ".gitignore").unlink(missing_ok=True)
+    watch(NAME, [*command, *given], status=written, env=environment)
 
 
 def _chart(source: Path, folder: Path) -> None:
+    say(NAME, "the chart")
     command: list[str | Path] = [helm(), "package", source / "manifests" / "chart", "--destination", folder]
-    watch(NAME, command, status=written)
+    watch(NAME, command, status=written, worth_saying=lambda _: False)
 
 
 def _contents(source: Path, folder: Path, version: str) -> None:
     for name, lock in _CONTENTS.items():
+        say(NAME, f"what is in {name}, by requirements/{lock}")
         file = folder / f"tenantzone-{name}-{version}.cdx.json"
-        command: list[str | Path] = [
-            build_tools() / "cyclonedx-py",
-            "requirements",
-            "--output-reproducible",
-            "--output-format",
-            "JSON",
-        ]
-        project = ("--pyproject", source / "pyproject.toml", "--output-file", file)
-        watch(NAME, [*command, *project, source / "requirements" / lock], status=written)
+        command: list[str | Path] = [build_tools() / "cyclonedx-py", "requirements", source / "requirements" / lock]
+        command += ["--pyproject", source / "pyproject.toml", "--output-file", file]
+        command += ["--output-reproducible", "--output-format", "JSON"]
+        # It warns that a lock does not say which package needs which.
+        watch(NAME, command, status=written, worth_saying=lambda _: False)
 
 
 def _checksums(folder: Path) -> None:
@@ -118,7 +123,7 @@ def _checksums(folder: Path) -> None:
     files = sorted(folder.iterdir())
     lines = []
     for file in files:
-        say(NAME, f"{file.name}  {file.stat().st_size / 1e6:.1f} MB")
+        say(NAME, f"{file.name}  {file.stat().st_size / 1e3:,.0f} kB")
         with file.open("rb") as content:
             lines.append(f"{hashlib.file_digest(content, 'sha256').hexdigest()}  {file.name}\n")
     (folder / CHECKSUMS).write_text("".join(lines))

@@ -129,7 +129,7 @@ def test_stop_leaves_no_process_and_a_later_start_finds_the_objects(tmp_path: Pa
 
 def test_the_servers_end_when_the_program_that_holds_them_is_killed(tmp_path: Path) -> None:
     script = (
-        "import signal, sys; from pathlib import Path; from controlplane import ControlPlane\n"
+        "import signal, sys; from pathlib import Path; from hack.controlplane import ControlPlane\n"
         "with ControlPlane(Path(sys.argv[1])): print('ready', flush=True); signal.pause()"
     )
     holder = subprocess.Popen(

@@ -250,13 +250,19 @@ def test_somebody_waits_for_a_change_until_the_engines_have_it():
 
 
 def test_nobody_waits_for_ever():
-    awaited, changed = Awaited(), zone(2, "True")
-    assert awaited.sort([changed], 0.0) == ([changed], [])
-    assert awaited.sort([changed], AWAITED_SECONDS + 1) == ([], [changed])
+    awaited, told = Awaited(), zone(2, "Unknown", seen=2)
+    assert awaited.sort([told], 0.0) == ([told], [])
+    assert awaited.sort([told], AWAITED_SECONDS + 1) == ([], [told])
+
+
+def test_what_nobody_was_told_of_is_awaited_however_long_it_takes():
+    awaited, untold = Awaited(), zone(2, "True", seen=1)
+    assert awaited.sort([untold], 0.0) == ([untold], [])
+    assert awaited.sort([untold], 10 * AWAITED_SECONDS) == ([untold], [])
 
 
 def test_what_is_gone_is_forgotten():
-    awaited, changed = Awaited(), zone(2, "True")
-    awaited.sort([changed], 0.0)
+    awaited, told = Awaited(), zone(2, "Unknown", seen=2)
+    awaited.sort([told], 0.0)
     awaited.keep(set())
-    assert awaited.sort([changed], AWAITED_SECONDS + 1) == ([changed], [])
+    assert awaited.sort([told], AWAITED_SECONDS + 1) == ([told], [])

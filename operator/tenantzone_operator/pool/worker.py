@@ -42,7 +42,8 @@ GUARD_SECONDS = 5.0
 WRITING_SECONDS = 10.0
 """For how long statuses are written before everything is looked at again, ..."""
 HASTY_WRITING_SECONDS = 0.2
-"""... and for how long if something has changed meanwhile."""
+"""... and for how long if something has changed meanwhile, or as long as the looking takes: of thousands of zones that
+is seconds, and statuses must come on all the same."""
 FIRST_RETRY_SECONDS = 0.2
 LAST_RETRY_SECONDS = 5.0
 
@@ -203,7 +204,7 @@ class PoolWorker:
             await self._pods.follow(view.pool)
 
     async def _reconcile(self, view: View) -> None:
-        pool = view.pool
+        pool, began = view.pool, time.monotonic()
         if pool is not None and self._delivery.must_recall:
             await self._delivery.recall(pool)
         observations = await self._look_at_engines(pool, view)
@@ -229,7 +230,7 @@ class PoolWorker:
             except TRANSIENT as error:
                 # Who waits must be told so, and one pod that can't be annotated must not silence the others.
                 failure = error
-        await self._tell(view, plan, observations, size)
+        await self._tell(view, plan, observations, size, began)
         if failure is not None:
             raise failure
         self._pods.check_age()
@@ -270,7 +271,9 @@ class PoolWorker:
         self._pool_status = {view.told_pool.meta.uid: status}
         return status
 
-    async def _tell(self, view: View, plan: Plan, observations: list[Observation], size: int | None) -> None:
+    async def _tell(
+        self, view: View, plan: Plan, observations: list[Observation], size: int | None, looking_since: float
+    ) -> None:
         """Write each status that differs, and come back for what may be written only later."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         zones = await asyncio.to_thread(
@@ -289,9 +292,10 @@ class PoolWorker:
             if zone.meta.name in reclaims:
                 self._recorder.record("TenantZone", zone.meta, reclaims[zone.meta.name])
         began = time.monotonic()
+        hasty = max(HASTY_WRITING_SECONDS, began - looking_since)
 
         def may_go_on() -> bool:
-            return time.monotonic() - began < (HASTY_WRITING_SECONDS if self.is_dirty else WRITING_SECONDS)
+            return time.monotonic() - began < (hasty if self.is_dirty else WRITING_SECONDS)
 
         waits = [await self._statuses.write(view, zones, pool, may_go_on), self._delivery.retry_seconds]
         wait = min((wait for wait in waits if wait is not None), default=None)

@@ -5,7 +5,7 @@ from tenantzone_operator.kube.resources import Zone
 from tenantzone_operator.status.notices import Status
 
 AWAITED_SECONDS = 60.0
-"""For so long after a zone was changed somebody waits for it, unless it is Programmed before."""
+"""For so long after a change was first told of somebody waits for the zone, unless it is Programmed before."""
 
 
 class Awaited:
@@ -36,8 +36,10 @@ class Awaited:
     def _is_awaited(self, zone: Zone, now: float) -> bool:
         uid, generation = zone.meta.uid, zone.meta.generation
         if self._until.get(uid, (0, 0.0))[0] != generation:
-            is_done = zone.status.get("observedGeneration") == generation and _is_programmed(zone.status)
-            self._until[uid] = generation, now if is_done else now + AWAITED_SECONDS
+            if zone.status.get("observedGeneration") != generation:
+                # Nobody has been told anything of it yet: that may take long, if thousands came with it.
+                return True
+            self._until[uid] = generation, now if _is_programmed(zone.status) else now + AWAITED_SECONDS
         return now < self._until[uid][1]
 
     def note(self, zone: Zone, status: Status, now: float) -> None:
