@@ -92,8 +92,8 @@ class ConfigDraw:
         )
         return make_config(self._generation, pool, zones)
 
-    def too_large(self, config: RuntimeConfig) -> RuntimeConfig:
-        """A config with one more zone, for which this engine is too small."""
+    def overcommitted(self, config: RuntimeConfig) -> RuntimeConfig:
+        """The config with one more zone, which reserves all: this engine is too small for it."""
         self._generation += 1
         huge = ZoneConfig(name="huge", tenant="huge", generation=1, reserved="100%")
         return make_config(self._generation, config.pool, (*config.zones, huge))

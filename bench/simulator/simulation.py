@@ -159,13 +159,13 @@ class Simulation:
         if event == "restart":
             self._restart()
         elif event == "overcommitted":
-            self._apply_too_large(self._configs.too_large(self._config))
+            self._apply_overcommitted(self._configs.overcommitted(self._config))
         else:
             self._config = self._configs.next(unknown_tenants=event != "reject")
             self.engine.apply(self._config)
         self.summary.happened(event)
 
-    def _apply_too_large(self, config: RuntimeConfig) -> None:
+    def _apply_overcommitted(self, config: RuntimeConfig) -> None:
         """Check I8, with a config that the engine is too small for, and apply the config before again.
 
         What fits is in force, first come first: each reservation whole or not at all.

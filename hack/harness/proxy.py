@@ -28,6 +28,7 @@ class Refusal:
     headers: tuple[tuple[str, str], ...] = ()
 
 
+TOO_MANY = Refusal(429, (("Retry-After", "1"),))
 LOST = "lost"
 """The request takes effect, and the connection breaks before the answer."""
 BROKEN = "broken"

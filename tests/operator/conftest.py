@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ import pytest
 
 from hack.controlplane import Cluster, ControlPlane
 from hack.controlplane.server import free_ports
+from hack.harness.proxy import Proxy, proxied_for_operator
 from tests.operator.kube import Kube, eventually, proxied
 from tests.operator.scrape import Scrape
+from tests.operator.watched_pods import Pods, watched_through
 from tests.operator.world import World, world_in
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -131,6 +133,22 @@ def operator(operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 def kube(control_plane: Cluster) -> Iterator[Kube]:
     with proxied(control_plane) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def proxy(operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """Who has made it fail heals it."""
+    with proxied_for_operator(operator_kubeconfig, tmp_path_factory.mktemp("proxy")) as made:
+        yield made
+
+
+@pytest.fixture
+async def pods(proxy: Proxy, kube: Kube, namespace: str) -> AsyncIterator[Pods]:
+    """A namespace's, that are watched through the proxy."""
+    proxy.heal()
+    async with watched_through(proxy.kubeconfig, kube, namespace) as made:
+        yield made
+    proxy.heal()
 
 
 @pytest.fixture

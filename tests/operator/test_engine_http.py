@@ -1,8 +1,9 @@
 """What servers may send at the level of HTTP, and how little of it is taken; over real sockets."""
 
 import asyncio
+import itertools
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -73,35 +74,26 @@ async def serving(send: Send, host: str = "127.0.0.1") -> AsyncIterator[Server]:
     await asyncio.wait_for(server.left.wait(), 60)
 
 
-def once(text: bytes) -> Send:
+def sending(first: bytes, rest: Iterable[bytes] = (), pause: float = 0.0) -> Send:
+    """What comes first, and the rest one by one, with so many seconds after each."""
+
     async def send(writer: asyncio.StreamWriter) -> None:
-        writer.write(text)
-        await writer.drain()
+        writer.write(first)
+        for text in rest:
+            writer.write(text)
+            await writer.drain()
+            await asyncio.sleep(pause)
 
     return send
 
 
 def endlessly(text: bytes, first: bytes = b"") -> Send:
-    async def send(writer: asyncio.StreamWriter) -> None:
-        writer.write(first)
-        while True:
-            writer.write(text)
-            await writer.drain()
-
-    return send
+    return sending(first, itertools.repeat(text))
 
 
 def in_pieces(text: bytes, first: bytes = b"") -> Send:
     """One byte at a time, each of which the client has time to read."""
-
-    async def send(writer: asyncio.StreamWriter) -> None:
-        writer.write(first)
-        for index in range(len(text)):
-            writer.write(text[index : index + 1])
-            await writer.drain()
-            await asyncio.sleep(0.001)
-
-    return send
+    return sending(first, [text[index : index + 1] for index in range(len(text))], pause=0.001)
 
 
 def whole(body: bytes, head: bytes = OK) -> bytes:
@@ -111,7 +103,7 @@ def whole(body: bytes, head: bytes = OK) -> bytes:
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 async def test_a_body_is_read_as_it_was_sent(host: str):
     body = bytes(range(256)) * 300
-    async with serving(once(whole(body, b"HTTP/1.0 200\r\nX: y\r\n")), host) as server:
+    async with serving(sending(whole(body, b"HTTP/1.0 200\r\nX: y\r\n")), host) as server:
         assert await server.ask(host) == body
         assert sum(server.quota.sums) >= len(body)
     (request,) = server.requests
@@ -131,22 +123,22 @@ async def test_a_head_and_a_body_may_come_in_pieces():
     "send",
     [
         pytest.param(endlessly(INTERIM * 8000), id="100 Continue without end"),
-        pytest.param(once(INTERIM + whole(b"{}")), id="100 Continue and then an answer"),
+        pytest.param(sending(INTERIM + whole(b"{}")), id="100 Continue and then an answer"),
         pytest.param(endlessly(b"HTTP/1.1 102 C\r\n" + b"a: b\r\n" * 100 + b"\r\n"), id="102 with headers"),
         pytest.param(endlessly(b"x" * 10**6, b"HTTP/1.1 101 S\r\nUpgrade: x\r\n\r\n"), id="another protocol"),
         pytest.param(endlessly(b"1\r\n \r\n" * 10_000, CHUNKED), id="chunks of one byte"),
         pytest.param(endlessly(b"1;" + b"x" * 10**6, CHUNKED), id="chunk extensions"),
         pytest.param(endlessly(b"a: b\r\n" * 10_000, CHUNKED + b"0\r\n"), id="trailers"),
-        pytest.param(once(whole(b"{}", CHUNKED[:-2])), id="chunks and a length"),
+        pytest.param(sending(whole(b"{}", CHUNKED[:-2])), id="chunks and a length"),
         pytest.param(endlessly(b"b" * 10**6, OK + b"a: "), id="an endless header"),
         pytest.param(endlessly(b"a: b\r\n" * 10_000, OK), id="endless headers"),
         pytest.param(endlessly(b"x" * 10**6), id="no HTTP"),
-        pytest.param(once(b"SSH-2.0-x\r\n\r\n"), id="another protocol's greeting"),
-        pytest.param(once(OK + b"\r\n{}"), id="no length"),
-        pytest.param(once(OK + b"Content-Length: -1\r\n\r\n"), id="a negative length"),
-        pytest.param(once(OK + b"Content-Length: 2, 2\r\n\r\n{}"), id="a list of lengths"),
-        pytest.param(once(whole(b"{}", OK + b"Content-Length: 1\r\n")), id="two lengths"),
-        pytest.param(once(OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n"), id="a length of 5000 digits"),
+        pytest.param(sending(b"SSH-2.0-x\r\n\r\n"), id="another protocol's greeting"),
+        pytest.param(sending(OK + b"\r\n{}"), id="no length"),
+        pytest.param(sending(OK + b"Content-Length: -1\r\n\r\n"), id="a negative length"),
+        pytest.param(sending(OK + b"Content-Length: 2, 2\r\n\r\n{}"), id="a list of lengths"),
+        pytest.param(sending(whole(b"{}", OK + b"Content-Length: 1\r\n")), id="two lengths"),
+        pytest.param(sending(OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n"), id="a length of 5000 digits"),
         pytest.param(endlessly(b" " * 10**5, OK + b"Content-Length: 100001\r\n\r\n"), id="more than is allowed"),
         pytest.param(in_pieces(b" " * 10_000, OK + b"Content-Length: 10000\r\n\r\n"), id="a body in single bytes"),
         pytest.param(in_pieces(b"a" * 8000, OK), id="a head in single bytes"),
@@ -169,7 +161,7 @@ async def test_what_comes_after_the_body_is_not_read():
 
 @pytest.mark.parametrize("status", [b"204 No Content", b"302 Found", b"404 Not Found", b"500 x"])
 async def test_another_status_is_told(status: bytes):
-    async with serving(once(b"HTTP/1.1 " + status + b"\r\nLocation: /\r\n\r\n")) as server:
+    async with serving(sending(b"HTTP/1.1 " + status + b"\r\nLocation: /\r\n\r\n")) as server:
         with pytest.raises(ValueError, match=rf"^/report answers with status {status[:3].decode()}$") as raised:
             await server.ask()
     assert not isinstance(raised.value, UnbelievableError)
@@ -177,7 +169,7 @@ async def test_another_status_is_told(status: bytes):
 
 
 async def test_who_accepts_and_does_not_answer_is_slow_and_who_is_not_there_refuses():
-    async with serving(once(b"HTTP/1.1 200")) as server:
+    async with serving(sending(b"HTTP/1.1 200")) as server:
         with pytest.raises(SlowError):
             await server.ask(patience=0.1)
     server.port = free_ports(1)[0]

@@ -7,8 +7,8 @@ import pytest
 
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.status.notices import Notable, Notice, Reclaims, pool_notices, zone_notices
+from tenantzone_operator.writing import events
 from tenantzone_operator.writing.events import Recorder
-from tenantzone_operator.writing.status_writer import events
 from tests.operator.objects import observed, silent, snapshot, zone
 
 NOTICE = Notice(Notable.OVERCOMMITTED, "Refuse", "Warning", "too much")

@@ -9,8 +9,9 @@ from tenantzone_contract.share import ceil_blocks, floor_blocks
 from tenantzone_operator.planning.capacity import planned_size
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import make_plan
+from tenantzone_operator.status import acknowledgement
 from tenantzone_operator.status.acknowledgement import History
-from tenantzone_operator.status.statuses import ZoneStatuses, acknowledgement, pool_status, zone_status
+from tenantzone_operator.status.statuses import ZoneStatuses, pool_status, zone_status
 from tests.operator.objects import NOW, entry, observed, pool, silent, snapshot, zone
 
 FIRST, SECOND = zone("first", age=2, reserved=40), zone("second", age=1, reserved="50%")
