@@ -48,4 +48,30 @@ class Clock(LeastRecentlyUsed):
         self.marked.discard(block)
 
 
-ORDERS = {"LRU": LeastRecentlyUsed, "Clock": Clock}
+class LeastFrequentlyUsed(LeastRecentlyUsed):
+    """Whoever has the least key goes first; among equals, whoever was let go longest ago."""
+
+    def __init__(self, kept=()):
+        self.age = 0
+        self.uses = {}
+        self.key = {}
+        super().__init__(kept)
+
+    def keep(self, block):
+        self.uses[block] = min(15, self.uses.get(block, 0) + 1)
+        self.key[block] = self.age + self.uses[block]
+        super().keep(block)
+        self.kept.sort(key=self.key.get)
+
+    def lose(self):
+        block = super().lose()
+        self.age = self.key[block]
+        self.forget(block)
+        return block
+
+    def forget(self, block):
+        super().forget(block)
+        self.uses.pop(block, None)
+
+
+ORDERS = {"LRU": LeastRecentlyUsed, "Clock": Clock, "LFU": LeastFrequentlyUsed}

@@ -1,5 +1,6 @@
 """In which order a zone's own cached blocks go, by each policy that is registered."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import yaml
 from tenantzone_contract.config import ConfigError
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tenantzone_runtime.zones.eviction_policies.clock import Clock
+from tenantzone_runtime.zones.eviction_policies.lfu import MOST_USES, LeastFrequentlyUsed
 from tenantzone_runtime.zones.eviction_policies.lru import LeastRecentlyUsed
 from tenantzone_runtime.zones.eviction_policies.order import Links
 from tests.zones.zoo import Zoo, declare
@@ -208,6 +210,15 @@ def test_the_description_of_the_field_says_what_each_policy_does(policy):
     assert f"{policy} " in schema_of_the_field()["description"]
 
 
+@each_policy
+def test_the_documentation_says_what_each_policy_does(policy):
+    algebra = (REPOSITORY / "docs" / "algebra.md").read_text()
+    (section,) = re.findall(r"^## Eviction policies\n(.*?)^## ", algebra, re.MULTILINE | re.DOTALL)
+    (row,) = re.findall(r"^\| `evictionPolicy` \|.*$", (REPOSITORY / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    assert f"- `{policy}` " in section
+    assert f"`{policy}`" in row
+
+
 # What each policy is good for
 
 
@@ -229,8 +240,9 @@ def test_least_recently_used_forgets_a_hit_that_a_scan_has_passed():
     assert survivors(LeastRecentlyUsed) == set()
 
 
-def test_a_shared_prefix_outlives_a_scan_of_other_prompts():
-    assert survivors(Clock) == {1, 2}
+@pytest.mark.parametrize("order", [Clock, LeastFrequentlyUsed])
+def test_a_shared_prefix_outlives_a_scan_of_other_prompts(order):
+    assert survivors(order) == {1, 2}
 
 
 def test_clock_gives_a_block_that_was_hit_a_second_chance_and_no_third():
@@ -240,3 +252,63 @@ def test_clock_gives_a_block_that_was_hit_a_second_chance_and_no_third():
     assert blocks.evict(3) == [2, 3, 4]
     blocks.keep([5])
     assert blocks.evict(1) == [1]
+
+
+def test_the_least_often_used_goes_first_and_among_equals_the_one_used_longest_ago():
+    blocks = fresh(LeastFrequentlyUsed, [1, 2, 3, 4])
+    hit_and_keep(blocks, 4, 1)
+    hit_and_keep(blocks, 1)
+    assert list(blocks) == [2, 3, 4, 1]
+    hit_and_keep(blocks, 2)
+    assert list(blocks) == [3, 4, 2, 1]
+    assert blocks.evict(4) == [3, 4, 2, 1]
+
+
+def turnovers_outlived(uses):
+    """How often a full cache of blocks that come once is turned over before a block goes that was used so often."""
+    blocks = fresh(LeastFrequentlyUsed, [0])
+    for _ in range(uses - 1):
+        hit_and_keep(blocks, 0)
+    blocks.keep(range(1, 11))
+    turnovers = 0
+    while 0 not in (evicted := blocks.evict(10)):
+        blocks.keep(evicted)
+        turnovers += 1
+    return turnovers
+
+
+def test_each_use_lets_a_block_outlive_one_more_turnover_and_no_use_lasts_for_ever():
+    assert [turnovers_outlived(uses) for uses in (2, 3, 7)] == [1, 2, 6]
+
+
+def test_beyond_the_most_uses_that_count_one_more_makes_no_difference():
+    assert turnovers_outlived(MOST_USES) == MOST_USES - 1
+    assert turnovers_outlived(10 * MOST_USES) == MOST_USES - 1
+
+
+def test_a_block_that_is_used_again_keeps_its_count_and_has_the_age_of_now():
+    blocks = fresh(LeastFrequentlyUsed, [1, 2, 3])
+    hit_and_keep(blocks, 1)
+    assert blocks.evict(1) == [2]
+    # One use each; in this age that is as much as two were in the one before.
+    blocks.keep([4])
+    assert list(blocks) == [3, 1, 4]
+    hit_and_keep(blocks, 1)
+    assert list(blocks) == [3, 4, 1]
+
+
+def test_zones_that_share_an_engine_age_by_themselves():
+    links = Links(BLOCKS)
+    acme, burst = LeastFrequentlyUsed(links, [1]), LeastFrequentlyUsed(links, range(10, 20))
+    hit_and_keep(acme, 1)
+    for _ in range(5):
+        burst.keep(burst.evict(10))
+    acme.keep([2])
+    assert list(acme) == [2, 1]
+
+
+def test_what_is_noted_of_blocks_that_were_used_as_often_in_one_age_is_one_thing():
+    """Or an order would keep more in memory than a number for each block."""
+    blocks = fresh(LeastFrequentlyUsed, range(20))
+    hit_and_keep(blocks, *range(10))
+    assert len({id(note) for note in blocks.links.noted if note is not None}) == 2

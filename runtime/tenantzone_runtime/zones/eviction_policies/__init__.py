@@ -5,11 +5,13 @@ from typing import Final
 
 from tenantzone_contract.config import EvictionPolicy
 from tenantzone_runtime.zones.eviction_policies.clock import Clock
+from tenantzone_runtime.zones.eviction_policies.lfu import LeastFrequentlyUsed
 from tenantzone_runtime.zones.eviction_policies.lru import LeastRecentlyUsed
 from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder
 
 EVICTION_POLICIES: Final[Mapping[EvictionPolicy, type[EvictionOrder]]] = {
     "LRU": LeastRecentlyUsed,
     "Clock": Clock,
+    "LFU": LeastFrequentlyUsed,
 }
 """By the name that a zone's ``evictionPolicy`` has."""

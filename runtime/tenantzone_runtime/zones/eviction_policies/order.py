@@ -132,6 +132,24 @@ class EvictionOrder(ABC):
             self._count += count
         return count
 
+    def _insert(self, block_id: int, earlier: int) -> None:
+        """A block comes to stand right behind an ``earlier`` one, or, behind the end, before all others.
+
+        Raises:
+            KeyError: it is kept already, in whichever order.
+        """
+        links = self.links
+        before, after, end = links.before, links.after, links.end
+        if links.order_of[block_id] is not None:
+            raise KeyError(block_id)
+        links.order_of[block_id] = self
+        after[end], before[end] = self._first, self._last
+        later = after[earlier]
+        before[block_id], after[block_id] = earlier, later
+        after[earlier] = before[later] = block_id
+        self._first, self._last = after[end], before[end]
+        self._count += 1
+
     def _take_out(self, block_ids: Iterable[int]) -> int:
         """Blocks leave the order, wherever they stand. Returns how many they are; raises what :meth:`hit` does."""
         links = self.links
