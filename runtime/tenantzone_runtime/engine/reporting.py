@@ -13,6 +13,7 @@ from typing import Any, Final
 import vllm
 
 from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport, in_older_words
+from tenantzone_contract.summary import busiest
 from tenantzone_runtime.engine.copying import LoanCopy, ZoneCopy, copy_loans, copy_pool, copy_zones, held
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.metrics.figures import EngineFigures, ReloadResult, ZoneFigures
@@ -200,7 +201,6 @@ def _added_up(members: list[ZoneFigures], counters: Counters) -> ZoneFigures:
     def total(value: Callable[[ZoneFigures], int]) -> int:
         return sum(map(value, members))
 
-    states = {zone.state for zone in members}
     return ZoneFigures(
         name=OVERFLOW_NAME,
         tenant=OVERFLOW_NAME,
@@ -217,6 +217,6 @@ def _added_up(members: list[ZoneFigures], counters: Counters) -> ZoneFigures:
         running_requests=total(lambda zone: zone.running_requests),
         weight=total(lambda zone: zone.weight),
         priority=max((zone.priority for zone in members), default=0),
-        state="Active" if "Active" in states else "Idle" if "Idle" in states else "Evicted",
+        state=busiest(zone.state for zone in members),
         counters=counters,
     )
