@@ -17,9 +17,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tenantzone_contract.config import Idle, PoolConfig, ZoneConfig
+from tenantzone_contract.config import EvictionPolicy, Idle, PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.zones.eviction import make_room
+from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tenantzone_runtime.zones.fair_queue import INPUT, FairQueue
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
@@ -40,9 +41,9 @@ TARGET_MICROSECONDS = 50.0
 
 
 class Setup:
-    """A full pool of one size, with one number of zones."""
+    """A full pool of one size, with one number of zones, whose caches are of one eviction policy."""
 
-    def __init__(self, zones: int, blocks: int) -> None:
+    def __init__(self, zones: int, blocks: int, policy: EvictionPolicy) -> None:
         self.times: dict[str, list[float]] = {name: [] for name in OPERATIONS}
         """Microseconds, a median for each turn."""
         self._now: dict[str, list[float]] = {}
@@ -52,7 +53,14 @@ class Setup:
         share = blocks // zones
         names = [f"zone-{number}" for number in range(zones)]
         configs = tuple(
-            ZoneConfig(name=name, tenant=name, generation=1, reserved=share // 2, idle=Idle(after_seconds=1.0))
+            ZoneConfig(
+                name=name,
+                tenant=name,
+                generation=1,
+                reserved=share // 2,
+                idle=Idle(after_seconds=1.0),
+                eviction_policy=policy,
+            )
             for name in names
         )
         self._tenancy.apply(make_config(1, PoolConfig(namespace="bench", name="pool"), configs), 0.0)
@@ -126,13 +134,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=15, help="of all sizes (default: %(default)s)")
     parser.add_argument("--cycles", type=int, default=200, help="in each turn (default: %(default)s)")
+    parser.add_argument("--eviction-policy", choices=EVICTION_POLICIES, default="LRU", help="default: %(default)s")
     options = parser.parse_args()
     setups: dict[tuple[int, int], Setup] = {}
     for zones, blocks in itertools.product(ZONES, BLOCKS):
         # A zone that can't hold one prompt would measure nothing.
         if blocks // zones >= 4 * PROMPT_BLOCKS:
             print(f"filling {blocks:,} blocks for {zones:,} zones", flush=True)
-            setups[zones, blocks] = Setup(zones, blocks)
+            setups[zones, blocks] = Setup(zones, blocks, options.eviction_policy)
     rng = random.Random(1)
     shown = time.monotonic()
     for turn in range(options.turns):

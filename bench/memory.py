@@ -24,6 +24,7 @@ import psutil
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import ZoneConfig
+from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
 TARGET_BYTES = 200
 SIZES = (1 << 14, 1 << 16, 90_112, 1 << 18)
@@ -52,7 +53,10 @@ ARMS = (
     Arm("stock", 0),
     Arm("1 zone", 1),
     Arm("1,000 zones", 1000),
-    Arm("1 zone, Clock and scrub", 1, {"eviction_policy": "Clock", "scrub": "OnTransfer"}),
+    *(
+        Arm(f"1 zone, {policy} and scrub", 1, {"eviction_policy": policy, "scrub": "OnTransfer"})
+        for policy in EVICTION_POLICIES
+    ),
 )
 
 

@@ -24,7 +24,7 @@ CONFIG = f"""
 [tool.mutmut]
 source_paths = ["tenantzone_runtime"]
 only_mutate = ["{CORE}/*"]
-also_copy = ["tenantzone_contract", "bench", "docs", "hack"]
+also_copy = ["tenantzone_contract", "bench", "crds", "docs", "hack"]
 pytest_add_cli_args_test_selection = ["tests/zones"]
 pytest_add_cli_args = ["-p", "no:cacheprovider"]
 timeout_multiplier = 5.0
@@ -55,7 +55,7 @@ def _lay_out() -> None:
     ignored = shutil.ignore_patterns("__pycache__")
     for package in ("tenantzone_contract", "tenantzone_runtime"):
         shutil.copytree(ROOT / "runtime" / package, FOLDER / package, ignore=ignored)
-    for folder in ("bench", "docs", "hack", "tests/zones"):
+    for folder in ("bench", "crds", "docs", "hack", "tests/zones"):
         shutil.copytree(ROOT / folder, FOLDER / folder, ignore=ignored)
     for file in ("conftest.py", "shared_engine.py"):
         shutil.copy(ROOT / "tests" / file, FOLDER / "tests")
@@ -65,21 +65,21 @@ def _lay_out() -> None:
 def _results() -> dict[str, dict[str, int]]:
     """Module → mutant → exit code of the tests, of the mutants that were tried."""
     results = {}
-    for file in sorted((MUTANTS / CORE).glob("*.meta")):
+    for file in sorted((MUTANTS / CORE).rglob("*.meta")):
         codes = json.loads(file.read_text())["exit_code_by_key"]
         tried = {name: code for name, code in codes.items() if code is not None}
         if tried:
-            results[file.name.removesuffix(".py.meta")] = tried
+            results[str(file.relative_to(MUTANTS / CORE)).removesuffix(".py.meta")] = tried
     return results
 
 
 def _print_table(results: dict[str, dict[str, int]]) -> None:
-    print(f"\n{'module':<16}{'mutants':>8}{'noticed':>8}{'':>9}")
+    print(f"\n{'module':<24}{'mutants':>8}{'noticed':>8}{'':>9}")
     rows = {module: list(codes.values()) for module, codes in results.items()}
     rows["all"] = [code for codes in rows.values() for code in codes]
     for module, codes in rows.items():
         noticed = sum(code not in UNNOTICED for code in codes)
-        print(f"{module:<16}{len(codes):>8}{noticed:>8}{noticed / len(codes):>9.1%}")
+        print(f"{module:<24}{len(codes):>8}{noticed:>8}{noticed / len(codes):>9.1%}")
 
 
 def _print_unnoticed(results: dict[str, dict[str, int]]) -> None:

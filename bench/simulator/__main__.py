@@ -4,12 +4,16 @@ Stops with exit code 1 at the first promise that is broken, and says where. The 
 """
 
 import argparse
+import itertools
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 
 from bench.simulator.checks import Violation
 from bench.simulator.engine import Model
 from bench.simulator.simulation import Plan, Simulation
+from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
 PROGRESS_SECONDS = 2.0
 
@@ -17,17 +21,8 @@ PROGRESS_SECONDS = 2.0
 def main() -> int:
     """Run the simulations that were asked for and print their summaries; returns the exit code."""
     options = _parse()
-    runs: list[Simulation] = []
-    for lending in {"on": [True], "off": [False], "both": [True, False]}[options.lending]:
-        plan = Plan(
-            requests=options.requests,
-            tenants=options.tenants,
-            seed=options.seed,
-            trace=options.trace,
-            lending=lending,
-            speed=options.speed,
-            model=Model(capacity=options.blocks),
-        )
+    runs: dict[str, Simulation] = {}
+    for name, plan in _plans(options).items():
         print(_headline(plan), flush=True)
         simulation = Simulation(plan)
         try:
@@ -35,10 +30,28 @@ def main() -> int:
         except Violation as violation:
             print(f"\nBROKEN: {violation}", file=sys.stderr)
             return 1
-        runs.append(simulation)
-    if len(runs) == 2:
-        print("\n".join(_comparison(*runs)))
+        runs[name] = simulation
+    if len(runs) > 1:
+        print("\n".join(_comparison(runs)))
     return 0
+
+
+def _plans(options: argparse.Namespace) -> dict[str, Plan]:
+    """What to run, by a name for the comparison."""
+    one = Plan(
+        requests=options.requests,
+        tenants=options.tenants,
+        seed=options.seed,
+        trace=options.trace,
+        speed=options.speed,
+        model=Model(capacity=options.blocks),
+    )
+    lending = {"on": [True], "off": [False], "both": [True, False]}[options.lending]
+    policies = list(EVICTION_POLICIES) if options.eviction_policy == "each" else [options.eviction_policy]
+    plans = [
+        replace(one, lending=lends, eviction_policy=policy) for lends, policy in itertools.product(lending, policies)
+    ]
+    return {_terms(plan): plan for plan in plans}
 
 
 def _parse() -> argparse.Namespace:
@@ -48,6 +61,11 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of load and configs (default: %(default)s)")
     parser.add_argument("--trace", action="store_true", help="replay the Mooncake trace; default: a generated load")
     parser.add_argument("--lending", choices=("on", "off", "both"), default="on", help="default: %(default)s")
+    parser.add_argument(
+        "--eviction-policy",
+        choices=(*EVICTION_POLICIES, "each"),
+        help="of all zones, or one run with each (default: each zone has one by chance)",
+    )
     parser.add_argument("--blocks", type=int, default=Model().capacity, help="of the engine (default: %(default)s)")
     parser.add_argument("--speed", type=float, default=1.0, help="how much denser the load is (default: %(default)s)")
     return parser.parse_args()
@@ -57,8 +75,13 @@ def _headline(plan: Plan) -> str:
     load = "the trace" if plan.trace else "a generated load"
     return (
         f"{plan.requests:,} requests of {load}, {plan.tenants} tenants, {plan.model.capacity:,} blocks, "
-        f"seed {plan.seed}, lending {'on' if plan.lending else 'off'}"
+        f"seed {plan.seed}, {_terms(plan)}"
     )
+
+
+def _terms(plan: Plan) -> str:
+    lending = f"lending {'on' if plan.lending else 'off'}"
+    return lending if plan.eviction_policy is None else f"{lending}, {plan.eviction_policy}"
 
 
 def _run(simulation: Simulation) -> None:
@@ -80,15 +103,17 @@ def _run(simulation: Simulation) -> None:
     print(f"{simulation.submitted / elapsed:,.0f} requests a second, {elapsed:.1f} s\n", flush=True)
 
 
-def _comparison(on: Simulation, off: Simulation) -> list[str]:
-    """What lending is good for: the same load and reservations with and without it."""
-    lines = [f"{'lending':<10}{'hit rate':>10}{'missed prompt tokens':>24}{'mean wait':>12}"]
-    totals = {"on": on.summary.overall, "off": off.summary.overall}
+def _comparison(runs: Mapping[str, Simulation]) -> list[str]:
+    """The same load and reservations on different terms; what is missed is compared with the first run."""
+    totals = {name: simulation.summary.overall for name, simulation in runs.items()}
+    missed = {name: total.prompt_tokens - total.hit_tokens for name, total in totals.items()}
+    first = max(1, next(iter(missed.values())))
+    lines = [f"{'':<20}{'hit rate':>10}{'missed prompt tokens':>24}{'':>8}{'mean wait':>12}"]
     for name, total in totals.items():
-        missed = total.prompt_tokens - total.hit_tokens
-        lines.append(f"{name:<10}{total.hit_rate:>10.1%}{missed:>24,}{total.mean_wait:>10.2f} s")
-    missed_on, missed_off = (total.prompt_tokens - total.hit_tokens for total in totals.values())
-    lines.append(f"misses with lending against without: {missed_on / max(1, missed_off) - 1:+.1%}")
+        lines.append(
+            f"{name:<20}{total.hit_rate:>10.1%}{missed[name]:>24,}{missed[name] / first - 1:>+8.1%}"
+            f"{total.mean_wait:>10.2f} s"
+        )
     return lines
 
 

@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass
 
 from tenantzone_contract.config import (
+    EvictionPolicy,
     Idle,
     Lending,
     PoolConfig,
@@ -16,6 +17,7 @@ from tenantzone_contract.config import (
     ZoneConfig,
 )
 from tenantzone_contract.config_text import make_config
+from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
 CLASSES = ("large reservation", "small reservation", "no reservation", "not declared")
 
@@ -59,16 +61,25 @@ class ConfigDraw:
         largest_request: blocks; so many stay without reservation in most configs, so that each request can be served
             some day. In some, nothing does: then what is never lent is out of reach.
         lending: whether zones lend what they do not use.
+        eviction_policy: of all zones; None: each draws its own. All else is drawn alike.
     """
 
     def __init__(
-        self, seed: int, population: Population, *, capacity: int, largest_request: int, lending: bool
+        self,
+        seed: int,
+        population: Population,
+        *,
+        capacity: int,
+        largest_request: int,
+        lending: bool,
+        eviction_policy: EvictionPolicy | None,
     ) -> None:
         self._random = random.Random(f"configs {seed}")
         self._population = population
         self._capacity = capacity
         self._largest_request = largest_request
         self._lending = lending
+        self._eviction_policy_of_all = eviction_policy
         self._generation = 0
 
     def next(self, *, unknown_tenants: bool = True) -> RuntimeConfig:
@@ -149,5 +160,9 @@ class ConfigDraw:
                 evict_after_seconds=rng.choice([None, None, 60]),
                 release=rng.choice([None, None, _RELEASE]),
             ),
-            eviction_policy=rng.choice(["LRU", "LRU", "Clock"]),
+            eviction_policy=self._eviction_policy(),
         )
+
+    def _eviction_policy(self) -> EvictionPolicy:
+        drawn = self._random.choice(list(EVICTION_POLICIES))
+        return self._eviction_policy_of_all or drawn

@@ -13,7 +13,7 @@ from bench.simulator.load import LONGEST_ANSWER, LONGEST_PROMPT, GeneratedLoad
 from bench.simulator.request import BLOCK_TOKENS, Request
 from bench.simulator.summary import Summary
 from bench.simulator.trace import replay
-from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.config import EvictionPolicy, RuntimeConfig
 from tenantzone_contract.fitting import grants
 from tenantzone_runtime.zones.audit import RefusalReason
 
@@ -32,6 +32,8 @@ class Plan:
     seed: int = 1
     trace: bool = False
     lending: bool = True
+    eviction_policy: EvictionPolicy | None = None
+    """Of all zones; None: each has one by chance."""
     speed: float = 1.0
     model: Model = field(default_factory=Model)
     full_check_every: int = 500
@@ -70,6 +72,7 @@ class Simulation:
             capacity=plan.model.capacity,
             largest_request=plan.largest_request,
             lending=plan.lending,
+            eviction_policy=plan.eviction_policy,
         )
         self._config = self._configs.next()
         self.engine.apply(self._config)

@@ -25,6 +25,7 @@ from tenantzone_contract.config import (
 )
 from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.zones.audit import ConfigRefused, Event
+from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
 DAY_SECONDS: Final = 86_400.0
 TURN_SECONDS: Final = 30.0
@@ -137,7 +138,7 @@ class Days:
                 borrowers="SameOrHigherPriority" if index % 5 else "AnyPriority",
                 max_loan_seconds=draw.choice([None, 300.0]),
             ),
-            eviction_policy=draw.choice(["LRU", "Clock"]),
+            eviction_policy=draw.choice(list(EVICTION_POLICIES)),
             scrub="OnTransfer",
         )
 

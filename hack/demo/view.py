@@ -8,6 +8,7 @@ import httpx
 from hack.demo.stack import Stack
 from hack.demo.workspace import show
 from tenantzone_contract.report import REPORT_PATH, parse_report
+from tenantzone_contract.summary import ZoneSummary
 
 _SETTLE_SECONDS = 10.0
 
@@ -27,9 +28,6 @@ def show_zones(stack: Stack, *options: str) -> None:
 
 def _is_current(stack: Stack) -> bool:
     zones = json.loads(stack.cluster.kubectl("get", "tenantzones", "--output=json").stdout)["items"]
-    shown = {
-        zone["metadata"]["name"]: (zone.get("status", {}).get("held"), zone.get("status", {}).get("evictions"))
-        for zone in zones
-    }
+    shown = {zone["metadata"]["name"]: ZoneSummary.read(zone.get("status", {})) for zone in zones}
     report = parse_report(httpx.get(stack.admin_url + REPORT_PATH).content)
-    return all(shown.get(zone.name) == (zone.held, sum(zone.evicted.values())) for zone in report.zones)
+    return all(shown.get(zone.name) == ZoneSummary.of([zone]) for zone in report.zones)

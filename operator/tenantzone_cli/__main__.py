@@ -15,8 +15,8 @@ from tenantzone_cli.arguments import kubectl_flags, read_arguments
 from tenantzone_cli.doctor.diagnosis import examine
 from tenantzone_cli.doctor.finding import Level, lines
 from tenantzone_cli.explain import explain, gather
-from tenantzone_cli.figures import Rates
 from tenantzone_cli.kubectl import Kubectl, KubectlError
+from tenantzone_cli.rows import Rates
 from tenantzone_cli.top import Selection, document, read_rows, silent_engines, table
 from tenantzone_cli.watch import watch
 from tenantzone_contract.text import printable

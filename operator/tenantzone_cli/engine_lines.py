@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from tenantzone_cli.figures import from_reports, from_status
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Zone
 from tenantzone_cli.table import duration, render, shown
 from tenantzone_contract.report import LoanReport, ZoneReport
+from tenantzone_contract.summary import ZoneSummary
 
 _WAITS = {
     "limit": "its own limit is in use; raise spec.limit, or let it wait",
@@ -73,20 +73,20 @@ def engine_table(zone: Zone, answers: Sequence[EngineAnswer]) -> Iterator[str]:
         report = reports.get(pod)
         if report is None and "held" not in row and not row.get("message"):
             continue
-        figures = from_reports([report]) if report is not None else from_status(row)
+        summary = ZoneSummary.of([report]) if report is not None else ZoneSummary.read(row)
         amounts = (
-            report.reserved if report is not None else row.get("reserved"),
-            report.limit if report is not None else row.get("limit"),
-            figures.held,
-            figures.in_use,
-            figures.cached,
-            figures.lent,
-            figures.borrowed,
-            figures.hit_percent,
-            figures.evictions,
+            summary.reserved,
+            summary.limit,
+            summary.held,
+            summary.in_use,
+            summary.cached,
+            summary.lent,
+            summary.borrowed,
+            summary.hit_percent,
+            summary.evictions,
         )
         acknowledged = "yes" if row.get("acknowledged") else "no"
-        rows.append((f"  {pod}", acknowledged, shown(figures.state), *map(shown, amounts), str(row.get("message", ""))))
+        rows.append((f"  {pod}", acknowledged, shown(summary.state), *map(shown, amounts), str(row.get("message", ""))))
     if rows:
         headers = ("  ENGINE", "ACKNOWLEDGED", "STATE", "RESERVED", "LIMIT", "HELD", "IN-USE", "CACHED", "LENT")
         yield from render((*headers, "BORROWED", "HIT%", "EVICTIONS", "MESSAGE"), rows)

@@ -5,20 +5,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tenantzone_cli.api import Api
-from tenantzone_cli.figures import Row, as_json, live_rows, status_rows
 from tenantzone_cli.live import EngineAnswer, ask_pools
 from tenantzone_cli.names import API, POOLS, ZONES, within
 from tenantzone_cli.resources import read_pool, read_zone
+from tenantzone_cli.rows import Row, as_json, live_rows, status_rows
 from tenantzone_cli.table import render, shown
 
 _FIGURES: dict[str, tuple[str, Callable[[Row], float | None]]] = {
-    "held": ("HELD", lambda row: row.figures.held),
-    "in-use": ("IN-USE", lambda row: row.figures.in_use),
-    "cached": ("CACHED", lambda row: row.figures.cached),
-    "lent": ("LENT", lambda row: row.figures.lent),
-    "borrowed": ("BORROWED", lambda row: row.figures.borrowed),
-    "hit": ("HIT%", lambda row: row.figures.hit_percent),
-    "evictions": ("EVICTIONS", lambda row: row.figures.evictions),
+    "held": ("HELD", lambda row: row.summary.held),
+    "in-use": ("IN-USE", lambda row: row.summary.in_use),
+    "cached": ("CACHED", lambda row: row.summary.cached),
+    "lent": ("LENT", lambda row: row.summary.lent),
+    "borrowed": ("BORROWED", lambda row: row.summary.borrowed),
+    "hit": ("HIT%", lambda row: row.summary.hit_percent),
+    "evictions": ("EVICTIONS", lambda row: row.summary.evictions),
     "rate": ("EVICT/S", lambda row: row.evictions_per_second),
 }
 SORTS = ("name", *_FIGURES)
@@ -108,5 +108,5 @@ def _cells(row: Row, selection: Selection) -> list[str]:
     name = f"  {row.engine}" if row.engine else row.zone
     pool = "" if row.engine else row.pool
     figures = (shown(amount(row)) for _, amount in _FIGURES.values())
-    cells = [name, pool, shown(row.figures.state), *figures, shown(row.ready)]
+    cells = [name, pool, shown(row.summary.state), *figures, shown(row.ready)]
     return cells if selection.namespace is not None else ["" if row.engine else row.namespace, *cells]

@@ -72,8 +72,8 @@ TenantPattern = Annotated[str, Field(max_length=253, pattern=r"^([A-Za-z0-9][-_.
 Borrowers = Literal["SameOrHigherPriority", "AnyPriority"]
 """Which zones may borrow from a zone, by their priority against the lender's."""
 
-EvictionPolicy = Literal["LRU", "Clock"]
-"""In which order a zone's own cached blocks go: least recently used, or with a second chance for those hit."""
+EvictionPolicy = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*$", max_length=63)]
+"""In which order a zone's own cached blocks go, by a name. The engine says which names there are."""
 
 
 class Lending(_Model):

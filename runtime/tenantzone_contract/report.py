@@ -40,6 +40,9 @@ limit: its own zone's limit is in use. reserved: the blocks are there, free or c
 other requests use them.
 """
 
+MAX_COUNT: Final = 2**53 - 1
+"""The largest number that every reader of JSON knows exactly."""
+
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -100,6 +103,11 @@ class ZoneReport(_Model):
         if self.evictions is not None:
             return self.evictions
         return {EVICTIONS_IN_NEWER_WORDS.get(reason, reason): blocks for reason, blocks in self.evicted_blocks.items()}
+
+    @property
+    def blocks_evicted(self) -> int:
+        """For whatever reason."""
+        return sum(self.evicted.values())
 
 
 class Rejection(_Model):

@@ -224,8 +224,8 @@ def test_engines_that_could_not_be_asked_are_named_once_for_each_reason():
 
 def test_an_engines_row_is_its_own_report_if_there_is_one_else_the_status():
     rows = [
-        {"pod": "engine-0", "acknowledged": True, "held": 1, "reserved": 40},
-        {"pod": "engine-1", "acknowledged": True, "held": 2, "reserved": 40},
+        {"pod": "engine-0", "acknowledged": True, "held": 1, "inUse": 1, "cached": 0, "reserved": 40},
+        {"pod": "engine-1", "acknowledged": True, "held": 2, "inUse": 2, "cached": 0, "reserved": 40},
         {"pod": "engine-2", "acknowledged": False, "message": "the connection is refused"},
     ]
     report = zone_report("acme", reserved=40, cached=33)

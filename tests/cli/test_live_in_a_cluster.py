@@ -112,7 +112,7 @@ def test_a_user_without_the_right_is_told_which_and_sees_the_status(clinic: Clin
     readable = "--resource=tenantzones.tenantzone.io,zonepools.tenantzone.io,pods"
     clinic.kubectl("create", "role", "viewer", "--verb=get,list", readable, *inside)
     clinic.kubectl("create", "rolebinding", "viewer", "--role=viewer", "--user=vera", *inside)
-    status = {"observedGeneration": 1, "held": 12, "evictions": 3}
+    status = {"observedGeneration": 1, "held": 12, "inUse": 4, "cached": 8, "evictions": 3}
     body = {"status": status}
     path = f"/apis/tenantzone.io/v1alpha1/namespaces/{world.namespace}/tenantzones/acme/status"
     world.kube.merge(path, body)

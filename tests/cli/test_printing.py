@@ -11,8 +11,8 @@ import pytest
 from hack.harness.lies import HOSTILE_TEXT, LIES
 from tenantzone_cli import __main__ as cli
 from tenantzone_cli.explain import Facts, explain
-from tenantzone_cli.figures import live_rows
 from tenantzone_cli.live import EngineAnswer
+from tenantzone_cli.rows import live_rows
 from tenantzone_cli.top import Selection, document, table
 from tenantzone_contract.report import ConfigStatus, LoanReport, Rejection, parse_report
 from tenantzone_contract.text import printable

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_cli.figures import Figures, Rates, Row, live_rows, status_rows
 from tenantzone_cli.resources import read_zone
+from tenantzone_cli.rows import Rates, Row, live_rows, status_rows
 from tenantzone_cli.table import duration, render
 from tenantzone_cli.top import SORTS, Selection, document, ordered, silent_engines, table
 from tenantzone_cli.watch import screen
+from tenantzone_contract.summary import ZoneSummary
 from tests.cli.reports import answer, engine_report, zone_report
 from tests.operator.objects import body
 
@@ -23,18 +24,19 @@ def zone(name: str, **status: Any) -> Any:
     return read_zone(body(name, metadata=metadata, spec={"pool": "demo"}, status=status))
 
 
-def row(name: str, engine: str = "", rate: float | None = None, **figures: Any) -> Row:
-    return Row("shop", name, "demo", engine, "True", Figures(**figures), evictions_per_second=rate)
+def row(name: str, engine: str = "", rate: float | None = None, **amounts: Any) -> Row:
+    return Row("shop", name, "demo", engine, "True", ZoneSummary(**amounts), evictions_per_second=rate)
 
 
 def test_a_status_becomes_one_row_for_the_zone_and_one_for_each_engine():
-    engines = [{"pod": "engine-0", "acknowledged": True, "held": 3}, {"pod": "engine-1", "acknowledged": False}]
+    amounts = {"held": 3, "inUse": 1, "cached": 2}
+    engines = [{"pod": "engine-0", "acknowledged": True, **amounts}, {"pod": "engine-1", "acknowledged": False}]
 
-    whole, first, second = status_rows([zone("acme", held=3, lent=2, engines=engines)])
+    whole, first, second = status_rows([zone("acme", **amounts, lent=2, engines=engines)])
 
-    assert (whole.figures.held, whole.figures.lent, whole.figures.borrowed) == (3, 2, None)
-    assert (first.engine, first.figures.held, first.ready) == ("engine-0", 3, "True")
-    assert (second.engine, second.figures.held, second.ready) == ("engine-1", None, "False")
+    assert (whole.summary.held, whole.summary.lent, whole.summary.borrowed) == (3, 2, None)
+    assert (first.engine, first.summary.held, first.ready) == ("engine-0", 3, "True")
+    assert (second.engine, second.summary.held, second.ready) == ("engine-1", None, "False")
 
 
 def test_reports_of_several_engines_add_up():
@@ -48,14 +50,15 @@ def test_reports_of_several_engines_add_up():
 
     whole, *engines = live_rows([zone("acme")], answers)
 
-    assert whole.figures == Figures("Active", 12, 7, 5, 0, 0, 12, 0)
+    assert whole.summary == ZoneSummary.of([one, two])
+    assert (whole.summary.state, whole.summary.held, whole.summary.hit_percent) == ("Active", 12, 12)
     assert [row.engine for row in engines] == ["engine-0", "engine-1"]
 
 
 def test_a_zone_that_no_engine_reports_has_no_figures():
     (whole,) = live_rows([zone("acme")], [answer(None, error="gone")])
 
-    assert whole.figures == Figures()
+    assert whole.summary == ZoneSummary()
 
 
 def test_an_auto_registered_zone_is_not_taken_for_a_tenantzone_of_the_same_name():
@@ -64,13 +67,13 @@ def test_an_auto_registered_zone_is_not_taken_for_a_tenantzone_of_the_same_name(
 
     found = [row for row in live_rows([zone("acme")], [answer(engine_report(guest, mine))]) if not row.engine]
 
-    assert [(row.figures.held, row.is_registered) for row in found] == [(1, False), (9, True)]
+    assert [(row.summary.held, row.is_registered) for row in found] == [(1, False), (9, True)]
 
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_engines_stay_below_their_zone_whatever_is_sorted_by(sort: str):
     rows = [
-        row(name, engine, held=amount, in_use=amount, evictions=amount, rate=float(amount))
+        row(name, engine, cached=0, in_use=amount, evictions=amount, rate=float(amount))
         for name, amount in (("a", 1), ("b", 3), ("c", 2))
         for engine in ("", "engine-0", "engine-1")
     ]
@@ -85,13 +88,13 @@ def test_engines_stay_below_their_zone_whatever_is_sorted_by(sort: str):
 
 
 def test_what_is_not_known_is_sorted_last():
-    rows = [row("a"), row("b", held=0), row("c", held=5)]
+    rows = [row("a"), row("b", in_use=0, cached=0), row("c", in_use=0, cached=5)]
 
     assert [row.zone for row in ordered(rows, "held")] == ["c", "b", "a"]
 
 
 def test_the_table_hides_engines_unless_they_are_asked_for():
-    rows = [row("a", held=1), row("a", "engine-0", held=1)]
+    rows = [row("a"), row("a", "engine-0")]
 
     assert len(table(rows, Selection("shop"))) == 2
     assert len(table(rows, Selection("shop", engines=True))) == 3
@@ -114,7 +117,7 @@ def test_an_empty_table_says_where_was_looked(selection: Selection, said: str):
 
 
 def test_the_document_has_each_zone_with_its_engines():
-    rows = [row("a", held=1, rate=0.5), row("a", "engine-0", held=1), row("b")]
+    rows = [row("a", in_use=1, cached=0, rate=0.5), row("a", "engine-0"), row("b")]
 
     zones = json.loads(document(rows, EVERYWHERE, indent=None))["zones"]
 

@@ -81,7 +81,7 @@ def test_what_it_knows_it_reads(previous: str):
 
 
 @pytest.mark.parametrize(
-    ("config", "field"),
+    ("config", "refusal"),
     [
         pytest.param(
             config_of(
@@ -89,15 +89,20 @@ def test_what_it_knows_it_reads(previous: str):
                     name="acme", tenant="acme", generation=1, idle=Idle(release=Release(share="25%", every_seconds=60))
                 )
             ),
-            "zones[0].idle.release",
+            "zones[0].idle.release: Extra inputs are not permitted",
             id="a release in steps",
         ),
         pytest.param(
+            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, eviction_policy="LFU")),
+            "zones[0].evictionPolicy: Input should be 'LRU' or 'Clock'",
+            id="a policy that is newer",
+        ),
+        pytest.param(
             config_of(levels=(TenantLevel(name="gold", tenants=("gold-*",)),)),
-            "pool.unknownTenants.levels",
+            "pool.unknownTenants.levels: Extra inputs are not permitted",
             id="levels of unknown tenants",
         ),
     ],
 )
-def test_what_it_does_not_know_it_refuses_by_name(previous: str, config: RuntimeConfig, field: str):
-    assert read_by(previous, config).startswith(f"{field}: Extra inputs are not permitted")
+def test_what_it_does_not_know_it_refuses_by_name(previous: str, config: RuntimeConfig, refusal: str):
+    assert read_by(previous, config).startswith(refusal)

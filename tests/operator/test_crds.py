@@ -56,7 +56,7 @@ def pool(**spec: Any) -> str:
         pytest.param(zone(weight=0), "spec.weight", id="no weight"),
         pytest.param(zone(idle={"after": "1 minute"}), "spec.idle.after", id="a duration in words"),
         pytest.param(zone(scrub="Maybe"), '"OnTransfer", "Never"', id="an unknown way to scrub"),
-        pytest.param(zone(evictionPolicy="FIFO"), '"LRU", "Clock"', id="an unknown eviction policy"),
+        pytest.param(zone(evictionPolicy="FIFO"), '"LRU", "Clock", "LFU"', id="an unknown eviction policy"),
         pytest.param(
             zone(lending={"borrowers": "Friends"}), '"SameOrHigherPriority", "AnyPriority"', id="unknown borrowers"
         ),

@@ -100,7 +100,7 @@ def test_a_newer_engine_may_say_more():
 def test_sums_stay_within_what_a_status_can_hold():
     zone = zone_report("acme", evictions=dict.fromkeys(("own", "quiet", "reclaim"), MAX_COUNT))
     found = view(read_report_text(report("engine-0", zones=(zone,)).model_dump_json(by_alias=True).encode()))
-    assert found.zones["acme"].evicted == MAX_COUNT
+    assert found.zones["acme"].blocks_evicted == MAX_COUNT
 
 
 def test_an_engines_error_is_one_line_without_control_characters():

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from tenantzone_contract.config import PoolConfig, TenantLevel, UnknownTenants, UnknownTenantTemplate, Watermarks
 from tenantzone_contract.config_text import make_config
+from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.zones.zoo import declare, releasing
 
 CAPACITY = 20
@@ -43,7 +44,7 @@ def zone_configs(draw, tenant, max_blocks):
         after=draw(SECONDS),
         evict_after=draw(st.sampled_from([None, None, 5.0, 20.0])),
         release=draw(RELEASES),
-        eviction_policy=draw(st.sampled_from(["LRU", "Clock"])),
+        eviction_policy=draw(st.sampled_from(list(EVICTION_POLICIES))),
     )
 
 

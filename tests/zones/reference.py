@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import inf
 
+from tests.zones.reference_orders import ORDERS, LeastRecentlyUsed
+
 
 @dataclass(eq=False)
 class Claim:
@@ -37,9 +39,8 @@ class Claim:
     """Of a zone that was registered: what its level reserves, if it fits."""
 
     in_use: set = field(default_factory=set)
-    cached: list = field(default_factory=list)
-    """Longest untouched first."""
-    hit: set = field(default_factory=set)
+    order: LeastRecentlyUsed = field(init=False)
+    """Of what it keeps cached."""
     requests: int = 0
     state: str = "Idle"
     quiet: bool = True
@@ -48,6 +49,14 @@ class Claim:
     """Quiet before its time, because none of its requests can be admitted."""
     leaving: bool = False
     overdue: int = 0
+
+    def __post_init__(self):
+        self.order = ORDERS[self.policy]()
+
+    @property
+    def cached(self):
+        """The next one to go first, but for second chances."""
+        return self.order.kept
 
     @property
     def held(self):
@@ -69,15 +78,7 @@ class Claim:
 
     def lose(self, count):
         """Give up so many cached blocks by its policy. Returns their ids in order."""
-        lost = []
-        while len(lost) < count:
-            block = self.cached.pop(0)
-            if self.policy == "Clock" and block in self.hit:
-                self.hit.discard(block)
-                self.cached.append(block)
-            else:
-                lost.append(block)
-        return lost
+        return [self.order.lose() for _ in range(count)]
 
 
 class World:
@@ -244,15 +245,15 @@ class World:
 
     def reuse(self, claim, blocks):
         for block in blocks:
-            claim.cached.remove(block)
+            claim.order.hit(block)
         claim.in_use |= set(blocks)
-        if claim.policy == "Clock":
-            claim.hit |= set(blocks)
 
     def release(self, claim, kept, dropped):
         claim.in_use -= set(kept) | set(dropped)
-        claim.cached += kept
-        claim.hit -= set(dropped)
+        for block in kept:
+            claim.order.keep(block)
+        for block in dropped:
+            claim.order.forget(block)
         self.free |= set(dropped)
 
     def arrive(self, claim):
@@ -281,7 +282,7 @@ class World:
 
     def respec(self, claim, **terms):
         if terms["policy"] != claim.policy:
-            claim.hit = set()
+            claim.order = ORDERS[terms["policy"]](claim.cached)
         for name, value in terms.items():
             setattr(claim, name, value)
         claim.leaving = False

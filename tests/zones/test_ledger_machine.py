@@ -160,8 +160,7 @@ class ZoneLives(LivesAtRest, RuleBasedStateMachine):
         zone = self.ledger.zones[claim.tenant]
         self.ledger.evict_block(zone, block, "reset")
         self.returned([(zone, [block])])
-        claim.cached.remove(block)
-        claim.hit.discard(block)
+        claim.order.forget(block)
         self.world.free.add(block)
         self.world.note_evicted(claim)
         self.check_reasons([(claim.tenant, [block], "reset")])

@@ -2,92 +2,122 @@
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.replacement import Clock, LeastRecentlyUsed, Links
-from tenantzone_runtime.zones.zone import replacement_order
-
-
-class Model:
-    """The plainest order: a list with the hand at its front, and a mark for each block that was hit."""
-
-    def __init__(self, is_clock, kept=()):
-        self.is_clock = is_clock
-        self.kept = list(kept)
-        self.marks = set()
-
-    def evict(self, count):
-        evicted = []
-        while len(evicted) < count:
-            front = self.kept.pop(0)
-            if front in self.marks:
-                self.marks.remove(front)
-                self.kept.append(front)
-            else:
-                evicted.append(front)
-        return evicted
-
+from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
+from tenantzone_runtime.zones.eviction_policies.order import Links
+from tests.zones.reference_orders import ORDERS
 
 STEPS = ["keep", "keep", "hit", "hit", "drop", "evict", "remove", "change the policy"]
-ORDERS = 2
+ZONES = 2
 SHARED = 8
 """Blocks, few enough to meet again and again."""
 
 
+POLICIES = st.sampled_from(list(EVICTION_POLICIES))
+
+
 @given(
-    st.tuples(*[st.booleans()] * ORDERS),
+    st.tuples(*[POLICIES] * ZONES),
     st.lists(
         st.tuples(
             st.sampled_from(STEPS),
-            st.integers(0, ORDERS - 1),
+            st.integers(0, ZONES - 1),
             st.lists(st.integers(0, SHARED - 1), unique=True, min_size=1),
+            POLICIES,
         ),
         min_size=20,
         max_size=60,
     ),
 )
-def test_zones_that_share_links_each_have_their_own_order(clocks, steps):
+def test_zones_that_share_links_each_have_their_own_order(policies, steps):
     links = Links(SHARED)
-    orders = [Clock(links) if is_clock else LeastRecentlyUsed(links) for is_clock in clocks]
-    models = [Model(is_clock) for is_clock in clocks]
+    orders = [EVICTION_POLICIES[policy](links) for policy in policies]
+    models = [ORDERS[policy]() for policy in policies]
     hit = [set() for _ in orders]
     free = set(range(SHARED))
-    for step, number, wanted in steps:
+    for step, number, wanted, policy in steps:
         order, model = orders[number], models[number]
         choice = {"keep": free | hit[number], "drop": hit[number]}.get(step, model.kept)
         blocks = [block for block in wanted if block in choice]
         if step == "keep":
             assert order.keep(blocks) == len(blocks)
-            model.kept += blocks
+            for block in blocks:
+                model.keep(block)
             free.difference_update(blocks)
             hit[number].difference_update(blocks)
         elif step == "hit":
             assert order.hit(blocks) == len(blocks)
-            model.kept = [block for block in model.kept if block not in blocks]
-            model.marks.update(blocks if model.is_clock else ())
+            for block in blocks:
+                model.hit(block)
             hit[number].update(blocks)
         elif step == "drop":
             order.drop(blocks)
-            model.marks.difference_update(blocks)
+            for block in blocks:
+                model.forget(block)
             hit[number].difference_update(blocks)
             free.update(blocks)
         elif step == "evict":
-            evicted = model.evict(len(blocks))
+            evicted = [model.lose() for _ in blocks]
             assert order.evict(len(blocks)) == evicted
             free.update(evicted)
         elif step == "remove":
             for block in blocks:
                 order.remove(block)
-                model.kept.remove(block)
-            model.marks.difference_update(blocks)
+                model.forget(block)
             free.update(blocks)
         else:
-            models[number] = Model(not model.is_clock, model.kept)
-            orders[number] = replacement_order("LRU" if model.is_clock else "Clock", links, order.clear())
+            models[number] = ORDERS[policy](model.kept)
+            orders[number] = EVICTION_POLICIES[policy](links, order.clear())
             assert (list(order), len(order)) == ([], 0)
         for each, model in zip(orders, models, strict=True):
             # A wrong link may lead in a circle.
             assert list(itertools.islice(each, SHARED + 1)) == model.kept
             assert len(each) == len(model.kept)
             assert {block for block in range(SHARED) if block in each} == set(model.kept)
+
+
+def test_each_policy_is_said_once_more_in_plain_lists():
+    assert ORDERS.keys() == EVICTION_POLICIES.keys()
+
+
+class CountedList(list):
+    """A list that counts how often it is read or written at a place."""
+
+    accesses = 0
+
+    def __getitem__(self, index):
+        CountedList.accesses += 1
+        return super().__getitem__(index)
+
+    def __setitem__(self, index, value):
+        CountedList.accesses += 1
+        super().__setitem__(index, value)
+
+
+def accesses_for_each_block(policy, blocks):
+    """In a life in which each block is kept, hit, kept again, evicted, kept, and removed or dropped."""
+    links = Links(blocks)
+    for name in ("after", "before", "noted", "order_of"):
+        setattr(links, name, CountedList(getattr(links, name)))
+    order = EVICTION_POLICIES[policy](links)
+    CountedList.accesses = 0
+    order.keep(range(blocks))
+    for divisor in range(1, 6):
+        hit = range(0, blocks, divisor)
+        order.hit(hit)
+        order.keep(hit)
+    order.keep(order.evict(blocks))
+    dropped = range(0, blocks, 2)
+    order.hit(dropped)
+    order.drop(dropped)
+    for block in range(1, blocks, 2):
+        order.remove(block)
+    return CountedList.accesses / blocks
+
+
+@pytest.mark.parametrize("policy", EVICTION_POLICIES)
+def test_what_an_order_does_with_a_block_costs_the_same_among_many_as_among_few(policy):
+    assert accesses_for_each_block(policy, 6_400) < 1.1 * accesses_for_each_block(policy, 64)

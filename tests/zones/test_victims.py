@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenantzone_runtime.zones.eviction_policies.order import Links
 from tenantzone_runtime.zones.quota import Quota
-from tenantzone_runtime.zones.replacement import Links
 from tenantzone_runtime.zones.victims import SumsByPriority, VictimOrder
 from tenantzone_runtime.zones.zone import IdleTimes, ZoneSpec, new_zone
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 import aiohttp
 
 from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, BlockMap, parse_block_map
-from tenantzone_contract.report import WaitReason, ZoneState
+from tenantzone_contract.report import WaitReason
+from tenantzone_contract.summary import ZoneSummary
 from tenantzone_contract.text import printable
 from tenantzone_operator.engines.answers import read_answer, read_report, reason
 from tenantzone_operator.engines.reading_quota import ReadingQuota
 from tenantzone_operator.engines.reports import EngineReport, LoanReport, ZoneReport, max_report_bytes
+from tenantzone_operator.engines.views import ZoneView, zone_view
 from tenantzone_operator.engines.watch import FROZEN_SECONDS, HANGS, SILENCE_SECONDS
 from tenantzone_operator.kube.resources import Pod, Pool
 from tenantzone_operator.kube.rest import RestError
@@ -43,28 +45,15 @@ class NotThereError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ZoneLook:
-    """A zone in one engine, cut down to what the console shows; amounts are blocks unless the name says otherwise."""
+    """A zone in one engine, cut down to what is shown."""
 
     name: str
     tenant: str
     is_registered: bool
-    state: ZoneState
-    reserved: int
-    limit: int
-    in_use: int
-    cached: int
-    lent: int
-    borrowed: int
     waiting_requests: int
     running_requests: int
     wait_reason: WaitReason | None
-    query_tokens: int
-    hit_tokens: int
-    evicted: int
-
-    @property
-    def held(self) -> int:
-        return self.in_use + self.cached
+    amounts: ZoneView
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +178,8 @@ class Lookout:
         tellings = [engine.telling for engine in look.engines.values()]
         if not tellings or None in tellings:
             return None
-        held: dict[str, int] = {}
-        for zone in declared(engine for engine in tellings if engine is not None):
-            held[zone.name] = held.get(zone.name, 0) + zone.held
-        return held
+        looks = by_name(declared(engine for engine in tellings if engine is not None))
+        return {name: summarized(zones).held or 0 for name, zones in looks.items()}
 
     def forget_unseen(self) -> None:
         """Let go of pools that nobody has looked at for a while."""
@@ -238,6 +225,19 @@ def declared(tellings: Iterable[Telling]) -> Iterable[ZoneLook]:
     return (zone for telling in tellings for zone in telling.zones if not zone.is_registered)
 
 
+def by_name(zones: Iterable[ZoneLook]) -> dict[str, list[ZoneLook]]:
+    """What several engines say of each zone."""
+    found: dict[str, list[ZoneLook]] = {}
+    for zone in zones:
+        found.setdefault(zone.name, []).append(zone)
+    return found
+
+
+def summarized(zones: Iterable[ZoneLook]) -> ZoneSummary:
+    """Zones of some engines, added up."""
+    return ZoneSummary.of(zone.amounts for zone in zones)
+
+
 def _telling(report: EngineReport) -> Telling:
     rejected = report.config.rejected
     return Telling(
@@ -261,17 +261,8 @@ def _zone_look(zone: ZoneReport) -> ZoneLook:
         name=printable(zone.name),
         tenant=printable(zone.tenant),
         is_registered=zone.auto_registered,
-        state=zone.state,
-        reserved=zone.reserved,
-        limit=zone.limit,
-        in_use=zone.in_use,
-        cached=zone.cached,
-        lent=zone.lent,
-        borrowed=zone.borrowed,
         waiting_requests=zone.waiting_requests,
         running_requests=zone.running_requests,
         wait_reason=zone.wait_reason,
-        query_tokens=zone.prefix_query_tokens,
-        hit_tokens=zone.prefix_hit_tokens,
-        evicted=sum(zone.evicted.values()),
+        amounts=zone_view(zone),
     )

@@ -14,7 +14,7 @@ from tenantzone_contract.blocks import DEFAULT_CELLS, MAX_CELLS
 from tenantzone_operator.console.guard import ADDRESS, guarded
 from tenantzone_operator.console.lookout import TRANSIENT, Lookout, NotThereError
 from tenantzone_operator.console.recording import Recording
-from tenantzone_operator.console.showing import show_change, show_pool, show_pools
+from tenantzone_operator.console.showing import show_blocks, show_change, show_pool, show_pools
 from tenantzone_operator.engines.answers import reason
 from tenantzone_operator.kube.resources import Pod, Pool
 from tenantzone_operator.kube.store import Key, Store
@@ -122,7 +122,7 @@ class Console:
             return web.json_response({"error": str(error)}, status=404)
         except TRANSIENT as error:
             return web.json_response({"error": reason(error)}, status=502)
-        return web.Response(text=found.model_dump_json(by_alias=True), content_type="application/json")
+        return web.json_response(show_blocks(found))
 
 
 def _key(request: web.Request) -> Key:

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tenantzone_contract.blocks import BlockKind, BlockMap
+from tenantzone_contract.summary import ZoneSummary
 from tenantzone_contract.text import printable
 from tenantzone_operator.console.changes import Change, ready_condition
-from tenantzone_operator.console.lookout import EngineLook, Telling, ZoneLook, declared
+from tenantzone_operator.console.lookout import EngineLook, Telling, ZoneLook, by_name, declared, summarized
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.kube.store import Key, Store, View
 
@@ -13,7 +15,6 @@ MAX_ZONES = 100
 """Shown at once; a filter finds the others."""
 _MAX_NAMES = 1000
 """Zones that are told apart by colour and mark, in the order of names."""
-_STATES = ("Active", "Idle", "Evicted")
 _POOL_FIGURES = (
     "capacityBlocks",
     "reservedBlocks",
@@ -64,8 +65,7 @@ def show_pool(view: View, engines: Sequence[EngineLook], wanted: str) -> dict[st
         "zoneNames": sorted({row["name"] for row in rows})[:_MAX_NAMES],
         "zonesFound": len(found),
         "zonesInAll": len(rows),
-        "engines": [_engine(engine) for engine in engines],
-        "enginesNotReady": sorted(pod.meta.name for pod in view.pods if not (pod.ready and pod.ip)),
+        "engines": [*(_engine(engine) for engine in engines), *_not_ready(view)],
         "loans": [_loan(engine, view.zones) for engine in engines],
     }
 
@@ -88,9 +88,7 @@ def _matches(row: dict[str, Any], wanted: str) -> bool:
 
 
 def _declared_rows(zones: Iterable[Zone], tellings: Sequence[Telling]) -> Iterable[dict[str, Any]]:
-    told: dict[str, list[ZoneLook]] = {}
-    for look in declared(tellings):
-        told.setdefault(look.name, []).append(look)
+    told = by_name(declared(tellings))
     for zone in zones:
         looks = told.get(zone.meta.name, [])
         yield {
@@ -105,61 +103,55 @@ def _declared_rows(zones: Iterable[Zone], tellings: Sequence[Telling]) -> Iterab
 
 
 def _registered_rows(tellings: Sequence[Telling]) -> Iterable[dict[str, Any]]:
-    told: dict[str, list[ZoneLook]] = {}
-    for telling in tellings:
-        for zone in telling.zones:
-            if zone.is_registered:
-                told.setdefault(zone.tenant, []).append(zone)
+    # Named after their tenants.
+    told = by_name(zone for telling in tellings for zone in telling.zones if zone.is_registered)
     for tenant, looks in told.items():
         yield {"name": tenant, "tenant": tenant, "registered": True, "ready": {}, **_live(looks)}
 
 
 def _live(looks: Sequence[ZoneLook]) -> dict[str, Any]:
-    """A zone's amounts, added up over what the engines say now."""
-    asked = sum(look.query_tokens for look in looks)
+    """As the engines say it."""
     return {
         "live": True,
-        "state": min((look.state for look in looks), key=_STATES.index),
-        "reserved": sum(look.reserved for look in looks),
-        "limit": sum(look.limit for look in looks),
-        "held": sum(look.held for look in looks),
-        "inUse": sum(look.in_use for look in looks),
-        "cached": sum(look.cached for look in looks),
-        "lent": sum(look.lent for look in looks),
-        "borrowed": sum(look.borrowed for look in looks),
-        "evictions": sum(look.evicted for look in looks),
-        "hitPercent": min(100, 100 * sum(look.hit_tokens for look in looks) // asked) if asked else None,
-        "waitingRequests": sum(look.waiting_requests for look in looks),
-        "runningRequests": sum(look.running_requests for look in looks),
+        **summarized(looks).fields(),
+        **_requests(looks),
         "waitReason": next((look.wait_reason for look in looks if look.wait_reason is not None), None),
     }
 
 
 def _told(zone: Zone) -> dict[str, Any]:
-    """A zone's amounts by its status, which is written every so often."""
-    status, engines = zone.status, zone.status.get("engines", [])
-    amounts = ("state", "held", "inUse", "cached", "lent", "borrowed", "evictions", "hitPercent")
-    sums = {name: sum(row.get(name, 0) for row in engines) if engines else None for name in ("reserved", "limit")}
-    return {"live": False, **sums, **{name: status.get(name) for name in amounts}}
+    """As the status says it, which is written every so often."""
+    return {"live": False, **ZoneSummary.read(zone.status).fields()}
+
+
+def _requests(looks: Iterable[ZoneLook]) -> dict[str, int]:
+    counts = [(look.waiting_requests, look.running_requests) for look in looks]
+    return {
+        "waitingRequests": sum(waiting for waiting, _ in counts),
+        "runningRequests": sum(running for _, running in counts),
+    }
 
 
 def _engine(engine: EngineLook) -> dict[str, Any]:
-    telling = engine.telling
-    shown: dict[str, Any] = {"pod": engine.pod.meta.name, "error": engine.error}
-    if telling is not None:
-        shown |= {
-            "engineVersion": telling.engine_version,
-            "capacityBlocks": telling.capacity_blocks,
-            "blockSizeTokens": telling.block_size_tokens,
-            "freeBlocks": telling.free_blocks,
-            "generation": telling.generation,
-            "refusal": telling.refusal,
-            "inUse": sum(zone.in_use for zone in telling.zones),
-            "cached": sum(zone.cached for zone in telling.zones),
-            "waitingRequests": sum(zone.waiting_requests for zone in telling.zones),
-            "runningRequests": sum(zone.running_requests for zone in telling.zones),
-        }
-    return shown
+    pod, telling = engine.pod.meta.name, engine.telling
+    if telling is None:
+        return {"pod": pod, "state": "Unreachable", "message": engine.error}
+    return {
+        "pod": pod,
+        "state": "RefusesConfig" if telling.refusal else "Answers",
+        "message": telling.refusal,
+        "engineVersion": telling.engine_version,
+        "capacityBlocks": telling.capacity_blocks,
+        "blockSizeTokens": telling.block_size_tokens,
+        "freeBlocks": telling.free_blocks,
+        "generation": telling.generation,
+        **_requests(telling.zones),
+    }
+
+
+def _not_ready(view: View) -> list[dict[str, Any]]:
+    names = sorted(pod.meta.name for pod in view.pods if not (pod.ready and pod.ip))
+    return [{"pod": name, "state": "NotReady", "message": ""} for name in names]
 
 
 def _loan(engine: EngineLook, zones: Iterable[Zone]) -> dict[str, Any]:
@@ -183,3 +175,34 @@ def _loan(engine: EngineLook, zones: Iterable[Zone]) -> dict[str, Any]:
 def _ready(status: Any) -> dict[str, Any]:
     found = ready_condition(status)
     return {name: found[name] for name in ("status", "reason", "message")} if found else {}
+
+
+def show_blocks(found: BlockMap) -> dict[str, Any]:
+    """An engine's picture, and what its kinds come to: first by zone, then what no zone has, then what is free."""
+    owners: dict[tuple[bool, str | None], list[BlockKind]] = {}
+    for kind in found.kinds:
+        is_free = kind.use == "free"
+        owners.setdefault((is_free, None if is_free else kind.zone), []).append(kind)
+    order = sorted(owners, key=lambda owner: (owner[0], owner[1] is None, owner[1] or ""))
+    return {
+        **found.model_dump(mode="json", by_alias=True),
+        "owners": [_owner(is_free, zone, owners[is_free, zone], found) for is_free, zone in order],
+    }
+
+
+def _owner(is_free: bool, zone: str | None, kinds: Sequence[BlockKind], found: BlockMap) -> dict[str, Any]:
+    blocks = sum(kind.blocks for kind in kinds)
+    return {
+        "zone": zone,
+        "isFree": is_free,
+        "inUse": sum(kind.blocks for kind in kinds if kind.use == "in_use"),
+        "cached": sum(kind.blocks for kind in kinds if kind.use == "cached"),
+        "borrowed": sum(kind.blocks for kind in kinds if kind.borrowed),
+        "blocks": blocks,
+        "percent": _percent(blocks, found.capacity_blocks),
+    }
+
+
+def _percent(blocks: int, capacity: int) -> float:
+    """With one decimal; whatever numbers an engine has sent."""
+    return min(1000, (1000 * blocks + capacity // 2) // capacity) / 10 if capacity else 0.0

@@ -12,10 +12,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from tenantzone_contract.report import EVICTIONS_IN_NEWER_WORDS, WaitReason, ZoneState
+from tenantzone_contract.report import EVICTIONS_IN_NEWER_WORDS, MAX_COUNT, WaitReason, ZoneState
 
-MAX_COUNT = 2**53 - 1
-"""The largest number that every reader of JSON knows exactly."""
 MAX_BLOCKS = 2**31 - 1
 
 _BASE_BYTES = 64 * 2**10

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tenantzone_contract.report import EvictionReason
+from tenantzone_contract.report import MAX_COUNT, EvictionReason, ZoneState
 from tenantzone_contract.text import printable
-from tenantzone_operator.engines.reports import MAX_COUNT, EngineReport, ZoneReport
+from tenantzone_operator.engines.reports import EngineReport, ZoneReport
 
 _LONGEST_ERROR = 1000
 _IN_THREAD_ZONES = 200
@@ -20,7 +20,7 @@ class ZoneView:
     """A declared zone in one engine, with the report's numbers and sums of its evictions."""
 
     generation: int
-    state: str
+    state: ZoneState
     reserved: int
     limit: int
     in_use: int
@@ -29,13 +29,9 @@ class ZoneView:
     borrowed: int
     prefix_query_tokens: int
     prefix_hit_tokens: int
-    evicted: int
+    blocks_evicted: int
     taken_back: int
     """Of the evicted blocks: those that it had borrowed."""
-
-    @property
-    def held(self) -> int:
-        return self.in_use + self.cached
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +56,7 @@ def view(report: EngineReport) -> EngineView:
         applied_hash=config.applied_hash,
         nack=printable(config.rejected.error, _LONGEST_ERROR) if config.rejected is not None else "",
         # An auto-registered zone is named after its tenant, and a TenantZone of that name may be another tenant's.
-        zones={sys.intern(zone.name): _zone(zone) for zone in report.zones if not zone.auto_registered},
+        zones={sys.intern(zone.name): zone_view(zone) for zone in report.zones if not zone.auto_registered},
     )
 
 
@@ -71,11 +67,12 @@ async def view_aside(report: EngineReport) -> EngineView:
     return await asyncio.to_thread(view, report)
 
 
-def _zone(report: ZoneReport) -> ZoneView:
+def zone_view(report: ZoneReport) -> ZoneView:
+    """What is kept of a zone's report."""
     evicted = report.evicted
     return ZoneView(
         generation=report.generation,
-        state=sys.intern(report.state),
+        state=report.state,
         reserved=report.reserved,
         limit=report.limit,
         in_use=report.in_use,
@@ -84,6 +81,6 @@ def _zone(report: ZoneReport) -> ZoneView:
         borrowed=report.borrowed,
         prefix_query_tokens=report.prefix_query_tokens,
         prefix_hit_tokens=report.prefix_hit_tokens,
-        evicted=min(sum(evicted.values()), MAX_COUNT) if evicted else 0,
+        blocks_evicted=min(sum(evicted.values()), MAX_COUNT) if evicted else 0,
         taken_back=sum(evicted.get(reason, 0) for reason in _TAKEN_BACK) if evicted else 0,
     )

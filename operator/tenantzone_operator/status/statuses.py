@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.summary import STATUS_FIELDS, ZoneSummary
 from tenantzone_operator.engines.observation import Observation
-from tenantzone_operator.engines.reports import MAX_COUNT
 from tenantzone_operator.engines.views import ZoneView
 from tenantzone_operator.kube.conditions import Condition, Type, render
 from tenantzone_operator.kube.resources import Pool, Zone
@@ -19,10 +19,6 @@ from tenantzone_operator.status.readiness import (
     pool_conditions,
     zone_conditions,
 )
-
-_STATES = ("Active", "Idle", "Evicted")
-_GAUGES = frozenset({"state", "held", "inUse", "cached", "lent", "borrowed", "hitPercent", "evictions"})
-"""What moves with each request; it is written less often than the rest."""
 
 
 class ZoneStatuses:
@@ -95,7 +91,7 @@ def zone_status(
         "observedGeneration": zone.meta.generation,
         "conditions": render(conditions, before.get("conditions", []), generation=zone.meta.generation, now=now),
         "message": _message(conditions),
-        **_gauges([report for report in reports if report is not None]),
+        **ZoneSummary.of(report for report in reports if report is not None).status_fields(),
         **({"engines": rows} if rows else {}),
     }
 
@@ -180,10 +176,10 @@ def _config_in_force(history: History, config: RuntimeConfig, size: int | None) 
 
 
 def without_gauges(status: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a zone's status that is written at once when it changes: all but the amounts."""
-    stable = {key: value for key, value in status.items() if key not in _GAUGES}
+    """The part of a zone's status that is written at once when it changes: without what moves with each request."""
+    stable = {key: value for key, value in status.items() if key not in STATUS_FIELDS}
     stable["engines"] = [
-        {key: value for key, value in row.items() if key not in _GAUGES} for row in status.get("engines", [])
+        {key: value for key, value in row.items() if key not in STATUS_FIELDS} for row in status.get("engines", [])
     ]
     return stable
 
@@ -200,28 +196,9 @@ def _row(observation: Observation, report: ZoneView | None, acknowledged: bool, 
             "appliedGeneration": report.generation,
             "reserved": report.reserved,
             "limit": report.limit,
-            **_gauges([report]),
+            **ZoneSummary.of([report]).status_fields(),
         }
     too_small = f"too small for the zone's {lacks} blocks" if lacks else ""
     if message := observation.error or observation.nack or too_small:
         row["message"] = message
     return row
-
-
-def _gauges(reports: Sequence[ZoneView]) -> dict[str, Any]:
-    """A zone's amounts over some engines; empty if there is none that answers."""
-    if not reports:
-        return {}
-    asked = sum(report.prefix_query_tokens for report in reports)
-    gauges: dict[str, Any] = {
-        "state": min((report.state for report in reports), key=_STATES.index),
-        "held": sum(report.held for report in reports),
-        "inUse": sum(report.in_use for report in reports),
-        "cached": sum(report.cached for report in reports),
-        "lent": sum(report.lent for report in reports),
-        "borrowed": sum(report.borrowed for report in reports),
-        "evictions": min(sum(report.evicted for report in reports), MAX_COUNT),
-    }
-    if asked:
-        gauges["hitPercent"] = min(100, 100 * sum(report.prefix_hit_tokens for report in reports) // asked)
-    return gauges

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport, in_older_words
+from tenantzone_contract.summary import busiest
 from tenantzone_runtime.housekeeping.copying import LoanCopy, ZoneCopy, copy_loans, copy_pool, copy_zones, held
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.metrics.figures import EngineFigures, ReloadResult, ZoneFigures
@@ -196,7 +197,6 @@ def _added_up(members: list[ZoneFigures], counters: Counters) -> ZoneFigures:
     def total(value: Callable[[ZoneFigures], int]) -> int:
         return sum(map(value, members))
 
-    states = {zone.state for zone in members}
     return ZoneFigures(
         name=OVERFLOW_NAME,
         tenant=OVERFLOW_NAME,
@@ -213,6 +213,6 @@ def _added_up(members: list[ZoneFigures], counters: Counters) -> ZoneFigures:
         running_requests=total(lambda zone: zone.running_requests),
         weight=total(lambda zone: zone.weight),
         priority=max((zone.priority for zone in members), default=0),
-        state="Active" if "Active" in states else "Idle" if "Idle" in states else "Evicted",
+        state=busiest(zone.state for zone in members),
         counters=counters,
     )

@@ -6,11 +6,12 @@ Nothing that runs is killed. A zone that left keeps its requests until they fini
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tenantzone_contract.config import Idle, RuntimeConfig, ZoneConfig
+from tenantzone_contract.config import ConfigError, Idle, RuntimeConfig, ZoneConfig
 from tenantzone_contract.fitting import Grant, grants
 from tenantzone_contract.share import floor_blocks, percentage
 from tenantzone_runtime.zones.audit import Change, Lifecycle
 from tenantzone_runtime.zones.eviction import trim_to_limit
+from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.parts import ALL
 from tenantzone_runtime.zones.quota import Quota
@@ -23,7 +24,14 @@ def zone_specs(config: RuntimeConfig, capacity: int) -> list[ZoneSpec]:
 
     A reservation's percentage is rounded down and a limit's up. A zone whose reservation does not fit here reserves
     nothing and awaits it.
+
+    Raises:
+        ConfigError: a zone has an eviction policy that this engine does not know.
     """
+    for number, zone in enumerate(config.zones):
+        if zone.eviction_policy not in EVICTION_POLICIES:
+            known = ", ".join(EVICTION_POLICIES)
+            raise ConfigError(f"zones[{number}].evictionPolicy: this engine knows {known}, not {zone.eviction_policy}")
     return [_spec(zone, grant) for zone, grant in zip(config.zones, grants(config.zones, capacity), strict=True)]
 
 

@@ -60,7 +60,11 @@ class Enforcement:
         """By tenant, what the config that is coming into force declares."""
 
     def plan(self, config: RuntimeConfig) -> Plan:
-        """Work out what a config means on this engine, without a change to anything."""
+        """What the config means on this engine. It changes nothing.
+
+        Raises:
+            ConfigError: it can't be enforced on this engine.
+        """
         return Plan(config, {spec.tenant: spec for spec in configure.zone_specs(config, self._capacity)})
 
     def begin(self, plan: Plan, now: float) -> None:

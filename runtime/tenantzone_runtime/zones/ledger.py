@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from tenantzone_contract.report import EvictionReason, WaitReason
 from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.counters import Beneficiary
+from tenantzone_runtime.zones.eviction_policies.order import Links
 from tenantzone_runtime.zones.overflow import Overflow
-from tenantzone_runtime.zones.replacement import Links
 from tenantzone_runtime.zones.standings import Standings
 from tenantzone_runtime.zones.trail import Trail
 from tenantzone_runtime.zones.zone import Zone

@@ -1,6 +1,6 @@
 """One tenant's zone on one engine: its promise, its blocks, its times, its counters."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -8,9 +8,10 @@ from typing import Final
 from tenantzone_contract.config import Borrowers, EvictionPolicy
 from tenantzone_contract.report import WaitReason, ZoneState
 from tenantzone_runtime.zones.counters import Counters
+from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
+from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder, Links
 from tenantzone_runtime.zones.fair_queue import Account
 from tenantzone_runtime.zones.quota import Quota
-from tenantzone_runtime.zones.replacement import Clock, LeastRecentlyUsed, Links
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Zone:
     spec: ZoneSpec
     born: float
     last_active: float
-    cached: LeastRecentlyUsed
+    cached: EvictionOrder
     """Ids of blocks that no request uses, the next one to evict first."""
     in_use: int = 0
     requests: int = 0
@@ -182,7 +183,7 @@ class Zone:
     def follow(self, spec: ZoneSpec) -> None:
         """Take a new spec; what the zone holds stays, in its order."""
         if spec.eviction_policy != self.spec.eviction_policy:
-            self.cached = replacement_order(spec.eviction_policy, self.cached.links, self.cached.clear())
+            self.cached = EVICTION_POLICIES[spec.eviction_policy](self.cached.links, self.cached.clear())
         self.spec = spec
         self.account.weight = spec.weight
 
@@ -202,11 +203,6 @@ def new_zone(spec: ZoneSpec, now: float, links: Links) -> Zone:
         last_active=-inf,
         quiet=True,
         accrued_until=now,
-        cached=replacement_order(spec.eviction_policy, links),
+        cached=EVICTION_POLICIES[spec.eviction_policy](links),
         account=Account(weight=spec.weight),
     )
-
-
-def replacement_order(policy: EvictionPolicy, links: Links, block_ids: Iterable[int] = ()) -> LeastRecentlyUsed:
-    """Make an order of this policy, with these blocks."""
-    return Clock(links, block_ids) if policy == "Clock" else LeastRecentlyUsed(links, block_ids)

@@ -9,6 +9,7 @@ import pytest
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, Lending, PoolConfig, RuntimeConfig, UnknownTenants, Watermarks, ZoneConfig
 from tenantzone_contract.config_text import make_config
+from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.engine.features.paged_model import PagedModel
 
 CAPACITY = 100
@@ -41,7 +42,7 @@ def random_zone(chance: random.Random, tenant: str, reserved: int) -> ZoneConfig
             grace_seconds=chance.choice([0.0, 0.02]),
         ),
         idle=Idle(after_seconds=chance.choice([0.0, 0.02, 60.0]), evict_after_seconds=chance.choice([None, 0.05])),
-        eviction_policy=chance.choice(["LRU", "Clock"]),
+        eviction_policy=chance.choice(list(EVICTION_POLICIES)),
         scrub=chance.choice(["OnTransfer", "Never"]),
     )
 

@@ -12,6 +12,7 @@ from tenantzone_contract.config import (
     Watermarks,
     ZoneConfig,
 )
+from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.engine.histories.events import (
     STRANGER,
     TENANTS,
@@ -69,7 +70,7 @@ def zones(draw: st.DrawFn, tenant: str, left: int, capacity: int) -> ZoneConfig:
             grace_seconds=draw(st.sampled_from([30.0, 0.0, 1.0, 60.0])),
         ),
         idle=Idle(after_seconds=draw(SECONDS), evict_after_seconds=draw(st.sampled_from([None, None, 0.0, 60.0]))),
-        eviction_policy=draw(st.sampled_from(["LRU", "LRU", "Clock"])),
+        eviction_policy=draw(st.sampled_from(list(EVICTION_POLICIES))),
     )
 
 

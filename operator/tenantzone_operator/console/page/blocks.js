@@ -55,7 +55,7 @@ export class Blocks {
   redraw() {
     if (this.latest === null) return;
     const { map, engine, looks } = this.latest;
-    const rows = byZone(map);
+    const rows = map.owners;
     if (!rows.some((row) => row.zone === this.chosen)) this.chosen = null;
     const each = map.blocksPerCell;
     const scale = each === 1 ? "one cell per block" : `each cell stands for ${amount(each)} blocks`;
@@ -64,7 +64,7 @@ export class Blocks {
     showKey(looks);
     this.map.show(map, looks, this.chosen);
     setAttribute(byId("map"), "aria-label", `Blocks of ${engine}. ${rows.map(rowInWords).join("; ")}`);
-    showRows(rows, map.capacityBlocks);
+    showRows(rows);
   }
 
   showLegend(rows, looks) {
@@ -79,7 +79,7 @@ export class Blocks {
         const [swatch, name, blocks] = button.children;
         drawSwatch(swatch, { use: "in_use", borrowed: false }, looks.of(row.zone), colours);
         setText(name, row.zone ?? NO_ZONE);
-        setText(blocks, counted(row.inUse + row.cached, "block"));
+        setText(blocks, counted(row.blocks, "block"));
         setAttribute(button, "aria-pressed", row.zone !== null && this.chosen === row.zone);
       },
     );
@@ -100,23 +100,6 @@ export class Blocks {
   }
 }
 
-/** Sums of the map's kinds: the zones by name, then what no zone has, then what is free. */
-function byZone(map) {
-  const rows = new Map();
-  for (const kind of map.kinds) {
-    const isFree = kind.use === "free";
-    const name = isFree ? "free" : `zone ${kind.zone ?? ""}`;
-    const row = rows.get(name) ?? { zone: kind.zone, isFree, inUse: 0, cached: 0, borrowed: 0, blocks: 0 };
-    if (kind.use === "in_use") row.inUse += kind.blocks;
-    if (kind.use === "cached") row.cached += kind.blocks;
-    if (kind.borrowed) row.borrowed += kind.blocks;
-    row.blocks += kind.blocks;
-    rows.set(name, row);
-  }
-  const order = (row) => (row.isFree ? "2" : row.zone === null ? "1" : `0${row.zone}`);
-  return [...rows.values()].sort((left, right) => (order(left) < order(right) ? -1 : 1));
-}
-
 function rowInWords(row) {
   if (row.isFree) return `${amount(row.blocks)} free`;
   const borrowed = row.borrowed ? `, ${amount(row.borrowed)} of them borrowed` : "";
@@ -135,14 +118,14 @@ function showKey(looks) {
   );
 }
 
-function showRows(rows, capacity) {
+function showRows(rows) {
   keyed(
     byId("block-rows"),
     rows,
     (row) => (row.isFree ? "free" : `zone ${row.zone ?? ""}`),
     () => emptyRow(["", "number", "number", "number", "number", "number"]),
     (line, row) => {
-      const share = `${((100 * row.blocks) / capacity).toFixed(1)} %`;
+      const share = `${row.percent.toFixed(1)} %`;
       const parts = row.isFree ? ["", "", ""] : [row.inUse, row.cached, row.borrowed].map(amount);
       fillRow(line, [row.isFree ? "free" : (row.zone ?? NO_ZONE), ...parts, amount(row.blocks), share]);
     },

@@ -15,6 +15,14 @@ const FIGURES = [
   ["configGeneration", "config generation"],
 ];
 
+/** The colour of the badge, and what is in it. */
+const ENGINE_STATES = {
+  Answers: ["True", "answers"],
+  RefusesConfig: ["False", "refuses the config"],
+  Unreachable: ["False", "unreachable"],
+  NotReady: ["Unknown", "not ready"],
+};
+
 export function showPool(pool, name) {
   setText(byId("pool-name"), `Pool ${name}`);
   showReady(byId("pool-ready"), { ready: pool.exists ? pool.ready : { status: "False", reason: "PoolNotFound" } });
@@ -31,11 +39,9 @@ export function showPool(pool, name) {
 }
 
 export function showEngines(pool) {
-  const waiting = pool.enginesNotReady.map((pod) => ({ pod, error: "the pod is not ready", isWaiting: true }));
-  const engines = [...pool.engines, ...waiting];
   keyed(
     byId("engine-rows"),
-    engines,
+    pool.engines,
     (engine) => engine.pod,
     () => {
       const row = emptyRow(["", "", "number", "number", "number", "number", "number"]);
@@ -44,16 +50,16 @@ export function showEngines(pool) {
     },
     fillEngine,
   );
-  byId("no-engines").hidden = engines.length > 0;
+  byId("no-engines").hidden = pool.engines.length > 0;
 }
 
 function fillEngine(row, engine) {
   const [badge, message] = row.cells[1].children;
-  const isWell = !engine.error && !engine.refusal;
+  const [status, text] = ENGINE_STATES[engine.state];
   setText(row.cells[0], engine.pod);
-  setAttribute(badge, "data-status", isWell ? "True" : engine.isWaiting ? "Unknown" : "False");
-  setText(badge, isWell ? "answers" : engine.isWaiting ? "not ready" : engine.error ? "unreachable" : "refuses the config");
-  setText(message, engine.isWaiting ? "" : engine.error || engine.refusal);
+  setAttribute(badge, "data-status", status);
+  setText(badge, text);
+  setText(message, engine.message);
   const { generation, capacityBlocks, freeBlocks, runningRequests, waitingRequests } = engine;
   const figures = [generation, capacityBlocks, freeBlocks, runningRequests, waitingRequests];
   figures.forEach((figure, index) => setText(row.cells[index + 2], amount(figure)));

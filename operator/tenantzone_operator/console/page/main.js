@@ -37,7 +37,7 @@ function showChoices(select, choices, chosen, textOf) {
 }
 
 async function showBlocks(pool, found, looks) {
-  const engines = found.engines.map((engine) => engine.pod);
+  const engines = found.engines.filter((engine) => engine.state !== "NotReady").map((engine) => engine.pod);
   const select = byId("engine");
   const engine = engines.includes(select.value) ? select.value : engines[0];
   byId("engine-field").hidden = engines.length < 2;

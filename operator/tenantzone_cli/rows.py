@@ -1,31 +1,13 @@
-"""The amounts that ``top`` and ``explain`` show, from a status or from the engines' reports. Pure."""
+"""The rows that ``top`` shows, from the zones' statuses or from the engines' reports. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tenantzone_cli.api import Body
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Zone
 from tenantzone_contract.report import ZoneReport
-
-_STATES = ("Active", "Idle", "Evicted")
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What a zone holds and has counted, in one engine or several, in KV-cache blocks; None where nobody says."""
-
-    state: str | None = None
-    held: int | None = None
-    in_use: int | None = None
-    cached: int | None = None
-    lent: int | None = None
-    borrowed: int | None = None
-    hit_percent: int | None = None
-    """Of the prompt tokens since the engines' start."""
-    evictions: int | None = None
-    """Since the engines' start."""
+from tenantzone_contract.summary import ZoneSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +20,7 @@ class Row:
     engine: str
     """Empty: over all of them."""
     ready: str
-    figures: Figures
+    summary: ZoneSummary
     is_registered: bool = False
     """Made by the engines for a tenant without a TenantZone."""
     evictions_per_second: float | None = None
@@ -53,48 +35,13 @@ class Row:
         return *self.zone_key, self.engine
 
 
-def from_status(status: Body) -> Figures:
-    """The amounts in a zone's status, or in its row of one engine."""
-    return Figures(
-        state=status.get("state"),
-        held=status.get("held"),
-        in_use=status.get("inUse"),
-        cached=status.get("cached"),
-        lent=status.get("lent"),
-        borrowed=status.get("borrowed"),
-        hit_percent=status.get("hitPercent"),
-        evictions=status.get("evictions"),
-    )
-
-
-def from_reports(reports: Sequence[ZoneReport]) -> Figures:
-    """The amounts of one zone, added up over the reports of some engines."""
-    if not reports:
-        return Figures()
-
-    def total(amount: Callable[[ZoneReport], int]) -> int:
-        return sum(amount(report) for report in reports)
-
-    asked = total(lambda report: report.prefix_query_tokens)
-    return Figures(
-        state=min((report.state for report in reports), key=_STATES.index),
-        held=total(lambda report: report.held),
-        in_use=total(lambda report: report.in_use),
-        cached=total(lambda report: report.cached),
-        lent=total(lambda report: report.lent),
-        borrowed=total(lambda report: report.borrowed),
-        hit_percent=min(100, 100 * total(lambda report: report.prefix_hit_tokens) // asked) if asked else None,
-        evictions=total(lambda report: sum(report.evicted.values())),
-    )
-
-
 def status_rows(zones: Sequence[Zone]) -> Iterator[Row]:
     """A row for each zone, followed by one for each of its engines, as the zones' statuses say."""
     for zone in zones:
-        yield Row(zone.namespace, zone.name, zone.pool, "", zone.ready, from_status(zone.status))
+        yield Row(zone.namespace, zone.name, zone.pool, "", zone.ready, ZoneSummary.read(zone.status))
         for row in zone.engines:
             acknowledged = "True" if row.get("acknowledged") else "False"
-            yield Row(zone.namespace, zone.name, zone.pool, str(row.get("pod")), acknowledged, from_status(row))
+            yield Row(zone.namespace, zone.name, zone.pool, str(row.get("pod")), acknowledged, ZoneSummary.read(row))
 
 
 def live_rows(zones: Sequence[Zone], answers: Sequence[EngineAnswer]) -> Iterator[Row]:
@@ -105,17 +52,17 @@ def live_rows(zones: Sequence[Zone], answers: Sequence[EngineAnswer]) -> Iterato
             for answer in answers
             if answer.pool == (zone.namespace, zone.pool) and (report := answer.zone(zone.name)) is not None
         }
-        total = Row(zone.namespace, zone.name, zone.pool, "", zone.ready, from_reports(list(found.values())))
+        total = Row(zone.namespace, zone.name, zone.pool, "", zone.ready, ZoneSummary.of(found.values()))
         yield from _with_engines(total, found)
     for (namespace, pool, tenant), found in _registered(answers).items():
-        total = Row(namespace, tenant, pool, "", "auto", from_reports(list(found.values())), is_registered=True)
+        total = Row(namespace, tenant, pool, "", "auto", ZoneSummary.of(found.values()), is_registered=True)
         yield from _with_engines(total, found)
 
 
 def _with_engines(total: Row, found: Mapping[str, ZoneReport]) -> Iterator[Row]:
     yield total
     for pod, report in found.items():
-        yield replace(total, engine=pod, ready="", figures=from_reports([report]))
+        yield replace(total, engine=pod, ready="", summary=ZoneSummary.of([report]))
 
 
 def _registered(answers: Sequence[EngineAnswer]) -> dict[tuple[str, str, str], dict[str, ZoneReport]]:
@@ -143,7 +90,7 @@ class Rates:
         seen: dict[tuple[str, ...], list[tuple[float, int]]] = {}
         rated = []
         for row in rows:
-            count = row.figures.evictions
+            count = row.summary.evictions
             if count is None:
                 rated.append(row)
                 continue
@@ -166,16 +113,5 @@ def _rate(looks: Sequence[tuple[float, int]], now: float, count: int) -> float |
 
 
 def as_json(row: Row) -> dict[str, Any]:
-    """A row's amounts as JSON, with the names of the fields in a zone's status."""
-    figures = row.figures
-    return {
-        "state": figures.state,
-        "held": figures.held,
-        "inUse": figures.in_use,
-        "cached": figures.cached,
-        "lent": figures.lent,
-        "borrowed": figures.borrowed,
-        "hitPercent": figures.hit_percent,
-        "evictions": figures.evictions,
-        "evictionsPerSecond": row.evictions_per_second,
-    }
+    """In the words of the API."""
+    return row.summary.fields() | {"evictionsPerSecond": row.evictions_per_second}

@@ -1,0 +1,92 @@
+"""What part of the prompts each eviction policy finds in the cache, by the number of blocks.
+
+Requests of the Mooncake trace come one after the other to a zone that has all blocks for itself, as to the zone core: a
+prompt's first blocks that are cached are hit, the others are new, and where none is free the policy says which go. The
+longest prefix that fits is looked at. A part of the trace's last block that a prompt does not fill is never shared.
+"""
+
+import argparse
+
+from bench.simulator.request import BLOCK_TOKENS, Request
+from bench.simulator.trace import replay
+from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
+from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder, Links
+
+SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
+TRACE_REQUESTS = 12_031
+
+
+class Cache:
+    """The prefix cache of one zone.
+
+    Args:
+        policy: says which blocks go.
+        blocks: how many there are.
+    """
+
+    def __init__(self, policy: type[EvictionOrder], blocks: int) -> None:
+        self._blocks = blocks
+        self._order = policy(Links(blocks))
+        self._free = list(range(blocks))
+        self._index: dict[int, int] = {}
+        """Block ids by what they hold."""
+        self._holds = [0] * blocks
+
+    def serve(self, request: Request) -> int:
+        """Returns how many of the prompt's tokens were there."""
+        prefix = request.prefix[: self._blocks]
+        found = self._find(prefix)
+        self._order.hit(found)
+        new = self._take(len(prefix) - len(found))
+        for content, block_id in zip(prefix[len(found) :], new, strict=True):
+            self._index[content] = block_id
+            self._holds[block_id] = content
+        # As in vLLM, the end of a prompt is let go before its beginning.
+        self._order.keep(reversed([*found, *new]))
+        return len(found) * BLOCK_TOKENS
+
+    def _find(self, prefix: tuple[int, ...]) -> list[int]:
+        found: list[int] = []
+        for content in prefix:
+            if content not in self._index:
+                break
+            found.append(self._index[content])
+        return found
+
+    def _take(self, count: int) -> list[int]:
+        evicted = self._order.evict(max(0, count - len(self._free)))
+        for block_id in evicted:
+            del self._index[self._holds[block_id]]
+        self._free += evicted
+        return [self._free.pop() for _ in range(count)]
+
+
+def hit_rate(policy: type[EvictionOrder], blocks: int, requests: list[Request]) -> float:
+    """The part of all prompts' tokens that was found in the cache."""
+    cache = Cache(policy, blocks)
+    hit = sum(cache.serve(request) for request in requests)
+    return hit / sum(request.prompt_tokens for request in requests)
+
+
+def main() -> None:
+    """Print what each policy finds in the cache, by trace and pool."""
+    parser = argparse.ArgumentParser(prog="python -m bench.eviction_policies", description=__doc__)
+    parser.add_argument(
+        "--blocks",
+        type=int,
+        nargs="+",
+        default=SIZES,
+        help="sizes of the cache, besides one for all (default: %(default)s)",
+    )
+    parser.add_argument("--requests", type=int, default=TRACE_REQUESTS, help="of the trace (default: %(default)s)")
+    options = parser.parse_args()
+    requests = list(replay(options.requests, ["the only one"], 1.0))
+    print(f"hit rate of {len(requests):,} requests of the trace, blocks of {BLOCK_TOKENS} tokens")
+    print(f"{'blocks':>10}" + "".join(f"{name:>10}" for name in EVICTION_POLICIES))
+    for blocks in (*options.blocks, len({content for request in requests for content in request.prefix})):
+        rates = [hit_rate(policy, blocks, requests) for policy in EVICTION_POLICIES.values()]
+        print(f"{blocks:>10,}" + "".join(f"{rate:>10.2%}" for rate in rates), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""Eviction policies: in which order a zone's own cached blocks go. A new one is a module, and a line here."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tenantzone_contract.config import EvictionPolicy
+from tenantzone_runtime.zones.eviction_policies.clock import Clock
+from tenantzone_runtime.zones.eviction_policies.lfu import LeastFrequentlyUsed
+from tenantzone_runtime.zones.eviction_policies.lru import LeastRecentlyUsed
+from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder
+
+EVICTION_POLICIES: Final[Mapping[EvictionPolicy, type[EvictionOrder]]] = {
+    "LRU": LeastRecentlyUsed,
+    "Clock": Clock,
+    "LFU": LeastFrequentlyUsed,
+}
+"""By the name that a zone's ``evictionPolicy`` has."""

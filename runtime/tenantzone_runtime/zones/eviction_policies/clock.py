@@ -1,0 +1,61 @@
+"""Clock: a block that was hit since its last turn gets a second chance, so that a prefix outlives a scan."""
+
+from collections.abc import Iterable
+
+from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder
+
+
+class Clock(EvictionOrder):
+    """A block goes when its turn comes, unless it was hit since its last one.
+
+    The order is a ring, its hand at the front: a block under the hand goes, unless it is marked as hit; then it loses
+    the mark and waits for the hand's next round. The mark is the order itself, noted of the block. (Corbató, *A Paging
+    Experiment with the Multics System*, 1968.)
+    """
+
+    __slots__ = ()
+
+    def keep(self, block_ids: Iterable[int]) -> int:
+        return self._append(block_ids)
+
+    def hit(self, block_ids: Iterable[int]) -> int:
+        hit = list(block_ids)
+        count = self._take_out(hit)
+        noted = self.links.noted
+        for block_id in hit:
+            noted[block_id] = self
+        return count
+
+    def drop(self, block_ids: Iterable[int]) -> None:
+        noted = self.links.noted
+        for block_id in block_ids:
+            noted[block_id] = None
+
+    def evict(self, count: int) -> list[int]:
+        self._check_count(count)
+        links = self.links
+        before, after, end = links.before, links.after, links.end
+        order_of, noted = links.order_of, links.noted
+        evicted: list[int] = []
+        block_id, last = self._first, self._last
+        while len(evicted) < count:
+            if noted[block_id] is self:
+                noted[block_id] = None
+                # Behind the last one before the hand goes on: a block that is the last one itself comes next, too.
+                before[block_id] = last
+                after[last] = block_id
+                last = block_id
+                block_id = after[last]
+                after[last] = end
+            else:
+                evicted.append(block_id)
+                order_of[block_id] = None
+                block_id = after[block_id]
+        self._last = last
+        self._begin_with(block_id)
+        self._count -= count
+        return evicted
+
+    def remove(self, block_id: int) -> None:
+        self._take_out([block_id])
+        self.links.noted[block_id] = None

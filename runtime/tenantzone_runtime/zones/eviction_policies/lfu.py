@@ -1,0 +1,117 @@
+"""LFU with dynamic ageing: the least often used block goes first, and what was popular once does not stay for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder, Links
+
+MOST_USES: Final = 15
+"""Further ones are not counted, so that the place of a block is found in so many steps at most."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Use:
+    """What an order notes of a block that it keeps; blocks that were used as often in the same age share one."""
+
+    order: LeastFrequentlyUsed
+    count: int
+    """How often the block has come into use since it had this content, up to ``MOST_USES``."""
+    key: int
+    """The count, and the order's age at that time."""
+
+
+class LeastFrequentlyUsed(EvictionOrder):
+    """The block with the least key goes first, and of several the one that was used longest ago.
+
+    A block's key is the number of times that it was used, plus the age of the order when it was used last. The age is
+    the key of the block that was evicted last: it grows as the cache is turned over, until new blocks have greater keys
+    than a block that was popular once. (LFU-DA: Arlitt et al., *Evaluating Content Management Techniques for Web Proxy
+    Caches*, 2000.)
+
+    No key in the order is below its age or exceeds it by more than ``MOST_USES``. So the last block of each key is
+    found in a ring with one place more, and what is looked for does not grow with the number of blocks.
+    """
+
+    __slots__ = ("_age", "_last_with", "_uses")
+
+    def __init__(self, links: Links, block_ids: Iterable[int] = ()) -> None:
+        self._age = 0
+        self._last_with = [links.end] * (MOST_USES + 1)
+        """By key modulo the length: the last block with this key; the links' end where there is none."""
+        self._uses: dict[int, Use] = {}
+        """Those that were noted in this age, by their count."""
+        super().__init__(links, block_ids)
+
+    def keep(self, block_ids: Iterable[int]) -> int:
+        noted, last_with = self.links.noted, self._last_with
+        before = len(self)
+        for block_id in block_ids:
+            use = self._next_use(noted[block_id])
+            self._insert(block_id, self._last_up_to(use.key))
+            noted[block_id] = use
+            last_with[use.key % len(last_with)] = block_id
+        return len(self) - before
+
+    def hit(self, block_ids: Iterable[int]) -> int:
+        before = len(self)
+        for block_id in block_ids:
+            self._take(block_id)
+        return before - len(self)
+
+    def drop(self, block_ids: Iterable[int]) -> None:
+        noted = self.links.noted
+        for block_id in block_ids:
+            noted[block_id] = None
+
+    def evict(self, count: int) -> list[int]:
+        evicted = self._take_first(count)
+        noted, last_with = self.links.noted, self._last_with
+        for block_id in evicted:
+            key = noted[block_id].key
+            noted[block_id] = None
+            place = key % len(last_with)
+            if last_with[place] == block_id:
+                last_with[place] = self.links.end
+            self._grow_to(key)
+        return evicted
+
+    def remove(self, block_id: int) -> None:
+        self._take(block_id)
+        self.links.noted[block_id] = None
+
+    def _take(self, block_id: int) -> None:
+        """One block leaves the order; what is noted of it stays."""
+        if block_id not in self:
+            raise KeyError(block_id)
+        links, last_with = self.links, self._last_with
+        key = links.noted[block_id].key
+        place = key % len(last_with)
+        if last_with[place] == block_id:
+            earlier = links.before[block_id]
+            last_with[place] = earlier if earlier != links.end and links.noted[earlier].key == key else links.end
+        self._take_out([block_id])
+
+    def _last_up_to(self, key: int) -> int:
+        """The last block whose key is not greater; the links' end if there is none."""
+        end, last_with = self.links.end, self._last_with
+        for each in range(key, self._age - 1, -1):
+            if (block_id := last_with[each % len(last_with)]) != end:
+                return block_id
+        return end
+
+    def _next_use(self, note: object) -> Use:
+        """After what was noted of a block."""
+        count = note.count + 1 if isinstance(note, Use) and note.order is self else 1
+        count = min(count, MOST_USES)
+        use = self._uses.get(count)
+        if use is None:
+            use = self._uses[count] = Use(self, count, self._age + count)
+        return use
+
+    def _grow_to(self, age: int) -> None:
+        if age != self._age:
+            self._age = age
+            self._uses.clear()

@@ -1,0 +1,197 @@
+"""The interface of eviction policies: an order in which a zone's own cached blocks go when it has to give some up.
+
+An order takes the ids of blocks. Every operation of every policy costs the same however many blocks there are; evicting
+costs the same per block, averaged over a life. The zones of an engine share one set of links, since a block is cached
+by one zone at most: what the orders need in memory depends on the number of blocks, and not on who caches them or ever
+did.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+
+class Links:
+    """The links of the orders of all zones of one engine: which block stands before and after which.
+
+    Lists, not arrays: they refer to the very numbers that they are given, so that reading makes no new ones.
+
+    Args:
+        block_count: block ids run from 0 to ``block_count - 1``.
+    """
+
+    __slots__ = ("after", "before", "end", "noted", "order_of")
+
+    def __init__(self, block_count: int) -> None:
+        self.end = block_count
+        """Stands for both ends of an order. Its own links are those of the order that is being worked on."""
+        self.before = [self.end] * (block_count + 1)
+        self.after = [self.end] * (block_count + 1)
+        self.order_of: list[EvictionOrder | None] = [None] * block_count
+        """Where each block stands now; the links of one that stands nowhere mean nothing."""
+        self.noted: list[Any] = [None] * block_count
+        """What a policy has noted of each block, in an order or in use. An order believes only what it can tell for its
+        own: the zone may have had another one when it was noted, or the block another zone."""
+
+
+class EvictionOrder(ABC):
+    """One zone's cached blocks, the next one to go first. Iterates over the ids in that order.
+
+    A policy is a subclass with a place in the registry. It says where a block that is kept stands
+    (:meth:`keep`), what a hit is to it, and which blocks go. What it notes of blocks is its own.
+
+    Args:
+        links: of the engine; an order changes only those of blocks that stand in it.
+        block_ids: what it starts with.
+    """
+
+    __slots__ = ("_count", "_first", "_last", "links")
+
+    def __init__(self, links: Links, block_ids: Iterable[int] = ()) -> None:
+        self.links = links
+        self._first = self._last = links.end
+        self._count = 0
+        self.keep(block_ids)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, block_id: int) -> bool:
+        return self.links.order_of[block_id] is self
+
+    def __iter__(self) -> Iterator[int]:
+        block_id = self._first
+        while block_id != self.links.end:
+            yield block_id
+            block_id = self.links.after[block_id]
+
+    @abstractmethod
+    def keep(self, block_ids: Iterable[int]) -> int:
+        """Keep blocks that no request uses any more, for their prefixes; returns how many they are.
+
+        Raises:
+            KeyError: a block is kept already, in whichever order. Those before it are kept.
+        """
+
+    @abstractmethod
+    def hit(self, block_ids: Iterable[int]) -> int:
+        """A request uses the blocks again. Returns how many they are.
+
+        Raises:
+            KeyError: a block is not in the order. Those before it are in use.
+        """
+
+    @abstractmethod
+    def drop(self, block_ids: Iterable[int]) -> None:
+        """Blocks that were in use go without being kept."""
+
+    @abstractmethod
+    def evict(self, count: int) -> list[int]:
+        """Give up the next ``count`` blocks. Returns their ids in order.
+
+        Raises:
+            KeyError: there are fewer; none is given up.
+        """
+
+    @abstractmethod
+    def remove(self, block_id: int) -> None:
+        """Give up one given block.
+
+        Raises:
+            KeyError: it is not in the order.
+        """
+
+    def clear(self) -> list[int]:
+        """All leave it, for another order; this one is used no more. Returns their ids in order."""
+        block_ids = list(self)
+        self._take_out(block_ids)
+        for block_id in block_ids:
+            self.links.noted[block_id] = None
+        return block_ids
+
+    def _append(self, block_ids: Iterable[int]) -> int:
+        """Blocks come to stand behind all others. Returns how many they are; raises what :meth:`keep` does."""
+        links = self.links
+        before, after, order_of, end = links.before, links.after, links.order_of, links.end
+        after[end], last = self._first, self._last
+        count = 0
+        try:
+            for block_id in block_ids:
+                if order_of[block_id] is not None:
+                    raise KeyError(block_id)
+                order_of[block_id] = self
+                before[block_id] = last
+                after[last] = block_id
+                last = block_id
+                count += 1
+        finally:
+            after[last] = end
+            self._first, self._last = after[end], last
+            self._count += count
+        return count
+
+    def _insert(self, block_id: int, earlier: int) -> None:
+        """A block comes to stand right behind an ``earlier`` one, or, behind the end, before all others.
+
+        Raises:
+            KeyError: it is kept already, in whichever order.
+        """
+        links = self.links
+        before, after, end = links.before, links.after, links.end
+        if links.order_of[block_id] is not None:
+            raise KeyError(block_id)
+        links.order_of[block_id] = self
+        after[end], before[end] = self._first, self._last
+        later = after[earlier]
+        before[block_id], after[block_id] = earlier, later
+        after[earlier] = before[later] = block_id
+        self._first, self._last = after[end], before[end]
+        self._count += 1
+
+    def _take_out(self, block_ids: Iterable[int]) -> int:
+        """Blocks leave the order, wherever they stand. Returns how many they are; raises what :meth:`hit` does."""
+        links = self.links
+        before, after, order_of, end = links.before, links.after, links.order_of, links.end
+        after[end], before[end] = self._first, self._last
+        count = 0
+        try:
+            for block_id in block_ids:
+                if order_of[block_id] is not self:
+                    raise KeyError(block_id)
+                order_of[block_id] = None
+                earlier, later = before[block_id], after[block_id]
+                after[earlier] = later
+                before[later] = earlier
+                count += 1
+        finally:
+            self._first, self._last = after[end], before[end]
+            self._count -= count
+        return count
+
+    def _take_first(self, count: int) -> list[int]:
+        """The first ``count`` blocks leave the order. Returns their ids in order; raises what :meth:`evict` does."""
+        self._check_count(count)
+        after, order_of = self.links.after, self.links.order_of
+        taken: list[int] = []
+        block_id = self._first
+        for _ in range(count):
+            taken.append(block_id)
+            order_of[block_id] = None
+            block_id = after[block_id]
+        self._begin_with(block_id)
+        self._count -= count
+        return taken
+
+    def _begin_with(self, block_id: int) -> None:
+        """Let the order begin with this block: what stood before it is gone."""
+        links = self.links
+        self._first = block_id
+        links.before[block_id] = links.end
+        if block_id == links.end:
+            self._last = block_id
+
+    def _check_count(self, count: int) -> None:
+        if count > self._count:
+            raise KeyError(f"{count} blocks are to be evicted, {self._count} are kept")

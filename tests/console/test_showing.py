@@ -1,0 +1,114 @@
+"""What the page is told, as JSON."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tenantzone_operator.reports import read_report_text
+from tenantzone_operator.resources import Pod, Zone, read_pod, read_zone
+from tenantzone_operator.store import View
+
+from tenantzone_contract.blocks import BlockKind, BlockMap
+from tenantzone_contract.report import ConfigStatus, Rejection, ZoneReport
+from tenantzone_contract.summary import ZoneSummary
+from tenantzone_operator.console.lookout import EngineLook
+from tenantzone_operator.console.showing import show_blocks, show_pool
+from tests.operator.objects import body, report, zone_report
+
+
+def picture(capacity: int, *kinds: BlockKind) -> BlockMap:
+    return BlockMap(capacity_blocks=capacity, blocks_per_cell=1, kinds=kinds, taken_unix_time=0.0)
+
+
+def kind(zone: str | None, use: str, blocks: int, borrowed: bool = False) -> BlockKind:
+    return BlockKind(tenant=zone, zone=zone, use=use, borrowed=borrowed, blocks=blocks)
+
+
+def test_blocks_are_added_up_by_who_has_them_zones_first_and_free_ones_last():
+    shown = show_blocks(
+        picture(
+            200,
+            kind(None, "free", 15),
+            kind(None, "in_use", 5),
+            kind("burst", "in_use", 100),
+            kind("acme", "cached", 60),
+            kind("burst", "cached", 20, borrowed=True),
+        )
+    )
+    amounts = ("inUse", "cached", "borrowed", "blocks", "percent")
+    assert [(owner["zone"], owner["isFree"], *(owner[name] for name in amounts)) for owner in shown["owners"]] == [
+        ("acme", False, 0, 60, 0, 60, 30.0),
+        ("burst", False, 100, 20, 20, 120, 60.0),
+        (None, False, 5, 0, 0, 5, 2.5),
+        (None, True, 0, 0, 0, 15, 7.5),
+    ]
+    assert [entry["blocks"] for entry in shown["kinds"]] == [15, 5, 100, 60, 20]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "capacity", "percent"), [(1, 3, 33.3), (2, 3, 66.7), (10**400, 1, 100.0), (0, 0, 0)]
+)
+def test_a_share_of_the_engine_has_one_decimal_whatever_an_engine_says(blocks: int, capacity: int, percent: float):
+    (owner,) = show_blocks(picture(capacity, kind("acme", "in_use", blocks)))["owners"]
+    assert owner["percent"] == percent
+
+
+def pod(name: str, ip: str = "127.0.0.1") -> Pod:
+    conditions = [{"type": "Ready", "status": "True" if ip else "False"}]
+    return read_pod(body(name, status={"podIP": ip, "conditions": conditions}))
+
+
+def heard(name: str, rejected: str = "", *zones: ZoneReport) -> EngineLook:
+    """An engine that has just told of itself what a report says."""
+    rejection = Rejection(error=rejected, unix_time=0.0) if rejected else None
+    told = report(name, 100, ConfigStatus(applied_generation=1, rejected=rejection), zones)
+    look = EngineLook(pod(name))
+    look.hear(read_report_text(told.model_dump_json(by_alias=True).encode()), now=0.0)
+    return look
+
+
+def shown_with(*engines: EngineLook, zones: Sequence[Zone] = (), waiting: Sequence[Pod] = ()) -> dict[str, Any]:
+    view = View(pool=None, zones=list(zones), leaving=[], pods=[*(engine.pod for engine in engines), *waiting])
+    return show_pool(view, engines, "")
+
+
+def test_an_engine_answers_or_refuses_the_config_or_is_not_reached_or_not_ready():
+    silent = EngineLook(pod("engine-2"))
+    silent.miss(OSError("no route"), now=99.0)
+
+    engines = shown_with(
+        heard("engine-0"), heard("engine-1", "limit: too low"), silent, waiting=[pod("engine-3", ip="")]
+    )["engines"]
+
+    assert [(engine["pod"], engine["state"]) for engine in engines] == [
+        ("engine-0", "Answers"),
+        ("engine-1", "RefusesConfig"),
+        ("engine-2", "Unreachable"),
+        ("engine-3", "NotReady"),
+    ]
+    assert [engine["message"] for engine in engines] == ["", "limit: too low", silent.error, ""]
+    assert silent.error
+
+
+def test_a_zone_is_shown_as_its_engines_say_in_sum():
+    first = zone_report("acme", state="Idle", reserved=40, cached=5, waiting_requests=2, evictions={"own": 3})
+    second = zone_report("acme", state="Active", reserved=30, in_use=7, running_requests=1, wait_reason="limit")
+
+    (zone,) = shown_with(heard("engine-0", "", first), heard("engine-1", "", second), zones=[declared("acme")])["zones"]
+
+    assert zone.items() >= ZoneSummary.of([first, second]).fields().items()
+    assert (zone["live"], zone["state"], zone["held"], zone["reserved"]) == (True, "Active", 12, 70)
+    assert (zone["waitingRequests"], zone["runningRequests"], zone["waitReason"]) == (2, 1, "limit")
+
+
+def test_a_zone_of_which_no_engine_tells_is_shown_as_its_status_says():
+    amounts = {"state": "Idle", "held": 5, "inUse": 1, "cached": 4, "hitPercent": 12}
+    rows = [{"pod": "engine-0", "reserved": 40, "limit": 90}, {"pod": "engine-1", "reserved": 30, "limit": 80}]
+
+    (zone,) = shown_with(zones=[declared("acme", **amounts, engines=rows)])["zones"]
+
+    assert zone.items() >= {"live": False, **amounts, "reserved": 70, "limit": 170, "evictions": None}.items()
+
+
+def declared(name: str, **status: Any) -> Zone:
+    return read_zone(body(name, spec={"pool": "demo"}, status=status))

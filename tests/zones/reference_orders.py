@@ -1,0 +1,77 @@
+"""The eviction policies once more, as plainly as they can be said: lists, and nothing taken from the core."""
+
+
+class LeastRecentlyUsed:
+    """Whoever was let go longest ago goes first."""
+
+    def __init__(self, kept=()):
+        self.kept = []
+        """The next one to go first."""
+        for block in kept:
+            self.keep(block)
+
+    def keep(self, block):
+        self.kept.append(block)
+
+    def hit(self, block):
+        self.kept.remove(block)
+
+    def lose(self):
+        """The block that goes."""
+        return self.kept.pop(0)
+
+    def forget(self, block):
+        """The block is the zone's no more, whether it was kept or in use."""
+        if block in self.kept:
+            self.kept.remove(block)
+
+
+class Clock(LeastRecentlyUsed):
+    """Whoever was hit since its last turn is passed over once."""
+
+    def __init__(self, kept=()):
+        self.marked = set()
+        super().__init__(kept)
+
+    def hit(self, block):
+        super().hit(block)
+        self.marked.add(block)
+
+    def lose(self):
+        while self.kept[0] in self.marked:
+            self.marked.remove(self.kept[0])
+            self.kept.append(self.kept.pop(0))
+        return super().lose()
+
+    def forget(self, block):
+        super().forget(block)
+        self.marked.discard(block)
+
+
+class LeastFrequentlyUsed(LeastRecentlyUsed):
+    """Whoever has the least key goes first; among equals, whoever was let go longest ago."""
+
+    def __init__(self, kept=()):
+        self.age = 0
+        self.uses = {}
+        self.key = {}
+        super().__init__(kept)
+
+    def keep(self, block):
+        self.uses[block] = min(15, self.uses.get(block, 0) + 1)
+        self.key[block] = self.age + self.uses[block]
+        super().keep(block)
+        self.kept.sort(key=self.key.get)
+
+    def lose(self):
+        block = super().lose()
+        self.age = self.key[block]
+        self.forget(block)
+        return block
+
+    def forget(self, block):
+        super().forget(block)
+        self.uses.pop(block, None)
+
+
+ORDERS = {"LRU": LeastRecentlyUsed, "Clock": Clock, "LFU": LeastFrequentlyUsed}
