@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tenantzone_operator.reports import read_report_text
-from tenantzone_operator.resources import Pod, Zone, read_pod, read_zone
-from tenantzone_operator.store import View
 
 from tenantzone_contract.blocks import BlockKind, BlockMap
 from tenantzone_contract.report import ConfigStatus, Rejection, ZoneReport
 from tenantzone_contract.summary import ZoneSummary
 from tenantzone_operator.console.lookout import EngineLook
 from tenantzone_operator.console.showing import show_blocks, show_pool
+from tenantzone_operator.engines.reports import read_report_text
+from tenantzone_operator.kube.resources import Pod, Zone, read_pod, read_zone
+from tenantzone_operator.kube.store import View
 from tests.operator.objects import body, report, zone_report
 
 
