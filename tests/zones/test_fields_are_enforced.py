@@ -30,7 +30,8 @@ CALLED = {
 
 def fields_read() -> Iterator[tuple[str, str]]:
     """Of what is called so, which field is read."""
-    for module in (*(RUNTIME / "zones").glob("*.py"), *(RUNTIME / "engine").glob("*.py")):
+    folders = ("zones", "engine", "housekeeping")
+    for module in (module for folder in folders for module in (RUNTIME / folder).rglob("*.py")):
         if module.name not in TRANSLATION:
             for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
