@@ -11,6 +11,8 @@ import pytest
 import yaml
 from aiohttp import web
 
+from tenantzone_operator.kube import credential_plugin
+from tenantzone_operator.kube.connection import Connection
 from tenantzone_operator.kube.kubeconfig import CredentialsError, from_kubeconfig, from_service_account
 from tenantzone_operator.kube.rest import Rest, RestError
 
@@ -40,7 +42,7 @@ def test_files_are_named_from_where_the_kubeconfig_lies(tmp_path: Path):
 
 
 def test_data_counts_for_more_than_a_file(tmp_path: Path):
-    user = {"client-certificate": "file", "client-certificate-data": "aGk="}
+    user = {"client-certificate": "file", "client-certificate-data": "aGk=", "client-key": "key"}
 
     found = from_kubeconfig(str(write(tmp_path / "config", user)))
 
@@ -56,23 +58,96 @@ def test_of_several_files_the_first_one_counts(tmp_path: Path):
     assert (found.server, found.token) == ("https://one:6443", "first")
 
 
-def test_a_plugin_is_asked(tmp_path: Path):
-    program = tmp_path / "plugin.py"
+def test_the_first_file_that_names_a_context_says_which_counts(tmp_path: Path):
+    first, second = tmp_path / "first", write(tmp_path / "second", {"token": "second"})
+    first.write_text(yaml.safe_dump({"clusters": [{"name": "c", "cluster": {"server": "https://two:6443"}}]}))
+
+    found = from_kubeconfig(f"{first}:{second}")
+
+    assert (found.server, found.token) == ("https://two:6443", "second")
+
+
+def plugin(folder: Path, status: str, **fields: Any) -> dict[str, Any]:
+    """A user whose credential plugin gives this, in which ``asked`` is what it was told."""
+    program = folder / "plugin.py"
     program.write_text(
+        f"#!{sys.executable}\n"
         "import json, os\n"
         "asked = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
-        "print(json.dumps({'status': {'token': asked['apiVersion'] + os.environ['EXTRA']}}))\n"
+        f"print(json.dumps({{'status': {status}}}))\n"
     )
-    plugin = {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "command": sys.executable,
-        "args": [str(program)],
-        "env": [{"name": "EXTRA", "value": "!"}],
-    }
+    program.chmod(0o700)
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(program), **fields}}
 
-    found = from_kubeconfig(str(write(tmp_path / "config", {"exec": plugin})))
+
+def test_a_plugin_is_asked(tmp_path: Path):
+    user = plugin(
+        tmp_path, "{'token': asked['apiVersion'] + os.environ['EXTRA']}", env=[{"name": "EXTRA", "value": "!"}]
+    )
+
+    found = from_kubeconfig(str(write(tmp_path / "config", user)))
 
     assert found.token == "client.authentication.k8s.io/v1!"
+
+
+def test_a_plugin_is_named_from_where_the_kubeconfig_lies(tmp_path: Path):
+    user = plugin(tmp_path, "{'token': 'near'}", command="./plugin.py")
+
+    assert from_kubeconfig(str(write(tmp_path / "config", user))).token == "near"
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_plugin_that_wants_to_is_told_of_the_cluster(tmp_path: Path, wanted: bool):
+    cluster = {
+        **CLUSTER,
+        "extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "us"}}],
+    }
+    (tmp_path / "ca.crt").write_text("authority")
+    user = plugin(tmp_path, "{'token': json.dumps(asked['spec'])}", provideClusterInfo=wanted)
+
+    told = json.loads(from_kubeconfig(str(write(tmp_path / "config", user, cluster))).token or "")
+
+    about = {
+        "server": "https://one:6443",
+        "certificate-authority-data": "YXV0aG9yaXR5",
+        "config": {"audience": "us"},
+    }
+    assert told == {"interactive": False, **({"cluster": about} if wanted else {})}
+
+
+@pytest.mark.parametrize("status", ["{}", "{'clientCertificateData': 'alone'}"])
+def test_a_plugin_that_gives_nothing_to_be_known_by_is_refused(tmp_path: Path, status: str):
+    with pytest.raises(CredentialsError, match="neither a token nor a certificate with its key"):
+        from_kubeconfig(str(write(tmp_path / "config", plugin(tmp_path, status))))
+
+
+def test_a_plugin_that_takes_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(credential_plugin, "_SECONDS", 0.1)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "sleep", "args": ["60"]}}
+
+    with pytest.raises(CredentialsError, match="timed out"):
+        from_kubeconfig(str(write(tmp_path / "config", user)))
+
+
+@pytest.mark.parametrize("field", ["client-certificate", "client-certificate-data"])
+def test_a_certificate_without_its_key_is_refused(tmp_path: Path, field: str):
+    with pytest.raises(CredentialsError, match="a client certificate without its key"):
+        from_kubeconfig(str(write(tmp_path / "config", {field: "aGk="})))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "found"),
+    [
+        pytest.param({}, "http://proxy:3128", id="that of the environment"),
+        pytest.param({"proxy-url": "http://named:3128"}, "http://named:3128", id="the kubeconfig says another"),
+        pytest.param({"server": "https://near:6443"}, None, id="the environment leaves the server out"),
+    ],
+)
+def test_a_proxy_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: dict[str, str], found: str | None):
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", "near")
+
+    assert from_kubeconfig(str(write(tmp_path / "config", {}, {**CLUSTER, **cluster}))).proxy_url == found
 
 
 @pytest.mark.parametrize(
@@ -149,6 +224,28 @@ async def test_credentials_that_are_refused_are_taken_anew(server: Callable[[Ans
     async with Rest(log_in) as rest:
         assert await rest.call("GET", "/") == {"fine": True}
         assert await rest.call("GET", "/") == {"fine": True}
+
+
+async def test_credentials_that_are_not_to_be_had_for_a_while_are_asked_for_again(
+    server: Callable[[Answer], Awaitable[str]], tmp_path: Path
+):
+    async def answer(request: web.Request) -> web.Response:
+        is_new = request.headers["Authorization"] == f"Bearer {valid}"
+        return web.json_response({"fine": is_new}, status=200 if is_new else 401)
+
+    valid, token = "first", tmp_path / "token"
+    token.write_text(valid)
+    config = write(tmp_path / "config", {"tokenFile": "token"}, {"server": await server(answer)})
+    async with Rest(Connection(str(config)).for_kopf) as rest:
+        assert await rest.call("GET", "/") == {"fine": True}
+        token.unlink()
+        valid = "second"
+        with pytest.raises(RestError, match=r"no new credentials.*No such file") as caught:
+            await rest.call("GET", "/")
+        token.write_text(valid)
+        assert await rest.call("GET", "/") == {"fine": True}
+
+    assert not caught.value.is_lasting
 
 
 async def test_a_refusal_carries_the_servers_words_and_wishes(server: Callable[[Answer], Awaitable[str]]):

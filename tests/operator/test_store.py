@@ -121,6 +121,31 @@ def test_data_that_was_set_back_is_read_even_if_a_version_is_known():
     assert [found.meta.generation for found in store.zones] == [1]
 
 
+def test_what_was_known_before_data_was_set_back_is_there_until_all_is_listed_again():
+    """Else every engine of a pool would be told meanwhile that it has no zones."""
+    store = Store()
+    relist(store, 100, zone("deleted", version=70), zone("kept", generation=5, version=40))
+
+    assert not store.zones.relist([], 50)
+    assert sorted(names(store.zones)) == ["deleted", "kept"]
+
+    relist(store, 50, zone("kept", generation=1, version=40))
+    assert [(found.meta.name, found.meta.generation) for found in store.zones] == [("kept", 1)]
+
+
+def test_events_count_as_soon_as_data_is_known_to_be_set_back():
+    store = Store()
+    relist(store, 100, zone("changed", generation=5, version=90), zone("deleted", version=80))
+    assert not store.zones.relist([], 50)
+
+    store.zones.put(zone("changed", generation=2, version=52))
+    store.zones.remove(zone("deleted", version=53))
+    assert [(found.meta.name, found.meta.generation) for found in store.zones] == [("changed", 2)]
+    relist(store, 51, zone("changed", generation=1, version=40), zone("deleted", version=41))
+
+    assert [(found.meta.name, found.meta.generation) for found in store.zones] == [("changed", 2)]
+
+
 def test_a_zone_of_the_same_version_is_not_read_again():
     store = Store()
     relist(store, 5, zone("same", version=1), zone("changed", version=2))

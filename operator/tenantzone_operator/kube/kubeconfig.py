@@ -3,20 +3,19 @@
 The client libraries do this too, at the price of all their models: 65 MB in a process that needs none of them.
 """
 
-import json
 import os
-import subprocess
-from collections.abc import Mapping, Sequence
+import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import kopf
 import yaml
 
-Section = Mapping[str, Any]
+from tenantzone_operator.kube.credential_plugin import Section, ask_plugin
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_PLUGIN_SECONDS = 60.0
 _UNSUPPORTED = {
     "auth-provider": "kubectl does not know it any more, either; use exec or a token",
     "tls-server-name": "name the server as its certificate does",
@@ -70,7 +69,8 @@ def _merged(paths: Sequence[Path]) -> dict[str, Any]:
     merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}}
     for path in paths:
         content = yaml.safe_load(path.read_text()) or {}
-        merged.setdefault("current-context", content.get("current-context"))
+        if content.get("current-context"):
+            merged.setdefault("current-context", content["current-context"])
         for kind in ("clusters", "users", "contexts"):
             for item in content.get(kind) or []:
                 section = item.get(kind[:-1]) or {}
@@ -81,7 +81,11 @@ def _merged(paths: Sequence[Path]) -> dict[str, Any]:
 def _located(section: Section, folder: Path) -> dict[str, Any]:
     """A section whose files have full paths: a kubeconfig names them from where it lies itself."""
     files = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-    return {key: str(folder / value) if key in files and value else value for key, value in section.items()}
+    located = {key: str(folder / value) if key in files and value else value for key, value in section.items()}
+    plugin = section.get("exec")
+    if plugin and os.sep in plugin["command"]:
+        located["exec"] = {**plugin, "command": str(folder / plugin["command"])}
+    return located
 
 
 def _connection(cluster: Section, user: Section) -> kopf.ConnectionInfo:
@@ -89,14 +93,16 @@ def _connection(cluster: Section, user: Section) -> kopf.ConnectionInfo:
         if cluster.get(field) or user.get(field):
             raise ValueError(f"{field} is not supported; {instead}")
     if "exec" in user:
-        user = {**user, **_ask_plugin(user["exec"])}
+        user = {**user, **ask_plugin(user["exec"], cluster)}
+    if _has(user, "client-certificate") and not _has(user, "client-key"):
+        raise ValueError("a client certificate without its key")
     token = Path(user["tokenFile"]).read_text().strip() if user.get("tokenFile") else user.get("token")
     return kopf.ConnectionInfo(
         server=cluster["server"],
         ca_path=_unless(cluster, "certificate-authority-data", "certificate-authority"),
         ca_data=cluster.get("certificate-authority-data"),
         insecure=cluster.get("insecure-skip-tls-verify"),
-        proxy_url=cluster.get("proxy-url"),
+        proxy_url=cluster.get("proxy-url") or _proxy_of_the_environment(cluster["server"]),
         username=user.get("username"),
         password=user.get("password"),
         token=token or None,
@@ -107,31 +113,19 @@ def _connection(cluster: Section, user: Section) -> kopf.ConnectionInfo:
     )
 
 
+def _has(section: Section, field: str) -> bool:
+    return bool(section.get(field) or section.get(f"{field}-data"))
+
+
 def _unless(section: Section, data: str, file: str) -> str | None:
     """The file that a section names, unless it holds the data itself, which counts for more."""
     return None if section.get(data) else section.get(file)
 
 
-def _ask_plugin(plugin: Section) -> dict[str, Any]:
-    """What a credential plugin (``client.authentication.k8s.io``) says, as the fields of a user's section."""
-    version = plugin["apiVersion"]
-    request = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False}}
-    variables = {entry["name"]: entry["value"] for entry in plugin.get("env") or []}
-    done = subprocess.run(
-        [plugin["command"], *(plugin.get("args") or [])],
-        env={**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(request)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_PLUGIN_SECONDS,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise ValueError(f"{plugin['command']} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-    status = json.loads(done.stdout)["status"]
-    named = {
-        "token": "token",
-        "clientCertificateData": "client-certificate-data",
-        "clientKeyData": "client-key-data",
-    }
-    return {named[key]: value for key, value in status.items() if key in named}
+def _proxy_of_the_environment(server: str) -> str | None:
+    """As the variables HTTPS_PROXY, HTTP_PROXY and NO_PROXY have it."""
+    target = urlsplit(server)
+    proxies = urllib.request.getproxies_environment()
+    if urllib.request.proxy_bypass_environment(target.netloc, proxies):
+        return None
+    return proxies.get(target.scheme)

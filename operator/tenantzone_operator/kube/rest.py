@@ -10,6 +10,7 @@ from typing import Any, Self
 import aiohttp
 import kopf
 
+from tenantzone_operator.kube.kubeconfig import CredentialsError
 from tenantzone_operator.metrics.instruments import count_api_request
 
 TIMEOUT_SECONDS = 10.0
@@ -175,7 +176,13 @@ class Rest:
         async with self._login:
             if self._session is not refused:
                 return
-            connection = await self._log_in()
+            try:
+                connection = await self._log_in()
+            except CredentialsError as error:
+                if refused is None:
+                    raise
+                # They may be there soon: the next request comes by here again.
+                raise RestError(401, f"no new credentials: {error}") from None
             session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(ssl=connection.as_ssl_context(), limit=0),
                 headers=connection.as_http_headers() | _HEADERS,

@@ -29,6 +29,9 @@ class Shelf(Generic[T]):
         self.read: Callable[[Body], T] = read
         self._share: Callable[[T, T], T] = share
         self._objects: dict[Key, T] = {}
+        self._doubtful: dict[Key, T] = {}
+        """What was known when the API server's data was set back: shown until all is listed again, compared to nothing,
+        for the same version may be of something else."""
         self._gone: dict[str, int] = {}
         """Versions in which objects went since the last listing, by uid. A newer one is back: its labels match."""
         self._listed_at = 0
@@ -51,7 +54,7 @@ class Shelf(Generic[T]):
         To read thousands takes time that nobody else has meanwhile.
         """
         metadata = body["metadata"]
-        known = self._objects.get((metadata["namespace"], metadata["name"]))
+        known = self._trusted((metadata["namespace"], metadata["name"]))
         is_known = (
             known is not None
             and known.meta.uid == metadata["uid"]
@@ -63,10 +66,10 @@ class Shelf(Generic[T]):
         """Take over one object, unless a newer one is known; returns what was there, and what is now."""
         found = self.read_listed(body)
         key = _key(found.meta)
-        before = self._objects.get(key)
+        before, trusted = self._objects.get(key), self._trusted(key)
         # What the last listing would have shown and has not shown was deleted before it.
-        known = before.meta.version if before is not None else self._listed_at
-        if found.meta.version < known or (before is None and found.meta.version == known) or self._is_gone(found):
+        known = trusted.meta.version if trusted is not None else self._listed_at
+        if found.meta.version < known or (trusted is None and found.meta.version == known) or self._is_gone(found):
             return before, before
         found = self._objects[key] = self._shared(found)
         return before, found
@@ -84,8 +87,10 @@ class Shelf(Generic[T]):
         key = _key(gone.meta)
         if gone.meta.version > self._listed_at:
             self._gone[gone.meta.uid] = max(gone.meta.version, self._gone.get(gone.meta.uid, 0))
-        known = self._objects.get(key)
-        if known is None or known.meta.uid != gone.meta.uid or known.meta.version > gone.meta.version:
+        known, trusted = self._objects.get(key), self._trusted(key)
+        if known is None or known.meta.uid != gone.meta.uid:
+            return None
+        if trusted is not None and trusted.meta.version > gone.meta.version:
             return None
         return self._objects.pop(key)
 
@@ -97,18 +102,23 @@ class Shelf(Generic[T]):
             version: the listing's own; events may have told about newer things already.
 
         Returns:
-            Whether it holds. If not, the API server's data was set back, as by a restored backup: nothing that was
-            known counts, the same version may be of something else, and all is to be listed again.
+            Whether it holds. If not, the API server's data was set back, as by a restored backup: what was known is
+            doubtful, and all is to be listed again.
         """
         if version < self._listed_at:
-            self._objects, self._gone, self._listed_at = {}, {}, 0
+            self._doubtful, self._gone, self._listed_at = dict(self._objects), {}, 0
             return False
-        newer = {key: known for key, known in self._objects.items() if known.meta.version > version}
+        trusted = {key: known for key in self._objects if (known := self._trusted(key)) is not None}
+        newer = {key: known for key, known in trusted.items() if known.meta.version > version}
         listed = {_key(each.meta): self._shared(each) for each in found if not self._is_gone(each)}
-        self._objects = listed | newer
+        self._objects, self._doubtful = listed | newer, {}
         self._gone = {uid: when for uid, when in self._gone.items() if when > version}
         self._listed_at = version
         return True
+
+    def _trusted(self, key: Key) -> T | None:
+        known = self._objects.get(key)
+        return None if known is self._doubtful.get(key) else known
 
     def _shared(self, found: T) -> T:
         known = self._objects.get(_key(found.meta))
