@@ -15,6 +15,7 @@ import pytest
 from hack.controlplane import Cluster, ControlPlane
 from hack.controlplane.server import free_ports
 from hack.harness.proxy import Proxy, proxied_for_operator
+from tests.operator.admin_server import Engine, listening
 from tests.operator.kube import Kube, eventually, proxied
 from tests.operator.scrape import Scrape
 from tests.operator.watched_pods import Pods, watched_through
@@ -106,6 +107,13 @@ class Operator:
     @property
     def log(self) -> str:
         return self._log.read_text()
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    """An engine's admin server, without the engine."""
+    async with listening() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
