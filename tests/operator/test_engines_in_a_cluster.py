@@ -1,9 +1,9 @@
-"""Engines that refuse, or are away, and what the status says of them meanwhile."""
+"""Which pods are a pool's engines, and what the status says of those that refuse or are away."""
 
 import pytest
 
 from tests.operator.kube import eventually
-from tests.operator.world import World
+from tests.operator.world import POOL, World, conditions
 
 pytestmark = pytest.mark.controlplane
 
@@ -62,3 +62,47 @@ def test_a_zone_deleted_while_the_engines_are_down_is_gone_when_they_are_back(wo
 
     world.await_ready("acme")
     assert [zone.name for zone in engine.report().zones] == ["acme"]
+
+
+def test_a_pod_that_two_pools_select_belongs_to_the_older(world: World):
+    world.add_pool()
+    world.add_zone("acme")
+    engine = world.add_engine()
+    world.await_ready("acme")
+
+    world.add_pool("younger", selector={"matchLabels": {"pool": POOL}})
+
+    eventually(lambda: conditions(world.pool("younger"))["Programmed"]["reason"] == "NoEngines")
+    assert [zone.name for zone in engine.report().zones] == ["acme"]
+    world.kube.call("DELETE", world.pool_path)
+    eventually(lambda: world.pool("younger")["status"]["enginesReady"] == 1)
+
+
+def test_another_selector_is_another_set_of_engines(world: World):
+    world.add_pool()
+    world.add_zone("acme", reserved="10%")
+    before = world.add_engine()
+    world.await_ready("acme")
+
+    after = world.add_engine("engine-1", pool="another", blocks=200)
+    world.kube.merge(world.pool_path, {"spec": {"selector": {"matchLabels": {"pool": "another"}}}})
+    eventually(lambda: world.pool()["status"]["capacityBlocks"] == 200)
+    eventually(lambda: [row["pod"] for row in world.zone("acme")["status"]["engines"]] == [after.name])
+    polls = before.polls
+    world.await_condition("acme", "Programmed", "Unknown", "Pending")
+    goal = after.polls + 3
+    eventually(lambda: after.polls >= goal)
+    assert before.polls == polls, "nobody asks the one that left"
+
+
+def test_a_pod_whose_labels_change_is_no_engine_until_they_change_back(world: World):
+    world.add_pool()
+    world.add_zone("acme")
+    engine = world.add_engine()
+    world.await_ready("acme")
+
+    path = f"/api/v1/namespaces/{world.namespace}/pods/{engine.name}"
+    world.kube.merge(path, {"metadata": {"labels": {"pool": "another"}}})
+    world.await_condition("acme", "Programmed", "False", "NoEngines")
+    world.kube.merge(path, {"metadata": {"labels": {"pool": POOL}}})
+    world.await_ready("acme")
