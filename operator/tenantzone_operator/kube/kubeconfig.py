@@ -126,6 +126,6 @@ def _proxy_of_the_environment(server: str) -> str | None:
     """As the variables HTTPS_PROXY, HTTP_PROXY and NO_PROXY have it."""
     target = urlsplit(server)
     proxies = urllib.request.getproxies_environment()
-    if urllib.request.proxy_bypass_environment(target.netloc, proxies):
+    if urllib.request.proxy_bypass_environment(target.netloc, proxies):  # type: ignore[attr-defined] # typeshed lacks it
         return None
     return proxies.get(target.scheme)
