@@ -115,7 +115,7 @@ class Setup:
     def _admit(self) -> None:
         ledger, queue, zone_of = self._ledger, self._queue, self._zone_of
         with self._timed(ADMISSION, 1):
-            account = queue.next(lambda each: ledger.standings.takeable(zone_of[each], 0) >= PROMPT_BLOCKS)
+            account = queue.next(lambda each: ledger.totals.takeable(zone_of[each], 0) >= PROMPT_BLOCKS)
             assert account is not None
             zone = zone_of[account]
             evictions = make_room(ledger, zone, PROMPT_BLOCKS, 0)

@@ -22,7 +22,7 @@ BLOCKS = 1024
 BLOCK_TOKENS = 32
 MODEL = "bench"
 
-_LEASH = Path(__file__).parents[2] / "hack" / "controlplane" / "leash.py"
+_LIFELINE = Path(__file__).parents[2] / "hack" / "controlplane" / "lifeline.py"
 """Ends an engine when this process ends, in whatever way."""
 
 _START_SECONDS = 900.0
@@ -60,7 +60,7 @@ class Engine:
             _declare(folder, zones)
         with self._log.open("wb") as output, _running_on(cores):
             self._process = subprocess.Popen(
-                [sys.executable, "-I", _LEASH, *command, "--port", str(port)],
+                [sys.executable, "-I", _LIFELINE, *command, "--port", str(port)],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,

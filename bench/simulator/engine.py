@@ -95,7 +95,7 @@ class Engine:
         if zone is None:
             return "unknown_tenant"
         # What other zones never lend is out of reach, whatever the limit says.
-        blocks = min(zone.spec.quota.limit, self.ledger.standings.reachable(zone))
+        blocks = min(zone.spec.quota.limit, self.ledger.totals.reachable(zone))
         room = blocks * BLOCK_TOKENS - request.prompt_tokens
         if room < 1:
             return "too_long"

@@ -113,12 +113,12 @@ class Inspection:
 
 def _is_admissible(engine: Engine, zone: Zone) -> bool:
     """Whether a zone's next request could have its blocks now, if need be of what others merely cache."""
-    request, standings, free = engine.front(zone), engine.ledger.standings, engine.free_blocks
+    request, totals, free = engine.front(zone), engine.ledger.totals, engine.free_blocks
     count = engine.blocks_to_admit(request)
     headroom = engine.headroom if engine.running else 0
     if count + headroom > free + engine.ledger.cached_blocks and not zone.is_entitled_to(count):
         return False
-    if count <= standings.takeable(zone, free, peak=request.peak):
+    if count <= totals.takeable(zone, free, peak=request.peak):
         return True
-    missing = count - standings.spare(zone, free)
-    return standings.may_have_relief(zone, count, request.peak) and missing <= standings.surplus_cached_elsewhere(zone)
+    missing = count - totals.spare(zone, free)
+    return totals.may_have_relief(zone, count, request.peak) and missing <= totals.surplus_cached_elsewhere(zone)

@@ -60,7 +60,7 @@ class Engine:
         zone = self.tenancy.zone_for(tenant, self.now)
         if zone is None:
             self.tenancy.refused(tenant, "unknown_tenant")
-        elif peak > min(zone.spec.quota.limit, self.ledger.standings.reachable(zone)):
+        elif peak > min(zone.spec.quota.limit, self.ledger.totals.reachable(zone)):
             self.tenancy.refused(tenant, "too_long")
         else:
             self.tenancy.request_arrived(zone, self.now)

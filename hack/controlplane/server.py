@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_LEASH = Path(__file__).parent / "leash.py"
+_LIFELINE = Path(__file__).parent / "lifeline.py"
 _LOG_TAIL_LINES = 15
 
 
@@ -27,8 +27,8 @@ class Server:
         """
         self._log = log
         with log.open("ab") as output:
-            self._leash = subprocess.Popen(
-                [sys.executable, "-I", _LEASH, *command],
+            self._lifeline = subprocess.Popen(
+                [sys.executable, "-I", _LIFELINE, *command],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
@@ -40,18 +40,18 @@ class Server:
 
     @property
     def is_running(self) -> bool:
-        return self._leash.poll() is None
+        return self._lifeline.poll() is None
 
     @property
     def pid(self) -> int:
         """Of the process that holds it; the program is its child."""
-        return self._leash.pid
+        return self._lifeline.pid
 
     def stop(self) -> None:
         """End it and wait for its exit; does nothing if it has ended."""
-        assert self._leash.stdin is not None
-        self._leash.stdin.close()
-        self._leash.wait()
+        assert self._lifeline.stdin is not None
+        self._lifeline.stdin.close()
+        self._lifeline.wait()
 
     def log_tail(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()

@@ -150,7 +150,7 @@ class Node(Cluster):
         return self.enter(*super()._command(*args))
 
     def _find_first_process(self) -> bool:
-        """It is the one child of unshare, which is the one child of the leash."""
+        """It is the one child of unshare, which is the one child of the lifeline."""
         assert self._server is not None
         found = _only_child(_only_child(self._server.pid))
         if found is None or Path(f"/proc/{found}/comm").read_text().strip() == "unshare":

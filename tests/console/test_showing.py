@@ -8,7 +8,7 @@ import pytest
 from tenantzone_contract.blocks import BlockKind, BlockMap
 from tenantzone_contract.report import ConfigStatus, Rejection, ZoneReport
 from tenantzone_contract.summary import ZoneSummary
-from tenantzone_operator.console.lookout import EngineLook
+from tenantzone_operator.console.live import LiveEngine
 from tenantzone_operator.console.showing import show_blocks, show_pool
 from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.kube.resources import Pod, Zone, read_pod, read_zone
@@ -58,22 +58,22 @@ def pod(name: str, ip: str = "127.0.0.1") -> Pod:
     return read_pod(body(name, status={"podIP": ip, "conditions": conditions}))
 
 
-def heard(name: str, rejected: str = "", *zones: ZoneReport) -> EngineLook:
+def heard(name: str, rejected: str = "", *zones: ZoneReport) -> LiveEngine:
     """An engine that has just told of itself what a report says."""
     rejection = Rejection(error=rejected, unix_time=0.0) if rejected else None
     told = report(name, 100, ConfigStatus(applied_generation=1, rejected=rejection), zones)
-    look = EngineLook(pod(name))
+    look = LiveEngine(pod(name))
     look.hear(read_report_text(told.model_dump_json(by_alias=True).encode()), now=0.0)
     return look
 
 
-def shown_with(*engines: EngineLook, zones: Sequence[Zone] = (), waiting: Sequence[Pod] = ()) -> dict[str, Any]:
+def shown_with(*engines: LiveEngine, zones: Sequence[Zone] = (), waiting: Sequence[Pod] = ()) -> dict[str, Any]:
     view = View(pool=None, zones=list(zones), leaving=[], pods=[*(engine.pod for engine in engines), *waiting])
     return show_pool(view, engines, "")
 
 
 def test_an_engine_answers_or_refuses_the_config_or_is_not_reached_or_not_ready():
-    silent = EngineLook(pod("engine-2"))
+    silent = LiveEngine(pod("engine-2"))
     silent.miss(OSError("no route"), now=99.0)
 
     engines = shown_with(

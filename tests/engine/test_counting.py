@@ -14,7 +14,7 @@ from tenantzone_runtime.journal.record import parse
 from tenantzone_runtime.zones.overflow import OVERFLOW_NAME
 from tests.journal.auditor import Auditor
 from tests.journal.journals import chain
-from tests.zones.lives_counted import flat
+from tests.zones.history_counted import flat
 
 CAPACITY = 40
 TENANTS = ("acme", "burst", "guest-1", "guest-2", "guest-3")

@@ -36,7 +36,7 @@ def test_steps_are_made_while_a_config_comes_into_force(driver, monkeypatch):
     def step():
         assert driver.step() == [request.request_id]
         driver.check()
-        promised.append(driver.scheduler.tenancy.ledger.standings.promised)
+        promised.append(driver.scheduler.tenancy.ledger.totals.promised)
 
     with in_each_pause(monkeypatch, step):
         driver.declare(*(zone(name, reserved=0 if name in NAMES[:5] else 20) for name in NAMES))

@@ -8,7 +8,7 @@ from tenantzone_runtime.journal.record import BEFORE_FIRST, Started, encode
 from tenantzone_runtime.zones.eviction import make_room
 from tests.journal.auditor import Auditor
 from tests.journal.journals import put, records
-from tests.zones.zoo import Zoo, declare, releasing
+from tests.zones.core import Core, declare, releasing
 
 CAPACITY = 40
 TENANTS = ("acme", "burst", "gold-1", "guest")
@@ -35,7 +35,7 @@ class Engine:
 
     def __init__(self, folder):
         self.folder = folder
-        self.zoo = Zoo(CAPACITY)
+        self.core = Core(CAPACITY)
         self.link = BEFORE_FIRST
         self.lines = []
         self.auditor = Auditor()
@@ -44,37 +44,37 @@ class Engine:
 
     def take(self, tenant, count):
         """A request comes and takes what its zone may take."""
-        zoo = self.zoo
-        zone = zoo.tenancy.zone_for(tenant, zoo.now)
+        core = self.core
+        zone = core.tenancy.zone_for(tenant, core.now)
         if zone is None:
             return
-        zoo.tenancy.request_arrived(zone, zoo.now)
-        count = min(count, zoo.takeable(zone))
-        zoo.settle_evictions(make_room(zoo.ledger, zone, count, zoo.free))
-        zoo.take(zone, count)
+        core.tenancy.request_arrived(zone, core.now)
+        count = min(count, core.takeable(zone))
+        core.settle_evictions(make_room(core.ledger, zone, count, core.free))
+        core.take(zone, count)
 
     def preempt(self, tenant, kept, dropped):
         """Blocks in use are let go; some stay cached."""
-        zone = self.zoo.ledger.zones.get(tenant)
+        zone = self.core.ledger.zones.get(tenant)
         if zone is not None:
             kept = 0 if zone.leaving else min(kept, zone.in_use)
-            self.zoo.release(zone, kept=kept, dropped=min(dropped, zone.in_use - kept))
+            self.core.release(zone, kept=kept, dropped=min(dropped, zone.in_use - kept))
 
     def end(self, tenant, kept):
         """All requests of a zone end."""
         self.preempt(tenant, kept, CAPACITY)
-        zone = self.zoo.ledger.zones.get(tenant)
+        zone = self.core.ledger.zones.get(tenant)
         for _ in range(0 if zone is None else zone.requests):
-            self.zoo.tenancy.request_finished(zone, self.zoo.now)
+            self.core.tenancy.request_finished(zone, self.core.now)
 
     def reset(self, tenant):
         """One cached block is forgotten."""
-        zone = self.zoo.ledger.zones.get(tenant)
+        zone = self.core.ledger.zones.get(tenant)
         if zone is not None and len(zone.cached):
-            self.zoo.ledger.evict_block(zone, next(iter(zone.cached)), "reset")
+            self.core.ledger.evict_block(zone, next(iter(zone.cached)), "reset")
 
     def wait(self, seconds):
-        self.zoo.upkeep(self.zoo.now + seconds)
+        self.core.upkeep(self.core.now + seconds)
 
     def reload(self, declared, reserved, limit):
         idle = Idle(after_seconds=1.0, forget_after_seconds=15.0, release=releasing((50, 5.0)))
@@ -84,18 +84,18 @@ class Engine:
         )
         zones = [declare(tenant, reserved=reserved, after=1.0, evict_after=10.0) for tenant in declared]
         try:
-            self.zoo.apply(*zones, unknown_tenants=unknown)
+            self.core.apply(*zones, unknown_tenants=unknown)
         except ConfigError:
             assert len(declared) * reserved > CAPACITY
 
     def collect(self):
         """What an engine writes about once a second; and what an auditor makes of it."""
-        for event in self.zoo.ledger.trail.collect():
+        for event in self.core.ledger.trail.collect():
             self._write(event)
         self.auditor.read(records(put(self.folder, self.lines)))
 
     def _write(self, event):
-        line, self.link = encode(event, self.link, engine="engine-0@x", at=self.zoo.now, offset=0.0)
+        line, self.link = encode(event, self.link, engine="engine-0@x", at=self.core.now, offset=0.0)
         self.lines.append(line)
 
 
@@ -105,5 +105,5 @@ def test_an_auditor_finds_by_the_journal_what_each_zone_holds(tmp_path_factory, 
     for what, *arguments in [*history, ("collect",)]:
         getattr(engine, what)(*arguments)
         if what == "collect":
-            zones = engine.zoo.ledger.zones.values()
+            zones = engine.core.ledger.zones.values()
             assert engine.auditor.held == {zone.spec.tenant: zone.held for zone in zones if zone.held}

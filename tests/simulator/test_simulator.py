@@ -13,7 +13,7 @@ from tenantzone_runtime.zones import preemption, quota
 from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.denials import Denials
 from tenantzone_runtime.zones.fair_queue import FairQueue
-from tenantzone_runtime.zones.standings import Standings
+from tenantzone_runtime.zones.totals import Totals
 
 PLAN = Plan(requests=2_000, tenants=40, model=Model(capacity=1_024), full_check_every=1)
 CROWDED = Plan(requests=2_000, tenants=8, seed=3, speed=0.5, model=Model(capacity=192), full_check_every=1)
@@ -76,8 +76,8 @@ def test_a_zone_that_takes_what_is_locked_for_others_is_noticed(monkeypatch):
 
 
 def test_a_zone_that_may_take_less_than_its_reservation_is_noticed(monkeypatch):
-    real = Standings.takeable
-    monkeypatch.setattr(Standings, "takeable", lambda self, zone, free, **what: real(self, zone, free, **what) // 2)
+    real = Totals.takeable
+    monkeypatch.setattr(Totals, "takeable", lambda self, zone, free, **what: real(self, zone, free, **what) // 2)
     # What it may take is asked when a parked zone is, too.
     with pytest.raises(Violation, match=r"liveness: \d+ requests wait, and 4 steps were empty"):
         run(dataclasses.replace(CROWDED, seed=2, full_check_every=CROWDED.requests))
@@ -90,13 +90,13 @@ def test_nobody_yielding_to_a_zone_within_its_reservation_is_noticed(monkeypatch
 
 
 def test_a_zone_cut_below_its_reservation_is_noticed(monkeypatch):
-    real = Standings.quiet_victim
+    real = Totals.quiet_victim
 
     def greedy(self, borrower_priority):
         victim = real(self, borrower_priority)
         return victim and (victim[0], len(victim[0].cached))
 
-    monkeypatch.setattr(Standings, "quiet_victim", greedy)
+    monkeypatch.setattr(Totals, "quiet_victim", greedy)
     with pytest.raises(Violation, match=r"I7: zone tenant-\d+ left with"):
         run(PLAN)
 

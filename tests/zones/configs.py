@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tenantzone_contract.config import PoolConfig, TenantLevel, UnknownTenants, UnknownTenantTemplate, Watermarks
 from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
-from tests.zones.zoo import declare, releasing
+from tests.zones.core import declare, releasing
 
 CAPACITY = 20
 TENANTS = ("acme", "burst", "calm", "dusk")

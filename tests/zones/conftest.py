@@ -9,8 +9,8 @@ import os
 import pytest
 from hypothesis import Phase, settings
 
+from tests.zones.core import Core
 from tests.zones.small_engine import SmallEngine
-from tests.zones.zoo import Zoo
 
 SHARED = {"deadline": None, "print_blob": True}
 settings.register_profile("ci", max_examples=200, derandomize=True, **SHARED)
@@ -22,12 +22,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 @pytest.fixture
-def zoo():
+def core():
     """A pool of 100 blocks."""
-    return Zoo(100)
+    return Core(100)
 
 
 @pytest.fixture
-def engine(zoo):
+def engine(core):
     """It serves requests of that pool."""
-    return SmallEngine(zoo)
+    return SmallEngine(core)

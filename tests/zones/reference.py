@@ -210,7 +210,7 @@ class World:
         surplus = sum(other.above(other.reserved) for other in self.others(claim) if not other.quiet)
         return short if 0 < short <= surplus else 0
 
-    def relieve(self, claim, count, peak=0):
+    def evict_surplus_for(self, claim, count, peak=0):
         """For a zone that is denied blocks: what active zones cache above their reservations, if that is enough."""
         paid = []
         if short := self.missing_for_relief(claim, count, peak):
@@ -280,7 +280,7 @@ class World:
             claim.reserved = claim.lendable = claim.wanted if claim.wanted <= room else 0
             room -= claim.reserved
 
-    def respec(self, claim, **terms):
+    def change_spec(self, claim, **terms):
         if terms["policy"] != claim.policy:
             claim.order = ORDERS[terms["policy"]](claim.cached)
         for name, value in terms.items():

@@ -14,9 +14,9 @@ class ReferenceBook:
         self.loans = {}
 
     def settle(self, free):
-        ledger, standings = self.ledger, self.ledger.standings
-        stood_on = standings.promised - (ledger.held_blocks - standings.surplus) - free
-        left = total = max(0, min(stood_on, standings.surplus))
+        ledger, totals = self.ledger, self.ledger.totals
+        stood_on = totals.promised - (ledger.held_blocks - totals.surplus) - free
+        left = total = max(0, min(stood_on, totals.surplus))
         lent, borrowed = Counter(), Counter()
         for (lender, borrower), blocks in list(self.loans.items()):
             surplus = borrower.surplus - borrowed[borrower]

@@ -18,13 +18,13 @@ GOLD = level("gold", reserved=30, limit=60, weight=3, priority=5)
 SMALL = level("small", reserved=10)
 
 
-def arrive(zoo, tenant, now=None):
-    return zoo.tenancy.zone_for(tenant, zoo.now if now is None else now)
+def arrive(core, tenant, now=None):
+    return core.tenancy.zone_for(tenant, core.now if now is None else now)
 
 
-def reserved(zoo):
+def reserved(core):
     """What each registered zone has reserved, and what it awaits."""
-    zones = zoo.ledger.zones.values()
+    zones = core.ledger.zones.values()
     return {
         zone.spec.tenant: (zone.spec.quota.reserved, zone.spec.awaited) for zone in zones if zone.spec.auto_registered
     }

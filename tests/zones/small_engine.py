@@ -24,16 +24,16 @@ class Work:
 
 
 class SmallEngine:
-    """An engine around a zoo.
+    """An engine around a core.
 
     Args:
-        zoo: whose zones.
+        core: whose zones.
         seats: how many requests run at once.
         headroom: blocks that are to stay free or cached while others run.
     """
 
-    def __init__(self, zoo, *, seats=100, headroom=0):
-        self.zoo = zoo
+    def __init__(self, core, *, seats=100, headroom=0):
+        self.core = core
         self.seats = seats
         self.headroom = headroom
         self.is_open = True
@@ -49,14 +49,14 @@ class SmallEngine:
         self.looked_at = []
         self.looked_up = []
         """Waiting requests whose prefix was looked up."""
-        self.arbiter = Arbiter(zoo.tenancy, self)
+        self.arbiter = Arbiter(core.tenancy, self)
 
     def by_seniority(self):
         return sorted(self.running, key=lambda work: work.rank)
 
     @property
     def free_blocks(self):
-        return self.zoo.free
+        return self.core.free
 
     def has_seat(self):
         return self.is_open and len(self.running) < self.seats
@@ -85,7 +85,7 @@ class SmallEngine:
         self.running.remove(work)
         self.preempted.append(work)
         work.count += len(work.blocks)
-        self.zoo.ledger.release(work.zone, work.blocks, [])
+        self.core.ledger.release(work.zone, work.blocks, [])
         work.blocks = []
         self._put_first(work)
 
@@ -98,14 +98,14 @@ class SmallEngine:
         self.leave(work)
 
     def return_evicted(self, evictions):
-        self.zoo.settle_evictions(evictions)
+        self.core.settle_evictions(evictions)
 
     # What a test does
 
     def wait(self, zone, count, peak=0, **traits):
         """A request comes to wait."""
         work = Work(zone, count, peak, **traits)
-        self.zoo.tenancy.request_arrived(zone, self.zoo.now)
+        self.core.tenancy.request_arrived(zone, self.core.now)
         self.queues.setdefault(zone, []).append(work)
         if len(self.queues[zone]) == 1:
             self.arbiter.waits(zone)
@@ -113,16 +113,16 @@ class SmallEngine:
 
     def run(self, zone, count, *, asks=0, peak=0, rank=0):
         """A request that runs already, uses so many blocks and asks for more."""
-        self.zoo.tenancy.request_arrived(zone, self.zoo.now)
-        work = Work(zone, asks, peak, self.zoo.take(zone, count), rank=rank)
+        self.core.tenancy.request_arrived(zone, self.core.now)
+        work = Work(zone, asks, peak, self.core.take(zone, count), rank=rank)
         self.running.append(work)
         return work
 
     def end(self, work, *, kept=False):
         """A running request ends."""
         self.running.remove(work)
-        self.zoo.ledger.release(work.zone, *((work.blocks, []) if kept else ([], work.blocks)))
-        self.zoo.tenancy.request_finished(work.zone, self.zoo.now)
+        self.core.ledger.release(work.zone, *((work.blocks, []) if kept else ([], work.blocks)))
+        self.core.tenancy.request_finished(work.zone, self.core.now)
 
     def leave(self, work):
         """A waiting request leaves its queue."""
@@ -163,11 +163,11 @@ class SmallEngine:
         return True
 
     def _take(self, work):
-        self.return_evicted(make_room(self.zoo.ledger, work.zone, work.count, self.zoo.free))
-        work.blocks += self.zoo.take(work.zone, work.count)
+        self.return_evicted(make_room(self.core.ledger, work.zone, work.count, self.core.free))
+        work.blocks += self.core.take(work.zone, work.count)
         work.count = 0
 
 
-def preemptions(zoo):
+def preemptions(core):
     """What the trail has of preemptions: whose, why and for whom."""
-    return [(note.zone, note.reason, note.beneficiary) for note in zoo.events("preempted")]
+    return [(note.zone, note.reason, note.beneficiary) for note in core.events("preempted")]

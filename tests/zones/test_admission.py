@@ -6,13 +6,13 @@ from tenantzone_runtime.zones.admission import Admission
 
 
 @pytest.fixture
-def admission(zoo):
-    return Admission(zoo.ledger)
+def admission(core):
+    return Admission(core.ledger)
 
 
 @pytest.fixture
-def zones(zoo, admission):
-    zones = [zoo.zone(tenant) for tenant in ("one", "other")]
+def zones(core, admission):
+    zones = [core.zone(tenant) for tenant in ("one", "other")]
     for zone in zones:
         admission.enter(zone)
     return zones
@@ -26,32 +26,32 @@ def nobody(zone):
     return False
 
 
-def next_of(zoo, admission, is_admissible=anybody, *, is_running=True):
-    return admission.next(is_admissible, zoo.free, is_running=is_running)
+def next_of(core, admission, is_admissible=anybody, *, is_running=True):
+    return admission.next(is_admissible, core.free, is_running=is_running)
 
 
-def in_turn(zoo, admission):
+def in_turn(core, admission):
     """Who is served if all are admissible and each leaves then."""
     served = []
-    while (zone := next_of(zoo, admission)) is not None:
+    while (zone := next_of(core, admission)) is not None:
         served.append(zone)
         admission.leave(zone)
     return served
 
 
-def test_zones_have_waiting_requests_from_when_they_enter_to_when_they_leave(zoo, admission, zones):
+def test_zones_have_waiting_requests_from_when_they_enter_to_when_they_leave(core, admission, zones):
     one, other = zones
     assert one in admission
     admission.leave(one)
     admission.leave(one)
     assert one not in admission
-    assert in_turn(zoo, admission) == [other]
+    assert in_turn(core, admission) == [other]
 
 
-def test_the_least_served_is_next(zoo, admission, zones):
+def test_the_least_served_is_next(core, admission, zones):
     one, other = zones
     one.account.charge(100.0)
-    assert in_turn(zoo, admission) == [other, one]
+    assert in_turn(core, admission) == [other, one]
 
 
 def test_a_zone_that_is_new_is_to_be_looked_at_once(admission, zones):
@@ -61,43 +61,43 @@ def test_a_zone_that_is_new_is_to_be_looked_at_once(admission, zones):
     assert admission.take_unseen() == [zones[0]]
 
 
-def test_a_zone_that_is_parked_is_not_next_before_its_bar_is_reached(zoo, admission, zones):
+def test_a_zone_that_is_parked_is_not_next_before_its_bar_is_reached(core, admission, zones):
     one, other = zones
-    busy = zoo.zone("busy", in_use=95)
+    busy = core.zone("busy", in_use=95)
     admission.park(one, 10, 0, 0)
     admission.end_step()
-    assert next_of(zoo, admission) is other
-    zoo.release(busy, dropped=4)
-    assert next_of(zoo, admission) is other
-    zoo.release(busy, dropped=1)
-    assert in_turn(zoo, admission) == [other, one]
+    assert next_of(core, admission) is other
+    core.release(busy, dropped=4)
+    assert next_of(core, admission) is other
+    core.release(busy, dropped=1)
+    assert in_turn(core, admission) == [other, one]
 
 
-def test_of_many_whose_bars_are_reached_the_least_served_is_next_and_the_others_stay_parked(zoo, admission):
-    busy = zoo.zone("busy", in_use=95)
-    waiting = [zoo.zone(f"waits-{service}") for service in (3, 1, 2, 4)]
+def test_of_many_whose_bars_are_reached_the_least_served_is_next_and_the_others_stay_parked(core, admission):
+    busy = core.zone("busy", in_use=95)
+    waiting = [core.zone(f"waits-{service}") for service in (3, 1, 2, 4)]
     for zone, service, count in zip(waiting, (3, 1, 2, 4), (10, 20, 10, 20), strict=True):
         admission.enter(zone)
         zone.account.charge(service)
         admission.park(zone, count, 0, 0)
     admission.end_step()
-    zoo.release(busy, dropped=15)
-    assert next_of(zoo, admission) is waiting[1]
+    core.release(busy, dropped=15)
+    assert next_of(core, admission) is waiting[1]
     assert [bool(zone.parked) for zone in waiting] == [True, False, True, True]
-    assert in_turn(zoo, admission) == [waiting[1], waiting[2], waiting[0], waiting[3]]
+    assert in_turn(core, admission) == [waiting[1], waiting[2], waiting[0], waiting[3]]
 
 
-def test_what_a_parked_zone_is_charged_for_meanwhile_counts(zoo, admission, zones):
-    zoo.zone("busy", in_use=90)
+def test_what_a_parked_zone_is_charged_for_meanwhile_counts(core, admission, zones):
+    core.zone("busy", in_use=90)
     for zone in zones:
         admission.park(zone, 10, 0, 0)
     admission.end_step()
     zones[0].account.charge(5.0)
-    assert in_turn(zoo, admission) == [zones[1], zones[0]]
+    assert in_turn(core, admission) == [zones[1], zones[0]]
 
 
-def test_a_zone_that_is_denied_again_in_the_same_step_is_not_looked_at_again_in_it(zoo, admission, zones):
-    zoo.zone("busy", in_use=90)
+def test_a_zone_that_is_denied_again_in_the_same_step_is_not_looked_at_again_in_it(core, admission, zones):
+    core.zone("busy", in_use=90)
     for zone in zones:
         admission.park(zone, 10, 0, 0)
     admission.end_step()
@@ -108,55 +108,55 @@ def test_a_zone_that_is_denied_again_in_the_same_step_is_not_looked_at_again_in_
         admission.park(zone, 10, 0, 0)
         return False
 
-    assert next_of(zoo, admission, deny) is None
+    assert next_of(core, admission, deny) is None
     assert looked_at == zones
-    assert next_of(zoo, admission, deny) is None
+    assert next_of(core, admission, deny) is None
     assert looked_at == zones
     admission.end_step()
-    assert next_of(zoo, admission, deny) is None
+    assert next_of(core, admission, deny) is None
     assert looked_at == 2 * zones
 
 
-def test_who_waits_for_its_share_is_looked_at_when_it_has_grown_and_not_before(zoo, admission):
+def test_who_waits_for_its_share_is_looked_at_when_it_has_grown_and_not_before(core, admission):
     """A third of 100 blocks each; the first one asks for a half, and has three blocks."""
-    one, *others = (zoo.zone(tenant) for tenant in ("one", "two", "three"))
-    zoo.hold(others[0], cached=97)
-    zoo.hold(one, in_use=3)
+    one, *others = (core.zone(tenant) for tenant in ("one", "two", "three"))
+    core.hold(others[0], cached=97)
+    core.hold(one, in_use=3)
     admission.enter(one)
     admission.park(one, 47, 0, 0)
     admission.end_step()
-    assert next_of(zoo, admission) is None
-    zoo.set_quiet(others[1])
-    assert next_of(zoo, admission) is one
+    assert next_of(core, admission) is None
+    core.set_quiet(others[1])
+    assert next_of(core, admission) is one
 
 
-def test_a_zone_that_is_parked_is_woken_by_what_changes_for_itself(zoo, admission, zones):
+def test_a_zone_that_is_parked_is_woken_by_what_changes_for_itself(core, admission, zones):
     one, _ = zones
-    zoo.hold(one, in_use=5)
+    core.hold(one, in_use=5)
     admission.park(one, 100, 0, 0)
     admission.take_unseen()
-    zoo.release(one, dropped=1)
+    core.release(one, dropped=1)
     admission.wake()
     assert admission.take_unseen() == [one]
     assert not one.parked
 
 
-def test_a_zone_that_stands_aside_is_not_next_before_the_step_ends(zoo, admission, zones):
+def test_a_zone_that_stands_aside_is_not_next_before_the_step_ends(core, admission, zones):
     one, other = zones
     admission.set_aside(one)
     admission.enter(one)
-    assert next_of(zoo, admission) is other
+    assert next_of(core, admission) is other
     admission.leave(other)
-    assert next_of(zoo, admission) is None
+    assert next_of(core, admission) is None
     admission.end_step()
-    assert next_of(zoo, admission) is one
+    assert next_of(core, admission) is one
 
 
-def test_who_is_not_admissible_stands_aside_until_the_step_ends(zoo, admission, zones):
-    assert next_of(zoo, admission, nobody) is None
-    assert next_of(zoo, admission) is None
+def test_who_is_not_admissible_stands_aside_until_the_step_ends(core, admission, zones):
+    assert next_of(core, admission, nobody) is None
+    assert next_of(core, admission) is None
     admission.end_step()
-    assert next_of(zoo, admission) is zones[0]
+    assert next_of(core, admission) is zones[0]
 
 
 def test_a_zone_can_be_looked_at_again_without_being_served_before(admission, zones):
@@ -168,21 +168,21 @@ def test_a_zone_can_be_looked_at_again_without_being_served_before(admission, zo
     assert admission.take_unseen() == []
 
 
-def test_all_that_are_parked_can_be_woken_at_once(zoo, admission, zones):
-    zoo.zone("busy", in_use=100)
+def test_all_that_are_parked_can_be_woken_at_once(core, admission, zones):
+    core.zone("busy", in_use=100)
     assert not admission.wake_all()
     for zone in zones:
         admission.park(zone, 10, 0, 0)
     assert admission.wake_all()
     assert [zone.parked for zone in zones] == [0, 0]
-    assert in_turn(zoo, admission) == zones
+    assert in_turn(core, admission) == zones
 
 
-def test_a_zone_that_leaves_while_it_is_parked_is_woken_by_nothing(zoo, admission, zones):
-    busy = zoo.zone("busy", in_use=100)
+def test_a_zone_that_leaves_while_it_is_parked_is_woken_by_nothing(core, admission, zones):
+    busy = core.zone("busy", in_use=100)
     admission.park(zones[0], 10, 0, 0)
     admission.leave(zones[0])
     admission.take_unseen()
-    zoo.release(busy, dropped=100)
+    core.release(busy, dropped=100)
     admission.end_step()
-    assert in_turn(zoo, admission) == [zones[1]]
+    assert in_turn(core, admission) == [zones[1]]

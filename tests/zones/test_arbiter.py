@@ -1,44 +1,44 @@
 """Who is admitted, who goes on, and who yields and for whom."""
 
+from tests.zones.core import declare
 from tests.zones.small_engine import SmallEngine, preemptions
-from tests.zones.zoo import declare
 
 # Admission
 
 
-def test_what_fits_is_admitted_and_the_rest_waits_with_a_reason(zoo, engine):
-    acme, burst = zoo.zone("acme", reserved=40), zoo.zone("burst")
+def test_what_fits_is_admitted_and_the_rest_waits_with_a_reason(core, engine):
+    acme, burst = core.zone("acme", reserved=40), core.zone("burst")
     first, second = engine.wait(burst, 50), engine.wait(burst, 20)
-    zoo.tenancy.request_arrived(acme, 0.0)
+    core.tenancy.request_arrived(acme, 0.0)
     assert engine.step() == ([], [first])
     assert engine.step() == ([], [])
     assert burst.wait_reason == "reserved"
-    zoo.tenancy.request_finished(acme, 0.0)
-    zoo.set_quiet(acme)
+    core.tenancy.request_finished(acme, 0.0)
+    core.set_quiet(acme)
     assert engine.step() == ([], [second])
     assert burst.wait_reason is None
 
 
-def test_a_zone_whose_next_request_does_not_fit_delays_nobody(zoo, engine):
-    big, small = zoo.zone("big"), zoo.zone("small")
-    engine.run(zoo.zone("busy"), 60)
+def test_a_zone_whose_next_request_does_not_fit_delays_nobody(core, engine):
+    big, small = core.zone("big"), core.zone("small")
+    engine.run(core.zone("busy"), 60)
     engine.wait(big, 50)
     fits = engine.wait(small, 40)
     assert engine.step() == ([], [fits])
 
 
-def test_without_a_seat_nobody_is_next_and_nothing_is_evicted_for_anybody(zoo):
-    engine = SmallEngine(zoo, seats=1)
-    zoo.zone("lead", cached=80)
-    engine.run(zoo.zone("busy"), 10)
-    engine.wait(zoo.zone("burst"), 50)
+def test_without_a_seat_nobody_is_next_and_nothing_is_evicted_for_anybody(core):
+    engine = SmallEngine(core, seats=1)
+    core.zone("lead", cached=80)
+    engine.run(core.zone("busy"), 10)
+    engine.wait(core.zone("burst"), 50)
     engine.step()
-    assert zoo.events("evicted") == []
+    assert core.events("evicted") == []
 
 
-def test_the_next_front_stays_the_same_until_it_is_taken(zoo, engine):
-    engine.wait(zoo.zone("one"), 10)
-    engine.wait(zoo.zone("other"), 10)
+def test_the_next_front_stays_the_same_until_it_is_taken(core, engine):
+    engine.wait(core.zone("one"), 10)
+    engine.wait(core.zone("other"), 10)
     engine.arbiter.begin_step()
     first = engine.arbiter.next_front()
     assert engine.arbiter.next_front() is first
@@ -46,25 +46,25 @@ def test_the_next_front_stays_the_same_until_it_is_taken(zoo, engine):
     assert engine.arbiter.next_front() is not first
 
 
-def test_a_request_that_is_turned_down_is_not_next_again_before_the_next_step(zoo, engine):
-    one, other = engine.wait(zoo.zone("one"), 10), engine.wait(zoo.zone("other"), 10)
+def test_a_request_that_is_turned_down_is_not_next_again_before_the_next_step(core, engine):
+    one, other = engine.wait(core.zone("one"), 10), engine.wait(core.zone("other"), 10)
     engine.arbiter.begin_step()
     engine.arbiter.turned_down(one)
     assert engine.step()[1] == [other]
     assert engine.step()[1] == [one]
 
 
-def test_others_caches_are_evicted_for_who_is_denied_if_that_is_enough(zoo, engine):
-    burst = zoo.zone("burst")
-    lead = zoo.zone("lead", cached=90)
+def test_others_caches_are_evicted_for_who_is_denied_if_that_is_enough(core, engine):
+    burst = core.zone("burst")
+    lead = core.zone("lead", cached=90)
     work = engine.wait(burst, 50)
     assert engine.step() == ([], [work])
     assert lead.counters.evicted == {"relief": 40}
 
 
-def test_headroom_is_asked_for_beside_others_and_not_of_who_is_entitled(zoo):
-    engine = SmallEngine(zoo, headroom=10)
-    burst, acme = zoo.zone("burst"), zoo.zone("acme", reserved=50)
+def test_headroom_is_asked_for_beside_others_and_not_of_who_is_entitled(core):
+    engine = SmallEngine(core, headroom=10)
+    burst, acme = core.zone("burst"), core.zone("acme", reserved=50)
     alone = engine.wait(burst, 45)
     assert engine.step()[1] == [alone], "nobody else runs"
     entitled = engine.wait(acme, 50)
@@ -75,39 +75,39 @@ def test_headroom_is_asked_for_beside_others_and_not_of_who_is_entitled(zoo):
     assert engine.step()[1] == [borrows]
 
 
-def test_nothing_is_evicted_for_a_request_that_misses_its_headroom_nevertheless(zoo):
-    engine = SmallEngine(zoo, headroom=10)
-    engine.run(zoo.zone("busy"), 50)
-    lead = zoo.zone("lead", cached=40)
-    zoo.tenancy.request_arrived(lead, 0.0)
-    engine.wait(zoo.zone("burst"), 45)
+def test_nothing_is_evicted_for_a_request_that_misses_its_headroom_nevertheless(core):
+    engine = SmallEngine(core, headroom=10)
+    engine.run(core.zone("busy"), 50)
+    lead = core.zone("lead", cached=40)
+    core.tenancy.request_arrived(lead, 0.0)
+    engine.wait(core.zone("burst"), 45)
     assert engine.step() == ([], [])
-    assert (len(lead.cached), zoo.events("evicted")) == (40, [])
+    assert (len(lead.cached), core.events("evicted")) == (40, [])
 
 
 # Promises
 
 
-def test_an_entitled_request_gets_its_blocks_in_the_first_step_from_who_borrows(zoo, engine):
-    acme, burst = zoo.zone("acme", reserved=40), zoo.zone("burst")
+def test_an_entitled_request_gets_its_blocks_in_the_first_step_from_who_borrows(core, engine):
+    acme, burst = core.zone("acme", reserved=40), core.zone("burst")
     old, young = engine.run(burst, 50), engine.run(burst, 50)
     work = engine.wait(acme, 40)
     assert engine.step() == ([], [work])
     assert (engine.preempted, engine.running) == ([young], [old, work])
-    assert preemptions(zoo) == [("burst", "reclaim", "acme")]
+    assert preemptions(core) == [("burst", "reclaim", "acme")]
 
 
-def test_nobody_yields_to_who_is_entitled_where_blocks_are_to_be_had(zoo, engine):
-    acme, burst = zoo.zone("acme", reserved=40), zoo.zone("burst")
+def test_nobody_yields_to_who_is_entitled_where_blocks_are_to_be_had(core, engine):
+    acme, burst = core.zone("acme", reserved=40), core.zone("burst")
     engine.run(burst, 60)
-    zoo.hold(burst, cached=40)
+    core.hold(burst, cached=40)
     work = engine.wait(acme, 40)
     assert engine.step() == ([], [work])
     assert (engine.preempted, burst.counters.evicted) == ([], {"reclaim": 40})
 
 
-def test_within_its_reservation_nobody_yields(zoo, engine):
-    acme, calm = zoo.zone("acme", reserved=40), zoo.zone("calm", reserved=60)
+def test_within_its_reservation_nobody_yields(core, engine):
+    acme, calm = core.zone("acme", reserved=40), core.zone("calm", reserved=60)
     engine.run(calm, 60)
     engine.run(acme, 30)
     engine.wait(acme, 11)
@@ -115,16 +115,16 @@ def test_within_its_reservation_nobody_yields(zoo, engine):
     assert engine.preempted == []
 
 
-def test_a_borrower_that_asks_for_one_block_more_than_its_reservation_waits(zoo, engine):
-    acme, burst = zoo.zone("acme", reserved=40), zoo.zone("burst")
+def test_a_borrower_that_asks_for_one_block_more_than_its_reservation_waits(core, engine):
+    acme, burst = core.zone("acme", reserved=40), core.zone("burst")
     engine.run(burst, 100)
     engine.wait(acme, 41)
     assert engine.step() == ([], [])
     assert acme.wait_reason == "in_use"
 
 
-def test_two_claims_on_one_borrower_are_both_kept(zoo, engine):
-    one, other, burst = zoo.zone("one", reserved=50), zoo.zone("other", reserved=50), zoo.zone("burst")
+def test_two_claims_on_one_borrower_are_both_kept(core, engine):
+    one, other, burst = core.zone("one", reserved=50), core.zone("other", reserved=50), core.zone("burst")
     borrowing = [engine.run(burst, 50), engine.run(burst, 50)]
     wanted = [engine.wait(one, 50), engine.wait(other, 50)]
     assert engine.step() == ([], wanted)
@@ -134,8 +134,8 @@ def test_two_claims_on_one_borrower_are_both_kept(zoo, engine):
 # Running requests
 
 
-def test_a_running_request_that_gets_no_blocks_loses_its_own_turn_and_nobody_elses(zoo, engine):
-    capped, free = zoo.zone("capped", limit=10), zoo.zone("free")
+def test_a_running_request_that_gets_no_blocks_loses_its_own_turn_and_nobody_elses(core, engine):
+    capped, free = core.zone("capped", limit=10), core.zone("free")
     first = engine.run(capped, 10, asks=1)
     second = engine.run(free, 10, asks=1)
     assert engine.step() == ([first], [])
@@ -143,18 +143,18 @@ def test_a_running_request_that_gets_no_blocks_loses_its_own_turn_and_nobody_els
     assert engine.preempted == []
 
 
-def test_before_the_next_step_its_zones_youngest_yields_to_it(zoo, engine):
-    capped = zoo.zone("capped", limit=10)
+def test_before_the_next_step_its_zones_youngest_yields_to_it(core, engine):
+    capped = core.zone("capped", limit=10)
     old, young = engine.run(capped, 5, asks=1), engine.run(capped, 5)
     engine.step()
     withheld, admitted = engine.step()
     assert (withheld, admitted, engine.preempted) == ([], [], [young])
     assert len(old.blocks) == 6
-    assert preemptions(zoo) == [("capped", "own", "capped")]
+    assert preemptions(core) == [("capped", "own", "capped")]
 
 
-def test_who_is_the_youngest_itself_waits_again_and_keeps_nobody_from_its_blocks(zoo, engine):
-    capped = zoo.zone("capped", limit=10)
+def test_who_is_the_youngest_itself_waits_again_and_keeps_nobody_from_its_blocks(core, engine):
+    capped = core.zone("capped", limit=10)
     engine.run(capped, 5)
     young = engine.run(capped, 5, asks=1)
     engine.step()
@@ -163,8 +163,8 @@ def test_who_is_the_youngest_itself_waits_again_and_keeps_nobody_from_its_blocks
     assert (young.count, capped.in_use) == (6, 5)
 
 
-def test_within_its_reservation_a_running_request_takes_back_what_others_borrow(zoo, engine):
-    acme, burst = zoo.zone("acme", reserved=40), zoo.zone("burst")
+def test_within_its_reservation_a_running_request_takes_back_what_others_borrow(core, engine):
+    acme, burst = core.zone("acme", reserved=40), core.zone("burst")
     claim = engine.run(acme, 30, asks=10)
     borrower = engine.run(burst, 70)
     assert engine.step()[0] == [claim]
@@ -172,8 +172,8 @@ def test_within_its_reservation_a_running_request_takes_back_what_others_borrow(
     assert (len(claim.blocks), engine.preempted) == (40, [borrower])
 
 
-def test_what_is_foreseen_is_helped_before_the_step_and_loses_no_turn(zoo, engine):
-    acme, burst = zoo.zone("acme", reserved=40), zoo.zone("burst")
+def test_what_is_foreseen_is_helped_before_the_step_and_loses_no_turn(core, engine):
+    acme, burst = core.zone("acme", reserved=40), core.zone("burst")
     claim = engine.run(acme, 30, asks=10)
     engine.run(burst, 70)
     engine.foreseen = [claim]
@@ -181,8 +181,8 @@ def test_what_is_foreseen_is_helped_before_the_step_and_loses_no_turn(zoo, engin
     assert len(claim.blocks) == 40
 
 
-def test_a_withheld_request_that_has_ended_is_helped_no_more(zoo, engine):
-    capped = zoo.zone("capped", limit=10)
+def test_a_withheld_request_that_has_ended_is_helped_no_more(core, engine):
+    capped = core.zone("capped", limit=10)
     ends = engine.run(capped, 2, asks=5)
     stays = engine.run(capped, 8)
     engine.step()
@@ -191,11 +191,11 @@ def test_a_withheld_request_that_has_ended_is_helped_no_more(zoo, engine):
     assert (engine.preempted, engine.running) == ([], [stays])
 
 
-def test_a_request_in_flight_grows_to_its_peak_past_a_lowered_limit_and_what_comes_after_does_not(zoo, engine):
-    zoo.apply(declare("acme", limit=30))
-    acme = zoo.ledger.zones["acme"]
+def test_a_request_in_flight_grows_to_its_peak_past_a_lowered_limit_and_what_comes_after_does_not(core, engine):
+    core.apply(declare("acme", limit=30))
+    acme = core.ledger.zones["acme"]
     old = engine.run(acme, 20, asks=5, peak=30)
-    zoo.apply(declare("acme", limit=10))
+    core.apply(declare("acme", limit=10))
     engine.wait(acme, 1, peak=10)
     assert engine.step() == ([], [])
     assert (len(old.blocks), acme.wait_reason) == (25, "limit")
@@ -204,28 +204,28 @@ def test_a_request_in_flight_grows_to_its_peak_past_a_lowered_limit_and_what_com
 # Loans past their grace
 
 
-def test_past_its_grace_a_loan_is_taken_back_and_no_more_requests_yield_than_it_takes(zoo, engine):
-    lender = zoo.zone("lender", reserved=50, quiet=True, max_loan=60.0, grace=30.0)
-    burst = zoo.zone("burst")
+def test_past_its_grace_a_loan_is_taken_back_and_no_more_requests_yield_than_it_takes(core, engine):
+    lender = core.zone("lender", reserved=50, quiet=True, max_loan=60.0, grace=30.0)
+    burst = core.zone("burst")
     works = [engine.run(burst, 20) for _ in range(4)]
-    zoo.upkeep(0.0)
-    zoo.upkeep(60.0)
+    core.upkeep(0.0)
+    core.upkeep(60.0)
     engine.step()
     assert (burst.overdue, engine.preempted) == (30, []), "in its grace time it goes on"
-    zoo.upkeep(90.0)
+    core.upkeep(90.0)
     engine.step()
     assert engine.preempted == [works[3], works[2]]
     assert (burst.in_use, burst.overdue) == (40, 0)
-    assert {reason for _, reason, _ in preemptions(zoo)} == {"due"}
+    assert {reason for _, reason, _ in preemptions(core)} == {"due"}
     assert lender.spec.quota.reserved == 50
 
 
-def test_in_its_grace_time_an_overdue_zones_running_request_grows_and_its_waiting_one_waits(zoo, engine):
-    zoo.zone("lender", reserved=50, quiet=True, max_loan=60.0, grace=30.0)
-    burst = zoo.zone("burst")
+def test_in_its_grace_time_an_overdue_zones_running_request_grows_and_its_waiting_one_waits(core, engine):
+    core.zone("lender", reserved=50, quiet=True, max_loan=60.0, grace=30.0)
+    burst = core.zone("burst")
     work = engine.run(burst, 70, asks=5)
-    zoo.upkeep(0.0)
-    zoo.upkeep(60.0)
+    core.upkeep(0.0)
+    core.upkeep(60.0)
     engine.wait(burst, 1)
     assert engine.step() == ([], [])
     assert (len(work.blocks), burst.overdue) == (75, 20)
@@ -234,8 +234,8 @@ def test_in_its_grace_time_an_overdue_zones_running_request_grows_and_its_waitin
 # Pauses
 
 
-def test_while_the_engine_is_paused_nobody_yields_and_nobody_is_next(zoo, engine):
-    acme, burst = zoo.zone("acme", reserved=40), zoo.zone("burst")
+def test_while_the_engine_is_paused_nobody_yields_and_nobody_is_next(core, engine):
+    acme, burst = core.zone("acme", reserved=40), core.zone("burst")
     engine.run(burst, 100)
     engine.wait(acme, 40)
     engine.is_open = False
@@ -247,9 +247,9 @@ def test_while_the_engine_is_paused_nobody_yields_and_nobody_is_next(zoo, engine
     assert len(engine.step()[1]) == 1
 
 
-def test_while_the_engine_is_paused_it_is_not_for_blocks_that_zones_wait_and_then_it_is_again(zoo, engine):
-    burst = zoo.zone("burst")
-    engine.run(zoo.zone("busy"), 100)
+def test_while_the_engine_is_paused_it_is_not_for_blocks_that_zones_wait_and_then_it_is_again(core, engine):
+    burst = core.zone("burst")
+    engine.run(core.zone("busy"), 100)
     engine.wait(burst, 10)
     reasons = []
     for is_open in (True, False, True):
@@ -260,8 +260,8 @@ def test_while_the_engine_is_paused_it_is_not_for_blocks_that_zones_wait_and_the
     assert reasons == ["in_use", None, "in_use"]
 
 
-def test_while_the_engine_is_paused_what_runs_may_use_what_waiting_zones_reserve(zoo, engine):
-    acme, burst = zoo.zone("acme", reserved=40), zoo.zone("burst")
+def test_while_the_engine_is_paused_what_runs_may_use_what_waiting_zones_reserve(core, engine):
+    acme, burst = core.zone("acme", reserved=40), core.zone("burst")
     work = engine.run(burst, 60, asks=10)
     engine.wait(acme, 41)
     assert engine.step()[0] == [work]
@@ -275,8 +275,8 @@ def test_while_the_engine_is_paused_what_runs_may_use_what_waiting_zones_reserve
 # Nothing runs
 
 
-def test_if_nothing_runs_and_nobody_fits_what_is_not_used_is_lent_until_its_owner_comes(zoo, engine):
-    one, other = zoo.zone("one", reserved=50), zoo.zone("other", reserved=50)
+def test_if_nothing_runs_and_nobody_fits_what_is_not_used_is_lent_until_its_owner_comes(core, engine):
+    one, other = core.zone("one", reserved=50), core.zone("other", reserved=50)
     big = [engine.wait(one, 60), engine.wait(other, 60)]
     assert engine.step()[1] == [big[0]]
     assert other.quiet
@@ -287,29 +287,29 @@ def test_if_nothing_runs_and_nobody_fits_what_is_not_used_is_lent_until_its_owne
     assert not other.quiet
 
 
-def test_a_reservation_is_not_lent_while_its_owners_request_could_be_admitted(zoo, engine):
-    acme, burst = zoo.zone("acme", reserved=50), zoo.zone("burst")
+def test_a_reservation_is_not_lent_while_its_owners_request_could_be_admitted(core, engine):
+    acme, burst = core.zone("acme", reserved=50), core.zone("burst")
     engine.wait(burst, 60)
     small = engine.wait(acme, 10)
     assert engine.step()[1] == [small]
     assert not acme.quiet
 
 
-def test_what_is_never_lent_stays(zoo, engine):
-    zoo.tenancy.request_arrived(zoo.zone("acme", reserved=50, lendable=0), 0.0)
-    engine.wait(zoo.zone("burst"), 51)
+def test_what_is_never_lent_stays(core, engine):
+    core.tenancy.request_arrived(core.zone("acme", reserved=50, lendable=0), 0.0)
+    engine.wait(core.zone("burst"), 51)
     assert engine.step() == ([], [])
 
 
-def test_where_lending_everything_has_helped_nobody_it_is_not_tried_again_before_something_changes(zoo, engine):
-    acme = zoo.zone("acme", reserved=50, lendable=0)
-    engine.wait(zoo.zone("burst"), 51)
+def test_where_lending_everything_has_helped_nobody_it_is_not_tried_again_before_something_changes(core, engine):
+    acme = core.zone("acme", reserved=50, lendable=0)
+    engine.wait(core.zone("burst"), 51)
     engine.step()
     engine.step()
     engine.looked_at = []
     assert engine.step() == ([], [])
     assert engine.looked_at == []
-    zoo.set_quiet(acme)
-    zoo.hold(acme, cached=5)
+    core.set_quiet(acme)
+    core.hold(acme, cached=5)
     engine.step()
     assert engine.looked_at

@@ -11,8 +11,8 @@ from tenantzone_runtime.zones.audit import (
     Usage,
 )
 from tenantzone_runtime.zones.trail import Trail
+from tests.zones.core import Core, declare
 from tests.zones.registered import anybody, arrive
-from tests.zones.zoo import Zoo, declare
 
 
 def test_what_happens_often_is_added_up_and_told_once():
@@ -73,119 +73,119 @@ def test_a_zone_that_left_has_no_state_and_a_new_one_of_that_name_tells_its_own(
 
 
 def test_the_life_of_a_zone_in_the_words_of_the_trail():
-    zoo = Zoo()
-    zoo.apply(declare("acme", reserved=10))
-    zoo.apply(declare("acme", reserved=20))
-    zoo.apply(declare("acme", reserved=20))
-    acme = zoo.ledger.zones["acme"]
-    zoo.tenancy.request_arrived(acme, 1.0)
-    zoo.take(acme, 5)
-    zoo.apply()
-    zoo.release(acme, dropped=5)
-    zoo.tenancy.request_finished(acme, 2.0)
-    assert [note.change for note in zoo.events("lifecycle")] == ["declared", "changed", "leaving", "removed"]
+    core = Core()
+    core.apply(declare("acme", reserved=10))
+    core.apply(declare("acme", reserved=20))
+    core.apply(declare("acme", reserved=20))
+    acme = core.ledger.zones["acme"]
+    core.tenancy.request_arrived(acme, 1.0)
+    core.take(acme, 5)
+    core.apply()
+    core.release(acme, dropped=5)
+    core.tenancy.request_finished(acme, 2.0)
+    assert [note.change for note in core.events("lifecycle")] == ["declared", "changed", "leaving", "removed"]
 
 
 def test_the_life_of_a_zone_for_a_tenant_that_nobody_declared_in_the_words_of_the_trail():
-    zoo = Zoo()
-    zoo.apply(**anybody(forget_after=5.0))
-    arrive(zoo, "guest")
-    zoo.apply(**anybody(limit=50, forget_after=5.0))
-    zoo.upkeep(5.0)
-    assert [note.change for note in zoo.events("lifecycle")] == ["registered", "changed", "forgotten"]
+    core = Core()
+    core.apply(**anybody(forget_after=5.0))
+    arrive(core, "guest")
+    core.apply(**anybody(limit=50, forget_after=5.0))
+    core.upkeep(5.0)
+    assert [note.change for note in core.events("lifecycle")] == ["registered", "changed", "forgotten"]
 
 
 def test_a_config_in_force_is_told_with_its_generation_and_hash():
-    zoo = Zoo()
-    zoo.apply(declare("acme"), declare("burst"))
-    (event,) = zoo.events("config_applied")
+    core = Core()
+    core.apply(declare("acme"), declare("burst"))
+    (event,) = core.events("config_applied")
     assert isinstance(event, ConfigApplied)
     assert (event.generation, event.zones, event.hash.startswith("sha256:")) == (1, 2, True)
 
 
 def test_evictions_are_told_with_who_needed_the_blocks():
-    zoo = Zoo()
-    acme = zoo.zone("acme", cached=10)
-    zoo.ledger.evict(acme, 3, "reclaim", zoo.zone("burst"))
-    zoo.ledger.evict_block(acme, next(iter(acme.cached)), "reset")
-    zoo.ledger.evict(acme, 0, "own", acme)
-    assert zoo.events("evicted") == [Evicted("acme", 3, "reclaim", "burst"), Evicted("acme", 1, "reset", None)]
+    core = Core()
+    acme = core.zone("acme", cached=10)
+    core.ledger.evict(acme, 3, "reclaim", core.zone("burst"))
+    core.ledger.evict_block(acme, next(iter(acme.cached)), "reset")
+    core.ledger.evict(acme, 0, "own", acme)
+    assert core.events("evicted") == [Evicted("acme", 3, "reclaim", "burst"), Evicted("acme", 1, "reset", None)]
 
 
 def test_the_balance_of_a_zone_says_what_it_was_granted_and_let_go_and_holds():
-    zoo = Zoo()
-    acme = zoo.zone("acme", reserved=10)
-    zoo.take(acme, 8)
-    zoo.take(acme, 7)
-    zoo.release(acme, kept=4, dropped=6)
-    assert zoo.events("balance") == [Balance("acme", granted=15, above_reservation=5, released=6, held=9)]
-    zoo.take(acme, 3)
-    zoo.ledger.evict(acme, 2, "own", acme)
-    assert zoo.events("balance") == [Balance("acme", granted=3, above_reservation=2, released=0, held=10)]
+    core = Core()
+    acme = core.zone("acme", reserved=10)
+    core.take(acme, 8)
+    core.take(acme, 7)
+    core.release(acme, kept=4, dropped=6)
+    assert core.events("balance") == [Balance("acme", granted=15, above_reservation=5, released=6, held=9)]
+    core.take(acme, 3)
+    core.ledger.evict(acme, 2, "own", acme)
+    assert core.events("balance") == [Balance("acme", granted=3, above_reservation=2, released=0, held=10)]
 
 
 def test_a_zone_that_only_lost_blocks_has_a_balance_and_one_whose_blocks_did_not_move_has_none():
-    zoo = Zoo()
-    acme, calm = zoo.zone("acme", cached=10), zoo.zone("calm", cached=10)
-    zoo.events("balance")
-    zoo.ledger.evict(acme, 4, "quiet", calm)
-    zoo.ledger.reuse(calm, list(calm.cached)[:3])
-    zoo.release(calm, kept=3)
-    zoo.take(calm, 0)
-    assert zoo.events("balance") == [Balance("acme", granted=0, above_reservation=0, released=0, held=6)]
+    core = Core()
+    acme, calm = core.zone("acme", cached=10), core.zone("calm", cached=10)
+    core.events("balance")
+    core.ledger.evict(acme, 4, "quiet", calm)
+    core.ledger.reuse(calm, list(calm.cached)[:3])
+    core.release(calm, kept=3)
+    core.take(calm, 0)
+    assert core.events("balance") == [Balance("acme", granted=0, above_reservation=0, released=0, held=6)]
 
 
 def test_a_zone_that_is_gone_holds_nothing():
-    zoo = Zoo()
-    zoo.apply(declare("acme"))
-    zoo.hold(zoo.ledger.zones["acme"], cached=10)
-    zoo.apply()
-    assert zoo.events("balance") == [Balance("acme", granted=10, above_reservation=10, released=0, held=0)]
+    core = Core()
+    core.apply(declare("acme"))
+    core.hold(core.ledger.zones["acme"], cached=10)
+    core.apply()
+    assert core.events("balance") == [Balance("acme", granted=10, above_reservation=10, released=0, held=0)]
 
 
 def test_the_bill_counts_what_is_held_times_seconds():
-    zoo = Zoo()
-    zoo.now = 10.0
-    acme = zoo.zone("acme")
-    zoo.take(acme, 20)
-    zoo.now = 15.0
-    zoo.release(acme, kept=5, dropped=10)
-    zoo.now = 16.0
-    zoo.ledger.evict(acme, 3, "own")
-    zoo.now = 26.0
-    zoo.ledger.evict_block(acme, next(iter(acme.cached)), "reset")
-    zoo.now = 27.0
+    core = Core()
+    core.now = 10.0
+    acme = core.zone("acme")
+    core.take(acme, 20)
+    core.now = 15.0
+    core.release(acme, kept=5, dropped=10)
+    core.now = 16.0
+    core.ledger.evict(acme, 3, "own")
+    core.now = 26.0
+    core.ledger.evict_block(acme, next(iter(acme.cached)), "reset")
+    core.now = 27.0
     acme.counters.prompt_tokens, acme.counters.prefix_hit_tokens, acme.counters.generation_tokens = 100, 60, 7
-    (usage,) = zoo.tenancy.usage()
+    (usage,) = core.tenancy.usage()
     assert usage == Usage("acme", 10.0, 20 * 5 + 10 * 1 + 7 * 10 + 6 * 1, 100, 60, 7)
 
 
 def test_a_hit_changes_nothing_on_the_bill():
-    zoo = Zoo()
-    acme = zoo.zone("acme", cached=10)
-    zoo.now = 5.0
-    zoo.ledger.reuse(acme, list(acme.cached)[:4])
-    zoo.now = 10.0
-    (usage,) = zoo.tenancy.usage()
+    core = Core()
+    acme = core.zone("acme", cached=10)
+    core.now = 5.0
+    core.ledger.reuse(acme, list(acme.cached)[:4])
+    core.now = 10.0
+    (usage,) = core.tenancy.usage()
     assert usage.block_seconds == 100
 
 
 def test_loans_are_billed_to_the_pair():
-    zoo = Zoo()
-    zoo.zone("lender", reserved=50, quiet=True)
-    zoo.zone("borrower", cached=70)
-    zoo.tenancy.loans.settle(zoo.free)
-    zoo.now = 10.0
-    zoo.tenancy.loans.settle(zoo.free)
-    assert zoo.tenancy.usage()[-1] == LoanUsage("lender", "borrower", 0.0, 200.0)
+    core = Core()
+    core.zone("lender", reserved=50, quiet=True)
+    core.zone("borrower", cached=70)
+    core.tenancy.loans.settle(core.free)
+    core.now = 10.0
+    core.tenancy.loans.settle(core.free)
+    assert core.tenancy.usage()[-1] == LoanUsage("lender", "borrower", 0.0, 200.0)
 
 
 def test_the_bill_of_a_zone_that_leaves_is_told_before_it_is_gone():
-    zoo = Zoo()
-    zoo.apply(declare("acme"))
-    zoo.hold(zoo.ledger.zones["acme"], cached=10)
-    zoo.apply(now=7.0)
-    told = [event for event in zoo.ledger.trail.collect() if event.kind in ("usage", "lifecycle")]
+    core = Core()
+    core.apply(declare("acme"))
+    core.hold(core.ledger.zones["acme"], cached=10)
+    core.apply(now=7.0)
+    told = [event for event in core.ledger.trail.collect() if event.kind in ("usage", "lifecycle")]
     assert [event.kind for event in told] == ["lifecycle", "lifecycle", "usage", "lifecycle"]
     assert told[2].block_seconds == 70
     assert told[3].change == "removed"

@@ -5,20 +5,20 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tenantzone_runtime.zones.denials import Denials
-from tests.zones.zoo import Zoo
+from tests.zones.core import Core
 
 MIN_STALE = 64
 FREE = range(-300, 700)
 
 
 @pytest.fixture
-def zoo():
-    return Zoo(1000)
+def core():
+    return Core(1000)
 
 
 @pytest.fixture
-def denials(zoo):
-    return Denials(zoo.ledger)
+def denials(core):
+    return Denials(core.ledger)
 
 
 def place(account):
@@ -41,9 +41,9 @@ def bar(denials):
 @st.composite
 def crowds(draw):
     """Zones of three tenants, and what the next request of the first asks for."""
-    zoo = Zoo(200)
+    core = Core(200)
     zones = [
-        zoo.zone(
+        core.zone(
             tenant,
             reserved=draw(st.integers(0, 60)),
             lendable=0 if draw(st.booleans()) else None,
@@ -56,54 +56,54 @@ def crowds(draw):
         )
         for tenant in ("asks", "other", "third")
     ]
-    return zoo, zones[0], draw(st.integers(1, 120))
+    return core, zones[0], draw(st.integers(1, 120))
 
 
 @given(crowds())
 def test_who_may_have_others_caches_waits_for_just_the_blocks_that_are_missing(crowd):
-    zoo, zone, count = crowd
-    standings = zoo.ledger.standings
-    assume(standings.may_have_relief(zone, count, 0))
-    denials = Denials(zoo.ledger)
+    core, zone, count = crowd
+    totals = core.ledger.totals
+    assume(totals.may_have_relief(zone, count, 0))
+    denials = Denials(core.ledger)
     denials.park(zone, count, 0, 0)
     denials.line_up()
-    others_cache = standings.surplus_cached_elsewhere(zone)
-    assert bar(denials) == next(free for free in FREE if standings.spare(zone, free) + others_cache >= count)
+    others_cache = totals.surplus_cached_elsewhere(zone)
+    assert bar(denials) == next(free for free in FREE if totals.spare(zone, free) + others_cache >= count)
 
 
 @given(crowds())
 def test_who_may_have_only_what_is_nobodys_promise_waits_for_that_or_for_a_greater_share(crowd):
-    zoo, zone, count = crowd
-    standings = zoo.ledger.standings
-    assume(not standings.may_have_relief(zone, count, 0))
-    denials = Denials(zoo.ledger)
+    core, zone, count = crowd
+    totals = core.ledger.totals
+    assume(not totals.may_have_relief(zone, count, 0))
+    denials = Denials(core.ledger)
     denials.park(zone, count, 0, 0)
     denials.line_up()
     # Of one that counts for no share now, the share may be reached too early.
     assume(first(denials, FREE[0]) is None)
-    assert bar(denials) == next(free for free in FREE if standings.spare(zone, free) >= count)
+    assert bar(denials) == next(free for free in FREE if totals.spare(zone, free) >= count)
 
-    zoo.ledger.standings.promised -= 2000 * (zone.in_use + count)
-    assert standings.may_have_relief(zone, count, 0)
+    core.ledger.totals.promised -= 2000 * (zone.in_use + count)
+    assert totals.may_have_relief(zone, count, 0)
     assert first(denials, -300) is zone
 
 
-def test_a_share_is_reached_when_it_reaches_what_the_zone_would_use(zoo, denials):
-    zoo.zone("heavy", weight=9)
-    burst = zoo.zone("burst", weight=3, reserved=100, in_use=150)
+def test_a_share_is_reached_when_it_reaches_what_the_zone_would_use(core, denials):
+    core.zone("heavy", weight=9)
+    burst = core.zone("burst", weight=3, reserved=100, in_use=150)
     # It has a fourth of what nobody reserved, 225 blocks, beside its own 100.
     denials.park(burst, 176, 0, 0)
     denials.line_up()
     assert first(denials, -5000) is None
-    zoo.zone("more", reserved=4, lendable=0, quiet=True)
+    core.zone("more", reserved=4, lendable=0, quiet=True)
     assert first(denials, -5000) is None
-    zoo.ledger.standings.promised -= 8
-    assert zoo.ledger.standings.may_have_relief(burst, 176, 0)
+    core.ledger.totals.promised -= 8
+    assert core.ledger.totals.may_have_relief(burst, 176, 0)
     assert first(denials, -5000) is burst
 
 
-def test_a_request_longer_than_the_limit_may_come_up_to_its_peak(zoo, denials):
-    capped = zoo.zone("capped", limit=20, in_use=10)
+def test_a_request_longer_than_the_limit_may_come_up_to_its_peak(core, denials):
+    capped = core.zone("capped", limit=20, in_use=10)
     denials.park(capped, 11, 20, 0)
     denials.line_up()
     assert first(denials, 1000) is None
@@ -115,9 +115,9 @@ def test_a_request_longer_than_the_limit_may_come_up_to_its_peak(zoo, denials):
     assert first(denials, 1000) is capped
 
 
-def test_headroom_is_waited_for_only_while_something_runs(zoo, denials):
-    zoo.zone("busy", cached=30)
-    burst = zoo.zone("burst")
+def test_headroom_is_waited_for_only_while_something_runs(core, denials):
+    core.zone("busy", cached=30)
+    burst = core.zone("burst")
     denials.park(burst, 20, 0, 15)
     denials.line_up()
     assert first(denials, 4) is None
@@ -125,21 +125,21 @@ def test_headroom_is_waited_for_only_while_something_runs(zoo, denials):
     assert first(denials, 0, is_running=False) is burst
 
 
-def test_all_that_miss_headroom_wait_in_one_line_and_all_that_wait_for_a_share_in_another(zoo, denials):
+def test_all_that_miss_headroom_wait_in_one_line_and_all_that_wait_for_a_share_in_another(core, denials):
     for priority in range(3):
-        zone = zoo.zone(f"waits-{priority}", priority=priority)
+        zone = core.zone(f"waits-{priority}", priority=priority)
         denials.park(zone, 20, 0, 15)
         denials.line_up()
     assert len(denials._bars) == 1
 
 
-def test_many_that_went_on_are_forgotten_and_nobody_who_waits_is(zoo, denials):
-    waiting = [zoo.zone(f"waits-{number}", in_use=1) for number in range(100)]
+def test_many_that_went_on_are_forgotten_and_nobody_who_waits_is(core, denials):
+    waiting = [core.zone(f"waits-{number}", in_use=1) for number in range(100)]
     for number, zone in enumerate(waiting):
         zone.account.service = float(number * 37 % 100)
         denials.park(zone, 10 + number % 7, 0, 500)
     denials.line_up()
-    goes_on = zoo.zone("goes-on")
+    goes_on = core.zone("goes-on")
     for number in range(1000):
         denials.park(goes_on, 20 + number % 5, 0, 500)
         denials.line_up()
@@ -154,8 +154,8 @@ def test_many_that_went_on_are_forgotten_and_nobody_who_waits_is(zoo, denials):
     assert entries(denials) == 0
 
 
-def test_few_that_went_on_are_not_worth_a_look(zoo, denials):
-    goes_on = zoo.zone("goes-on")
+def test_few_that_went_on_are_not_worth_a_look(core, denials):
+    goes_on = core.zone("goes-on")
     for _ in range(MIN_STALE):
         denials.park(goes_on, 20, 0, 500)
         denials.line_up()
@@ -169,8 +169,8 @@ def test_few_that_went_on_are_not_worth_a_look(zoo, denials):
     assert entries(denials) == MIN_STALE
 
 
-def test_a_line_above_what_is_reached_is_tidied_and_nobody_in_it_is_looked_at(zoo, denials):
-    near, far = zoo.zone("near"), zoo.zone("far")
+def test_a_line_above_what_is_reached_is_tidied_and_nobody_in_it_is_looked_at(core, denials):
+    near, far = core.zone("near"), core.zone("far")
     denials.park(near, 10, 0, 100)
     denials.park(far, 20, 0, 100)
     denials.line_up()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenantzone_runtime.zones.claims import Claims
-from tests.zones.zoo import Request, Zoo
+from tests.zones.core import Core, Request
 
 KINDS = st.sampled_from(["keep", "keep roughly", "drop", "take rough", "clear"])
 STEPS = st.lists(st.tuples(KINDS, st.integers(0, 3), st.integers(0, 9)))
@@ -13,8 +13,8 @@ STEPS = st.lists(st.tuples(KINDS, st.integers(0, 3), st.integers(0, 9)))
 
 @given(STEPS)
 def test_each_claim_counts_once_and_not_for_its_own_request(steps):
-    zoo = Zoo()
-    one, other = zoo.zone("one"), zoo.zone("other")
+    core = Core()
+    one, other = core.zone("one"), core.zone("other")
     works = [Request(one), Request(one), Request(other), Request(other)]
     claims, kept, rough = Claims(), {}, []
     for what, which, count in steps:
@@ -43,12 +43,12 @@ def test_each_claim_counts_once_and_not_for_its_own_request(steps):
 
 
 @pytest.fixture
-def zoo():
-    return Zoo()
+def core():
+    return Core()
 
 
-def test_what_was_kept_before_is_kept_no_more(zoo):
-    a, b, c = (Request(zoo.zone(name)) for name in "abc")
+def test_what_was_kept_before_is_kept_no_more(core):
+    a, b, c = (Request(core.zone(name)) for name in "abc")
     claims = Claims()
     claims.keep(a, 5)
     claims.keep(b, 3)

@@ -8,8 +8,8 @@ from tenantzone_runtime.zones import configure
 from tenantzone_runtime.zones.configure import zone_specs
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms
+from tests.zones.core import Core, declare
 from tests.zones.registered import GOLD, anybody, arrive
-from tests.zones.zoo import Zoo, declare
 
 
 def spec_of(capacity=255, **fields):
@@ -19,20 +19,20 @@ def spec_of(capacity=255, **fields):
 
 
 @pytest.fixture
-def zoo():
-    return Zoo()
+def core():
+    return Core()
 
 
-def reserved(zoo):
+def reserved(core):
     """What each zone has reserved, and what it awaits."""
-    return {tenant: (zone.spec.quota.reserved, zone.spec.awaited) for tenant, zone in zoo.ledger.zones.items()}
+    return {tenant: (zone.spec.quota.reserved, zone.spec.awaited) for tenant, zone in core.ledger.zones.items()}
 
 
-def wake(zoo):
+def wake(core):
     """Each zone has a request, so that none lends."""
-    for zone in zoo.ledger.zones.values():
-        zoo.tenancy.request_arrived(zone, zoo.now)
-    return list(zoo.ledger.zones.values())
+    for zone in core.ledger.zones.values():
+        core.tenancy.request_arrived(zone, core.now)
+    return list(core.ledger.zones.values())
 
 
 @pytest.mark.parametrize(
@@ -96,204 +96,204 @@ def test_a_zone_that_an_engine_is_too_small_for_reserves_nothing_there_and_await
     assert (above_all.quota, above_all.awaited) == (Quota(reserved=0, limit=100, lendable=0), 101)
 
 
-def test_reservations_that_fill_an_engine_to_the_last_block_fit_and_who_comes_after_them_awaits_its_own(zoo):
-    zoo.apply(declare("acme", reserved=60), declare("burst", reserved=40))
-    assert reserved(zoo) == {"acme": (60, 0), "burst": (40, 0)}
-    zoo.apply(declare("acme", reserved=60), declare("burst", reserved=41), declare("calm", reserved=40))
-    assert reserved(zoo) == {"acme": (60, 0), "burst": (0, 41), "calm": (40, 0)}
-    zoo.apply(declare("acme", reserved=59), declare("burst", reserved=41))
-    assert reserved(zoo) == {"acme": (59, 0), "burst": (41, 0)}
+def test_reservations_that_fill_an_engine_to_the_last_block_fit_and_who_comes_after_them_awaits_its_own(core):
+    core.apply(declare("acme", reserved=60), declare("burst", reserved=40))
+    assert reserved(core) == {"acme": (60, 0), "burst": (40, 0)}
+    core.apply(declare("acme", reserved=60), declare("burst", reserved=41), declare("calm", reserved=40))
+    assert reserved(core) == {"acme": (60, 0), "burst": (0, 41), "calm": (40, 0)}
+    core.apply(declare("acme", reserved=59), declare("burst", reserved=41))
+    assert reserved(core) == {"acme": (59, 0), "burst": (41, 0)}
 
 
-def test_what_a_declared_zone_awaits_is_given_by_configs_and_not_when_room_comes_by_itself(zoo):
-    zoo.apply(declare("acme", reserved=60), declare("burst", reserved=41), **anybody(GOLD))
-    arrive(zoo, "gold-0")
-    assert reserved(zoo) == {"acme": (60, 0), "burst": (0, 41), "gold-0": (30, 0)}
-    zoo.upkeep(1e6)
-    assert reserved(zoo)["burst"] == (0, 41)
-    zoo.apply(declare("burst", reserved=41), **anybody(GOLD))
-    assert reserved(zoo) == {"burst": (41, 0), "gold-0": (30, 0)}
+def test_what_a_declared_zone_awaits_is_given_by_configs_and_not_when_room_comes_by_itself(core):
+    core.apply(declare("acme", reserved=60), declare("burst", reserved=41), **anybody(GOLD))
+    arrive(core, "gold-0")
+    assert reserved(core) == {"acme": (60, 0), "burst": (0, 41), "gold-0": (30, 0)}
+    core.upkeep(1e6)
+    assert reserved(core)["burst"] == (0, 41)
+    core.apply(declare("burst", reserved=41), **anybody(GOLD))
+    assert reserved(core) == {"burst": (41, 0), "gold-0": (30, 0)}
 
 
-def test_a_reservation_that_is_raised_counts_at_once(zoo):
-    zoo.apply(declare("acme", reserved=10), declare("burst"))
-    acme, burst = wake(zoo)
-    zoo.hold(burst, cached=80)
-    zoo.apply(declare("acme", reserved=70), declare("burst"))
-    assert zoo.takeable(acme) == 70
-    assert zoo.takeable(burst) == 30
-    zoo.check()
+def test_a_reservation_that_is_raised_counts_at_once(core):
+    core.apply(declare("acme", reserved=10), declare("burst"))
+    acme, burst = wake(core)
+    core.hold(burst, cached=80)
+    core.apply(declare("acme", reserved=70), declare("burst"))
+    assert core.takeable(acme) == 70
+    assert core.takeable(burst) == 30
+    core.check()
 
 
-def test_a_reservation_that_is_lowered_makes_surplus_of_what_was_safe(zoo):
-    zoo.apply(declare("acme", reserved=70), declare("burst", reserved=30))
-    acme, burst = wake(zoo)
-    zoo.hold(acme, cached=70)
-    zoo.take(burst, 30)
-    zoo.apply(declare("acme", reserved=20), declare("burst", reserved=60))
+def test_a_reservation_that_is_lowered_makes_surplus_of_what_was_safe(core):
+    core.apply(declare("acme", reserved=70), declare("burst", reserved=30))
+    acme, burst = wake(core)
+    core.hold(acme, cached=70)
+    core.take(burst, 30)
+    core.apply(declare("acme", reserved=20), declare("burst", reserved=60))
     assert (acme.held, acme.surplus) == (70, 50)
-    assert zoo.takeable(burst) == 30
-    zoo.check()
+    assert core.takeable(burst) == 30
+    core.check()
 
 
-def test_two_zones_swap_their_reservations_in_one_reload(zoo):
-    zoo.apply(declare("acme", reserved=90), declare("burst", reserved=10))
-    wake(zoo)
-    zoo.apply(declare("acme", reserved=10), declare("burst", reserved=90))
-    assert zoo.takeable(zoo.ledger.zones["burst"]) == 90
-    zoo.check()
+def test_two_zones_swap_their_reservations_in_one_reload(core):
+    core.apply(declare("acme", reserved=90), declare("burst", reserved=10))
+    wake(core)
+    core.apply(declare("acme", reserved=10), declare("burst", reserved=90))
+    assert core.takeable(core.ledger.zones["burst"]) == 90
+    core.check()
 
 
-def test_a_limit_that_falls_below_what_is_held_evicts_the_cache_at_once_and_nothing_in_use(zoo):
-    zoo.apply(declare("acme"))
-    acme = zoo.ledger.zones["acme"]
-    blocks = zoo.hold(acme, in_use=30, cached=40)
-    assert zoo.apply(declare("acme", limit=50)) == [("acme", 20)]
+def test_a_limit_that_falls_below_what_is_held_evicts_the_cache_at_once_and_nothing_in_use(core):
+    core.apply(declare("acme"))
+    acme = core.ledger.zones["acme"]
+    blocks = core.hold(acme, in_use=30, cached=40)
+    assert core.apply(declare("acme", limit=50)) == [("acme", 20)]
     assert list(acme.cached) == blocks[50:]
-    assert zoo.apply(declare("acme", limit=20)) == [("acme", 20)]
+    assert core.apply(declare("acme", limit=20)) == [("acme", 20)]
     assert (acme.in_use, acme.held, acme.counters.evicted) == (30, 30, {"limit": 40})
 
 
-def test_a_zone_that_is_removed_gives_up_its_cache_at_once_and_is_gone(zoo):
-    zoo.apply(declare("acme", reserved=60))
-    zoo.hold(zoo.ledger.zones["acme"], cached=30)
-    assert zoo.apply() == [("acme", 30)]
-    assert zoo.ledger.zones == {}
-    zoo.check()
+def test_a_zone_that_is_removed_gives_up_its_cache_at_once_and_is_gone(core):
+    core.apply(declare("acme", reserved=60))
+    core.hold(core.ledger.zones["acme"], cached=30)
+    assert core.apply() == [("acme", 30)]
+    assert core.ledger.zones == {}
+    core.check()
 
 
-def test_a_quiet_zone_that_is_removed_leaves_what_another_lends_as_it_was(zoo):
-    zoo.apply(declare("acme", reserved=60, after=0.0), declare("calm", reserved=40, after=0.0))
-    zoo.hold(zoo.ledger.zones["acme"], cached=20)
-    zoo.hold(zoo.ledger.zones["calm"], cached=30)
-    zoo.upkeep(1.0)
-    zoo.apply(declare("calm", reserved=40, after=0.0))
-    assert zoo.takeable(zoo.early()) == 100
-    zoo.check()
+def test_a_quiet_zone_that_is_removed_leaves_what_another_lends_as_it_was(core):
+    core.apply(declare("acme", reserved=60, after=0.0), declare("calm", reserved=40, after=0.0))
+    core.hold(core.ledger.zones["acme"], cached=20)
+    core.hold(core.ledger.zones["calm"], cached=30)
+    core.upkeep(1.0)
+    core.apply(declare("calm", reserved=40, after=0.0))
+    assert core.takeable(core.early()) == 100
+    core.check()
 
 
-def test_a_zone_that_is_removed_keeps_what_its_requests_use_until_they_end(zoo):
-    zoo.apply(declare("acme", reserved=60, limit=70))
-    acme = zoo.ledger.zones["acme"]
-    zoo.tenancy.request_arrived(acme, 0.0)
-    zoo.hold(acme, in_use=20, cached=30)
-    assert zoo.apply(declare("burst", reserved=100)) == [("acme", 30)]
+def test_a_zone_that_is_removed_keeps_what_its_requests_use_until_they_end(core):
+    core.apply(declare("acme", reserved=60, limit=70))
+    acme = core.ledger.zones["acme"]
+    core.tenancy.request_arrived(acme, 0.0)
+    core.hold(acme, in_use=20, cached=30)
+    assert core.apply(declare("burst", reserved=100)) == [("acme", 30)]
     assert (acme.leaving, acme.in_use, acme.spec.quota) == (True, 20, Quota(0, 70, 0))
-    assert zoo.takeable(zoo.ledger.zones["burst"]) == 80
-    zoo.release(acme, dropped=20)
-    assert "acme" in zoo.ledger.zones
-    zoo.tenancy.request_finished(acme, 1.0)
-    assert list(zoo.ledger.zones) == ["burst"]
-    zoo.check()
+    assert core.takeable(core.ledger.zones["burst"]) == 80
+    core.release(acme, dropped=20)
+    assert "acme" in core.ledger.zones
+    core.tenancy.request_finished(acme, 1.0)
+    assert list(core.ledger.zones) == ["burst"]
+    core.check()
 
 
-def test_a_zone_that_is_declared_again_before_its_requests_end_is_the_same_zone(zoo):
-    zoo.apply(declare("acme", reserved=60))
-    acme = zoo.ledger.zones["acme"]
-    zoo.tenancy.request_arrived(acme, 0.0)
-    zoo.take(acme, 20)
-    zoo.apply()
-    zoo.apply(declare("acme", reserved=60))
-    assert zoo.ledger.zones == {"acme": acme}
+def test_a_zone_that_is_declared_again_before_its_requests_end_is_the_same_zone(core):
+    core.apply(declare("acme", reserved=60))
+    acme = core.ledger.zones["acme"]
+    core.tenancy.request_arrived(acme, 0.0)
+    core.take(acme, 20)
+    core.apply()
+    core.apply(declare("acme", reserved=60))
+    assert core.ledger.zones == {"acme": acme}
     assert (acme.leaving, acme.spec.quota.reserved, acme.in_use) == (False, 60, 20)
-    zoo.release(acme, kept=20)
-    zoo.tenancy.request_finished(acme, 1.0)
+    core.release(acme, kept=20)
+    core.tenancy.request_finished(acme, 1.0)
     assert acme.held == 20
 
 
-def test_a_zone_without_a_promise_is_declared_again_as_well(zoo):
-    zoo.apply(declare("acme"))
-    acme = zoo.ledger.zones["acme"]
-    zoo.tenancy.request_arrived(acme, 0.0)
-    zoo.apply()
-    zoo.apply(declare("acme"))
+def test_a_zone_without_a_promise_is_declared_again_as_well(core):
+    core.apply(declare("acme"))
+    acme = core.ledger.zones["acme"]
+    core.tenancy.request_arrived(acme, 0.0)
+    core.apply()
+    core.apply(declare("acme"))
     assert not acme.leaving
-    assert zoo.tenancy.zone_for("acme", 1.0) is acme
+    assert core.tenancy.zone_for("acme", 1.0) is acme
 
 
-def test_a_removal_that_is_told_twice_is_one_removal(zoo):
-    zoo.apply(declare("acme", reserved=60))
-    acme = zoo.ledger.zones["acme"]
-    zoo.tenancy.request_arrived(acme, 0.0)
-    zoo.apply()
-    zoo.apply()
-    assert [note.change for note in zoo.events("lifecycle") if note.change == "leaving"] == ["leaving"]
+def test_a_removal_that_is_told_twice_is_one_removal(core):
+    core.apply(declare("acme", reserved=60))
+    acme = core.ledger.zones["acme"]
+    core.tenancy.request_arrived(acme, 0.0)
+    core.apply()
+    core.apply()
+    assert [note.change for note in core.events("lifecycle") if note.change == "leaving"] == ["leaving"]
     assert acme.leaving
 
 
-def test_auto_registered_zones_outlive_a_reload_and_follow_the_new_template(zoo):
-    zoo.apply(unknown_tenants=UnknownTenants(mode="AutoRegister", template=UnknownTenantTemplate(limit=50)))
-    guest = zoo.tenancy.zone_for("guest", 0.0)
-    zoo.hold(guest, cached=40)
+def test_auto_registered_zones_outlive_a_reload_and_follow_the_new_template(core):
+    core.apply(unknown_tenants=UnknownTenants(mode="AutoRegister", template=UnknownTenantTemplate(limit=50)))
+    guest = core.tenancy.zone_for("guest", 0.0)
+    core.hold(guest, cached=40)
     template = UnknownTenantTemplate(limit=30, priority=4)
-    assert zoo.apply(unknown_tenants=UnknownTenants(mode="AutoRegister", template=template)) == [("guest", 10)]
+    assert core.apply(unknown_tenants=UnknownTenants(mode="AutoRegister", template=template)) == [("guest", 10)]
     assert (guest.spec.quota.limit, guest.spec.priority) == (30, 4)
 
 
-def test_when_unknown_tenants_are_refused_from_now_on_auto_registered_zones_leave(zoo):
-    zoo.apply(unknown_tenants=UnknownTenants(mode="AutoRegister"))
-    guest = zoo.tenancy.zone_for("guest", 0.0)
-    zoo.hold(guest, cached=40)
-    assert zoo.apply() == [("guest", 40)]
-    assert zoo.ledger.zones == {}
-    assert [note.change for note in zoo.events("lifecycle")][-1] == "forgotten"
+def test_when_unknown_tenants_are_refused_from_now_on_auto_registered_zones_leave(core):
+    core.apply(unknown_tenants=UnknownTenants(mode="AutoRegister"))
+    guest = core.tenancy.zone_for("guest", 0.0)
+    core.hold(guest, cached=40)
+    assert core.apply() == [("guest", 40)]
+    assert core.ledger.zones == {}
+    assert [note.change for note in core.events("lifecycle")][-1] == "forgotten"
 
 
-def test_an_auto_registered_tenant_that_is_declared_keeps_its_cache(zoo):
-    zoo.apply(unknown_tenants=UnknownTenants(mode="AutoRegister"))
-    guest = zoo.tenancy.zone_for("guest", 0.0)
-    zoo.hold(guest, cached=40)
-    assert zoo.apply(declare("guest", reserved=50)) == []
-    assert zoo.ledger.zones == {"guest": guest}
+def test_an_auto_registered_tenant_that_is_declared_keeps_its_cache(core):
+    core.apply(unknown_tenants=UnknownTenants(mode="AutoRegister"))
+    guest = core.tenancy.zone_for("guest", 0.0)
+    core.hold(guest, cached=40)
+    assert core.apply(declare("guest", reserved=50)) == []
+    assert core.ledger.zones == {"guest": guest}
     assert (guest.spec.auto_registered, guest.held) == (False, 40)
 
 
-def test_a_leaving_zones_tenant_comes_back_as_auto_registered(zoo):
-    zoo.apply(declare("acme", reserved=60))
-    acme = zoo.ledger.zones["acme"]
-    zoo.tenancy.request_arrived(acme, 0.0)
-    zoo.take(acme, 20)
-    zoo.apply(unknown_tenants=UnknownTenants(mode="AutoRegister"))
+def test_a_leaving_zones_tenant_comes_back_as_auto_registered(core):
+    core.apply(declare("acme", reserved=60))
+    acme = core.ledger.zones["acme"]
+    core.tenancy.request_arrived(acme, 0.0)
+    core.take(acme, 20)
+    core.apply(unknown_tenants=UnknownTenants(mode="AutoRegister"))
     assert acme.leaving
-    assert zoo.tenancy.zone_for("acme", 1.0) is acme
+    assert core.tenancy.zone_for("acme", 1.0) is acme
     assert (acme.leaving, acme.spec.auto_registered, acme.in_use) == (False, True, 20)
 
 
-def test_a_changed_weight_reaches_the_fair_queue(zoo):
-    zoo.apply(declare("acme", weight=2))
-    acme = zoo.ledger.zones["acme"]
+def test_a_changed_weight_reaches_the_fair_queue(core):
+    core.apply(declare("acme", weight=2))
+    acme = core.ledger.zones["acme"]
     assert acme.account.weight == 2
-    zoo.apply(declare("acme", weight=5))
+    core.apply(declare("acme", weight=5))
     assert acme.account.weight == 5
 
 
-def test_a_changed_priority_changes_whose_turn_it_is_to_pay(zoo):
-    zoo.apply(declare("acme", priority=1, after=0.0), declare("burst", priority=2, after=0.0))
-    for zone in zoo.ledger.zones.values():
-        zoo.hold(zone, cached=40)
-    zoo.upkeep(1.0)
-    assert zoo.ledger.standings.quiet_victim(None)[0].spec.tenant == "acme"
-    zoo.apply(declare("acme", priority=3, after=0.0), declare("burst", priority=2, after=0.0))
-    assert zoo.ledger.standings.quiet_victim(None)[0].spec.tenant == "burst"
-    zoo.check()
+def test_a_changed_priority_changes_whose_turn_it_is_to_pay(core):
+    core.apply(declare("acme", priority=1, after=0.0), declare("burst", priority=2, after=0.0))
+    for zone in core.ledger.zones.values():
+        core.hold(zone, cached=40)
+    core.upkeep(1.0)
+    assert core.ledger.totals.quiet_victim(None)[0].spec.tenant == "acme"
+    core.apply(declare("acme", priority=3, after=0.0), declare("burst", priority=2, after=0.0))
+    assert core.ledger.totals.quiet_victim(None)[0].spec.tenant == "burst"
+    core.check()
 
 
-def test_a_reload_that_says_the_same_changes_nothing(zoo):
-    zoo.apply(declare("acme", reserved=60))
-    acme = zoo.ledger.zones["acme"]
-    zoo.hold(acme, cached=30)
-    zoo.events("lifecycle")
-    assert zoo.apply(declare("acme", reserved=60)) == []
-    assert zoo.events("lifecycle") == []
+def test_a_reload_that_says_the_same_changes_nothing(core):
+    core.apply(declare("acme", reserved=60))
+    acme = core.ledger.zones["acme"]
+    core.hold(acme, cached=30)
+    core.events("lifecycle")
+    assert core.apply(declare("acme", reserved=60)) == []
+    assert core.events("lifecycle") == []
     assert acme.held == 30
 
 
-def test_what_failed_half_way_is_done_when_it_is_applied_again(zoo, monkeypatch):
-    zoo.apply(declare("acme"), declare("burst"))
-    acme = zoo.ledger.zones["acme"]
-    zoo.hold(acme, cached=60)
+def test_what_failed_half_way_is_done_when_it_is_applied_again(core, monkeypatch):
+    core.apply(declare("acme"), declare("burst"))
+    acme = core.ledger.zones["acme"]
+    core.hold(acme, cached=60)
     config = make_config(9, PoolConfig(namespace="n", name="p"), (declare("acme", limit=20), declare("extra")))
-    zoo.events("lifecycle")
+    core.events("lifecycle")
 
     def fail(*arguments):
         raise MemoryError
@@ -301,11 +301,11 @@ def test_what_failed_half_way_is_done_when_it_is_applied_again(zoo, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(configure, "trim_to_limit", fail)
         with pytest.raises(MemoryError):
-            zoo.tenancy.apply(config, zoo.now)
+            core.tenancy.apply(config, core.now)
     assert acme.held == 60
-    assert zoo.events("config_applied") == []
-    assert zoo.settle_evictions(zoo.tenancy.apply(config, zoo.now)) == [("acme", 40)]
-    assert set(zoo.ledger.zones) == {"acme", "extra"}
-    (applied,) = zoo.events("config_applied")
+    assert core.events("config_applied") == []
+    assert core.settle_evictions(core.tenancy.apply(config, core.now)) == [("acme", 40)]
+    assert set(core.ledger.zones) == {"acme", "extra"}
+    (applied,) = core.events("config_applied")
     assert (applied.generation, applied.zones) == (9, 2)
-    zoo.check()
+    core.check()

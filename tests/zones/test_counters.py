@@ -8,35 +8,35 @@ from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones.audit import LoanUsage
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters
 from tenantzone_runtime.zones.eviction import evict_to_watermark, make_room
-from tests.zones.zoo import declare
+from tests.zones.core import declare
 
 
 @pytest.mark.parametrize(
     ("priority", "beneficiary"), [(1, "higher_priority"), (0, "same_priority"), (-1, "lower_priority")]
 )
-def test_an_eviction_for_another_zone_counts_by_that_zones_priority(zoo, priority, beneficiary):
-    victim = zoo.zone("victim", cached=90, quiet=True)
-    other = zoo.zone("other", reserved=50, priority=priority)
-    make_room(zoo.ledger, other, 30, zoo.free)
+def test_an_eviction_for_another_zone_counts_by_that_zones_priority(core, priority, beneficiary):
+    victim = core.zone("victim", cached=90, quiet=True)
+    other = core.zone("other", reserved=50, priority=priority)
+    make_room(core.ledger, other, 30, core.free)
     assert victim.counters.evictions == {("quiet", beneficiary): 20}
 
 
-def test_an_eviction_for_the_zone_itself_counts_as_its_own(zoo):
-    acme = zoo.zone("acme", cached=40, limit=60)
-    zoo.zone("other", in_use=50)
-    make_room(zoo.ledger, acme, 30, zoo.free)
+def test_an_eviction_for_the_zone_itself_counts_as_its_own(core):
+    acme = core.zone("acme", cached=40, limit=60)
+    core.zone("other", in_use=50)
+    make_room(core.ledger, acme, 30, core.free)
     assert acme.counters.evictions == {("limit", "self"): 10, ("own", "self"): 10}
 
 
-def test_an_eviction_for_nobody_in_particular_has_no_beneficiary(zoo):
-    acme = zoo.zone("acme", cached=100)
-    evict_to_watermark(zoo.ledger, 10)
+def test_an_eviction_for_nobody_in_particular_has_no_beneficiary(core):
+    acme = core.zone("acme", cached=100)
+    evict_to_watermark(core.ledger, 10)
     assert acme.counters.evictions == {("watermark", "none"): 10}
 
 
-def test_an_eviction_for_a_request_from_before_zones_counts_as_for_priority_0(zoo):
-    acme = zoo.zone("acme", cached=90, quiet=True, priority=-1)
-    make_room(zoo.ledger, zoo.early(in_use=10), 10, zoo.free)
+def test_an_eviction_for_a_request_from_before_zones_counts_as_for_priority_0(core):
+    acme = core.zone("acme", cached=90, quiet=True, priority=-1)
+    make_room(core.ledger, core.early(in_use=10), 10, core.free)
     assert acme.counters.evictions == {("quiet", "higher_priority"): 10}
 
 
@@ -93,15 +93,15 @@ def test_a_copy_that_catches_up_is_the_same_and_stays_a_copy():
     assert older.requests != newer.requests
 
 
-def test_block_seconds_of_a_loan_are_counted_with_both_zones(zoo):
-    zoo.apply(declare("lender", reserved=60, after=0.0), declare("borrower"))
-    lender, borrower = zoo.ledger.zones.values()
-    zoo.upkeep(1.0)
-    zoo.hold(borrower, in_use=100)
-    zoo.upkeep(2.0)
-    zoo.upkeep(5.0)
-    zoo.ledger.accrue(lender)
-    zoo.ledger.accrue(borrower)
+def test_block_seconds_of_a_loan_are_counted_with_both_zones(core):
+    core.apply(declare("lender", reserved=60, after=0.0), declare("borrower"))
+    lender, borrower = core.ledger.zones.values()
+    core.upkeep(1.0)
+    core.hold(borrower, in_use=100)
+    core.upkeep(2.0)
+    core.upkeep(5.0)
+    core.ledger.accrue(lender)
+    core.ledger.accrue(borrower)
     assert (lender.counters.lent_block_seconds, lender.counters.borrowed_block_seconds) == (180.0, 0.0)
     assert (borrower.counters.lent_block_seconds, borrower.counters.borrowed_block_seconds) == (0.0, 180.0)
-    assert zoo.tenancy.usage()[-1] == LoanUsage("lender", "borrower", 2.0, 180.0)
+    assert core.tenancy.usage()[-1] == LoanUsage("lender", "borrower", 2.0, 180.0)

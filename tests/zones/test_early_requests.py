@@ -5,57 +5,57 @@ from math import inf
 import pytest
 
 from tenantzone_runtime.zones.quota import Quota
-from tests.zones.zoo import Zoo, declare
+from tests.zones.core import Core, declare
 
 
 @pytest.fixture
-def zoo():
-    return Zoo()
+def core():
+    return Core()
 
 
-def test_it_is_promised_nothing_and_lends_nothing_and_may_use_all_blocks(zoo):
-    spec = zoo.early().spec
+def test_it_is_promised_nothing_and_lends_nothing_and_may_use_all_blocks(core):
+    spec = core.early().spec
     assert (spec.quota, spec.priority, spec.weight) == (Quota(reserved=0, limit=100, lendable=0), 0, 1)
 
 
-def test_it_is_of_no_tenant_and_of_no_generation_of_the_config(zoo):
-    early = zoo.early()
+def test_it_is_of_no_tenant_and_of_no_generation_of_the_config(core):
+    early = core.early()
     assert (early.spec.tenant, early.spec.name, early.spec.generation) == ("", "", 0)
     assert early.name_in_journal is None
 
 
-def test_others_reach_as_much_as_they_did_without_it(zoo):
-    acme = zoo.zone("acme", reserved=30)
-    zoo.early()
-    assert zoo.ledger.standings.reachable(acme) == 100
+def test_others_reach_as_much_as_they_did_without_it(core):
+    acme = core.zone("acme", reserved=30)
+    core.early()
+    assert core.ledger.totals.reachable(acme) == 100
 
 
-def test_no_time_makes_it_quiet(zoo):
-    early = zoo.early(in_use=10)
+def test_no_time_makes_it_quiet(core):
+    early = core.early(in_use=10)
     assert early.spec.idle.after_seconds == inf
     assert list(early.spec.idle.releases) == []
-    zoo.upkeep(1e9)
+    core.upkeep(1e9)
     assert (early.quiet, early.held) == (False, 10)
 
 
-def test_it_takes_no_new_requests(zoo):
-    zoo.apply(declare("acme"))
-    early = zoo.early()
+def test_it_takes_no_new_requests(core):
+    core.apply(declare("acme"))
+    early = core.early()
     assert early.leaving
-    assert zoo.tenancy.zone_for("", 1.0) is None
+    assert core.tenancy.zone_for("", 1.0) is None
 
 
-def test_it_goes_with_the_last_of_its_requests(zoo):
-    early = zoo.tenancy.zone_of_early_requests(2)
-    zoo.tenancy.request_finished(early, 1.0)
-    assert zoo.ledger.is_present(early)
-    zoo.tenancy.request_finished(early, 2.0)
-    assert not zoo.ledger.is_present(early)
+def test_it_goes_with_the_last_of_its_requests(core):
+    early = core.tenancy.zone_of_early_requests(2)
+    core.tenancy.request_finished(early, 1.0)
+    assert core.ledger.is_present(early)
+    core.tenancy.request_finished(early, 2.0)
+    assert not core.ledger.is_present(early)
     assert early.timer is None
 
 
-def test_what_it_uses_is_told_to_nobody(zoo):
-    zoo.early(in_use=10)
-    acme = zoo.zone("acme", in_use=10)
-    zoo.now = 5.0
-    assert [usage.zone for usage in zoo.tenancy.usage()] == [acme.spec.tenant]
+def test_what_it_uses_is_told_to_nobody(core):
+    core.early(in_use=10)
+    acme = core.zone("acme", in_use=10)
+    core.now = 5.0
+    assert [usage.zone for usage in core.tenancy.usage()] == [acme.spec.tenant]

@@ -3,19 +3,19 @@
 import pytest
 
 from tenantzone_runtime.zones.eviction import evict_to_watermark, make_room, trim_to_limit
-from tests.zones.zoo import Zoo
+from tests.zones.core import Core
 
 
 @pytest.fixture
-def zoo():
-    return Zoo()
+def core():
+    return Core()
 
 
-def paid(zoo, zone, count):
+def paid(core, zone, count):
     """Tenant, how many blocks, and why, in the order of eviction."""
-    reasons = {other: dict(other.counters.evicted) for other in zoo.ledger.zones.values()}
+    reasons = {other: dict(other.counters.evicted) for other in core.ledger.zones.values()}
     payments = []
-    for owner, blocks in make_room(zoo.ledger, zone, count, zoo.free):
+    for owner, blocks in make_room(core.ledger, zone, count, core.free):
         if not blocks:
             continue
         (reason,) = (name for name, total in owner.counters.evicted.items() if total != reasons[owner].get(name, 0))
@@ -24,76 +24,76 @@ def paid(zoo, zone, count):
     return payments
 
 
-def test_nobody_pays_while_blocks_are_free(zoo):
-    burst = zoo.zone("burst", cached=50)
-    zoo.zone("calm", cached=20, quiet=True)
-    assert paid(zoo, burst, 30) == []
+def test_nobody_pays_while_blocks_are_free(core):
+    burst = core.zone("burst", cached=50)
+    core.zone("calm", cached=20, quiet=True)
+    assert paid(core, burst, 30) == []
 
 
-def test_exactly_one_block_too_few_is_paid_for(zoo):
-    burst = zoo.zone("burst", cached=99)
-    calm = zoo.zone("calm", cached=1, quiet=True)
-    assert paid(zoo, burst, 1) == [("calm", 1, "quiet")]
-    zoo.take(calm, 1)
-    assert paid(zoo, burst, 1) == [("burst", 1, "own")]
+def test_exactly_one_block_too_few_is_paid_for(core):
+    burst = core.zone("burst", cached=99)
+    calm = core.zone("calm", cached=1, quiet=True)
+    assert paid(core, burst, 1) == [("calm", 1, "quiet")]
+    core.take(calm, 1)
+    assert paid(core, burst, 1) == [("burst", 1, "own")]
 
 
-def test_quiet_zones_pay_first_the_lowest_priority_then_the_least_recently_active(zoo):
-    burst = zoo.zone("burst", cached=10)
-    zoo.zone("gold", cached=30, quiet=True, priority=1)
-    zoo.zone("late", cached=30, quiet=True, active=9.0)
-    zoo.zone("early", cached=30, quiet=True, active=5.0)
-    assert paid(zoo, burst, 75) == [("early", 30, "quiet"), ("late", 30, "quiet"), ("gold", 15, "quiet")]
+def test_quiet_zones_pay_first_the_lowest_priority_then_the_least_recently_active(core):
+    burst = core.zone("burst", cached=10)
+    core.zone("gold", cached=30, quiet=True, priority=1)
+    core.zone("late", cached=30, quiet=True, active=9.0)
+    core.zone("early", cached=30, quiet=True, active=5.0)
+    assert paid(core, burst, 75) == [("early", 30, "quiet"), ("late", 30, "quiet"), ("gold", 15, "quiet")]
 
 
-def test_a_quiet_zone_pays_down_to_what_it_does_not_lend_and_then_the_zone_itself_does(zoo):
-    burst = zoo.zone("burst", cached=60)
-    zoo.zone("calm", reserved=30, lendable=10, cached=40, quiet=True)
-    assert paid(zoo, burst, 35) == [("calm", 20, "quiet"), ("burst", 15, "own")]
+def test_a_quiet_zone_pays_down_to_what_it_does_not_lend_and_then_the_zone_itself_does(core):
+    burst = core.zone("burst", cached=60)
+    core.zone("calm", reserved=30, lendable=10, cached=40, quiet=True)
+    assert paid(core, burst, 35) == [("calm", 20, "quiet"), ("burst", 15, "own")]
 
 
-def test_within_its_reservation_a_zone_takes_surplus_back_before_its_own_cache(zoo):
-    acme = zoo.zone("acme", reserved=40, cached=5)
-    zoo.zone("gold", reserved=20, cached=55, priority=1)
-    zoo.zone("lead", reserved=20, cached=40)
-    assert paid(zoo, acme, 38) == [("lead", 20, "reclaim"), ("gold", 18, "reclaim")]
+def test_within_its_reservation_a_zone_takes_surplus_back_before_its_own_cache(core):
+    acme = core.zone("acme", reserved=40, cached=5)
+    core.zone("gold", reserved=20, cached=55, priority=1)
+    core.zone("lead", reserved=20, cached=40)
+    assert paid(core, acme, 38) == [("lead", 20, "reclaim"), ("gold", 18, "reclaim")]
 
 
-def test_above_its_reservation_it_takes_nothing_from_an_active_zone(zoo):
-    burst = zoo.zone("burst", in_use=20, cached=40)
-    zoo.zone("calm", cached=40)
-    assert paid(zoo, burst, 10) == [("burst", 10, "own")]
+def test_above_its_reservation_it_takes_nothing_from_an_active_zone(core):
+    burst = core.zone("burst", in_use=20, cached=40)
+    core.zone("calm", cached=40)
+    assert paid(core, burst, 10) == [("burst", 10, "own")]
 
 
-def test_at_its_limit_its_own_cache_pays_even_while_blocks_are_free(zoo):
-    burst = zoo.zone("burst", limit=30, in_use=10, cached=20)
-    assert paid(zoo, burst, 5) == [("burst", 5, "limit")]
+def test_at_its_limit_its_own_cache_pays_even_while_blocks_are_free(core):
+    burst = core.zone("burst", limit=30, in_use=10, cached=20)
+    assert paid(core, burst, 5) == [("burst", 5, "limit")]
 
 
-def test_up_to_its_limit_a_zone_pays_nothing(zoo):
-    burst = zoo.zone("burst", limit=30, in_use=10, cached=15)
-    assert make_room(zoo.ledger, burst, 5, zoo.free) == []
+def test_up_to_its_limit_a_zone_pays_nothing(core):
+    burst = core.zone("burst", limit=30, in_use=10, cached=15)
+    assert make_room(core.ledger, burst, 5, core.free) == []
 
 
-def test_the_least_recently_used_blocks_go_first(zoo):
-    burst = zoo.zone("burst", limit=10, cached=10)
+def test_the_least_recently_used_blocks_go_first(core):
+    burst = core.zone("burst", limit=10, cached=10)
     oldest = list(burst.cached)[:3]
-    ((_, blocks),) = make_room(zoo.ledger, burst, 3, zoo.free)
+    ((_, blocks),) = make_room(core.ledger, burst, 3, core.free)
     assert blocks == oldest
 
 
-def test_a_request_from_before_zones_takes_from_quiet_zones_before_it_grows_on_others_caches(zoo):
-    zoo.zone("calm", cached=50, quiet=True)
-    zoo.zone("acme", cached=50)
-    assert paid(zoo, zoo.early(), 40) == [("calm", 40, "quiet")]
+def test_a_request_from_before_zones_takes_from_quiet_zones_before_it_grows_on_others_caches(core):
+    core.zone("calm", cached=50, quiet=True)
+    core.zone("acme", cached=50)
+    assert paid(core, core.early(), 40) == [("calm", 40, "quiet")]
 
 
-def test_who_borrows_takes_only_surplus_from_zones_above_it_that_do_not_lend_to_it(zoo):
-    burst = zoo.zone("burst", cached=20)
-    zoo.zone("gold", reserved=30, cached=40, quiet=True, priority=1)
-    zoo.zone("equal", reserved=20, cached=20, quiet=True)
-    zoo.zone("open", reserved=20, cached=20, quiet=True, priority=2, borrowers="AnyPriority")
-    assert paid(zoo, burst, 60) == [
+def test_who_borrows_takes_only_surplus_from_zones_above_it_that_do_not_lend_to_it(core):
+    burst = core.zone("burst", cached=20)
+    core.zone("gold", reserved=30, cached=40, quiet=True, priority=1)
+    core.zone("equal", reserved=20, cached=20, quiet=True)
+    core.zone("open", reserved=20, cached=20, quiet=True, priority=2, borrowers="AnyPriority")
+    assert paid(core, burst, 60) == [
         ("equal", 20, "quiet"),
         ("gold", 10, "quiet"),
         ("open", 20, "quiet"),
@@ -101,166 +101,166 @@ def test_who_borrows_takes_only_surplus_from_zones_above_it_that_do_not_lend_to_
     ]
 
 
-def test_within_its_reservation_a_zone_takes_what_quiet_zones_lend_whatever_their_priority(zoo):
-    acme = zoo.zone("acme", reserved=50)
-    zoo.zone("gold", reserved=50, cached=50, quiet=True, priority=9)
-    zoo.zone("lead", in_use=50)
-    assert paid(zoo, acme, 50) == [("gold", 50, "quiet")]
+def test_within_its_reservation_a_zone_takes_what_quiet_zones_lend_whatever_their_priority(core):
+    acme = core.zone("acme", reserved=50)
+    core.zone("gold", reserved=50, cached=50, quiet=True, priority=9)
+    core.zone("lead", in_use=50)
+    assert paid(core, acme, 50) == [("gold", 50, "quiet")]
 
 
-def test_equal_borrows_from_equal_at_any_priority(zoo):
-    acme = zoo.zone("acme", priority=3)
-    zoo.zone("gold", reserved=50, cached=100, quiet=True, priority=3)
-    assert paid(zoo, acme, 80) == [("gold", 80, "quiet")]
+def test_equal_borrows_from_equal_at_any_priority(core):
+    acme = core.zone("acme", priority=3)
+    core.zone("gold", reserved=50, cached=100, quiet=True, priority=3)
+    assert paid(core, acme, 80) == [("gold", 80, "quiet")]
 
 
-def test_of_active_zones_the_least_recently_active_gives_its_surplus_first(zoo):
-    acme = zoo.zone("acme", reserved=50)
-    one, other = zoo.zone("one", cached=50), zoo.zone("other", cached=50)
-    zoo.tenancy.request_arrived(other, 1.0)
-    zoo.tenancy.request_arrived(one, 2.0)
-    assert paid(zoo, acme, 10) == [("other", 10, "reclaim")]
-    zoo.take(acme, 10)
-    zoo.tenancy.request_finished(other, 3.0)
-    assert paid(zoo, acme, 10) == [("one", 10, "reclaim")]
+def test_of_active_zones_the_least_recently_active_gives_its_surplus_first(core):
+    acme = core.zone("acme", reserved=50)
+    one, other = core.zone("one", cached=50), core.zone("other", cached=50)
+    core.tenancy.request_arrived(other, 1.0)
+    core.tenancy.request_arrived(one, 2.0)
+    assert paid(core, acme, 10) == [("other", 10, "reclaim")]
+    core.take(acme, 10)
+    core.tenancy.request_finished(other, 3.0)
+    assert paid(core, acme, 10) == [("one", 10, "reclaim")]
 
 
-def test_quiet_zones_pay_before_surplus_is_reclaimed_from_active_ones(zoo):
-    acme = zoo.zone("acme", reserved=50)
-    zoo.zone("busy", cached=60, priority=-5)
-    zoo.zone("calm", cached=40, quiet=True, priority=5)
-    assert paid(zoo, acme, 50) == [("calm", 40, "quiet"), ("busy", 10, "reclaim")]
+def test_quiet_zones_pay_before_surplus_is_reclaimed_from_active_ones(core):
+    acme = core.zone("acme", reserved=50)
+    core.zone("busy", cached=60, priority=-5)
+    core.zone("calm", cached=40, quiet=True, priority=5)
+    assert paid(core, acme, 50) == [("calm", 40, "quiet"), ("busy", 10, "reclaim")]
 
 
-def test_a_reclaim_leaves_what_is_within_the_reservation(zoo):
-    acme = zoo.zone("acme", reserved=40)
-    busy = zoo.zone("busy", reserved=60, in_use=30, cached=50)
-    assert paid(zoo, acme, 40) == [("busy", 20, "reclaim")]
+def test_a_reclaim_leaves_what_is_within_the_reservation(core):
+    acme = core.zone("acme", reserved=40)
+    busy = core.zone("busy", reserved=60, in_use=30, cached=50)
+    assert paid(core, acme, 40) == [("busy", 20, "reclaim")]
     assert busy.held == 60
 
 
-def test_the_last_block_above_a_reservation_is_reclaimed_too(zoo):
-    acme = zoo.zone("acme", reserved=40, in_use=20, cached=19)
-    zoo.zone("busy", reserved=60, in_use=30, cached=31)
-    assert paid(zoo, acme, 2) == [("busy", 1, "reclaim"), ("acme", 1, "own")]
+def test_the_last_block_above_a_reservation_is_reclaimed_too(core):
+    acme = core.zone("acme", reserved=40, in_use=20, cached=19)
+    core.zone("busy", reserved=60, in_use=30, cached=31)
+    assert paid(core, acme, 2) == [("busy", 1, "reclaim"), ("acme", 1, "own")]
 
 
-def test_a_zone_entitled_by_what_it_uses_reclaims_also_what_its_own_cache_could_pay(zoo):
-    acme = zoo.zone("acme", reserved=60, cached=10)
-    zoo.zone("burst", cached=90)
-    assert paid(zoo, acme, 60) == [("burst", 60, "reclaim")]
+def test_a_zone_entitled_by_what_it_uses_reclaims_also_what_its_own_cache_could_pay(core):
+    acme = core.zone("acme", reserved=60, cached=10)
+    core.zone("burst", cached=90)
+    assert paid(core, acme, 60) == [("burst", 60, "reclaim")]
 
 
-def test_what_a_zone_is_entitled_to_is_not_taken_from_its_own_surplus(zoo):
-    acme = zoo.zone("acme", reserved=50, cached=60)
-    zoo.zone("burst", cached=40)
-    assert paid(zoo, acme, 40) == [("burst", 40, "reclaim")]
-    (told,) = zoo.events("evicted")
+def test_what_a_zone_is_entitled_to_is_not_taken_from_its_own_surplus(core):
+    acme = core.zone("acme", reserved=50, cached=60)
+    core.zone("burst", cached=40)
+    assert paid(core, acme, 40) == [("burst", 40, "reclaim")]
+    (told,) = core.events("evicted")
     assert told.beneficiary == "acme"
 
 
-def test_one_block_over_its_reservation_it_borrows_all_and_reclaims_nothing(zoo):
-    acme = zoo.zone("acme", reserved=10, cached=20)
-    zoo.zone("burst", cached=80)
-    assert paid(zoo, acme, 11) == [("acme", 11, "own")]
+def test_one_block_over_its_reservation_it_borrows_all_and_reclaims_nothing(core):
+    acme = core.zone("acme", reserved=10, cached=20)
+    core.zone("burst", cached=80)
+    assert paid(core, acme, 11) == [("acme", 11, "own")]
 
 
-def test_what_the_limit_frees_counts_before_others_pay(zoo):
-    burst = zoo.zone("burst", limit=50, in_use=20, cached=30)
-    zoo.zone("calm", cached=50, quiet=True)
-    assert paid(zoo, burst, 10) == [("burst", 10, "limit")]
-    zoo.take(burst, 10)
-    assert paid(zoo, burst, 20) == [("burst", 20, "limit")]
+def test_what_the_limit_frees_counts_before_others_pay(core):
+    burst = core.zone("burst", limit=50, in_use=20, cached=30)
+    core.zone("calm", cached=50, quiet=True)
+    assert paid(core, burst, 10) == [("burst", 10, "limit")]
+    core.take(burst, 10)
+    assert paid(core, burst, 20) == [("burst", 20, "limit")]
 
 
-def test_evictions_name_who_needed_the_blocks(zoo):
-    burst = zoo.zone("burst", limit=60, in_use=30, cached=30)
-    zoo.zone("calm", cached=40, quiet=True)
-    make_room(zoo.ledger, burst, 30, zoo.free)
-    make_room(zoo.ledger, zoo.early(), 50, zoo.free)
-    evicted = [(note.zone, note.blocks, note.reason, note.beneficiary) for note in zoo.events("evicted")]
+def test_evictions_name_who_needed_the_blocks(core):
+    burst = core.zone("burst", limit=60, in_use=30, cached=30)
+    core.zone("calm", cached=40, quiet=True)
+    make_room(core.ledger, burst, 30, core.free)
+    make_room(core.ledger, core.early(), 50, core.free)
+    evicted = [(note.zone, note.blocks, note.reason, note.beneficiary) for note in core.events("evicted")]
     assert evicted == [("burst", 30, "limit", "burst"), ("calm", 20, "quiet", None)]
 
 
-def test_evictions_for_a_request_that_grows_name_its_zone(zoo):
-    burst = zoo.zone("burst", in_use=10, cached=10)
-    zoo.zone("lead", cached=80)
-    make_room(zoo.ledger, burst, 30, zoo.free)
-    evicted = [(note.zone, note.blocks, note.reason, note.beneficiary) for note in zoo.events("evicted")]
+def test_evictions_for_a_request_that_grows_name_its_zone(core):
+    burst = core.zone("burst", in_use=10, cached=10)
+    core.zone("lead", cached=80)
+    make_room(core.ledger, burst, 30, core.free)
+    evicted = [(note.zone, note.blocks, note.reason, note.beneficiary) for note in core.events("evicted")]
     assert evicted == [("burst", 10, "own", "burst"), ("lead", 20, "relief", "burst")]
 
 
-def test_a_request_that_grows_takes_even_one_block_of_others_surplus_caches(zoo):
-    burst = zoo.zone("burst", in_use=10, cached=10)
-    zoo.zone("lead", cached=80)
-    assert paid(zoo, burst, 11) == [("burst", 10, "own"), ("lead", 1, "relief")]
+def test_a_request_that_grows_takes_even_one_block_of_others_surplus_caches(core):
+    burst = core.zone("burst", in_use=10, cached=10)
+    core.zone("lead", cached=80)
+    assert paid(core, burst, 11) == [("burst", 10, "own"), ("lead", 1, "relief")]
 
 
-def test_the_last_block_above_a_higher_priority_zones_reservation_goes_too(zoo):
-    burst = zoo.zone("burst", cached=69)
-    zoo.zone("gold", reserved=30, cached=31, quiet=True, priority=1)
-    assert paid(zoo, burst, 2) == [("gold", 1, "quiet"), ("burst", 1, "own")]
+def test_the_last_block_above_a_higher_priority_zones_reservation_goes_too(core):
+    burst = core.zone("burst", cached=69)
+    core.zone("gold", reserved=30, cached=31, quiet=True, priority=1)
+    assert paid(core, burst, 2) == [("gold", 1, "quiet"), ("burst", 1, "own")]
 
 
-def test_a_request_from_before_zones_borrows_as_priority_0(zoo):
-    zoo.zone("gold", reserved=30, cached=40, quiet=True, priority=1)
-    zoo.zone("calm", reserved=30, cached=60, quiet=True)
-    assert paid(zoo, zoo.early(), 70) == [("calm", 60, "quiet"), ("gold", 10, "quiet")]
+def test_a_request_from_before_zones_borrows_as_priority_0(core):
+    core.zone("gold", reserved=30, cached=40, quiet=True, priority=1)
+    core.zone("calm", reserved=30, cached=60, quiet=True)
+    assert paid(core, core.early(), 70) == [("calm", 60, "quiet"), ("gold", 10, "quiet")]
 
 
-def test_the_watermark_takes_for_nobody_from_the_quiet_and_then_from_surplus(zoo):
-    zoo.zone("calm", reserved=20, lendable=5, cached=20, quiet=True, priority=9)
-    zoo.zone("busy", reserved=70, cached=80)
-    evicted = evict_to_watermark(zoo.ledger, 50)
+def test_the_watermark_takes_for_nobody_from_the_quiet_and_then_from_surplus(core):
+    core.zone("calm", reserved=20, lendable=5, cached=20, quiet=True, priority=9)
+    core.zone("busy", reserved=70, cached=80)
+    evicted = evict_to_watermark(core.ledger, 50)
     assert [(zone.spec.tenant, len(blocks)) for zone, blocks in evicted] == [("calm", 5), ("busy", 10)]
-    assert {note.reason for note in zoo.events("evicted")} == {"watermark"}
+    assert {note.reason for note in core.events("evicted")} == {"watermark"}
 
 
-def test_the_watermark_takes_no_more_than_it_was_asked_for(zoo):
-    zoo.zone("calm", cached=50, quiet=True)
-    zoo.zone("busy", cached=50)
-    assert sum(len(blocks) for _, blocks in evict_to_watermark(zoo.ledger, 50)) == 50
-    assert sum(len(blocks) for _, blocks in evict_to_watermark(zoo.ledger, 7)) == 7
-    assert evict_to_watermark(zoo.ledger, 0) == []
+def test_the_watermark_takes_no_more_than_it_was_asked_for(core):
+    core.zone("calm", cached=50, quiet=True)
+    core.zone("busy", cached=50)
+    assert sum(len(blocks) for _, blocks in evict_to_watermark(core.ledger, 50)) == 50
+    assert sum(len(blocks) for _, blocks in evict_to_watermark(core.ledger, 7)) == 7
+    assert evict_to_watermark(core.ledger, 0) == []
 
 
-def test_what_is_cached_beyond_the_limit_goes_and_what_is_in_use_stays(zoo):
-    acme = zoo.zone("acme", limit=40, in_use=35, cached=15)
-    assert len(trim_to_limit(zoo.ledger, acme)) == 10
-    assert trim_to_limit(zoo.ledger, acme) == []
+def test_what_is_cached_beyond_the_limit_goes_and_what_is_in_use_stays(core):
+    acme = core.zone("acme", limit=40, in_use=35, cached=15)
+    assert len(trim_to_limit(core.ledger, acme)) == 10
+    assert trim_to_limit(core.ledger, acme) == []
     assert acme.counters.evicted == {"limit": 10}
-    zoo.take(acme, 20)
-    assert len(trim_to_limit(zoo.ledger, acme)) == 5
+    core.take(acme, 20)
+    assert len(trim_to_limit(core.ledger, acme)) == 5
     assert acme.in_use == 55
 
 
-def test_a_request_that_grows_takes_others_surplus_caches_after_its_own(zoo):
-    burst = zoo.zone("burst", in_use=10, cached=5)
-    zoo.zone("lead", reserved=20, cached=45)
-    zoo.zone("gold", cached=40, priority=1)
-    assert (zoo.takeable(burst), zoo.takeable(burst, growing=True)) == (5, 70)
-    assert zoo.ledger.standings.takeable(burst, zoo.free) == 5
-    assert paid(zoo, burst, 40) == [("burst", 5, "own"), ("lead", 25, "relief"), ("gold", 10, "relief")]
+def test_a_request_that_grows_takes_others_surplus_caches_after_its_own(core):
+    burst = core.zone("burst", in_use=10, cached=5)
+    core.zone("lead", reserved=20, cached=45)
+    core.zone("gold", cached=40, priority=1)
+    assert (core.takeable(burst), core.takeable(burst, growing=True)) == (5, 70)
+    assert core.ledger.totals.takeable(burst, core.free) == 5
+    assert paid(core, burst, 40) == [("burst", 5, "own"), ("lead", 25, "relief"), ("gold", 10, "relief")]
 
 
-def test_a_request_that_grows_leaves_what_is_locked_and_what_is_reserved(zoo):
-    burst = zoo.zone("burst", in_use=10)
-    zoo.zone("acme", reserved=30)
-    zoo.zone("lead", reserved=30, cached=90)
-    assert zoo.takeable(burst, growing=True) == 30
+def test_a_request_that_grows_leaves_what_is_locked_and_what_is_reserved(core):
+    burst = core.zone("burst", in_use=10)
+    core.zone("acme", reserved=30)
+    core.zone("lead", reserved=30, cached=90)
+    assert core.takeable(burst, growing=True) == 30
 
 
-def test_who_owes_blocks_grows_as_before_until_the_grace_time_is_over_and_admits_nothing(zoo):
-    burst = zoo.zone("burst", in_use=10)
+def test_who_owes_blocks_grows_as_before_until_the_grace_time_is_over_and_admits_nothing(core):
+    burst = core.zone("burst", in_use=10)
     burst.overdue = 5
-    zoo.zone("lead", cached=80)
-    assert zoo.takeable(burst) == 0
-    assert zoo.takeable(burst, growing=True) == 90
+    core.zone("lead", cached=80)
+    assert core.takeable(burst) == 0
+    assert core.takeable(burst, growing=True) == 90
 
 
-def test_a_request_from_before_zones_grows_on_others_surplus_caches(zoo):
-    zoo.zone("lead", reserved=30, cached=90)
-    zoo.zone("gold", cached=10, quiet=True, priority=1)
-    early = zoo.early()
-    assert (zoo.takeable(early), zoo.takeable(early, growing=True)) == (10, 70)
-    assert paid(zoo, early, 50) == [("gold", 10, "quiet"), ("lead", 40, "relief")]
+def test_a_request_from_before_zones_grows_on_others_surplus_caches(core):
+    core.zone("lead", reserved=30, cached=90)
+    core.zone("gold", cached=10, quiet=True, priority=1)
+    early = core.early()
+    assert (core.takeable(early), core.takeable(early, growing=True)) == (10, 70)
+    assert paid(core, early, 50) == [("gold", 10, "quiet"), ("lead", 40, "relief")]

@@ -12,7 +12,7 @@ from tenantzone_runtime.zones.eviction_policies.clock import Clock
 from tenantzone_runtime.zones.eviction_policies.lfu import MOST_USES, LeastFrequentlyUsed
 from tenantzone_runtime.zones.eviction_policies.lru import LeastRecentlyUsed
 from tenantzone_runtime.zones.eviction_policies.order import Links
-from tests.zones.zoo import Zoo, declare
+from tests.zones.core import Core, declare
 
 BLOCKS = 64
 REPOSITORY = Path(__file__).parents[2]
@@ -134,14 +134,14 @@ def test_what_was_noted_of_a_block_that_was_evicted_is_gone(order):
 
 @each_policy
 def test_a_zone_forgets_what_was_noted_of_blocks_that_it_lets_go(policy):
-    zoo = Zoo()
-    acme = zoo.zone("acme", policy=policy)
-    (block,) = zoo.hold(acme, cached=1)
-    zoo.ledger.reuse(acme, [block])
-    zoo.ledger.release(acme, [], [block])
-    blocks = zoo.hold(acme, cached=2)
+    core = Core()
+    acme = core.zone("acme", policy=policy)
+    (block,) = core.hold(acme, cached=1)
+    core.ledger.reuse(acme, [block])
+    core.ledger.release(acme, [], [block])
+    blocks = core.hold(acme, cached=2)
     assert blocks[0] == block
-    assert zoo.ledger.evict(acme, 1, "own") == [block]
+    assert core.ledger.evict(acme, 1, "own") == [block]
 
 
 @each_order
@@ -170,29 +170,29 @@ def test_an_order_that_was_cleared_has_left_nothing_behind(order):
 
 @each_policy
 def test_a_new_zone_keeps_its_cache_in_the_order_of_its_policy(policy):
-    assert type(Zoo().zone("acme", policy=policy).cached) is EVICTION_POLICIES[policy]
+    assert type(Core().zone("acme", policy=policy).cached) is EVICTION_POLICIES[policy]
 
 
 @each_policy
 @pytest.mark.parametrize("before", EVICTION_POLICIES)
 def test_a_reload_changes_the_policy_and_keeps_the_blocks_in_their_order(before, policy):
-    zoo = Zoo()
-    zoo.apply(declare("acme", eviction_policy=before))
-    acme = zoo.ledger.zones["acme"]
-    blocks = zoo.hold(acme, cached=3)
-    zoo.apply(declare("acme", eviction_policy=policy))
+    core = Core()
+    core.apply(declare("acme", eviction_policy=before))
+    acme = core.ledger.zones["acme"]
+    blocks = core.hold(acme, cached=3)
+    core.apply(declare("acme", eviction_policy=policy))
     assert type(acme.cached) is EVICTION_POLICIES[policy]
     assert list(acme.cached) == blocks
-    zoo.check()
+    core.check()
 
 
 def test_a_policy_that_nobody_registered_is_refused_by_name_and_nothing_changes():
-    zoo = Zoo()
-    zoo.apply(declare("acme", reserved=10))
+    core = Core()
+    core.apply(declare("acme", reserved=10))
     with pytest.raises(ConfigError, match=r"zones\[1\].evictionPolicy: this engine knows LRU, .*, not Random"):
-        zoo.apply(declare("acme", reserved=20), declare("burst", eviction_policy="Random"))
-    assert list(zoo.ledger.zones) == ["acme"]
-    assert zoo.ledger.zones["acme"].spec.quota.reserved == 10
+        core.apply(declare("acme", reserved=20), declare("burst", eviction_policy="Random"))
+    assert list(core.ledger.zones) == ["acme"]
+    assert core.ledger.zones["acme"].spec.quota.reserved == 10
 
 
 def schema_of_the_field():

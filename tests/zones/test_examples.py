@@ -9,8 +9,8 @@ from tenantzone_runtime.zones import preemption
 from tenantzone_runtime.zones.eviction import make_room
 from tenantzone_runtime.zones.fair_queue import Account, FairQueue
 from tenantzone_runtime.zones.zone import EARLY_TENANT
+from tests.zones.core import Core, Request, declare
 from tests.zones.test_configure import spec_of
-from tests.zones.zoo import Request, Zoo, declare
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "algebra.md"
 
@@ -32,10 +32,10 @@ def table(first_column):
 
 
 def build(zones):
-    """``pool 80; acme: reserved 40, quiet; gold``: a zoo with these zones."""
+    """``pool 80; acme: reserved 40, quiet; gold``: a core with these zones."""
     parts = [part.strip() for part in zones.split(";")]
     capacity = int(parts.pop(0).removeprefix("pool ")) if parts[0].startswith("pool ") else 100
-    zoo = Zoo(capacity)
+    core = Core(capacity)
     for part in parts:
         name, _, terms = part.partition(":")
         fields = {}
@@ -43,21 +43,21 @@ def build(zones):
             key, _, value = term.partition(" ")
             fields[key] = True if not value else int(value) if value.lstrip("-").isdigit() else value
         overdue = fields.pop("overdue", 0)
-        zone = zoo.early(**fields) if name == "(before)" else zoo.zone(name, **fields)
+        zone = core.early(**fields) if name == "(before)" else core.zone(name, **fields)
         zone.overdue = overdue
-    return zoo
+    return core
 
 
-def outcome(zoo, zone, count):
+def outcome(core, zone, count):
     """What the column *who pays* says."""
-    if count > zoo.takeable(zone):
-        running = [Request(other) for other in zoo.ledger.zones.values() if other.in_use]
+    if count > core.takeable(zone):
+        running = [Request(other) for other in core.ledger.zones.values() if other.in_use]
         victim = preemption.choose_victim(running, zone, entitled=True) if zone.is_entitled_to(count) else None
         if victim is not None:
             return f"preempts {victim.zone.spec.tenant}"
-        return f"waits: {zoo.wait_reason(zone, count)}"
-    make_room(zoo.ledger, zone, count, zoo.free)
-    paid = [f"{note.zone} {note.blocks} {note.reason}" for note in zoo.events("evicted")]
+        return f"waits: {core.wait_reason(zone, count)}"
+    make_room(core.ledger, zone, count, core.free)
+    paid = [f"{note.zone} {note.blocks} {note.reason}" for note in core.events("evicted")]
     return ", ".join(paid) or "nobody"
 
 
@@ -66,11 +66,11 @@ def outcome(zoo, zone, count):
     [pytest.param(*row[1:], id=row[0]) for row in table("Situation")],
 )
 def test_examples(zones, asks, may_take, who_pays):
-    zoo = build(zones)
+    core = build(zones)
     tenant, count = asks.split()
-    zone = zoo.ledger.zones[EARLY_TENANT if tenant == "(before)" else tenant]
-    assert zoo.takeable(zone) == int(may_take)
-    assert outcome(zoo, zone, int(count)) == who_pays
+    zone = core.ledger.zones[EARLY_TENANT if tenant == "(before)" else tenant]
+    assert core.takeable(zone) == int(may_take)
+    assert outcome(core, zone, int(count)) == who_pays
 
 
 @pytest.mark.parametrize(
@@ -78,15 +78,15 @@ def test_examples(zones, asks, may_take, who_pays):
     [pytest.param(*row[1:], id=row[0]) for row in table("Who needs others' caches")],
 )
 def test_relief(zones, denied, relief):
-    zoo = build(zones)
+    core = build(zones)
     tenant, count = denied.split()
-    zone = zoo.ledger.zones[tenant]
-    assert zoo.takeable(zone) < int(count)
-    assert zoo.wait_reason(zone, int(count)) == "reserved"
-    zoo.settle_evictions(zoo.tenancy.relieve(zone, int(count), zoo.free))
-    evicted = [f"{note.zone} {note.blocks} {note.reason}" for note in zoo.events("evicted")]
+    zone = core.ledger.zones[tenant]
+    assert core.takeable(zone) < int(count)
+    assert core.wait_reason(zone, int(count)) == "reserved"
+    core.settle_evictions(core.tenancy.evict_surplus_for(zone, int(count), core.free))
+    evicted = [f"{note.zone} {note.blocks} {note.reason}" for note in core.events("evicted")]
     assert (", ".join(evicted) or "nothing") == relief
-    assert (zoo.takeable(zone) >= int(count)) == bool(evicted)
+    assert (core.takeable(zone) >= int(count)) == bool(evicted)
 
 
 @pytest.mark.parametrize("row", table("Engine"))
@@ -99,52 +99,52 @@ def test_rounding(row):
 
 
 def test_the_timeline_of_a_loan():
-    zoo = Zoo()
-    zoo.zone("acme", reserved=50, quiet=True, max_loan=60.0, grace=30.0)
-    burst = zoo.zone("burst", in_use=70, cached=10)
-    zoo.tenancy.request_arrived(burst, 0.0)
+    core = Core()
+    core.zone("acme", reserved=50, quiet=True, max_loan=60.0, grace=30.0)
+    burst = core.zone("burst", in_use=70, cached=10)
+    core.tenancy.request_arrived(burst, 0.0)
     for second, _, lent, uses, caches, overdue, may_take, may_grow in table("Second"):
-        zoo.upkeep(float(second))
-        while zoo.tenancy.past_grace():
-            zoo.release(burst, kept=25)
-            zoo.tenancy.loans.settle(zoo.free)
-            zoo.settle_evictions(zoo.tenancy.collect_due(zoo.free))
-        assert sum(loan.blocks for loan in zoo.tenancy.loans) == int(lent), second
+        core.upkeep(float(second))
+        while core.tenancy.past_grace():
+            core.release(burst, kept=25)
+            core.tenancy.loans.settle(core.free)
+            core.settle_evictions(core.tenancy.collect_due(core.free))
+        assert sum(loan.blocks for loan in core.tenancy.loans) == int(lent), second
         assert (burst.in_use, len(burst.cached), burst.overdue) == (int(uses), int(caches), int(overdue)), second
-        assert zoo.takeable(burst) == int(may_take), second
-        assert zoo.takeable(burst, growing=True) == int(may_grow), second
+        assert core.takeable(burst) == int(may_take), second
+        assert core.takeable(burst, growing=True) == int(may_grow), second
 
 
 def test_the_steps_of_a_release():
-    zoo = Zoo()
-    acme = zoo.zone("acme", cached=50, after=60.0, release=(30, 10.0))
-    zoo.tenancy.request_arrived(acme, 0.0)
-    zoo.tenancy.request_finished(acme, 0.0)
+    core = Core()
+    acme = core.zone("acme", cached=50, after=60.0, release=(30, 10.0))
+    core.tenancy.request_arrived(acme, 0.0)
+    core.tenancy.request_finished(acme, 0.0)
     for time, happens, keeps, state in table("Without a request for"):
-        zoo.upkeep(float(time.removesuffix(" s")))
+        core.upkeep(float(time.removesuffix(" s")))
         if " takes " in happens:
-            zoo.settle_evictions([(acme, zoo.ledger.evict(acme, 10, "quiet"))])
+            core.settle_evictions([(acme, core.ledger.evict(acme, 10, "quiet"))])
         assert (acme.held, acme.state) == (int(keeps), state), time
 
 
 def test_who_has_what_its_level_reserves():
-    zoo = Zoo()
+    core = Core()
     template = UnknownTenantTemplate(idle=Idle(forget_after_seconds=60.0))
     levels = (TenantLevel(name="gold", tenants=("gold-*",), reserved=30),)
     unknown = UnknownTenants(mode="AutoRegister", template=template, levels=levels)
     tenants = ("gold-1", "gold-2", "gold-3")
     for comes, declared, *expected in table("What comes"):
         if comes.startswith("a config"):
-            zoo.apply(declare("acme", reserved=int(declared)), unknown_tenants=unknown)
+            core.apply(declare("acme", reserved=int(declared)), unknown_tenants=unknown)
         elif comes.startswith("three tenants"):
             for tenant in tenants:
-                zoo.tenancy.request_arrived(zoo.tenancy.zone_for(tenant, 0.0), 0.0)
+                core.tenancy.request_arrived(core.tenancy.zone_for(tenant, 0.0), 0.0)
         else:
-            gone = zoo.ledger.zones[comes.split("`")[1]]
-            zoo.tenancy.request_finished(gone, 0.0)
-            zoo.upkeep(60.0)
-        assert zoo.ledger.zones["acme"].spec.quota.reserved == int(declared)
-        assert [said_of(zoo.ledger.zones.get(tenant)) for tenant in tenants] == expected, comes
+            gone = core.ledger.zones[comes.split("`")[1]]
+            core.tenancy.request_finished(gone, 0.0)
+            core.upkeep(60.0)
+        assert core.ledger.zones["acme"].spec.quota.reserved == int(declared)
+        assert [said_of(core.ledger.zones.get(tenant)) for tenant in tenants] == expected, comes
 
 
 def said_of(zone):

@@ -4,88 +4,88 @@ import pytest
 
 from tenantzone_contract.config import Watermarks
 from tenantzone_runtime.zones.eviction import trim_to_limit
+from tests.zones.core import Core, declare
 from tests.zones.registered import anybody, arrive, level
-from tests.zones.zoo import Zoo, declare
 
 
 @pytest.fixture
-def zoo():
-    return Zoo()
+def core():
+    return Core()
 
 
-def parts(zoo, now, at_once):
+def parts(core, now, at_once):
     """What each part of upkeep evicts: tenants with the number of blocks that they lost."""
-    for evicted in zoo.tenancy.upkeep_in_parts(now, lambda: zoo.free, at_once):
-        yield zoo.settle_evictions(evicted)
+    for evicted in core.tenancy.upkeep_in_parts(now, lambda: core.free, at_once):
+        yield core.settle_evictions(evicted)
 
 
-def test_a_large_cache_goes_bit_by_bit_and_others_have_their_turn_in_between(zoo):
-    zoo.apply(declare("large", evict_after=10.0), declare("small", evict_after=11.0))
+def test_a_large_cache_goes_bit_by_bit_and_others_have_their_turn_in_between(core):
+    core.apply(declare("large", evict_after=10.0), declare("small", evict_after=11.0))
     for tenant, cached in (("large", 25), ("small", 4)):
-        zoo.hold(zoo.ledger.zones[tenant], cached=cached)
-    evictions = [evicted for evicted in parts(zoo, 11.0, at_once=10) if evicted]
+        core.hold(core.ledger.zones[tenant], cached=cached)
+    evictions = [evicted for evicted in parts(core, 11.0, at_once=10) if evicted]
     assert evictions == [[("large", 10)], [("small", 4)], [("large", 10)], [("large", 5)]]
-    assert {zone.state for zone in zoo.ledger.zones.values()} == {"Evicted"}
+    assert {zone.state for zone in core.ledger.zones.values()} == {"Evicted"}
 
 
-def test_a_cache_that_goes_in_just_so_many_bits_is_looked_at_once_more(zoo):
-    zoo.apply(**anybody(forget_after=10.0, evict_after=5.0))
-    guest = arrive(zoo, "guest", now=0.0)
-    zoo.hold(guest, cached=20)
-    assert [evicted for evicted in parts(zoo, 10.0, at_once=10) if evicted] == [[("guest", 10)], [("guest", 10)]]
-    assert zoo.ledger.zones == {}
+def test_a_cache_that_goes_in_just_so_many_bits_is_looked_at_once_more(core):
+    core.apply(**anybody(forget_after=10.0, evict_after=5.0))
+    guest = arrive(core, "guest", now=0.0)
+    core.hold(guest, cached=20)
+    assert [evicted for evicted in parts(core, 10.0, at_once=10) if evicted] == [[("guest", 10)], [("guest", 10)]]
+    assert core.ledger.zones == {}
 
 
-def test_a_request_that_comes_between_two_parts_keeps_what_is_left(zoo):
-    zoo.apply(declare("large", evict_after=10.0))
-    large = zoo.ledger.zones["large"]
-    zoo.hold(large, cached=25)
-    upkeep = parts(zoo, 10.0, at_once=10)
+def test_a_request_that_comes_between_two_parts_keeps_what_is_left(core):
+    core.apply(declare("large", evict_after=10.0))
+    large = core.ledger.zones["large"]
+    core.hold(large, cached=25)
+    upkeep = parts(core, 10.0, at_once=10)
     assert next(upkeep) == [("large", 10)]
-    zoo.tenancy.request_arrived(large, 10.0)
+    core.tenancy.request_arrived(large, 10.0)
     assert [evicted for evicted in upkeep if evicted] == []
     assert (large.held, large.state) == (15, "Active")
 
 
-def test_of_many_that_have_changed_so_many_are_looked_at_without_a_pause_as_cost_as_much(zoo):
-    lender = zoo.zone("lender", reserved=60, quiet=True)
+def test_of_many_that_have_changed_so_many_are_looked_at_without_a_pause_as_cost_as_much(core):
+    lender = core.zone("lender", reserved=60, quiet=True)
     for number in range(7):
-        zoo.zone(f"borrower-{number}", cached=10)
-    upkeep = parts(zoo, 0.0, at_once=100)
+        core.zone(f"borrower-{number}", cached=10)
+    upkeep = parts(core, 0.0, at_once=100)
     seen = []
     for _ in upkeep:
-        seen.append((zoo.ledger.standings.changed, lender.lent))
+        seen.append((core.ledger.totals.changed, lender.lent))
     # Of eight that have changed two at once; then the loans are settled.
     assert seen == [(6, 0), (4, 0), (2, 0), (0, 0), (0, 30)]
 
 
 @pytest.mark.parametrize(("free", "evicted"), [(30, []), (29, [("acme", 1)]), (28, [("acme", 2)])])
-def test_below_the_watermark_what_is_missing_is_evicted_to_the_last_block(zoo, free, evicted):
-    zoo.apply(declare("acme"), watermarks=Watermarks(low=0.3, high=0.3))
-    zoo.hold(zoo.ledger.zones["acme"], cached=100 - free)
-    assert zoo.upkeep(1.0) == evicted
+def test_below_the_watermark_what_is_missing_is_evicted_to_the_last_block(core, free, evicted):
+    core.apply(declare("acme"), watermarks=Watermarks(low=0.3, high=0.3))
+    core.hold(core.ledger.zones["acme"], cached=100 - free)
+    assert core.upkeep(1.0) == evicted
 
 
-def test_up_to_the_high_watermark_so_many_blocks_go_at_once(zoo):
-    zoo.apply(declare("acme"), watermarks=Watermarks(low=0.1, high=0.3))
-    zoo.hold(zoo.ledger.zones["acme"], cached=95)
-    assert [evicted for evicted in parts(zoo, 1.0, at_once=10) if evicted] == 2 * [[("acme", 10)]] + [[("acme", 5)]]
+def test_up_to_the_high_watermark_so_many_blocks_go_at_once(core):
+    core.apply(declare("acme"), watermarks=Watermarks(low=0.1, high=0.3))
+    core.hold(core.ledger.zones["acme"], cached=95)
+    assert [evicted for evicted in parts(core, 1.0, at_once=10) if evicted] == 2 * [[("acme", 10)]] + [[("acme", 5)]]
 
 
-def test_what_is_beyond_a_lower_limit_goes_so_many_blocks_at_once(zoo):
-    acme = zoo.zone("acme", limit=50, in_use=20, cached=51)
-    bits = [len(trim_to_limit(zoo.ledger, acme, at_once=10)) for _ in range(4)]
+def test_what_is_beyond_a_lower_limit_goes_so_many_blocks_at_once(core):
+    acme = core.zone("acme", limit=50, in_use=20, cached=51)
+    bits = [len(trim_to_limit(core.ledger, acme, at_once=10)) for _ in range(4)]
     assert bits == [10, 10, 1, 0]
 
 
-def test_of_zones_that_are_forgotten_together_each_leaves_what_it_reserved(zoo):
+def test_of_zones_that_are_forgotten_together_each_leaves_what_it_reserved(core):
     gold, plenty = level("gold", reserved=20), level("plenty", reserved=90)
-    zoo.apply(**anybody(gold, plenty, after=1.0, forget_after=5.0))
-    arrive(zoo, "gold-1", now=0.0)
-    arrive(zoo, "stranger", now=0.0)
-    waits = arrive(zoo, "plenty-1", now=3.0)
-    zoo.tenancy.request_arrived(waits, 3.0)
+    core.apply(**anybody(gold, plenty, after=1.0, forget_after=5.0))
+    arrive(core, "gold-1", now=0.0)
+    arrive(core, "stranger", now=0.0)
+    waits = arrive(core, "plenty-1", now=3.0)
+    core.tenancy.request_arrived(waits, 3.0)
     assert waits.spec.quota.reserved == 0
-    zoo.upkeep(5.0)
-    assert list(zoo.ledger.zones) == ["plenty-1"]
+    core.upkeep(5.0)
+    assert list(core.ledger.zones) == ["plenty-1"]
     assert waits.spec.quota.reserved == 90

@@ -1,4 +1,4 @@
-"""Random lives of an engine, compared with the reference after every step, with the invariants checked.
+"""Random history of an engine, compared with the reference after every step, with the invariants checked.
 
 Requests come and go, configs change, time passes, the engine pauses and starts anew. In each step the zone core's own
 arbiter says who is admitted, who goes on and who yields. ``reference.World`` says what must come of it. In the end no
@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tenantzone_runtime.zones.zone import EARLY_TENANT
 from tests.zones.configs import CAPACITY, TENANTS, configs, registered_terms, terms_of
-from tests.zones.lives import Request, by_tenant
-from tests.zones.lives_at_rest import LivesAtRest
+from tests.zones.history import Request, by_tenant
+from tests.zones.history_at_rest import HistoryAtRest
 
 
 @st.composite
@@ -31,7 +31,7 @@ def requests(draw):
     )
 
 
-class ZoneLives(LivesAtRest, RuleBasedStateMachine):
+class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
     lived = 0
     """How many there were: a deep run takes minutes, and tells where it is (`pytest -s`)."""
 
@@ -39,8 +39,8 @@ class ZoneLives(LivesAtRest, RuleBasedStateMachine):
         self.come_to_rest()
         ZoneLives.lived += 1
         if settings().max_examples > 1000 and ZoneLives.lived % 500 == 0:
-            print(f"{ZoneLives.lived} lives of zones", file=sys.stderr)
-        # Hypothesis then looks for lives in which much happens.
+            print(f"{ZoneLives.lived} history of zones", file=sys.stderr)
+        # Hypothesis then looks for history in which much happens.
         target(float(len(self.seen)), label="different things that happened")
 
     # Configs
@@ -113,12 +113,12 @@ class ZoneLives(LivesAtRest, RuleBasedStateMachine):
             if claim is None:
                 claim = self.world.add(tenant, **terms)
             else:
-                self.world.respec(claim, **terms)
+                self.world.change_spec(claim, **terms)
             self.world.give_reservations()
         assert zone is self.ledger.zones[tenant]
         self._adopt()
         most = self.world.reachable(claim)
-        assert self.ledger.standings.reachable(zone) == most
+        assert self.ledger.totals.reachable(zone) == most
         if request.prompt > most:
             self._saw("too long for its zone")
             return
@@ -224,14 +224,14 @@ class ZoneLives(LivesAtRest, RuleBasedStateMachine):
 
     @invariant()
     def everybody_may_take_what_the_reference_says(self):
-        standings = self.ledger.standings
+        totals = self.ledger.totals
         for tenant, zone in self.ledger.zones.items():
             claim = self.world.claims[tenant]
             for growing in (False, True):
                 for peak in (0, CAPACITY):
                     expected = self.world.takeable(claim, growing=growing, peak=peak)
-                    assert standings.takeable(zone, self.free, growing=growing, peak=peak) == expected
-            assert standings.reachable(zone) == self.world.reachable(claim)
+                    assert totals.takeable(zone, self.free, growing=growing, peak=peak) == expected
+            assert totals.reachable(zone) == self.world.reachable(claim)
 
     @invariant()
     def who_is_parked_could_not_be_admitted(self):

@@ -7,67 +7,67 @@ import pytest
 
 from tenantzone_runtime.zones import preemption
 from tenantzone_runtime.zones.eviction import make_room
-from tests.zones.zoo import Request, Zoo, declare
+from tests.zones.core import Core, Request, declare
 
 
 @pytest.fixture
-def zoo():
-    zoo = Zoo(capacity=80)
-    zoo.apply(declare("claim", reserved=60), declare("burst"))
-    claim, burst = zoo.ledger.zones["claim"], zoo.ledger.zones["burst"]
-    zoo.hold(claim, cached=60)
-    zoo.tenancy.request_arrived(claim, 0.0)
-    zoo.tenancy.request_arrived(burst, 0.0)
-    return zoo
+def core():
+    core = Core(capacity=80)
+    core.apply(declare("claim", reserved=60), declare("burst"))
+    claim, burst = core.ledger.zones["claim"], core.ledger.zones["burst"]
+    core.hold(claim, cached=60)
+    core.tenancy.request_arrived(claim, 0.0)
+    core.tenancy.request_arrived(burst, 0.0)
+    return core
 
 
-def prefill(zoo, zone, count):
+def prefill(core, zone, count):
     """Admit a prompt if the zone may take its blocks. Returns who lost how many, or why it waits."""
-    if count > zoo.takeable(zone):
-        return zoo.wait_reason(zone, count)
-    paid = zoo.settle_evictions(make_room(zoo.ledger, zone, count, zoo.free))
-    zoo.take(zone, count)
+    if count > core.takeable(zone):
+        return core.wait_reason(zone, count)
+    paid = core.settle_evictions(make_room(core.ledger, zone, count, core.free))
+    core.take(zone, count)
     return paid
 
 
-def test_the_claim_holds_and_the_big_prefill_waits_with_a_reason(zoo):
-    claim, burst = zoo.ledger.zones["claim"], zoo.ledger.zones["burst"]
-    assert prefill(zoo, burst, 70) == "reserved"
+def test_the_claim_holds_and_the_big_prefill_waits_with_a_reason(core):
+    claim, burst = core.ledger.zones["claim"], core.ledger.zones["burst"]
+    assert prefill(core, burst, 70) == "reserved"
     assert (len(claim.cached), burst.held) == (60, 0)
 
 
-def test_a_bounded_prefill_goes_through_at_once(zoo):
-    claim, burst = zoo.ledger.zones["claim"], zoo.ledger.zones["burst"]
-    assert prefill(zoo, burst, 20) == []
-    assert (len(claim.cached), burst.in_use, zoo.free) == (60, 20, 0)
+def test_a_bounded_prefill_goes_through_at_once(core):
+    claim, burst = core.ledger.zones["claim"], core.ledger.zones["burst"]
+    assert prefill(core, burst, 20) == []
+    assert (len(claim.cached), burst.in_use, core.free) == (60, 20, 0)
 
 
-def test_one_block_more_than_is_not_claimed_waits(zoo):
-    assert prefill(zoo, zoo.ledger.zones["burst"], 21) == "reserved"
+def test_one_block_more_than_is_not_claimed_waits(core):
+    assert prefill(core, core.ledger.zones["burst"], 21) == "reserved"
 
 
-def test_a_quiet_claim_is_lent_and_reclaimed_within_one_step(zoo):
-    claim, burst = zoo.ledger.zones["claim"], zoo.ledger.zones["burst"]
-    zoo.tenancy.request_finished(claim, 0.0)
-    zoo.upkeep(60.0)
-    assert prefill(zoo, burst, 70) == [("claim", 50)]
+def test_a_quiet_claim_is_lent_and_reclaimed_within_one_step(core):
+    claim, burst = core.ledger.zones["claim"], core.ledger.zones["burst"]
+    core.tenancy.request_finished(claim, 0.0)
+    core.upkeep(60.0)
+    assert prefill(core, burst, 70) == [("claim", 50)]
 
-    zoo.tenancy.request_arrived(claim, 61.0)
+    core.tenancy.request_arrived(claim, 61.0)
     prompt = Request(burst)
     assert preemption.choose_victim([prompt], claim, entitled=claim.is_entitled_to(50)) is prompt
-    zoo.release(burst, kept=70)
-    assert prefill(zoo, claim, 50) == [("burst", 50)]
+    core.release(burst, kept=70)
+    assert prefill(core, claim, 50) == [("burst", 50)]
     assert (claim.held, burst.held) == (60, 20)
-    zoo.check()
+    core.check()
 
 
-def test_what_the_borrower_only_caches_is_reclaimed_without_a_preemption(zoo):
-    claim, burst = zoo.ledger.zones["claim"], zoo.ledger.zones["burst"]
-    zoo.tenancy.request_finished(claim, 0.0)
-    zoo.upkeep(60.0)
-    prefill(zoo, burst, 70)
-    zoo.release(burst, kept=70)
+def test_what_the_borrower_only_caches_is_reclaimed_without_a_preemption(core):
+    claim, burst = core.ledger.zones["claim"], core.ledger.zones["burst"]
+    core.tenancy.request_finished(claim, 0.0)
+    core.upkeep(60.0)
+    prefill(core, burst, 70)
+    core.release(burst, kept=70)
 
-    zoo.tenancy.request_arrived(claim, 61.0)
-    assert prefill(zoo, claim, 60) == [("burst", 60)]
-    zoo.check()
+    core.tenancy.request_arrived(claim, 61.0)
+    assert prefill(core, claim, 60) == [("burst", 60)]
+    core.check()

@@ -9,8 +9,8 @@ import pytest
 from tenantzone_contract.config import Borrowers
 from tenantzone_runtime.zones import configure
 from tenantzone_runtime.zones.quota import Quota
+from tests.zones.core import Core
 from tests.zones.reference_book import ReferenceBook
-from tests.zones.zoo import Zoo
 
 BORROWERS = get_args(Borrowers)
 ZONES = 6
@@ -19,93 +19,93 @@ LIVES = 30
 ACTS = 300
 
 
-def declare(zoo, number):
-    return zoo.zone(f"tenant-{number}", reserved=5 * number, priority=number % 3 - 1, borrowers=BORROWERS[number % 2])
+def declare(core, number):
+    return core.zone(f"tenant-{number}", reserved=5 * number, priority=number % 3 - 1, borrowers=BORROWERS[number % 2])
 
 
-def act(zoo, deed, number, amount):
-    ledger = zoo.ledger
+def act(core, deed, number, amount):
+    ledger = core.ledger
     zone = ledger.zones[f"tenant-{number}"]
     match deed:
         case "take":
-            zoo.take(zone, min(amount, zoo.free))
+            core.take(zone, min(amount, core.free))
         case "keep":
-            zoo.release(zone, kept=amount)
+            core.release(zone, kept=amount)
         case "drop":
-            zoo.release(zone, dropped=amount)
+            core.release(zone, dropped=amount)
         case "evict":
             ledger.evict(zone, min(amount, len(zone.cached)), "own")
         case "active":
-            zone.last_active = zoo.now
+            zone.last_active = core.now
             zone.quiet = False
-            ledger.standings.was_active(zone)
+            ledger.totals.was_active(zone)
         case "quiet":
-            zoo.set_quiet(zone, True)
+            core.set_quiet(zone, True)
         case "change":
-            room = zoo.capacity - ledger.standings.promised + zone.spec.quota.reserved
+            room = core.capacity - ledger.totals.promised + zone.spec.quota.reserved
             reserved = min(amount, room)
             terms = replace(zone.spec.lending, borrowers=BORROWERS[amount % 2])
-            quota = Quota(reserved, zoo.capacity, reserved // 2)
-            configure.respec(ledger, zone, replace(zone.spec, priority=amount % 5 - 2, quota=quota, lending=terms))
+            quota = Quota(reserved, core.capacity, reserved // 2)
+            configure.change_spec(ledger, zone, replace(zone.spec, priority=amount % 5 - 2, quota=quota, lending=terms))
         case "leave" if zone.held == 0:
             ledger.discard(zone)
-            declare(zoo, number)
+            declare(core, number)
 
 
 @pytest.mark.parametrize("seed", range(LIVES))
 def test_loans_are_those_of_looking_at_all_zones_and_all_loans_each_time(seed):
     rng = random.Random(seed)
-    zoo = Zoo()
-    book, reference = zoo.tenancy.loans, ReferenceBook(zoo.ledger)
+    core = Core()
+    book, reference = core.tenancy.loans, ReferenceBook(core.ledger)
     for number in range(ZONES):
-        declare(zoo, number)
+        declare(core, number)
     for _ in range(ACTS):
         deed, number, amount = rng.choice(DEEDS), rng.randrange(ZONES), rng.randrange(60)
-        zoo.now += 1.0
-        act(zoo, deed, number, amount)
+        core.now += 1.0
+        act(core, deed, number, amount)
         if deed in ("settle", "due"):
-            book.settle(zoo.free)
-            reference.settle(zoo.free)
+            book.settle(core.free)
+            reference.settle(core.free)
         if deed == "due" and (loans := list(book)):
             loan = loans[number % len(loans)]
             blocks = min(amount, loan.blocks, len(loan.borrower.cached))
-            zoo.ledger.evict(loan.borrower, blocks, "due", loan.lender)
+            core.ledger.evict(loan.borrower, blocks, "due", loan.lender)
             if blocks:
                 book.repay(loan, blocks)
                 reference.loans[loan.lender, loan.borrower] -= blocks
                 if not loan.blocks:
                     del reference.loans[loan.lender, loan.borrower]
         assert [((loan.lender, loan.borrower), loan.blocks) for loan in book] == list(reference.loans.items())
-        for zone in zoo.ledger.zones.values():
+        for zone in core.ledger.zones.values():
             assert zone.lent == sum(loan.blocks for loan in book if loan.lender is zone)
             assert zone.borrowed == sum(loan.blocks for loan in book if loan.borrower is zone)
 
 
 def test_a_book_that_is_settled_looks_at_no_zone_again_that_has_not_changed():
-    zoo = Zoo(1000)
+    core = Core(1000)
     for number in range(50):
-        zoo.zone(f"lender-{number}", reserved=10, quiet=True)
-    borrowers = [zoo.zone(f"borrower-{number}", cached=20) for number in range(50)]
-    zoo.tenancy.loans.settle(zoo.free)
-    assert sum(loan.blocks for loan in zoo.tenancy.loans) == 500
-    assert zoo.ledger.standings.take_changed() == []
-    zoo.ledger.evict(borrowers[7], 1, "own")
-    assert zoo.ledger.standings.take_changed() == [borrowers[7]]
+        core.zone(f"lender-{number}", reserved=10, quiet=True)
+    borrowers = [core.zone(f"borrower-{number}", cached=20) for number in range(50)]
+    core.tenancy.loans.settle(core.free)
+    assert sum(loan.blocks for loan in core.tenancy.loans) == 500
+    assert core.ledger.totals.take_changed() == []
+    core.ledger.evict(borrowers[7], 1, "own")
+    assert core.ledger.totals.take_changed() == [borrowers[7]]
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_book_is_right_when_a_step_settles_it_while_changes_are_looked_at(seed):
     rng = random.Random(seed)
-    zoo = Zoo(300)
+    core = Core(300)
     for number in range(ZONES):
-        declare(zoo, number)
+        declare(core, number)
     for _ in range(100):
         for _ in range(5):
-            act(zoo, rng.choice(DEEDS[:8]), rng.randrange(ZONES), rng.randrange(60))
-        zoo.now += 1.0
-        for _ in zoo.tenancy.upkeep_in_parts(zoo.now, lambda: zoo.free, at_once=1):
-            act(zoo, rng.choice(DEEDS[:8]), rng.randrange(ZONES), rng.randrange(60))
-            zoo.settle_evictions(zoo.tenancy.collect_due(zoo.free))
-            for zone in zoo.ledger.zones.values():
+            act(core, rng.choice(DEEDS[:8]), rng.randrange(ZONES), rng.randrange(60))
+        core.now += 1.0
+        for _ in core.tenancy.upkeep_in_parts(core.now, lambda: core.free, at_once=1):
+            act(core, rng.choice(DEEDS[:8]), rng.randrange(ZONES), rng.randrange(60))
+            core.settle_evictions(core.tenancy.collect_due(core.free))
+            for zone in core.ledger.zones.values():
                 assert zone.borrowed <= zone.surplus
                 assert zone.lent <= max(0, zone.spec.quota.reserved - zone.held)

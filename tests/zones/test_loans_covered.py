@@ -8,41 +8,41 @@ from hypothesis import strategies as st
 
 from tenantzone_runtime.zones import configure
 from tenantzone_runtime.zones.eviction import cover_loans
-from tests.zones.zoo import Zoo
+from tests.zones.core import Core
 
 
 @pytest.fixture
-def zoo():
-    return Zoo()
+def core():
+    return Core()
 
 
-def lent(zoo):
-    return {(loan.lender.spec.tenant, loan.borrower.spec.tenant): loan.blocks for loan in zoo.tenancy.loans}
+def lent(core):
+    return {(loan.lender.spec.tenant, loan.borrower.spec.tenant): loan.blocks for loan in core.tenancy.loans}
 
 
-def covered(zoo, borrower):
+def covered(core, borrower):
     """Tenants with the number of cached blocks that went for the borrower; then the loans are settled."""
-    gone = zoo.settle_evictions(zoo.tenancy.cover_loans(borrower))
-    zoo.settle_evictions(zoo.tenancy.collect_due(zoo.free))
+    gone = core.settle_evictions(core.tenancy.cover_loans(borrower))
+    core.settle_evictions(core.tenancy.collect_due(core.free))
     return gone
 
 
-def caches(zoo):
+def caches(core):
     """Caches in no order; what each has above its reservation, and caches, is the number in its name."""
-    zoo.zone("active-gold-6", priority=1, cached=6, active=1.0)
-    zoo.zone("promised-0", priority=-9, reserved=20, in_use=5, cached=15)
-    zoo.zone("active-late-5", reserved=10, cached=15, active=8.0)
-    zoo.zone("in-use-0", priority=-9, in_use=5)
-    zoo.zone("active-early-4", reserved=2, cached=6, active=2.0)
-    zoo.zone("active-low-3", priority=-1, in_use=10, cached=3, active=9.0)
-    zoo.zone("quiet-gold-2", priority=9, cached=2, quiet=True)
+    core.zone("active-gold-6", priority=1, cached=6, active=1.0)
+    core.zone("promised-0", priority=-9, reserved=20, in_use=5, cached=15)
+    core.zone("active-late-5", reserved=10, cached=15, active=8.0)
+    core.zone("in-use-0", priority=-9, in_use=5)
+    core.zone("active-early-4", reserved=2, cached=6, active=2.0)
+    core.zone("active-low-3", priority=-1, in_use=10, cached=3, active=9.0)
+    core.zone("quiet-gold-2", priority=9, cached=2, quiet=True)
 
 
 @pytest.mark.parametrize("owed", [1, 2, 3, 9, 10, 14, 20, 21])
-def test_the_quiet_give_first_then_the_lowest_priority_and_the_least_recently_active(zoo, owed):
-    borrower = zoo.zone("borrower", in_use=5, cached=5)
-    caches(zoo)
-    evicted = cover_loans(zoo.ledger, borrower, owed, lambda zone: 100)
+def test_the_quiet_give_first_then_the_lowest_priority_and_the_least_recently_active(core, owed):
+    borrower = core.zone("borrower", in_use=5, cached=5)
+    caches(core)
+    evicted = cover_loans(core.ledger, borrower, owed, lambda zone: 100)
     left, expected = owed, []
     for name in ("quiet-gold-2", "active-low-3", "active-early-4", "active-late-5", "active-gold-6"):
         if blocks := min(left, int(name[-1])):
@@ -51,82 +51,82 @@ def test_the_quiet_give_first_then_the_lowest_priority_and_the_least_recently_ac
     assert [(zone.spec.tenant, len(blocks)) for zone, blocks in evicted] == expected
 
 
-def test_each_gives_no_more_than_goes_to_the_borrower(zoo):
-    borrower = zoo.zone("borrower", in_use=10)
-    zoo.zone("one", cached=20)
-    zoo.zone("none", cached=20)
-    zoo.zone("half", cached=20)
+def test_each_gives_no_more_than_goes_to_the_borrower(core):
+    borrower = core.zone("borrower", in_use=10)
+    core.zone("one", cached=20)
+    core.zone("none", cached=20)
+    core.zone("half", cached=20)
     share = {"one": 1, "none": 0, "half": 10}
-    evicted = cover_loans(zoo.ledger, borrower, 15, lambda zone: share[zone.spec.tenant])
+    evicted = cover_loans(core.ledger, borrower, 15, lambda zone: share[zone.spec.tenant])
     assert [(zone.spec.tenant, len(blocks)) for zone, blocks in evicted] == [("one", 1), ("half", 10)]
 
 
-def test_what_goes_is_told_as_due_and_for_whom(zoo):
-    borrower = zoo.zone("borrower", in_use=10, priority=1)
-    cache = zoo.zone("cache", cached=20)
-    cover_loans(zoo.ledger, borrower, 7, lambda zone: 100)
-    (told,) = zoo.events("evicted")
+def test_what_goes_is_told_as_due_and_for_whom(core):
+    borrower = core.zone("borrower", in_use=10, priority=1)
+    cache = core.zone("cache", cached=20)
+    cover_loans(core.ledger, borrower, 7, lambda zone: 100)
+    (told,) = core.events("evicted")
     assert (told.zone, told.blocks, told.reason, told.beneficiary) == ("cache", 7, "due", "borrower")
     assert cache.counters.evictions == {("due", "higher_priority"): 7}
 
 
-def test_who_owes_nothing_costs_nobody_a_block(zoo):
-    zoo.zone("cache", priority=1, cached=50)
-    nobody = zoo.zone("nobody")
-    assert zoo.tenancy.cover_loans(nobody) == []
-    zoo.zone("lender", reserved=40, quiet=True, max_loan=5.0, grace=10.0)
-    borrower = zoo.zone("borrower", in_use=20)
-    zoo.upkeep(0.0)
-    zoo.upkeep(14.9)
+def test_who_owes_nothing_costs_nobody_a_block(core):
+    core.zone("cache", priority=1, cached=50)
+    nobody = core.zone("nobody")
+    assert core.tenancy.cover_loans(nobody) == []
+    core.zone("lender", reserved=40, quiet=True, max_loan=5.0, grace=10.0)
+    borrower = core.zone("borrower", in_use=20)
+    core.upkeep(0.0)
+    core.upkeep(14.9)
     assert borrower.overdue == 10
-    assert zoo.tenancy.cover_loans(borrower) == []
+    assert core.tenancy.cover_loans(borrower) == []
 
 
-def test_as_much_is_given_as_is_past_its_grace_and_no_more(zoo):
-    zoo.zone("hasty", reserved=5, quiet=True, max_loan=5.0, grace=1.0, priority=-2)
-    zoo.zone("patient", reserved=10, quiet=True, max_loan=5.0, grace=100.0, priority=-1)
-    cache = zoo.zone("cache", priority=1, reserved=25, cached=75)
-    borrower = zoo.zone("borrower", in_use=25)
-    zoo.upkeep(0.0)
-    zoo.upkeep(6.0)
+def test_as_much_is_given_as_is_past_its_grace_and_no_more(core):
+    core.zone("hasty", reserved=5, quiet=True, max_loan=5.0, grace=1.0, priority=-2)
+    core.zone("patient", reserved=10, quiet=True, max_loan=5.0, grace=100.0, priority=-1)
+    cache = core.zone("cache", priority=1, reserved=25, cached=75)
+    borrower = core.zone("borrower", in_use=25)
+    core.upkeep(0.0)
+    core.upkeep(6.0)
     assert borrower.overdue == 15
-    assert covered(zoo, borrower) == [("cache", 5)]
-    assert (borrower.borrowed, zoo.tenancy.past_grace()) == (10, [])
+    assert covered(core, borrower) == [("cache", 5)]
+    assert (borrower.borrowed, core.tenancy.past_grace()) == (10, [])
     assert cache.held == 70
 
 
-def test_what_the_borrower_itself_caches_is_not_taken_for_others(zoo):
-    zoo.zone("lender", reserved=30, quiet=True, max_loan=5.0, grace=1.0)
-    borrower = zoo.zone("borrower", in_use=90)
-    zoo.zone("cache", cached=10)
-    zoo.upkeep(0.0)
-    zoo.upkeep(6.0)
-    zoo.release(borrower, kept=40)
-    assert [(zone.spec.tenant, len(blocks)) for zone, blocks in zoo.tenancy.cover_loans(borrower)] == [("cache", 10)]
+def test_what_the_borrower_itself_caches_is_not_taken_for_others(core):
+    core.zone("lender", reserved=30, quiet=True, max_loan=5.0, grace=1.0)
+    borrower = core.zone("borrower", in_use=90)
+    core.zone("cache", cached=10)
+    core.upkeep(0.0)
+    core.upkeep(6.0)
+    core.release(borrower, kept=40)
+    assert [(zone.spec.tenant, len(blocks)) for zone, blocks in core.tenancy.cover_loans(borrower)] == [("cache", 10)]
 
 
-def stands_on(zoo, *, first, second):
+def stands_on(core, *, first, second):
     """A borrower with 40 blocks past their grace, and a cache that stands on the reservations of two others, ten blocks
     each and on the first one's for longer, and on what nobody reserved."""
-    zoo.zone("lender", reserved=40, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
-    borrower = zoo.zone("borrower", in_use=40)
-    zoo.zone("busy", reserved=35, in_use=35)
-    zoo.upkeep(0.0)
-    zoo.upkeep(1.0)
-    zoo.zone("first", reserved=10, quiet=True, **first)
-    cache = zoo.zone("cache", priority=5, cached=15)
-    zoo.upkeep(2.0)
-    zoo.zone("second", reserved=10, quiet=True, **second)
-    zoo.hold(cache, cached=zoo.free)
-    zoo.upkeep(6.0)
-    assert lent(zoo) == {("lender", "borrower"): 40, ("first", "cache"): 10, ("second", "cache"): 10}
+    core.zone("lender", reserved=40, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
+    borrower = core.zone("borrower", in_use=40)
+    core.zone("busy", reserved=35, in_use=35)
+    core.upkeep(0.0)
+    core.upkeep(1.0)
+    core.zone("first", reserved=10, quiet=True, **first)
+    cache = core.zone("cache", priority=5, cached=15)
+    core.upkeep(2.0)
+    core.zone("second", reserved=10, quiet=True, **second)
+    core.hold(cache, cached=core.free)
+    core.upkeep(6.0)
+    assert lent(core) == {("lender", "borrower"): 40, ("first", "cache"): 10, ("second", "cache"): 10}
     return borrower, cache
 
 
-def test_what_stands_on_nobodys_reservation_and_on_those_that_the_borrower_can_have_goes(zoo):
-    borrower, cache = stands_on(zoo, first={}, second={})
-    assert covered(zoo, borrower) == [("cache", 25)]
-    assert lent(zoo) == {("lender", "borrower"): 15, ("first", "borrower"): 10, ("second", "borrower"): 10}
+def test_what_stands_on_nobodys_reservation_and_on_those_that_the_borrower_can_have_goes(core):
+    borrower, cache = stands_on(core, first={}, second={})
+    assert covered(core, borrower) == [("cache", 25)]
+    assert lent(core) == {("lender", "borrower"): 15, ("first", "borrower"): 10, ("second", "borrower"): 10}
     assert cache.held == 0
 
 
@@ -138,65 +138,65 @@ def test_what_stands_on_nobodys_reservation_and_on_those_that_the_borrower_can_h
         pytest.param({"lendable": 9}, id="lends less than stands on it"),
     ],
 )
-def test_a_cache_that_ends_first_a_loan_that_is_of_no_use_to_the_borrower_keeps_what_is_under_it(zoo, strict):
-    borrower, _ = stands_on(zoo, first={}, second=strict)
-    assert covered(zoo, borrower) == [("cache", 5)]
-    assert lent(zoo) == {("lender", "borrower"): 35, ("first", "cache"): 10, ("second", "cache"): 10}
+def test_a_cache_that_ends_first_a_loan_that_is_of_no_use_to_the_borrower_keeps_what_is_under_it(core, strict):
+    borrower, _ = stands_on(core, first={}, second=strict)
+    assert covered(core, borrower) == [("cache", 5)]
+    assert lent(core) == {("lender", "borrower"): 35, ("first", "cache"): 10, ("second", "cache"): 10}
 
 
-def test_what_stands_on_a_lender_of_whom_the_borrower_has_some_already_goes_too(zoo):
-    zoo.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
-    zoo.zone("first", reserved=30, quiet=True)
-    zoo.zone("busy", reserved=45, in_use=45)
-    borrower = zoo.zone("borrower", in_use=30)
-    zoo.upkeep(0.0)
-    zoo.zone("cache", priority=5, cached=25)
-    zoo.upkeep(1.0)
-    assert lent(zoo) == {("hasty", "borrower"): 20, ("first", "borrower"): 10, ("first", "cache"): 20}
-    zoo.upkeep(6.0)
-    assert covered(zoo, borrower) == [("cache", 20)]
-    assert lent(zoo) == {("first", "borrower"): 25, ("first", "cache"): 5}
+def test_what_stands_on_a_lender_of_whom_the_borrower_has_some_already_goes_too(core):
+    core.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
+    core.zone("first", reserved=30, quiet=True)
+    core.zone("busy", reserved=45, in_use=45)
+    borrower = core.zone("borrower", in_use=30)
+    core.upkeep(0.0)
+    core.zone("cache", priority=5, cached=25)
+    core.upkeep(1.0)
+    assert lent(core) == {("hasty", "borrower"): 20, ("first", "borrower"): 10, ("first", "cache"): 20}
+    core.upkeep(6.0)
+    assert covered(core, borrower) == [("cache", 20)]
+    assert lent(core) == {("first", "borrower"): 25, ("first", "cache"): 5}
 
 
-def test_of_two_borrowers_each_costs_others_what_it_owes_itself(zoo):
-    zoo.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0)
-    one, other = zoo.zone("one", in_use=12), zoo.zone("other", in_use=8)
-    zoo.zone("cache", priority=1, cached=80)
-    zoo.upkeep(0.0)
-    zoo.upkeep(6.0)
-    assert zoo.tenancy.past_grace() == [one, other]
-    assert [len(blocks) for _, blocks in zoo.tenancy.cover_loans(other)] == [8]
-    assert [len(blocks) for _, blocks in zoo.tenancy.cover_loans(one)] == [12]
+def test_of_two_borrowers_each_costs_others_what_it_owes_itself(core):
+    core.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0)
+    one, other = core.zone("one", in_use=12), core.zone("other", in_use=8)
+    core.zone("cache", priority=1, cached=80)
+    core.upkeep(0.0)
+    core.upkeep(6.0)
+    assert core.tenancy.past_grace() == [one, other]
+    assert [len(blocks) for _, blocks in core.tenancy.cover_loans(other)] == [8]
+    assert [len(blocks) for _, blocks in core.tenancy.cover_loans(one)] == [12]
 
 
 @pytest.mark.parametrize(("due", "goes"), [("of no use", 0), ("of use", 10)])
-def test_of_what_a_zone_borrows_itself_the_loan_that_is_due_ends_first(zoo, due, goes):
-    zoo.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
-    borrower = zoo.zone("borrower", in_use=20)
-    zoo.zone("busy", reserved=60, in_use=60)
+def test_of_what_a_zone_borrows_itself_the_loan_that_is_due_ends_first(core, due, goes):
+    core.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
+    borrower = core.zone("borrower", in_use=20)
+    core.zone("busy", reserved=60, in_use=60)
     terms = {"of no use": {"priority": 1}, "of use": {}}
-    zoo.zone("first", reserved=10, quiet=True, max_loan=5.0, grace=100.0, **terms[due])
-    cache = zoo.zone("cache", priority=5, in_use=10)
-    zoo.upkeep(0.0)
+    core.zone("first", reserved=10, quiet=True, max_loan=5.0, grace=100.0, **terms[due])
+    cache = core.zone("cache", priority=5, in_use=10)
+    core.upkeep(0.0)
     del terms[due]
-    zoo.zone("second", reserved=10, quiet=True, **terms.popitem()[1])
-    zoo.take(cache, 10)
-    zoo.upkeep(1.0)
-    assert lent(zoo) == {("hasty", "borrower"): 20, ("first", "cache"): 10, ("second", "cache"): 10}
-    zoo.upkeep(6.0)
-    zoo.release(cache, kept=20)
-    assert zoo.tenancy.loans.covers(cache, borrower) == goes
+    core.zone("second", reserved=10, quiet=True, **terms.popitem()[1])
+    core.take(cache, 10)
+    core.upkeep(1.0)
+    assert lent(core) == {("hasty", "borrower"): 20, ("first", "cache"): 10, ("second", "cache"): 10}
+    core.upkeep(6.0)
+    core.release(cache, kept=20)
+    assert core.tenancy.loans.covers(cache, borrower) == goes
 
 
 @st.composite
 def crowds(draw):
     """All blocks are held: one borrows what is past its grace, others lend for as long as one likes to who caches."""
-    zoo = Zoo(100)
-    zoo.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
+    core = Core(100)
+    core.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
     nobodys = draw(st.integers(0, 10))
     for number in range(2):
         reserved = draw(st.integers(0, 20))
-        zoo.zone(
+        core.zone(
             f"lender-{number}",
             reserved=reserved,
             lendable=draw(st.integers(0, reserved)),
@@ -204,47 +204,47 @@ def crowds(draw):
             quiet=draw(st.booleans()),
             borrowers=draw(st.sampled_from(["SameOrHigherPriority", "AnyPriority"])),
         )
-    busy = 100 - nobodys - zoo.ledger.standings.promised
-    zoo.zone("busy", reserved=busy, in_use=busy)
-    borrower = zoo.zone("borrower", in_use=20)
+    busy = 100 - nobodys - core.ledger.totals.promised
+    core.zone("busy", reserved=busy, in_use=busy)
+    borrower = core.zone("borrower", in_use=20)
     for number in range(2):
-        priority, in_use = draw(st.integers(-1, 1)), draw(st.integers(0, min(5, zoo.free)))
-        cached = zoo.free - in_use if number else draw(st.integers(0, zoo.free - in_use))
+        priority, in_use = draw(st.integers(-1, 1)), draw(st.integers(0, min(5, core.free)))
+        cached = core.free - in_use if number else draw(st.integers(0, core.free - in_use))
         quiet = draw(st.booleans())
-        zoo.zone(f"cache-{number}", priority=priority, in_use=in_use, cached=cached, quiet=quiet, active=1.0)
-    zoo.upkeep(0.0)
-    zoo.upkeep(6.0)
-    return zoo, borrower
+        core.zone(f"cache-{number}", priority=priority, in_use=in_use, cached=cached, quiet=quiet, active=1.0)
+    core.upkeep(0.0)
+    core.upkeep(6.0)
+    return core, borrower
 
 
 @given(crowds())
 def test_nobodys_cache_goes_in_vain(crowd):
-    zoo, borrower = crowd
-    assume(zoo.tenancy.past_grace() == [borrower])
-    owed = sum(loan.blocks for loan in zoo.tenancy.loans if loan.is_past_grace(zoo.now))
-    gone = sum(blocks for _, blocks in covered(zoo, borrower))
-    assert owed - gone == sum(loan.blocks for loan in zoo.tenancy.loans if loan.is_past_grace(zoo.now))
+    core, borrower = crowd
+    assume(core.tenancy.past_grace() == [borrower])
+    owed = sum(loan.blocks for loan in core.tenancy.loans if loan.is_past_grace(core.now))
+    gone = sum(blocks for _, blocks in covered(core, borrower))
+    assert owed - gone == sum(loan.blocks for loan in core.tenancy.loans if loan.is_past_grace(core.now))
 
 
-def test_of_loans_that_are_due_the_one_that_is_past_its_grace_is_taken_over_first(zoo):
-    zoo.zone("busy", reserved=60, in_use=60)
-    borrower = zoo.zone("borrower", in_use=20)
-    zoo.zone("patient", reserved=10, quiet=True, max_loan=0.0, grace=1000.0)
-    zoo.zone("hasty", reserved=10, quiet=True, max_loan=0.0, grace=10.0)
-    zoo.zone("other", reserved=20, quiet=True)
-    cache = zoo.zone("cache", priority=5, cached=20)
-    zoo.upkeep(0.0)
-    zoo.upkeep(10.0)
-    assert lent(zoo) == {("patient", "borrower"): 10, ("hasty", "borrower"): 10, ("other", "cache"): 20}
-    assert covered(zoo, borrower) == [("cache", 10)]
-    assert zoo.tenancy.past_grace() == []
-    assert lent(zoo) == {("patient", "borrower"): 10, ("other", "borrower"): 10, ("other", "cache"): 10}
+def test_of_loans_that_are_due_the_one_that_is_past_its_grace_is_taken_over_first(core):
+    core.zone("busy", reserved=60, in_use=60)
+    borrower = core.zone("borrower", in_use=20)
+    core.zone("patient", reserved=10, quiet=True, max_loan=0.0, grace=1000.0)
+    core.zone("hasty", reserved=10, quiet=True, max_loan=0.0, grace=10.0)
+    core.zone("other", reserved=20, quiet=True)
+    cache = core.zone("cache", priority=5, cached=20)
+    core.upkeep(0.0)
+    core.upkeep(10.0)
+    assert lent(core) == {("patient", "borrower"): 10, ("hasty", "borrower"): 10, ("other", "cache"): 20}
+    assert covered(core, borrower) == [("cache", 10)]
+    assert core.tenancy.past_grace() == []
+    assert lent(core) == {("patient", "borrower"): 10, ("other", "borrower"): 10, ("other", "cache"): 10}
     assert cache.held == 10
 
 
-def test_a_cache_stays_that_stands_on_a_lender_who_lends_for_no_time_any_more(zoo):
-    borrower, _ = stands_on(zoo, first={}, second={})
-    second = zoo.ledger.zones["second"]
+def test_a_cache_stays_that_stands_on_a_lender_who_lends_for_no_time_any_more(core):
+    borrower, _ = stands_on(core, first={}, second={})
+    second = core.ledger.zones["second"]
     terms = replace(second.spec.lending, max_loan_seconds=0.0)
-    configure.respec(zoo.ledger, second, replace(second.spec, lending=terms))
-    assert covered(zoo, borrower) == [("cache", 5)]
+    configure.change_spec(core.ledger, second, replace(second.spec, lending=terms))
+    assert covered(core, borrower) == [("cache", 5)]

@@ -3,21 +3,21 @@
 import pytest
 
 from tenantzone_runtime.zones import quota
-from tenantzone_runtime.zones.eviction import relieve
+from tenantzone_runtime.zones.eviction import evict_surplus_for
 from tenantzone_runtime.zones.quota import Quota
-from tests.zones.zoo import Zoo
+from tests.zones.core import Core
 
 CAPACITY = 100
 ANY = "AnyPriority"
 
 
 def takeable(mine, others, before_zones=0):
-    zoo = Zoo(CAPACITY)
-    early = zoo.early(in_use=before_zones)
-    zone = early if mine is None else zoo.zone("mine", **mine)
+    core = Core(CAPACITY)
+    early = core.early(in_use=before_zones)
+    zone = early if mine is None else core.zone("mine", **mine)
     for number, other in enumerate(others):
-        zoo.zone(f"other-{number}", **other)
-    return zoo.takeable(zone)
+        core.zone(f"other-{number}", **other)
+    return core.takeable(zone)
 
 
 @pytest.mark.parametrize(
@@ -105,33 +105,33 @@ def test_requests_from_before_zones_use_up_what_others_could_take():
 
 
 def test_a_zone_with_overdue_loans_gets_what_is_its_own_and_no_more():
-    zoo = Zoo()
-    zone = zoo.zone("mine", reserved=30, in_use=10)
+    core = Core()
+    zone = core.zone("mine", reserved=30, in_use=10)
     zone.overdue = 5
-    assert zoo.takeable(zone) == 20
-    zoo.take(zone, 30)
-    assert zoo.takeable(zone) == 0
+    assert core.takeable(zone) == 20
+    core.take(zone, 30)
+    assert core.takeable(zone) == 0
 
 
 def test_what_an_overdue_zone_is_entitled_to_must_be_there():
-    zoo = Zoo()
-    zone = zoo.zone("mine", reserved=30)
+    core = Core()
+    zone = core.zone("mine", reserved=30)
     zone.overdue = 5
-    zoo.zone("other", in_use=90)
-    assert zoo.takeable(zone) == 10
+    core.zone("other", in_use=90)
+    assert core.takeable(zone) == 10
 
 
 def test_a_request_in_flight_may_pass_a_limit_that_was_lowered_under_it():
-    zoo = Zoo()
-    zone = zoo.zone("mine", limit=20, in_use=20)
-    assert zoo.takeable(zone) == 0
-    assert zoo.takeable(zone, growing=True, peak=25) == 5
+    core = Core()
+    zone = core.zone("mine", limit=20, in_use=20)
+    assert core.takeable(zone) == 0
+    assert core.takeable(zone, growing=True, peak=25) == 5
 
 
 def test_a_peak_within_the_limit_bounds_nothing():
-    zoo = Zoo()
-    zone = zoo.zone("mine", limit=20, in_use=5)
-    assert zoo.takeable(zone, peak=10) == 15
+    core = Core()
+    zone = core.zone("mine", limit=20, in_use=5)
+    assert core.takeable(zone, peak=10) == 15
 
 
 @pytest.mark.parametrize(
@@ -146,30 +146,30 @@ def test_a_peak_within_the_limit_bounds_nothing():
     ],
 )
 def test_why_a_zone_waits(mine, other, count, expected):
-    zoo = Zoo()
-    zone = zoo.zone("mine", **mine)
-    zoo.zone("other", **other)
-    assert count > zoo.takeable(zone)
-    assert zoo.wait_reason(zone, count) == expected
+    core = Core()
+    zone = core.zone("mine", **mine)
+    core.zone("other", **other)
+    assert count > core.takeable(zone)
+    assert core.wait_reason(zone, count) == expected
 
 
 def test_up_to_its_peak_it_is_not_a_lowered_limit_that_a_request_waits_for():
-    zoo = Zoo()
-    zone = zoo.zone("mine", limit=20, in_use=20)
-    zoo.zone("other", in_use=75)
-    assert zoo.wait_reason(zone, 10, peak=30) == "in_use"
-    assert zoo.wait_reason(zone, 11, peak=30) == "limit"
+    core = Core()
+    zone = core.zone("mine", limit=20, in_use=20)
+    core.zone("other", in_use=75)
+    assert core.wait_reason(zone, 10, peak=30) == "in_use"
+    assert core.wait_reason(zone, 11, peak=30) == "limit"
 
 
 def test_a_lender_of_higher_priority_that_wakes_withholds_its_reservation_once():
-    zoo = Zoo()
-    zone = zoo.zone("mine")
-    gold = zoo.zone("gold", reserved=40, priority=1, quiet=True)
-    assert zoo.takeable(zone) == 60
-    zoo.tenancy.request_arrived(gold, 1.0)
-    assert zoo.takeable(zone) == 60
-    zoo.hold(gold, cached=40)
-    assert zoo.takeable(zone) == 60
+    core = Core()
+    zone = core.zone("mine")
+    gold = core.zone("gold", reserved=40, priority=1, quiet=True)
+    assert core.takeable(zone) == 60
+    core.tenancy.request_arrived(gold, 1.0)
+    assert core.takeable(zone) == 60
+    core.hold(gold, cached=40)
+    assert core.takeable(zone) == 60
 
 
 def test_a_limit_of_nothing_is_kept_as_any_other():
@@ -177,13 +177,13 @@ def test_a_limit_of_nothing_is_kept_as_any_other():
     assert quota.takeable(nothing, 0, 0, free=10, reclaimable_elsewhere=0, spare=10) == 0
     assert quota.wait_reason(nothing, 0, 1, free=10, cached=0) == "limit"
 
-    zoo = Zoo(10)
-    zone = zoo.zone("mine", limit=0)
-    zoo.zone("other", cached=10)
-    assert zoo.ledger.standings.takeable(zone, 10) == 0
-    assert zoo.ledger.wait_reason(zone, 1, 10) == "limit"
-    assert relieve(zoo.ledger, zone, 1, 0) == zoo.tenancy.relieve(zone, 1, 0) == []
-    zoo.tenancy.must_wait(zone, 1, 10)
+    core = Core(10)
+    zone = core.zone("mine", limit=0)
+    core.zone("other", cached=10)
+    assert core.ledger.totals.takeable(zone, 10) == 0
+    assert core.ledger.wait_reason(zone, 1, 10) == "limit"
+    assert evict_surplus_for(core.ledger, zone, 1, 0) == core.tenancy.evict_surplus_for(zone, 1, 0) == []
+    core.tenancy.must_wait(zone, 1, 10)
     assert zone.wait_reason == "limit"
 
 

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.registration import spec_for
 from tenantzone_runtime.zones.zone import IdleTimes
+from tests.zones.core import Core, declare, releasing
 from tests.zones.registered import GOLD, SMALL, anybody, arrive, level, reserved
-from tests.zones.zoo import Zoo, declare, releasing
 
 CAPACITY = 100
 
 
 @pytest.fixture
-def zoo():
-    return Zoo(CAPACITY)
+def core():
+    return Core(CAPACITY)
 
 
 def given_by(*levels, tenant="guest", capacity=255, room=255, **template):
@@ -78,135 +78,135 @@ def test_where_a_number_and_a_percentage_contradict_each_other_the_limit_counts(
     assert given_by(level("gold", reserved=60, limit="10%"), tenant="gold-7").quota == Quota(26, 26, 26)
 
 
-def test_what_a_level_reserves_is_a_promise_like_any_other(zoo):
-    zoo.apply(declare("burst"), **anybody(GOLD))
-    gold = arrive(zoo, "gold-1")
-    burst = zoo.ledger.zones["burst"]
-    zoo.tenancy.request_arrived(burst, 0.0)
-    zoo.hold(burst, cached=80)
-    assert zoo.takeable(burst) == 70
-    assert zoo.takeable(gold) == 30
+def test_what_a_level_reserves_is_a_promise_like_any_other(core):
+    core.apply(declare("burst"), **anybody(GOLD))
+    gold = arrive(core, "gold-1")
+    burst = core.ledger.zones["burst"]
+    core.tenancy.request_arrived(burst, 0.0)
+    core.hold(burst, cached=80)
+    assert core.takeable(burst) == 70
+    assert core.takeable(gold) == 30
     assert gold.account.weight == 3
-    zoo.check()
+    core.check()
 
 
-def test_who_comes_when_no_room_is_left_is_registered_without_a_reservation(zoo):
-    zoo.apply(declare("acme", reserved=50), **anybody(GOLD, SMALL))
+def test_who_comes_when_no_room_is_left_is_registered_without_a_reservation(core):
+    core.apply(declare("acme", reserved=50), **anybody(GOLD, SMALL))
     for tenant in ("gold-1", "gold-2", "small-1"):
-        arrive(zoo, tenant)
-    assert reserved(zoo) == {"gold-1": (30, 0), "gold-2": (0, 30), "small-1": (10, 0)}
-    zoo.check()
+        arrive(core, tenant)
+    assert reserved(core) == {"gold-1": (30, 0), "gold-2": (0, 30), "small-1": (10, 0)}
+    core.check()
 
 
-def test_who_awaits_a_reservation_gets_it_when_another_one_is_forgotten_the_oldest_first(zoo):
-    zoo.apply(declare("acme", reserved=60), **anybody(GOLD, SMALL, forget_after=100.0))
+def test_who_awaits_a_reservation_gets_it_when_another_one_is_forgotten_the_oldest_first(core):
+    core.apply(declare("acme", reserved=60), **anybody(GOLD, SMALL, forget_after=100.0))
     for now, tenant in enumerate(("gold-1", "gold-2", "gold-3", "small-1")):
-        arrive(zoo, tenant, now)
-        zoo.tenancy.request_arrived(zoo.ledger.zones[tenant], now)
-    assert reserved(zoo) == {"gold-1": (30, 0), "gold-2": (0, 30), "gold-3": (0, 30), "small-1": (10, 0)}
-    zoo.tenancy.request_finished(zoo.ledger.zones["gold-1"], 10.0)
-    zoo.upkeep(109.9)
-    assert reserved(zoo)["gold-2"] == (0, 30)
-    zoo.events("lifecycle")
-    zoo.upkeep(110.0)
-    assert reserved(zoo) == {"gold-2": (30, 0), "gold-3": (0, 30), "small-1": (10, 0)}
-    assert [(note.zone, note.change) for note in zoo.events("lifecycle")] == [
+        arrive(core, tenant, now)
+        core.tenancy.request_arrived(core.ledger.zones[tenant], now)
+    assert reserved(core) == {"gold-1": (30, 0), "gold-2": (0, 30), "gold-3": (0, 30), "small-1": (10, 0)}
+    core.tenancy.request_finished(core.ledger.zones["gold-1"], 10.0)
+    core.upkeep(109.9)
+    assert reserved(core)["gold-2"] == (0, 30)
+    core.events("lifecycle")
+    core.upkeep(110.0)
+    assert reserved(core) == {"gold-2": (30, 0), "gold-3": (0, 30), "small-1": (10, 0)}
+    assert [(note.zone, note.change) for note in core.events("lifecycle")] == [
         ("gold-1", "forgotten"),
         ("gold-2", "changed"),
     ]
-    zoo.check()
+    core.check()
 
 
-def test_who_awaits_less_than_the_one_before_gets_what_the_other_can_not_have(zoo):
-    zoo.apply(declare("acme", reserved=60), **anybody(level("huge", reserved=50), GOLD, SMALL, forget_after=100.0))
+def test_who_awaits_less_than_the_one_before_gets_what_the_other_can_not_have(core):
+    core.apply(declare("acme", reserved=60), **anybody(level("huge", reserved=50), GOLD, SMALL, forget_after=100.0))
     for tenant in ("small-1", "small-2", "small-3"):
-        arrive(zoo, tenant, 0.0)
+        arrive(core, tenant, 0.0)
     for tenant in ("huge-1", "gold-1"):
-        zoo.tenancy.request_arrived(arrive(zoo, tenant, 1.0), 1.0)
-    zoo.upkeep(100.0)
-    assert reserved(zoo) == {"huge-1": (0, 50), "gold-1": (30, 0)}
+        core.tenancy.request_arrived(arrive(core, tenant, 1.0), 1.0)
+    core.upkeep(100.0)
+    assert reserved(core) == {"huge-1": (0, 50), "gold-1": (30, 0)}
 
 
-def test_a_zone_that_leaves_without_a_reservation_gives_nobody_one(zoo):
-    zoo.apply(declare("acme", reserved=75), **anybody(GOLD, forget_after=100.0))
-    arrive(zoo, "guest", 0.0)
-    gold = arrive(zoo, "gold-1", 50.0)
+def test_a_zone_that_leaves_without_a_reservation_gives_nobody_one(core):
+    core.apply(declare("acme", reserved=75), **anybody(GOLD, forget_after=100.0))
+    arrive(core, "guest", 0.0)
+    gold = arrive(core, "gold-1", 50.0)
     before = gold.spec
-    zoo.upkeep(100.0)
-    assert list(zoo.ledger.zones) == ["acme", "gold-1"]
+    core.upkeep(100.0)
+    assert list(core.ledger.zones) == ["acme", "gold-1"]
     assert gold.spec is before
 
 
-def test_declared_reservations_go_before_registered_ones_and_the_youngest_lose_theirs(zoo):
-    zoo.apply(**anybody(GOLD, SMALL))
+def test_declared_reservations_go_before_registered_ones_and_the_youngest_lose_theirs(core):
+    core.apply(**anybody(GOLD, SMALL))
     for tenant in ("gold-1", "gold-2", "gold-3", "small-1"):
-        arrive(zoo, tenant)
-    assert reserved(zoo) == {"gold-1": (30, 0), "gold-2": (30, 0), "gold-3": (30, 0), "small-1": (10, 0)}
-    zoo.apply(declare("acme", reserved=31), **anybody(GOLD, SMALL))
-    assert reserved(zoo) == {"gold-1": (30, 0), "gold-2": (30, 0), "gold-3": (0, 30), "small-1": (0, 10)}
-    zoo.apply(declare("acme", reserved=100), **anybody(GOLD, SMALL))
-    assert {held for held, _ in reserved(zoo).values()} == {0}
-    zoo.check()
+        arrive(core, tenant)
+    assert reserved(core) == {"gold-1": (30, 0), "gold-2": (30, 0), "gold-3": (30, 0), "small-1": (10, 0)}
+    core.apply(declare("acme", reserved=31), **anybody(GOLD, SMALL))
+    assert reserved(core) == {"gold-1": (30, 0), "gold-2": (30, 0), "gold-3": (0, 30), "small-1": (0, 10)}
+    core.apply(declare("acme", reserved=100), **anybody(GOLD, SMALL))
+    assert {held for held, _ in reserved(core).values()} == {0}
+    core.check()
 
 
-def test_who_has_a_reservation_keeps_it_before_an_older_one_that_awaits_one(zoo):
-    zoo.apply(declare("acme", reserved=80), **anybody(GOLD, SMALL))
+def test_who_has_a_reservation_keeps_it_before_an_older_one_that_awaits_one(core):
+    core.apply(declare("acme", reserved=80), **anybody(GOLD, SMALL))
     for tenant in ("gold-1", "small-1", "small-2"):
-        arrive(zoo, tenant)
-    zoo.apply(declare("acme", reserved=65), **anybody(GOLD, SMALL))
-    assert reserved(zoo) == {"gold-1": (0, 30), "small-1": (10, 0), "small-2": (10, 0)}
-    zoo.apply(declare("acme", reserved=50), **anybody(GOLD, SMALL))
-    assert reserved(zoo) == {"gold-1": (30, 0), "small-1": (10, 0), "small-2": (10, 0)}
+        arrive(core, tenant)
+    core.apply(declare("acme", reserved=65), **anybody(GOLD, SMALL))
+    assert reserved(core) == {"gold-1": (0, 30), "small-1": (10, 0), "small-2": (10, 0)}
+    core.apply(declare("acme", reserved=50), **anybody(GOLD, SMALL))
+    assert reserved(core) == {"gold-1": (30, 0), "small-1": (10, 0), "small-2": (10, 0)}
 
 
-def test_a_reload_that_says_the_same_changes_no_registered_zone(zoo):
-    zoo.apply(declare("acme", reserved=60), **anybody(GOLD))
+def test_a_reload_that_says_the_same_changes_no_registered_zone(core):
+    core.apply(declare("acme", reserved=60), **anybody(GOLD))
     for tenant in ("gold-1", "gold-2"):
-        arrive(zoo, tenant)
-    zoo.events("lifecycle")
-    zoo.apply(declare("acme", reserved=60), **anybody(GOLD))
-    assert zoo.events("lifecycle") == []
+        arrive(core, tenant)
+    core.events("lifecycle")
+    core.apply(declare("acme", reserved=60), **anybody(GOLD))
+    assert core.events("lifecycle") == []
 
 
-def test_a_tenantzone_takes_a_registered_zone_over_with_its_reservation(zoo):
-    zoo.apply(**anybody(GOLD))
-    first = arrive(zoo, "gold-1")
-    zoo.hold(first, cached=20)
-    zoo.apply(declare("gold-1", reserved=90), **anybody(GOLD))
-    assert zoo.ledger.zones == {"gold-1": first}
+def test_a_tenantzone_takes_a_registered_zone_over_with_its_reservation(core):
+    core.apply(**anybody(GOLD))
+    first = arrive(core, "gold-1")
+    core.hold(first, cached=20)
+    core.apply(declare("gold-1", reserved=90), **anybody(GOLD))
+    assert core.ledger.zones == {"gold-1": first}
     assert (first.spec.quota.reserved, first.spec.auto_registered, first.spec.level, first.held) == (90, False, "", 20)
 
 
-def test_levels_follow_the_config_and_go_with_it(zoo):
-    zoo.apply(**anybody(GOLD))
-    zone = arrive(zoo, "gold-1")
-    zoo.hold(zone, cached=50)
-    assert zoo.apply(**anybody(level("gold", reserved=20, limit=40))) == [("gold-1", 10)]
+def test_levels_follow_the_config_and_go_with_it(core):
+    core.apply(**anybody(GOLD))
+    zone = arrive(core, "gold-1")
+    core.hold(zone, cached=50)
+    assert core.apply(**anybody(level("gold", reserved=20, limit=40))) == [("gold-1", 10)]
     assert (zone.spec.quota, zone.spec.weight) == (Quota(20, 40, 20), 1)
-    zoo.apply(**anybody(limit=70))
+    core.apply(**anybody(limit=70))
     assert (zone.spec.quota, zone.spec.level, zone.spec.awaited) == (Quota(0, 70, 0), "", 0)
 
 
-def test_a_zone_that_is_leaving_is_promised_nothing_and_awaits_nothing(zoo):
-    zoo.apply(declare("acme", reserved=50), **anybody(GOLD, forget_after=50.0))
-    first, second = arrive(zoo, "gold-1"), arrive(zoo, "gold-2")
+def test_a_zone_that_is_leaving_is_promised_nothing_and_awaits_nothing(core):
+    core.apply(declare("acme", reserved=50), **anybody(GOLD, forget_after=50.0))
+    first, second = arrive(core, "gold-1"), arrive(core, "gold-2")
     for zone in (first, second):
-        zoo.tenancy.request_arrived(zone, 0.0)
-        zoo.take(zone, 5)
-    assert reserved(zoo) == {"gold-1": (30, 0), "gold-2": (0, 30)}
-    zoo.apply(declare("acme", reserved=100))
+        core.tenancy.request_arrived(zone, 0.0)
+        core.take(zone, 5)
+    assert reserved(core) == {"gold-1": (30, 0), "gold-2": (0, 30)}
+    core.apply(declare("acme", reserved=100))
     assert (first.leaving, second.leaving) == (True, True)
-    assert reserved(zoo) == {"gold-1": (0, 0), "gold-2": (0, 0)}
-    assert zoo.ledger.standings.promised == 100
+    assert reserved(core) == {"gold-1": (0, 0), "gold-2": (0, 0)}
+    assert core.ledger.totals.promised == 100
 
 
-def test_a_leaving_zone_whose_tenant_comes_back_has_what_its_level_reserves_if_it_fits(zoo):
-    zoo.apply(declare("gold-1", reserved=60))
-    zone = zoo.ledger.zones["gold-1"]
-    zoo.tenancy.request_arrived(zone, 0.0)
-    zoo.take(zone, 20)
-    zoo.apply(declare("acme", reserved=70), **anybody(GOLD))
-    assert arrive(zoo, "gold-1") is zone
+def test_a_leaving_zone_whose_tenant_comes_back_has_what_its_level_reserves_if_it_fits(core):
+    core.apply(declare("gold-1", reserved=60))
+    zone = core.ledger.zones["gold-1"]
+    core.tenancy.request_arrived(zone, 0.0)
+    core.take(zone, 20)
+    core.apply(declare("acme", reserved=70), **anybody(GOLD))
+    assert arrive(core, "gold-1") is zone
     assert (zone.leaving, zone.spec.quota.reserved, zone.in_use) == (False, 30, 20)
 
 
@@ -231,51 +231,51 @@ steps = st.one_of(
 )
 
 
-def do(zoo, step):
+def do(core, step):
     """A reload, a request that comes and ends at once, or time that passes."""
     if isinstance(step, str):
-        zone = arrive(zoo, step)
+        zone = arrive(core, step)
         if zone is not None:
-            zoo.tenancy.request_arrived(zone, zoo.now)
-            zoo.tenancy.request_finished(zone, zoo.now)
+            core.tenancy.request_arrived(zone, core.now)
+            core.tenancy.request_finished(zone, core.now)
     elif isinstance(step, float):
-        zoo.upkeep(zoo.now + step)
+        core.upkeep(core.now + step)
     else:
         declared, pool = step
-        zoo.apply(*declared, **pool)
+        core.apply(*declared, **pool)
 
 
 @given(st.lists(steps, min_size=1, max_size=40))
 def test_whoever_comes_and_whatever_is_declared_what_is_promised_fits(history):
-    zoo = Zoo(CAPACITY)
-    zoo.apply(**anybody(GOLD, SMALL))
+    core = Core(CAPACITY)
+    core.apply(**anybody(GOLD, SMALL))
     for step in history:
-        had = {tenant: amounts for tenant, amounts in reserved(zoo).items() if amounts[0]}
-        do(zoo, step)
-        zoo.check()
-        assert zoo.ledger.standings.promised <= CAPACITY
-        room = CAPACITY - zoo.ledger.standings.promised
-        for tenant, (amount, awaited) in reserved(zoo).items():
+        had = {tenant: amounts for tenant, amounts in reserved(core).items() if amounts[0]}
+        do(core, step)
+        core.check()
+        assert core.ledger.totals.promised <= CAPACITY
+        room = CAPACITY - core.ledger.totals.promised
+        for tenant, (amount, awaited) in reserved(core).items():
             assert not (amount and awaited), "whole or not at all"
             assert not 0 < awaited <= room, f"{tenant} awaits what would fit"
         if isinstance(step, str):
-            assert had.items() <= reserved(zoo).items(), "somebody lost a reservation to a newcomer"
+            assert had.items() <= reserved(core).items(), "somebody lost a reservation to a newcomer"
 
 
-def test_what_a_forgotten_zone_leaves_is_given_even_if_another_has_come_meanwhile(zoo):
+def test_what_a_forgotten_zone_leaves_is_given_even_if_another_has_come_meanwhile(core):
     """In a pause in which time passes: one takes what is there, the next one awaits what the forgotten zone leaves."""
     levels = [level("gold", reserved=20), level("plenty", reserved=30)]
-    zoo.apply(
+    core.apply(
         declare("acme", reserved=50), declare("other", after=1.0), **anybody(*levels, after=1.0, forget_after=5.0)
     )
-    arrive(zoo, "gold-1", now=0.0)
-    parts = zoo.tenancy.upkeep_in_parts(6.0, lambda: zoo.free)
+    arrive(core, "gold-1", now=0.0)
+    parts = core.tenancy.upkeep_in_parts(6.0, lambda: core.free)
     next(parts)
-    assert "gold-1" in zoo.ledger.zones
-    arrive(zoo, "plenty-1")
-    late = arrive(zoo, "gold-2")
+    assert "gold-1" in core.ledger.zones
+    arrive(core, "plenty-1")
+    late = arrive(core, "gold-2")
     assert late.spec.awaited == 20
     for _ in parts:
         pass
-    assert "gold-1" not in zoo.ledger.zones
-    assert reserved(zoo) == {"plenty-1": (30, 0), "gold-2": (20, 0)}
+    assert "gold-1" not in core.ledger.zones
+    assert reserved(core) == {"plenty-1": (30, 0), "gold-2": (20, 0)}

@@ -4,194 +4,194 @@ import pytest
 
 from tenantzone_contract.config import UnknownTenants, Watermarks
 from tenantzone_runtime.zones.audit import Refused
-from tests.zones.zoo import Zoo, declare
+from tests.zones.core import Core, declare
 
 
 @pytest.fixture
-def zoo():
-    return Zoo()
+def core():
+    return Core()
 
 
-def test_without_a_config_there_is_no_zone_and_nothing_to_evict(zoo):
-    assert zoo.tenancy.is_open_to_anybody
-    assert zoo.tenancy.zone_for("acme", 0.0) is None
-    assert zoo.upkeep(1e6) == []
+def test_without_a_config_there_is_no_zone_and_nothing_to_evict(core):
+    assert core.tenancy.is_open_to_anybody
+    assert core.tenancy.zone_for("acme", 0.0) is None
+    assert core.upkeep(1e6) == []
 
 
-def test_a_config_with_zones_is_open_to_those_only(zoo):
-    zoo.apply(declare("acme"))
-    assert not zoo.tenancy.is_open_to_anybody
-    assert zoo.tenancy.zone_for("acme", 0.0) is zoo.ledger.zones["acme"]
-    assert zoo.tenancy.zone_for("stranger", 0.0) is None
+def test_a_config_with_zones_is_open_to_those_only(core):
+    core.apply(declare("acme"))
+    assert not core.tenancy.is_open_to_anybody
+    assert core.tenancy.zone_for("acme", 0.0) is core.ledger.zones["acme"]
+    assert core.tenancy.zone_for("stranger", 0.0) is None
 
 
-def test_a_pool_that_registers_anybody_is_not_open_without_a_zone(zoo):
-    zoo.apply(unknown_tenants=UnknownTenants(mode="AutoRegister"))
-    assert not zoo.tenancy.is_open_to_anybody
+def test_a_pool_that_registers_anybody_is_not_open_without_a_zone(core):
+    core.apply(unknown_tenants=UnknownTenants(mode="AutoRegister"))
+    assert not core.tenancy.is_open_to_anybody
 
 
-def test_when_the_last_zone_is_leaving_the_engine_is_not_open_to_requests_without_a_zone(zoo):
-    zoo.apply(declare("acme"))
-    acme = zoo.ledger.zones["acme"]
-    zoo.tenancy.request_arrived(acme, 0.0)
-    zoo.apply()
-    assert zoo.tenancy.zone_for("acme", 1.0) is None
-    assert not zoo.tenancy.is_open_to_anybody
+def test_when_the_last_zone_is_leaving_the_engine_is_not_open_to_requests_without_a_zone(core):
+    core.apply(declare("acme"))
+    acme = core.ledger.zones["acme"]
+    core.tenancy.request_arrived(acme, 0.0)
+    core.apply()
+    assert core.tenancy.zone_for("acme", 1.0) is None
+    assert not core.tenancy.is_open_to_anybody
 
 
-def test_between_the_watermarks_nothing_is_evicted(zoo):
-    zoo.apply(declare("acme"), watermarks=Watermarks(low=0.1, high=0.3))
-    zoo.hold(zoo.ledger.zones["acme"], cached=90)
-    assert zoo.upkeep(1.0) == []
+def test_between_the_watermarks_nothing_is_evicted(core):
+    core.apply(declare("acme"), watermarks=Watermarks(low=0.1, high=0.3))
+    core.hold(core.ledger.zones["acme"], cached=90)
+    assert core.upkeep(1.0) == []
 
 
-def test_below_the_low_watermark_blocks_are_evicted_up_to_the_high_one(zoo):
-    zoo.apply(declare("acme"), watermarks=Watermarks(low=0.1, high=0.3))
-    acme = zoo.ledger.zones["acme"]
-    zoo.hold(acme, cached=91)
-    assert zoo.upkeep(1.0) == [("acme", 21)]
-    assert zoo.free == 30
+def test_below_the_low_watermark_blocks_are_evicted_up_to_the_high_one(core):
+    core.apply(declare("acme"), watermarks=Watermarks(low=0.1, high=0.3))
+    acme = core.ledger.zones["acme"]
+    core.hold(acme, cached=91)
+    assert core.upkeep(1.0) == [("acme", 21)]
+    assert core.free == 30
     assert acme.counters.evicted == {"watermark": 21}
 
 
-def test_the_watermark_takes_from_the_quiet_down_to_what_they_keep_then_surplus_and_nothing_else(zoo):
+def test_the_watermark_takes_from_the_quiet_down_to_what_they_keep_then_surplus_and_nothing_else(core):
     quiet = declare("quiet", reserved=20, lendable=5, after=5.0)
-    zoo.apply(quiet, declare("busy", reserved=60), watermarks=Watermarks(low=0.5, high=1.0))
-    zoo.hold(zoo.ledger.zones["quiet"], cached=20)
-    busy = zoo.ledger.zones["busy"]
-    zoo.hold(busy, cached=70)
-    zoo.tenancy.request_arrived(busy, 1.0)
-    assert zoo.upkeep(5.0) == [("quiet", 5), ("busy", 10)]
+    core.apply(quiet, declare("busy", reserved=60), watermarks=Watermarks(low=0.5, high=1.0))
+    core.hold(core.ledger.zones["quiet"], cached=20)
+    busy = core.ledger.zones["busy"]
+    core.hold(busy, cached=70)
+    core.tenancy.request_arrived(busy, 1.0)
+    assert core.upkeep(5.0) == [("quiet", 5), ("busy", 10)]
 
 
-def test_the_watermark_does_not_ask_who_may_borrow(zoo):
-    zoo.apply(declare("gold", reserved=60, priority=9, after=5.0), watermarks=Watermarks(low=0.5, high=0.7))
-    zoo.hold(zoo.ledger.zones["gold"], cached=60)
-    assert zoo.upkeep(5.0) == [("gold", 30)]
+def test_the_watermark_does_not_ask_who_may_borrow(core):
+    core.apply(declare("gold", reserved=60, priority=9, after=5.0), watermarks=Watermarks(low=0.5, high=0.7))
+    core.hold(core.ledger.zones["gold"], cached=60)
+    assert core.upkeep(5.0) == [("gold", 30)]
 
 
-def test_what_time_and_due_loans_give_back_counts_before_the_watermark(zoo):
-    zoo.apply(
+def test_what_time_and_due_loans_give_back_counts_before_the_watermark(core):
+    core.apply(
         declare("sleeper", evict_after=10.0),
         declare("lender", reserved=50, after=0.0, max_loan=10.0),
         declare("borrower", reserved=10, after=1e6),
         watermarks=Watermarks(low=0.4, high=1.0),
     )
-    zoo.hold(zoo.ledger.zones["sleeper"], cached=25)
-    zoo.hold(zoo.ledger.zones["borrower"], cached=60)
-    zoo.tenancy.loans.settle(zoo.free)
-    assert zoo.upkeep(10.0) == [("sleeper", 25), ("borrower", 10)]
-    assert zoo.free == 50
+    core.hold(core.ledger.zones["sleeper"], cached=25)
+    core.hold(core.ledger.zones["borrower"], cached=60)
+    core.tenancy.loans.settle(core.free)
+    assert core.upkeep(10.0) == [("sleeper", 25), ("borrower", 10)]
+    assert core.free == 50
 
 
-def test_what_due_loans_give_back_is_enough_for_the_watermark(zoo):
-    zoo.apply(
+def test_what_due_loans_give_back_is_enough_for_the_watermark(core):
+    core.apply(
         declare("lender", reserved=50, after=0.0, max_loan=10.0),
         declare("borrower", after=1e6),
         watermarks=Watermarks(low=0.4, high=1.0),
     )
-    zoo.hold(zoo.ledger.zones["borrower"], cached=60)
-    zoo.upkeep(0.0)
-    zoo.hold(zoo.ledger.zones["borrower"], cached=10)
-    zoo.tenancy.loans.settle(zoo.free)
-    assert zoo.upkeep(10.0) == [("borrower", 20)]
+    core.hold(core.ledger.zones["borrower"], cached=60)
+    core.upkeep(0.0)
+    core.hold(core.ledger.zones["borrower"], cached=10)
+    core.tenancy.loans.settle(core.free)
+    assert core.upkeep(10.0) == [("borrower", 20)]
 
 
-def test_a_stale_book_takes_nothing_that_is_within_the_borrowers_reservation(zoo):
-    zoo.apply(declare("lender", reserved=40, after=0.0, max_loan=10.0), declare("borrower", reserved=10))
-    borrower = zoo.ledger.zones["borrower"]
-    zoo.hold(borrower, cached=80)
-    zoo.tenancy.loans.settle(zoo.free)
-    zoo.ledger.evict(borrower, 75, "reclaim")
-    zoo.now = 10.0
-    assert zoo.settle_evictions(zoo.tenancy.collect_due(zoo.free)) == []
+def test_a_stale_book_takes_nothing_that_is_within_the_borrowers_reservation(core):
+    core.apply(declare("lender", reserved=40, after=0.0, max_loan=10.0), declare("borrower", reserved=10))
+    borrower = core.ledger.zones["borrower"]
+    core.hold(borrower, cached=80)
+    core.tenancy.loans.settle(core.free)
+    core.ledger.evict(borrower, 75, "reclaim")
+    core.now = 10.0
+    assert core.settle_evictions(core.tenancy.collect_due(core.free)) == []
     assert borrower.held == 5
 
 
-def test_upkeep_settles_the_book_of_loans(zoo):
-    zoo.apply(declare("lender", reserved=50, after=5.0), declare("borrower"))
-    zoo.hold(zoo.ledger.zones["borrower"], cached=70)
-    zoo.upkeep(5.0)
-    assert [loan.blocks for loan in zoo.tenancy.loans] == [20]
+def test_upkeep_settles_the_book_of_loans(core):
+    core.apply(declare("lender", reserved=50, after=5.0), declare("borrower"))
+    core.hold(core.ledger.zones["borrower"], cached=70)
+    core.upkeep(5.0)
+    assert [loan.blocks for loan in core.tenancy.loans] == [20]
 
 
-def test_a_zone_is_overdue_until_upkeep_sees_that_it_owes_nothing(zoo):
-    zoo.apply(declare("lender", reserved=50, after=0.0, max_loan=10.0), declare("borrower"))
-    borrower = zoo.ledger.zones["borrower"]
-    zoo.tenancy.request_arrived(borrower, 0.0)
-    zoo.take(borrower, 70)
-    zoo.upkeep(0.0)
-    zoo.upkeep(10.0)
+def test_a_zone_is_overdue_until_upkeep_sees_that_it_owes_nothing(core):
+    core.apply(declare("lender", reserved=50, after=0.0, max_loan=10.0), declare("borrower"))
+    borrower = core.ledger.zones["borrower"]
+    core.tenancy.request_arrived(borrower, 0.0)
+    core.take(borrower, 70)
+    core.upkeep(0.0)
+    core.upkeep(10.0)
     assert borrower.overdue == 20
-    zoo.release(borrower, dropped=25)
-    zoo.upkeep(11.0)
+    core.release(borrower, dropped=25)
+    core.upkeep(11.0)
     assert borrower.overdue == 0
 
 
-def test_an_overdue_borrower_still_reclaims_what_it_is_entitled_to(zoo):
-    zoo.apply(
+def test_an_overdue_borrower_still_reclaims_what_it_is_entitled_to(core):
+    core.apply(
         declare("lender", reserved=40, after=0.0, max_loan=10.0), declare("debtor", reserved=10), declare("other")
     )
-    debtor, other = zoo.ledger.zones["debtor"], zoo.ledger.zones["other"]
-    zoo.hold(other, cached=100)
+    debtor, other = core.ledger.zones["debtor"], core.ledger.zones["other"]
+    core.hold(other, cached=100)
     debtor.overdue = 3
-    assert zoo.takeable(debtor) == 10
+    assert core.takeable(debtor) == 10
 
 
-def test_an_evicted_tenant_is_bound_to_the_same_zone_when_it_wakes(zoo):
-    zoo.apply(declare("acme", evict_after=5.0))
-    acme = zoo.ledger.zones["acme"]
-    zoo.upkeep(5.0)
+def test_an_evicted_tenant_is_bound_to_the_same_zone_when_it_wakes(core):
+    core.apply(declare("acme", evict_after=5.0))
+    acme = core.ledger.zones["acme"]
+    core.upkeep(5.0)
     assert acme.state == "Evicted"
-    assert zoo.tenancy.zone_for("acme", 6.0) is acme
-    zoo.tenancy.request_arrived(acme, 6.0)
+    assert core.tenancy.zone_for("acme", 6.0) is acme
+    core.tenancy.request_arrived(acme, 6.0)
     assert acme.state == "Active"
 
 
-def test_a_zone_that_waits_says_why_until_it_may_go_on(zoo):
-    zoo.apply(declare("acme", limit=10))
-    acme = zoo.ledger.zones["acme"]
-    zoo.tenancy.must_wait(acme, 11, zoo.free)
+def test_a_zone_that_waits_says_why_until_it_may_go_on(core):
+    core.apply(declare("acme", limit=10))
+    acme = core.ledger.zones["acme"]
+    core.tenancy.must_wait(acme, 11, core.free)
     assert acme.wait_reason == "limit"
-    zoo.tenancy.may_go_on(acme)
+    core.tenancy.may_go_on(acme)
     assert acme.wait_reason is None
 
 
-def test_a_zone_whose_last_request_has_ended_waits_for_nothing(zoo):
-    zoo.apply(declare("acme", limit=10))
-    acme = zoo.ledger.zones["acme"]
+def test_a_zone_whose_last_request_has_ended_waits_for_nothing(core):
+    core.apply(declare("acme", limit=10))
+    acme = core.ledger.zones["acme"]
     for _ in range(2):
-        zoo.tenancy.request_arrived(acme, 0.0)
-    zoo.tenancy.must_wait(acme, 11, zoo.free)
-    zoo.tenancy.request_finished(acme, 1.0)
+        core.tenancy.request_arrived(acme, 0.0)
+    core.tenancy.must_wait(acme, 11, core.free)
+    core.tenancy.request_finished(acme, 1.0)
     assert acme.wait_reason == "limit"
-    zoo.tenancy.request_finished(acme, 2.0)
+    core.tenancy.request_finished(acme, 2.0)
     assert acme.wait_reason is None
 
 
-def test_zones_that_need_each_others_caches_do_not_wait_for_ever(zoo):
-    zoo.apply(declare("one", reserved=40), declare("other", reserved=40))
-    one, other = zoo.ledger.zones.values()
+def test_zones_that_need_each_others_caches_do_not_wait_for_ever(core):
+    core.apply(declare("one", reserved=40), declare("other", reserved=40))
+    one, other = core.ledger.zones.values()
     for zone in (one, other):
-        zoo.hold(zone, cached=50)
-        zoo.tenancy.request_arrived(zone, 0.0)
-    assert zoo.takeable(one) == 50
-    assert zoo.settle_evictions(zoo.tenancy.relieve(one, 60, zoo.free)) == [("other", 10)]
-    assert zoo.takeable(one) == 60
+        core.hold(zone, cached=50)
+        core.tenancy.request_arrived(zone, 0.0)
+    assert core.takeable(one) == 50
+    assert core.settle_evictions(core.tenancy.evict_surplus_for(one, 60, core.free)) == [("other", 10)]
+    assert core.takeable(one) == 60
     assert other.held == 40
 
 
-def test_refusals_are_counted_by_reason_and_with_the_zone_that_they_name(zoo):
-    zoo.apply(declare("acme"), declare("gone"))
-    zones = dict(zoo.ledger.zones)
-    zoo.tenancy.request_arrived(zones["gone"], 0.0)
-    zoo.apply(declare("acme"))
+def test_refusals_are_counted_by_reason_and_with_the_zone_that_they_name(core):
+    core.apply(declare("acme"), declare("gone"))
+    zones = dict(core.ledger.zones)
+    core.tenancy.request_arrived(zones["gone"], 0.0)
+    core.apply(declare("acme"))
     for tenant, reason in (("acme", "too_long"), ("acme", "too_long"), ("gone", "too_long"), ("x", "unknown_tenant")):
-        zoo.tenancy.refused(tenant, reason)
-    zoo.tenancy.refused(None, "unbound")
-    assert zoo.tenancy.refusals == {"unbound": 1, "unknown_tenant": 1, "too_long": 3, "unsupported": 0}
+        core.tenancy.refused(tenant, reason)
+    core.tenancy.refused(None, "unbound")
+    assert core.tenancy.refusals == {"unbound": 1, "unknown_tenant": 1, "too_long": 3, "unsupported": 0}
     assert (zones["acme"].counters.requests, zones["gone"].counters.requests) == ({"refused": 2}, {})
-    assert zoo.events("refused") == [
+    assert core.events("refused") == [
         Refused("acme", 2, "too_long"),
         Refused("gone", 1, "too_long"),
         Refused("x", 1, "unknown_tenant"),
@@ -199,21 +199,21 @@ def test_refusals_are_counted_by_reason_and_with_the_zone_that_they_name(zoo):
     ]
 
 
-def test_why_a_request_can_never_be_served_is_said_with_its_own_peak(zoo):
-    zoo.zone("gold", reserved=40, lendable=10)
-    capped = zoo.zone("capped", limit=20)
-    at_the_most = [zoo.tenancy.why_never(capped, 80, peak).split(" at the most")[0] for peak in (0, 30, 90)]
+def test_why_a_request_can_never_be_served_is_said_with_its_own_peak(core):
+    core.zone("gold", reserved=40, lendable=10)
+    capped = core.zone("capped", limit=20)
+    at_the_most = [core.tenancy.why_never(capped, 80, peak).split(" at the most")[0] for peak in (0, 30, 90)]
     assert at_the_most == [
         f"it needs 80 blocks; zone capped can have {blocks} of this engine's 100" for blocks in (20, 30, 70)
     ]
 
 
-def test_nobody_yields_for_a_loan_before_what_is_cached_of_it_was_taken_back(zoo):
-    zoo.zone("lender", reserved=50, quiet=True, max_loan=10.0, grace=0.0)
-    borrower = zoo.zone("borrower", in_use=50, cached=20)
-    zoo.upkeep(0.0)
-    zoo.now = 10.0
-    assert zoo.tenancy.past_grace() == []
-    zoo.release(borrower, kept=5)
-    assert zoo.upkeep(10.0) == [("borrower", 20)]
-    assert zoo.tenancy.past_grace() == []
+def test_nobody_yields_for_a_loan_before_what_is_cached_of_it_was_taken_back(core):
+    core.zone("lender", reserved=50, quiet=True, max_loan=10.0, grace=0.0)
+    borrower = core.zone("borrower", in_use=50, cached=20)
+    core.upkeep(0.0)
+    core.now = 10.0
+    assert core.tenancy.past_grace() == []
+    core.release(borrower, kept=5)
+    assert core.upkeep(10.0) == [("borrower", 20)]
+    assert core.tenancy.past_grace() == []

@@ -3,17 +3,17 @@
 import pytest
 
 from tenantzone_runtime.zones.timers import Timers
-from tests.zones.zoo import Zoo, declare
+from tests.zones.core import Core, declare
 
 
 @pytest.fixture
-def zoo():
-    return Zoo()
+def core():
+    return Core()
 
 
-def test_a_zone_is_looked_at_once_however_often_its_timer_was_set(zoo):
+def test_a_zone_is_looked_at_once_however_often_its_timer_was_set(core):
     timers = Timers()
-    acme = zoo.zone("acme")
+    acme = core.zone("acme")
     for moment in (30.0, 20.0, 10.0, 20.0):
         timers.set_at(acme, moment)
     assert list(timers.gone_off(9.9)) == []
@@ -32,9 +32,9 @@ def moments(zones, timers, step):
     return gone_off
 
 
-def test_timers_that_are_set_again_and_again_do_not_pile_up_and_go_off_as_they_would(zoo):
+def test_timers_that_are_set_again_and_again_do_not_pile_up_and_go_off_as_they_would(core):
     timers = Timers()
-    zones = [zoo.zone(f"tenant-{number}") for number in range(100)]
+    zones = [core.zone(f"tenant-{number}") for number in range(100)]
     for turn in range(300):
         for number, zone in enumerate(zones):
             timers.set_at(zone, float(turn))
@@ -44,9 +44,9 @@ def test_timers_that_are_set_again_and_again_do_not_pile_up_and_go_off_as_they_w
     assert moments(zones, timers, 1.0) == {zone: 1000.0 + number for number, zone in enumerate(zones)}
 
 
-def test_timers_are_tidied_up_only_when_there_are_twice_as_many_as_there_were(zoo):
+def test_timers_are_tidied_up_only_when_there_are_twice_as_many_as_there_were(core):
     timers = Timers()
-    zones = [zoo.zone(f"tenant-{number}") for number in range(100)]
+    zones = [core.zone(f"tenant-{number}") for number in range(100)]
     entries = []
     for turn in range(6):
         for zone in zones:
@@ -56,26 +56,26 @@ def test_timers_are_tidied_up_only_when_there_are_twice_as_many_as_there_were(zo
     assert entries == [100, 169, 168, 167, 166, 165]
 
 
-def test_timers_of_zones_that_are_gone_do_not_pile_up(zoo):
+def test_timers_of_zones_that_are_gone_do_not_pile_up(core):
     for turn in range(500):
         now = float(turn)
-        zoo.apply(declare("removed", evict_after=1e6), declare("ends-later", after=1e6), now=now)
-        zoo.upkeep(now)
-        ends_later = zoo.ledger.zones["ends-later"]
-        zoo.tenancy.request_arrived(ends_later, now)
-        zoo.apply(now=now)
-        zoo.tenancy.request_finished(ends_later, now)
-        assert zoo.ledger.zones == {}
-        assert len(zoo.tenancy._timers) <= 65
+        core.apply(declare("removed", evict_after=1e6), declare("ends-later", after=1e6), now=now)
+        core.upkeep(now)
+        ends_later = core.ledger.zones["ends-later"]
+        core.tenancy.request_arrived(ends_later, now)
+        core.apply(now=now)
+        core.tenancy.request_finished(ends_later, now)
+        assert core.ledger.zones == {}
+        assert len(core.tenancy._timers) <= 65
 
 
-def test_reloads_do_not_pile_up_timers(zoo):
+def test_reloads_do_not_pile_up_timers(core):
     """Each sets the timer of each zone anew, and what time does to them stays as it is."""
     for turn in range(200):
-        zoo.apply(declare("acme", weight=1 + turn % 2, after=0.0, evict_after=1e6), now=float(turn))
-        zoo.upkeep(float(turn))
-    assert len(zoo.tenancy._timers) <= 65
-    zoo.upkeep(1e6 - 1.0)
-    assert zoo.ledger.zones["acme"].state == "Idle"
-    zoo.upkeep(1e6)
-    assert zoo.ledger.zones["acme"].state == "Evicted"
+        core.apply(declare("acme", weight=1 + turn % 2, after=0.0, evict_after=1e6), now=float(turn))
+        core.upkeep(float(turn))
+    assert len(core.tenancy._timers) <= 65
+    core.upkeep(1e6 - 1.0)
+    assert core.ledger.zones["acme"].state == "Idle"
+    core.upkeep(1e6)
+    assert core.ledger.zones["acme"].state == "Evicted"

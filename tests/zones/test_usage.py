@@ -6,104 +6,104 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenantzone_runtime.zones.audit import LoanUsage, Usage
+from tests.zones.core import Core, declare
 from tests.zones.lent import LentInAll
-from tests.zones.zoo import Zoo, declare
 
 
-def told(zoo):
-    return [(usage.zone, usage.block_seconds) for usage in zoo.tenancy.usage() if isinstance(usage, Usage)]
+def told(core):
+    return [(usage.zone, usage.block_seconds) for usage in core.tenancy.usage() if isinstance(usage, Usage)]
 
 
 def test_a_zone_tells_its_usage_when_it_has_changed():
-    zoo = Zoo()
-    acme, _, _ = zoo.zone("acme"), zoo.zone("silent"), zoo.zone("holds", cached=10)
-    zoo.now = 5.0
-    assert told(zoo) == [("holds", 50.0)]
-    assert told(zoo) == []
-    zoo.now = 6.0
+    core = Core()
+    acme, _, _ = core.zone("acme"), core.zone("silent"), core.zone("holds", cached=10)
+    core.now = 5.0
+    assert told(core) == [("holds", 50.0)]
+    assert told(core) == []
+    core.now = 6.0
     acme.counters.prompt_tokens += 1
-    assert told(zoo) == [("acme", 0.0), ("holds", 60.0)]
+    assert told(core) == [("acme", 0.0), ("holds", 60.0)]
 
 
 def test_each_number_of_a_zones_usage_counts_as_a_change():
-    zoo = Zoo()
-    acme = zoo.zone("acme")
+    core = Core()
+    acme = core.zone("acme")
     for name in ("prompt_tokens", "prefix_hit_tokens", "generation_tokens"):
         setattr(acme.counters, name, 1)
-        assert told(zoo) == [("acme", 0.0)]
-        assert told(zoo) == []
+        assert told(core) == [("acme", 0.0)]
+        assert told(core) == []
 
 
 def test_a_zone_that_leaves_tells_what_was_not_told_yet():
-    zoo = Zoo()
-    zoo.apply(declare("acme"), declare("burst"), declare("silent"))
-    zoo.hold(zoo.ledger.zones["acme"], cached=10)
-    zoo.hold(zoo.ledger.zones["burst"], cached=1)
-    zoo.now = 7.0
-    zoo.tenancy.usage()
-    zoo.ledger.evict(zoo.ledger.zones["burst"], 1, "own")
-    zoo.apply(now=9.0)
-    assert [(usage.zone, usage.block_seconds) for usage in zoo.events("usage")] == [("acme", 90.0)]
+    core = Core()
+    core.apply(declare("acme"), declare("burst"), declare("silent"))
+    core.hold(core.ledger.zones["acme"], cached=10)
+    core.hold(core.ledger.zones["burst"], cached=1)
+    core.now = 7.0
+    core.tenancy.usage()
+    core.ledger.evict(core.ledger.zones["burst"], 1, "own")
+    core.apply(now=9.0)
+    assert [(usage.zone, usage.block_seconds) for usage in core.events("usage")] == [("acme", 90.0)]
 
 
 def test_a_loan_tells_its_block_seconds_when_there_are_more():
-    zoo = Zoo()
-    zoo.zone("lender", reserved=50, quiet=True)
-    zoo.zone("borrower", in_use=70)
-    zoo.upkeep(0.0)
-    zoo.upkeep(10.0)
-    assert zoo.tenancy.usage()[-1] == LoanUsage("lender", "borrower", 0.0, 200.0)
-    assert [event for event in zoo.tenancy.usage() if isinstance(event, LoanUsage)] == []
-    zoo.upkeep(11.0)
-    assert zoo.tenancy.usage()[-1] == LoanUsage("lender", "borrower", 0.0, 220.0)
+    core = Core()
+    core.zone("lender", reserved=50, quiet=True)
+    core.zone("borrower", in_use=70)
+    core.upkeep(0.0)
+    core.upkeep(10.0)
+    assert core.tenancy.usage()[-1] == LoanUsage("lender", "borrower", 0.0, 200.0)
+    assert [event for event in core.tenancy.usage() if isinstance(event, LoanUsage)] == []
+    core.upkeep(11.0)
+    assert core.tenancy.usage()[-1] == LoanUsage("lender", "borrower", 0.0, 220.0)
 
 
 def test_a_slice_looks_at_so_many_zones_or_loans():
-    zoo = Zoo()
+    core = Core()
     for number in range(5):
-        zoo.zone(f"lender-{number}", reserved=10, quiet=True)
-    zoo.zone("borrower", in_use=75)
-    zoo.upkeep(0.0)
-    zoo.upkeep(1.0)
-    slices = list(zoo.tenancy.usage_in_slices(2))
+        core.zone(f"lender-{number}", reserved=10, quiet=True)
+    core.zone("borrower", in_use=75)
+    core.upkeep(0.0)
+    core.upkeep(1.0)
+    slices = list(core.tenancy.usage_in_slices(2))
     assert [len(list(events)) for events in slices] == [0, 0, 1, 2, 1]
-    assert [len(list(events)) for events in zoo.tenancy.usage_in_slices(100)] == [0, 0]
+    assert [len(list(events)) for events in core.tenancy.usage_in_slices(100)] == [0, 0]
 
 
 def test_between_two_slices_zones_and_loans_may_come_and_go():
-    zoo = Zoo()
-    zoo.zone("lender", reserved=50, quiet=True)
-    zoo.zone("borrower", in_use=70)
-    zoo.apply(*(declare(tenant, reserved=50 * (tenant == "lender")) for tenant in ("lender", "borrower", "goes")))
-    zoo.hold(zoo.ledger.zones["goes"], cached=1)
-    zoo.upkeep(60.0)
-    zoo.upkeep(61.0)
-    slices = zoo.tenancy.usage_in_slices(2)
+    core = Core()
+    core.zone("lender", reserved=50, quiet=True)
+    core.zone("borrower", in_use=70)
+    core.apply(*(declare(tenant, reserved=50 * (tenant == "lender")) for tenant in ("lender", "borrower", "goes")))
+    core.hold(core.ledger.zones["goes"], cached=1)
+    core.upkeep(60.0)
+    core.upkeep(61.0)
+    slices = core.tenancy.usage_in_slices(2)
     first = list(next(slices))
-    zoo.apply(declare("lender", reserved=50), declare("borrower"), declare("comes"), now=62.0)
-    zoo.hold(zoo.ledger.zones["comes"], cached=1)
-    zoo.release(zoo.ledger.zones["borrower"], dropped=70)
-    zoo.upkeep(63.0)
+    core.apply(declare("lender", reserved=50), declare("borrower"), declare("comes"), now=62.0)
+    core.hold(core.ledger.zones["comes"], cached=1)
+    core.release(core.ledger.zones["borrower"], dropped=70)
+    core.upkeep(63.0)
     rest = list(chain.from_iterable(slices))
     assert [(event.kind, event.block_seconds) for event in first] == [("usage", 70 * 61.0)]
     assert rest == []
-    assert [event.block_seconds for event in zoo.events("usage")] == [62.0], "told when it left"
+    assert [event.block_seconds for event in core.events("usage")] == [62.0], "told when it left"
 
 
 def test_a_loan_that_ends_between_two_slices_is_told_by_the_trail_alone():
-    zoo = Zoo()
-    zoo.zone("one", reserved=20, quiet=True)
-    zoo.zone("other", reserved=20, quiet=True)
-    borrower = zoo.zone("borrower", in_use=90)
-    zoo.upkeep(0.0)
-    zoo.upkeep(1.0)
-    slices = zoo.tenancy.usage_in_slices(1)
+    core = Core()
+    core.zone("one", reserved=20, quiet=True)
+    core.zone("other", reserved=20, quiet=True)
+    borrower = core.zone("borrower", in_use=90)
+    core.upkeep(0.0)
+    core.upkeep(1.0)
+    slices = core.tenancy.usage_in_slices(1)
     told = [event for events in (next(slices) for _ in range(4)) for event in events]
     assert told[-1] == LoanUsage("one", "borrower", 0.0, 20.0)
-    zoo.release(borrower, dropped=90)
-    zoo.upkeep(2.0)
+    core.release(borrower, dropped=90)
+    core.upkeep(2.0)
     assert list(chain.from_iterable(slices)) == []
-    assert zoo.events("loan_usage") == [
+    assert core.events("loan_usage") == [
         LoanUsage("one", "borrower", 0.0, 40.0),
         LoanUsage("other", "borrower", 0.0, 20.0),
     ]
@@ -122,34 +122,34 @@ ACTS = st.lists(
 @given(ACTS)
 def test_what_is_told_of_pairs_is_what_zones_lent_and_borrowed_whenever_it_is_collected(acts):
     """Whole seconds, so that sums of floating-point numbers are exact."""
-    zoo, lent = Zoo(), LentInAll()
+    core, lent = Core(), LentInAll()
     tenants = [f"tenant-{number}" for number in range(4)]
     ever = []
     for number, tenant in enumerate(tenants):
-        ever.append(zoo.zone(tenant, reserved=10 * number, quiet=True))
+        ever.append(core.zone(tenant, reserved=10 * number, quiet=True))
     for act, number, amount in acts:
-        zone = zoo.ledger.zones[tenants[number]]
+        zone = core.ledger.zones[tenants[number]]
         match act:
             case "take":
-                zoo.take(zone, min(amount, zoo.free))
+                core.take(zone, min(amount, core.free))
             case "release":
-                zoo.release(zone, kept=amount // 2, dropped=amount // 3)
+                core.release(zone, kept=amount // 2, dropped=amount // 3)
             case "evict":
-                zoo.ledger.evict(zone, min(amount, len(zone.cached)), "own")
+                core.ledger.evict(zone, min(amount, len(zone.cached)), "own")
             case "pass":
-                zoo.now += amount
-                zoo.tenancy.loans.settle(zoo.free)
+                core.now += amount
+                core.tenancy.loans.settle(core.free)
             case "collect":
-                lent.take(zoo.ledger.trail.collect())
+                lent.take(core.ledger.trail.collect())
             case "usage":
-                lent.take(zoo.tenancy.usage())
+                lent.take(core.tenancy.usage())
             case "return" if zone.held == 0:
-                zoo.ledger.discard(zone)
-                ever.append(zoo.zone(tenants[number], reserved=10 * number, quiet=True))
-    lent.take(zoo.ledger.trail.collect())
-    lent.take(zoo.tenancy.usage())
+                core.ledger.discard(zone)
+                ever.append(core.zone(tenants[number], reserved=10 * number, quiet=True))
+    lent.take(core.ledger.trail.collect())
+    lent.take(core.tenancy.usage())
     for zone in ever:
-        zoo.ledger.accrue(zone)
+        core.ledger.accrue(zone)
     assert lent.block_seconds() == sum(zone.counters.lent_block_seconds for zone in ever)
     for tenant in tenants:
         borrowed = sum(zone.counters.borrowed_block_seconds for zone in ever if zone.spec.tenant == tenant)

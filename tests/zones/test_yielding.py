@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.zones.core import declare
 from tests.zones.small_engine import SmallEngine, preemptions
-from tests.zones.zoo import declare
 
 
 class LateEngine(SmallEngine):
@@ -13,7 +13,7 @@ class LateEngine(SmallEngine):
 
     @property
     def free_blocks(self):
-        return self.zoo.free - self.late
+        return self.core.free - self.late
 
     def return_evicted(self, evictions):
         self.late += sum(len(blocks) for _, blocks in evictions)
@@ -28,19 +28,19 @@ class LateEngine(SmallEngine):
 # For running requests
 
 
-def test_who_can_not_go_on_and_for_whom_nobody_can_yield_lets_go_of_its_own_blocks(zoo, engine):
+def test_who_can_not_go_on_and_for_whom_nobody_can_yield_lets_go_of_its_own_blocks(core, engine):
     """Others could wait for them for ever. What burst uses is none of a running request's: nobody is left to yield."""
-    acme = zoo.zone("acme", reserved=40)
+    acme = core.zone("acme", reserved=40)
     work = engine.run(acme, 30, asks=10)
-    zoo.hold(zoo.zone("burst"), in_use=70)
+    core.hold(core.zone("burst"), in_use=70)
     assert engine.step() == ([work], [])
     assert engine.step() == ([], [])
     assert (engine.preempted, acme.in_use, acme.counters.preemptions) == ([work], 0, 1)
-    assert preemptions(zoo) == [("acme", "own", "acme")]
+    assert preemptions(core) == [("acme", "own", "acme")]
 
 
-def test_what_requests_of_one_zone_will_ask_for_one_after_the_other_is_foreseen_together(zoo, engine):
-    capped = zoo.zone("capped", limit=17)
+def test_what_requests_of_one_zone_will_ask_for_one_after_the_other_is_foreseen_together(core, engine):
+    capped = core.zone("capped", limit=17)
     works = [engine.run(capped, 5, asks=1), engine.run(capped, 5, asks=2), engine.run(capped, 5)]
     engine.foreseen = works[:2]
     assert engine.step() == ([], []), "each alone would have its blocks"
@@ -48,16 +48,16 @@ def test_what_requests_of_one_zone_will_ask_for_one_after_the_other_is_foreseen_
     assert [len(work.blocks) for work in works] == [6, 7, 0]
 
 
-def test_what_requests_of_other_zones_will_ask_for_is_foreseen_apart(zoo, engine):
-    zones = zoo.zone("one", limit=12), zoo.zone("other", limit=12)
+def test_what_requests_of_other_zones_will_ask_for_is_foreseen_apart(core, engine):
+    zones = core.zone("one", limit=12), core.zone("other", limit=12)
     works = [engine.run(zone, 5, asks=asks) for asks in (2, 0) for zone in zones]
     engine.foreseen = works[:2]
     assert engine.step() == ([], [])
     assert engine.preempted == []
 
 
-def test_a_running_request_that_is_turned_down_is_helped_before_the_next_step(zoo, engine):
-    capped = zoo.zone("capped", limit=10)
+def test_a_running_request_that_is_turned_down_is_helped_before_the_next_step(core, engine):
+    capped = core.zone("capped", limit=10)
     old, young = engine.run(capped, 5), engine.run(capped, 5)
     engine.arbiter.begin_step()
     engine.arbiter.turned_down(old)
@@ -67,8 +67,8 @@ def test_a_running_request_that_is_turned_down_is_helped_before_the_next_step(zo
     assert (len(old.blocks), engine.preempted) == (6, [young])
 
 
-def test_each_preemption_counts_for_the_zone_that_yields(zoo, engine):
-    one, other, burst = zoo.zone("one", reserved=50), zoo.zone("other", reserved=50), zoo.zone("burst")
+def test_each_preemption_counts_for_the_zone_that_yields(core, engine):
+    one, other, burst = core.zone("one", reserved=50), core.zone("other", reserved=50), core.zone("burst")
     for _ in range(2):
         engine.run(burst, 50)
     for zone in (one, other):
@@ -81,51 +81,51 @@ def test_each_preemption_counts_for_the_zone_that_yields(zoo, engine):
 
 
 @pytest.fixture
-def past_its_grace(zoo):
+def past_its_grace(core):
     """A zone that runs two requests on a loan of 20 blocks past its grace, while another caches on a third one's
     reservation, that lends to both: so many blocks."""
 
     def make(cached):
-        zoo.zone("lender", reserved=20, quiet=True, max_loan=5.0, grace=1.0)
-        zoo.zone("other", reserved=40, quiet=True)
-        zoo.zone("busy", reserved=40, in_use=40)
-        engine = SmallEngine(zoo)
-        borrower = zoo.zone("borrower")
+        core.zone("lender", reserved=20, quiet=True, max_loan=5.0, grace=1.0)
+        core.zone("other", reserved=40, quiet=True)
+        core.zone("busy", reserved=40, in_use=40)
+        engine = SmallEngine(core)
+        borrower = core.zone("borrower")
         works = [engine.run(borrower, 10), engine.run(borrower, 10)]
-        zoo.zone("cache", priority=5, cached=cached, in_use=40 - cached)
+        core.zone("cache", priority=5, cached=cached, in_use=40 - cached)
         for now in (0.0, 5.0):
-            zoo.upkeep(now)
-        zoo.now = 6.0
+            core.upkeep(now)
+        core.now = 6.0
         assert borrower.overdue == 20
-        assert zoo.tenancy.past_grace() == [borrower]
+        assert core.tenancy.past_grace() == [borrower]
         return engine, borrower, works
 
     return make
 
 
-def test_before_requests_yield_for_a_loan_past_its_grace_what_others_merely_cache_covers_it(zoo, past_its_grace):
+def test_before_requests_yield_for_a_loan_past_its_grace_what_others_merely_cache_covers_it(core, past_its_grace):
     engine, borrower, works = past_its_grace(cached=20)
     assert engine.step() == ([], [])
     assert (engine.running, engine.preempted, borrower.overdue) == (works, [], 0)
-    assert zoo.ledger.zones["cache"].counters.evicted == {"due": 20}
-    assert zoo.free == 20
+    assert core.ledger.zones["cache"].counters.evicted == {"due": 20}
+    assert core.free == 20
 
 
-def test_where_that_covers_a_part_no_more_requests_yield_than_the_rest_takes(zoo, past_its_grace):
+def test_where_that_covers_a_part_no_more_requests_yield_than_the_rest_takes(core, past_its_grace):
     engine, borrower, works = past_its_grace(cached=10)
     assert engine.step() == ([], [])
     assert (engine.running, engine.preempted, borrower.overdue) == (works[:1], works[1:], 0)
-    assert zoo.ledger.zones["cache"].counters.evicted == {"due": 10}
+    assert core.ledger.zones["cache"].counters.evicted == {"due": 10}
 
 
 # Without a seat
 
 
-def test_who_waits_for_a_seat_waits_for_blocks_too_if_what_it_was_promised_is_not_there(zoo):
-    engine = SmallEngine(zoo, seats=0)
-    acme, full, burst = zoo.zone("acme", reserved=40), zoo.zone("full", reserved=20), zoo.zone("burst")
-    zoo.hold(burst, in_use=80)
-    zoo.hold(full, in_use=20)
+def test_who_waits_for_a_seat_waits_for_blocks_too_if_what_it_was_promised_is_not_there(core):
+    engine = SmallEngine(core, seats=0)
+    acme, full, burst = core.zone("acme", reserved=40), core.zone("full", reserved=20), core.zone("burst")
+    core.hold(burst, in_use=80)
+    core.hold(full, in_use=20)
     for zone in (acme, full, burst):
         engine.wait(zone, 40)
     assert engine.step() == ([], [])
@@ -135,31 +135,31 @@ def test_who_waits_for_a_seat_waits_for_blocks_too_if_what_it_was_promised_is_no
 # Room for waiting requests
 
 
-def test_a_request_may_have_all_blocks_if_nothing_else_runs_whatever_headroom_is_asked_for(zoo):
-    engine = SmallEngine(zoo, headroom=10)
-    work = engine.wait(zoo.zone("burst"), 100)
+def test_a_request_may_have_all_blocks_if_nothing_else_runs_whatever_headroom_is_asked_for(core):
+    engine = SmallEngine(core, headroom=10)
+    work = engine.wait(core.zone("burst"), 100)
     assert engine.step() == ([], [work])
 
 
-def test_others_caches_make_room_for_a_request_up_to_its_peak_though_the_limit_is_lower_by_now(zoo, engine):
-    lead = zoo.zone("lead", cached=90)
-    work = engine.wait(zoo.zone("capped", limit=20), 25, peak=25)
+def test_others_caches_make_room_for_a_request_up_to_its_peak_though_the_limit_is_lower_by_now(core, engine):
+    lead = core.zone("lead", cached=90)
+    work = engine.wait(core.zone("capped", limit=20), 25, peak=25)
     assert engine.step() == ([], [work])
     assert lead.counters.evicted == {"relief": 15}
 
 
-def test_who_was_relieved_is_not_admitted_before_the_engine_can_hand_the_blocks_out(zoo):
-    engine = LateEngine(zoo)
-    lead = zoo.zone("lead", cached=90)
-    engine.run(zoo.zone("busy"), 10)
-    work = engine.wait(zoo.zone("burst"), 50)
+def test_who_was_relieved_is_not_admitted_before_the_engine_can_hand_the_blocks_out(core):
+    engine = LateEngine(core)
+    lead = core.zone("lead", cached=90)
+    engine.run(core.zone("busy"), 10)
+    work = engine.wait(core.zone("burst"), 50)
     assert engine.step() == ([], [])
     assert lead.counters.evicted == {"relief": 50}
     assert engine.step() == ([], [work])
 
 
-def test_what_who_was_sent_back_asked_for_is_not_foreseen_any_more(zoo, engine):
-    capped = zoo.zone("capped", limit=40)
+def test_what_who_was_sent_back_asked_for_is_not_foreseen_any_more(core, engine):
+    capped = core.zone("capped", limit=40)
     young = engine.run(capped, 2, asks=20, rank=2)
     old, middle = engine.run(capped, 10, asks=10), engine.run(capped, 5, rank=1)
     engine.foreseen = [young, old]
@@ -168,50 +168,50 @@ def test_what_who_was_sent_back_asked_for_is_not_foreseen_any_more(zoo, engine):
     assert middle in engine.running
 
 
-def test_who_waits_for_a_seat_only_is_short_of_no_blocks(zoo):
-    engine = SmallEngine(zoo, seats=0)
-    acme, burst = zoo.zone("acme", reserved=40), zoo.zone("burst")
-    zoo.hold(burst, in_use=100)
+def test_who_waits_for_a_seat_only_is_short_of_no_blocks(core):
+    engine = SmallEngine(core, seats=0)
+    acme, burst = core.zone("acme", reserved=40), core.zone("burst")
+    core.hold(burst, in_use=100)
     engine.wait(acme, 40)
     engine.step()
     assert acme.short == 40
-    zoo.release(burst, dropped=100)
+    core.release(burst, dropped=100)
     engine.step()
     assert (acme.wait_reason, acme.short) == (None, 0)
 
 
 @pytest.mark.parametrize("headroom", [0, 1])
-def test_nobody_yields_to_who_can_not_be_admitted_yet_for_another_reason(zoo, headroom):
-    engine = SmallEngine(zoo, headroom=headroom)
-    acme = zoo.zone("acme", reserved=40)
-    engine.run(zoo.zone("burst"), 100)
+def test_nobody_yields_to_who_can_not_be_admitted_yet_for_another_reason(core, headroom):
+    engine = SmallEngine(core, headroom=headroom)
+    acme = core.zone("acme", reserved=40)
+    engine.run(core.zone("burst"), 100)
     engine.wait(acme, 40, waits_for_else=True)
     assert engine.step() == ([], [])
     assert (engine.preempted, acme.wait_reason) == ([], None)
 
 
-def test_a_reservation_that_is_raised_counts_for_a_request_that_waits_already(zoo, engine):
-    zoo.apply(declare("acme"), declare("burst"))
-    acme, burst = zoo.ledger.zones.values()
+def test_a_reservation_that_is_raised_counts_for_a_request_that_waits_already(core, engine):
+    core.apply(declare("acme"), declare("burst"))
+    acme, burst = core.ledger.zones.values()
     borrowers = [engine.run(burst, 50), engine.run(burst, 50)]
     work = engine.wait(acme, 30)
     engine.seats = 2
     engine.step()
-    zoo.apply(declare("acme", reserved=40), declare("burst"))
+    core.apply(declare("acme", reserved=40), declare("burst"))
     assert engine.step() == ([], [work])
     assert engine.preempted == borrowers[1:]
 
 
-def test_of_zones_that_lack_blocks_and_have_no_seat_some_are_looked_at_before_each_step(zoo):
-    engine = SmallEngine(zoo, seats=0)
-    zones = [zoo.zone(f"zone-{number}", reserved=2) for number in range(40)]
-    borrowed = zoo.zone("burst")
-    zoo.hold(borrowed, in_use=100)
+def test_of_zones_that_lack_blocks_and_have_no_seat_some_are_looked_at_before_each_step(core):
+    engine = SmallEngine(core, seats=0)
+    zones = [core.zone(f"zone-{number}", reserved=2) for number in range(40)]
+    borrowed = core.zone("burst")
+    core.hold(borrowed, in_use=100)
     for zone in zones:
         engine.wait(zone, 2)
     engine.step()
     assert all(zone.short == 2 for zone in zones)
-    zoo.release(borrowed, dropped=100)
+    core.release(borrowed, dropped=100)
     short = []
     for _ in range(4):
         engine.step()
@@ -219,18 +219,18 @@ def test_of_zones_that_lack_blocks_and_have_no_seat_some_are_looked_at_before_ea
     assert short == [24, 8, 0, 0]
 
 
-def test_what_is_foreseen_beyond_the_reservation_adds_up(zoo, engine):
-    zoo.zone("lead", reserved=40)
-    burst = zoo.zone("burst")
+def test_what_is_foreseen_beyond_the_reservation_adds_up(core, engine):
+    core.zone("lead", reserved=40)
+    burst = core.zone("burst")
     works = [engine.run(burst, 16, asks=5) for _ in range(3)]
-    zoo.tenancy.request_arrived(zoo.ledger.zones["lead"], 0.0)
+    core.tenancy.request_arrived(core.ledger.zones["lead"], 0.0)
     engine.foreseen = works
     assert engine.step() == ([], [])
     assert engine.preempted == [works[2]]
 
 
-def test_what_was_kept_for_a_request_that_is_sent_back_is_there_for_others(zoo, engine):
-    acme, lead, burst = zoo.zone("acme", reserved=20), zoo.zone("lead", reserved=40), zoo.zone("burst")
+def test_what_was_kept_for_a_request_that_is_sent_back_is_there_for_others(core, engine):
+    acme, lead, burst = core.zone("acme", reserved=20), core.zone("lead", reserved=40), core.zone("burst")
     young, old = engine.run(acme, 2, asks=2, rank=1), engine.run(acme, 16, asks=4)
     engine.run(burst, 42)
     engine.foreseen = [young, old]

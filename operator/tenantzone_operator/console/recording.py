@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from tenantzone_operator.console.changes import Changes
 from tenantzone_operator.console.history import SAMPLE_SECONDS, History
-from tenantzone_operator.console.lookout import Lookout
+from tenantzone_operator.console.live import LiveEngines
 from tenantzone_operator.kube.store import Key, Store
 
 
@@ -15,20 +15,20 @@ class Recording:
 
     Args:
         store: as the watches see it.
-        lookout: knows better what zones hold, while somebody looks.
+        live: knows better what zones hold, while somebody looks.
         has_listed: whether the store is filled yet.
     """
 
-    def __init__(self, store: Store, lookout: Lookout, has_listed: Callable[[], bool]) -> None:
+    def __init__(self, store: Store, live: LiveEngines, has_listed: Callable[[], bool]) -> None:
         self.history = History()
         self.changes = Changes()
         self._store = store
-        self._lookout = lookout
+        self._live = live
         self._has_listed = has_listed
 
     def sample(self) -> None:
         """Take one sample now."""
-        live = {pool: self._lookout.held(pool) for pool in self._store.pool_keys()}
+        live = {pool: self._live.held(pool) for pool in self._store.pool_keys()}
         held: dict[Key, int | None] = {}
         for zone in self._store.zones:
             told: int | None = zone.status.get("held")
@@ -36,7 +36,7 @@ class Recording:
             held[zone.meta.namespace, zone.meta.name] = told if heard is None else heard.get(zone.meta.name, told)
         self.history.add(held)
         self.changes.look(self._store.zones, self._store.pools)
-        self._lookout.forget_unseen()
+        self._live.forget_unseen()
 
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[None]:

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from tenantzone_contract.blocks import DEFAULT_CELLS, MAX_CELLS
 from tenantzone_operator.console.guard import ADDRESS, guarded
-from tenantzone_operator.console.lookout import TRANSIENT, Lookout, NotThereError
+from tenantzone_operator.console.live import TRANSIENT, LiveEngines, NotThereError
 from tenantzone_operator.console.recording import Recording
 from tenantzone_operator.console.showing import show_blocks, show_change, show_pool, show_pools
 from tenantzone_operator.engines.answers import reason
@@ -52,8 +52,8 @@ async def console_served(
         list_pods: that a pool selects, for what this replica does not watch.
         standing: of this replica.
     """
-    lookout = Lookout(store, list_pods)
-    console = Console(store, lookout, Recording(store, lookout, lambda: standing().has_listed), standing)
+    live = LiveEngines(store, list_pods)
+    console = Console(store, live, Recording(store, live, lambda: standing().has_listed), standing)
     async with console.recording.going_on(), served(ADDRESS, port, console.application()):
         yield
 
@@ -61,10 +61,10 @@ async def console_served(
 class Console:
     """The console's web application."""
 
-    def __init__(self, store: Store, lookout: Lookout, recording: Recording, standing: Callable[[], Standing]) -> None:
+    def __init__(self, store: Store, live: LiveEngines, recording: Recording, standing: Callable[[], Standing]) -> None:
         self.recording = recording
         self._store = store
-        self._lookout = lookout
+        self._live = live
         self._standing = standing
         self._host = socket.gethostname()
         self._page = {entry.name: entry.read_bytes() for entry in (files(__package__) / "page").iterdir()}
@@ -99,8 +99,8 @@ class Console:
         key = _key(request)
         if key not in self._store.pool_keys(key[0]):
             raise web.HTTPNotFound
-        engines = await self._lookout.engines(key)
-        shown = show_pool(self._lookout.view(key), engines, request.query.get("filter", "")[:_LONGEST_FILTER])
+        engines = await self._live.engines(key)
+        shown = show_pool(self._live.view(key), engines, request.query.get("filter", "")[:_LONGEST_FILTER])
         changes = [show_change(change) for change in self.recording.changes.of(key, _MAX_CHANGES)]
         whole = {"unixTime": time.time(), **shown, "changes": changes, "history": self._history(key, shown["zones"])}
         return web.json_response(whole)
@@ -117,7 +117,7 @@ class Console:
         if not (cells.isascii() and cells.isdigit() and len(cells) < 9 and 0 < int(cells) <= MAX_CELLS):
             return web.json_response({"error": f"cells must be a number from 1 to {MAX_CELLS}"}, status=400)
         try:
-            found = await self._lookout.block_map(_key(request), request.match_info["engine"], int(cells))
+            found = await self._live.block_map(_key(request), request.match_info["engine"], int(cells))
         except NotThereError as error:
             return web.json_response({"error": str(error)}, status=404)
         except TRANSIENT as error:

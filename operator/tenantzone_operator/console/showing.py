@@ -7,7 +7,7 @@ from tenantzone_contract.blocks import BlockKind, BlockMap
 from tenantzone_contract.summary import ZoneSummary
 from tenantzone_contract.text import printable
 from tenantzone_operator.console.changes import Change, ready_condition
-from tenantzone_operator.console.lookout import EngineLook, Telling, ZoneLook, by_name, declared, summarized
+from tenantzone_operator.console.live import LiveEngine, LiveReport, LiveZone, by_name, declared, summarized
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.kube.store import Key, Store, View
 
@@ -46,7 +46,7 @@ def _pool(pool: Pool | None) -> dict[str, Any]:
     return {"exists": True, "ready": _ready(pool.status)}
 
 
-def show_pool(view: View, engines: Sequence[EngineLook], wanted: str) -> dict[str, Any]:
+def show_pool(view: View, engines: Sequence[LiveEngine], wanted: str) -> dict[str, Any]:
     """One pool as JSON, with its zones and engines.
 
     Args:
@@ -87,7 +87,7 @@ def _matches(row: dict[str, Any], wanted: str) -> bool:
     return wanted in row["name"] or wanted in row["tenant"]
 
 
-def _declared_rows(zones: Iterable[Zone], tellings: Sequence[Telling]) -> Iterable[dict[str, Any]]:
+def _declared_rows(zones: Iterable[Zone], tellings: Sequence[LiveReport]) -> Iterable[dict[str, Any]]:
     told = by_name(declared(tellings))
     for zone in zones:
         looks = told.get(zone.meta.name, [])
@@ -102,14 +102,14 @@ def _declared_rows(zones: Iterable[Zone], tellings: Sequence[Telling]) -> Iterab
         }
 
 
-def _registered_rows(tellings: Sequence[Telling]) -> Iterable[dict[str, Any]]:
+def _registered_rows(tellings: Sequence[LiveReport]) -> Iterable[dict[str, Any]]:
     # Named after their tenants.
     told = by_name(zone for telling in tellings for zone in telling.zones if zone.is_registered)
     for tenant, looks in told.items():
         yield {"name": tenant, "tenant": tenant, "registered": True, "ready": {}, **_live(looks)}
 
 
-def _live(looks: Sequence[ZoneLook]) -> dict[str, Any]:
+def _live(looks: Sequence[LiveZone]) -> dict[str, Any]:
     """As the engines say it."""
     return {
         "live": True,
@@ -124,7 +124,7 @@ def _told(zone: Zone) -> dict[str, Any]:
     return {"live": False, **ZoneSummary.read(zone.status).fields()}
 
 
-def _requests(looks: Iterable[ZoneLook]) -> dict[str, int]:
+def _requests(looks: Iterable[LiveZone]) -> dict[str, int]:
     counts = [(look.waiting_requests, look.running_requests) for look in looks]
     return {
         "waitingRequests": sum(waiting for waiting, _ in counts),
@@ -132,7 +132,7 @@ def _requests(looks: Iterable[ZoneLook]) -> dict[str, int]:
     }
 
 
-def _engine(engine: EngineLook) -> dict[str, Any]:
+def _engine(engine: LiveEngine) -> dict[str, Any]:
     pod, telling = engine.pod.meta.name, engine.telling
     if telling is None:
         return {"pod": pod, "state": "Unreachable", "message": engine.error}
@@ -154,7 +154,7 @@ def _not_ready(view: View) -> list[dict[str, Any]]:
     return [{"pod": name, "state": "NotReady", "message": ""} for name in names]
 
 
-def _loan(engine: EngineLook, zones: Iterable[Zone]) -> dict[str, Any]:
+def _loan(engine: LiveEngine, zones: Iterable[Zone]) -> dict[str, Any]:
     names = {zone.tenant: zone.meta.name for zone in zones}
     loans = engine.telling.loans if engine.telling is not None else ()
     return {

@@ -73,7 +73,7 @@ class Binder:
         self._check_room(zone, prompt, limit, f"the limit of zone {zone.spec.tenant}")
         request.max_tokens = min(request.max_tokens, limit * self._block_size - prompt)
         # What other zones never lend is out of reach, whatever the limit says: it would wait for ever.
-        reachable = self._tenancy.ledger.standings.reachable(zone)
+        reachable = self._tenancy.ledger.totals.reachable(zone)
         if self._demand.peak(prompt + 1) > reachable:
             self._check_room(zone, prompt, reachable, f"what other zones can leave to zone {zone.spec.tenant}")
         request.peak = self._demand.peak(prompt + request.max_tokens)

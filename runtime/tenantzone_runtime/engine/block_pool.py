@@ -93,7 +93,7 @@ class ZoneBlockPool(BlockPool):
             growing: for a request that runs.
             peak: of the request, at its longest.
         """
-        return self.ledger.standings.takeable(zone, self.free_block_queue.num_free_blocks, growing=growing, peak=peak)
+        return self.ledger.totals.takeable(zone, self.free_block_queue.num_free_blocks, growing=growing, peak=peak)
 
     def get_num_free_blocks(self) -> int:
         """The blocks that the acting zone may take; while the pool acts for nobody, all that no request uses."""
@@ -149,7 +149,7 @@ class ZoneBlockPool(BlockPool):
         zone = zone_of(request)
         if zone is not None and zone.parked and _begin_alike(request, self.front(zone), num_cached_blocks):
             # It needs fewer blocks now.
-            self.ledger.standings.stir(zone)
+            self.ledger.totals.stir(zone)
         before, self.acting = self.acting, zone
         super().cache_full_blocks(request, blocks, num_cached_blocks, *args, **kwargs)
         self.acting = before
@@ -243,7 +243,7 @@ class ZoneBlockPool(BlockPool):
             self._maybe_evict_cached_block(block)
             if owner.parked and block_hash and self.cached_block_hash_to_block.get_one_block(block_hash):
                 # One that a request uses was computed twice: who begins like it takes no block for it now.
-                self.ledger.standings.stir(owner)
+                self.ledger.totals.stir(owner)
         self.acting = before
         self.free_block_queue.prepend_n(blocks)
         index = self._index.get(owner)

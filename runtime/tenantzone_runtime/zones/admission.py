@@ -20,7 +20,7 @@ class Admission:
     """
 
     def __init__(self, ledger: Ledger) -> None:
-        self._standings = ledger.standings
+        self._totals = ledger.totals
         self._fair = FairQueue()
         self._denials = Denials(ledger)
         self._zones: dict[Account, Zone] = {}
@@ -97,7 +97,7 @@ class Admission:
 
     def wake(self) -> None:
         """Unpark the zones for which something has changed."""
-        for zone in self._standings.take_stirred():
+        for zone in self._totals.take_stirred():
             self._unpark(zone)
 
     def wake_all(self) -> bool:

@@ -41,7 +41,7 @@ class Arbiter(Generic[W]):
     def __init__(self, tenancy: Tenancy, engine: Engine[W]) -> None:
         self._tenancy = tenancy
         self._ledger = tenancy.ledger
-        self._standings = tenancy.ledger.standings
+        self._totals = tenancy.ledger.totals
         self._engine = engine
         self._admission = Admission(tenancy.ledger)
         self._withheld: list[W] = []
@@ -210,7 +210,7 @@ class Arbiter(Generic[W]):
         """Whether a zone's next request gets its blocks now, if need be of what others merely cache; else it waits."""
         work = self._engine.front(zone)
         denied = self._denied(work)
-        if denied is not None and not denied.headroom and self._relieve(work, denied.blocks):
+        if denied is not None and not denied.headroom and self._evict_surplus_for(work, denied.blocks):
             denied = self._denied(work)
         if denied is None:
             self._tenancy.may_go_on(zone)
@@ -240,9 +240,9 @@ class Arbiter(Generic[W]):
             return _Denied(count, headroom)
         return _Denied(count, 0) if count > available else None
 
-    def _relieve(self, work: W, count: int) -> bool:
+    def _evict_surplus_for(self, work: W, count: int) -> bool:
         """Evict what other active zones merely cache, if the zone may have it; returns whether anything was evicted."""
-        evictions = self._tenancy.relieve(work.zone, count, self._engine.free_blocks, work.peak)
+        evictions = self._tenancy.evict_surplus_for(work.zone, count, self._engine.free_blocks, work.peak)
         if evictions:
             self._engine.return_evicted(evictions)
         return bool(evictions)
@@ -253,9 +253,9 @@ class Arbiter(Generic[W]):
         Reservations that nobody uses are lent then, as if their owners were quiet. An owner that comes to ask for what
         it is entitled to gets it back within a step.
         """
-        if self._standings.changes == self._stuck_at or not self._admission.wake_all():
+        if self._totals.changes == self._stuck_at or not self._admission.wake_all():
             return None
         states.lend_what_is_unused(self._ledger)
         zone = self._next_zone()
-        self._stuck_at = None if zone is not None else self._standings.changes
+        self._stuck_at = None if zone is not None else self._totals.changes
         return zone

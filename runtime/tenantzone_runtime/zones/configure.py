@@ -126,17 +126,17 @@ def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Z
     for spec in changes.changed:
         known = ledger.zones.get(spec.tenant)
         if known is not None:
-            yield known, respec(ledger, known, spec, at_once)
+            yield known, change_spec(ledger, known, spec, at_once)
             while evicted := trim_to_limit(ledger, known, at_once):
                 yield known, evicted
         elif not spec.auto_registered:
             yield add_zone(ledger, spec), []
 
 
-def respec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = ALL) -> list[int]:
+def change_spec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = ALL) -> list[int]:
     """Give a zone another spec; returns blocks that were evicted because its limit fell, at most ``at_once``."""
     if zone.spec != spec or zone.leaving:
-        ledger.standings.respec(zone, spec)
+        ledger.totals.change_spec(zone, spec)
         ledger.overflow.place(zone)
         zone.leaving = False
         _note(ledger, zone, "changed")
@@ -148,7 +148,7 @@ def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
     if not zone.leaving:
         zone.leaving = True
         _note(ledger, zone, "leaving")
-        ledger.standings.respec(zone, replace(zone.spec, quota=Quota(0, zone.spec.quota.limit, 0), awaited=0))
+        ledger.totals.change_spec(zone, replace(zone.spec, quota=Quota(0, zone.spec.quota.limit, 0), awaited=0))
     blocks = ledger.evict(zone, min(len(zone.cached), at_once), "removed")
     discard_if_gone(ledger, zone)
     return blocks

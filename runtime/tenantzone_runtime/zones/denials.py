@@ -116,7 +116,7 @@ class Denials:
         """
         self._tickets += 1
         zone.parked, zone.denied_with = self._tickets, zone.prospects
-        standings, own, promise = self._ledger.standings, len(zone.cached), zone.spec.quota
+        totals, own, promise = self._ledger.totals, len(zone.cached), zone.spec.quota
         if zone.in_use + count > max(promise.limit, peak):
             return
         if headroom:
@@ -124,7 +124,7 @@ class Denials:
             self._enter("headroom", 0, count + headroom, zone)
         elif zone.overdue:
             return
-        elif standings.may_have_relief(zone, count, peak):
+        elif totals.may_have_relief(zone, count, peak):
             self._enter("relief", zone.spec.priority, count - own - zone.locked + zone.reclaimable, zone)
         else:
             self._enter("spare", zone.spec.priority, count - own - zone.locked + zone.evictable, zone)
@@ -163,5 +163,5 @@ class Denials:
         if name == "headroom":
             return free + self._ledger.cached_blocks if is_running else inf
         if name == "share":
-            return self._ledger.standings.share_of_one
-        return self._ledger.standings.total(name, priority, free)
+            return self._ledger.totals.share_of_one
+        return self._ledger.totals.total(name, priority, free)

@@ -129,7 +129,7 @@ class Enforcement:
             zone = configure.add_zone(self._ledger, spec)
         else:
             # What it caches beyond a lower limit goes when its turn comes.
-            configure.respec(self._ledger, zone, spec, at_once=0)
+            configure.change_spec(self._ledger, zone, spec, at_once=0)
         self._timers.set(zone)
         return zone
 
@@ -154,4 +154,4 @@ class Enforcement:
     @property
     def _unpromised(self) -> int:
         """Blocks that nobody has reserved, or is about to."""
-        return self._capacity - self._ledger.standings.promised if self._is_whole else 0
+        return self._capacity - self._ledger.totals.promised if self._is_whole else 0

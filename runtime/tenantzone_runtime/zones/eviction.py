@@ -42,7 +42,7 @@ def make_room(ledger: Ledger, zone: Zone, count: int, free: int) -> Evictions:
     if short <= 0:
         return evicted
     entitled = zone.is_entitled_to(count)
-    if ledger.standings.evictable:
+    if ledger.totals.evictable:
         short -= _evict_quiet(ledger, evicted, short, "quiet", zone, None if entitled else zone.spec.priority)
     if entitled:
         short -= _evict_surplus(ledger, evicted, short, "reclaim", zone)
@@ -62,18 +62,18 @@ def evict_to_watermark(ledger: Ledger, count: int) -> Evictions:
     return evicted
 
 
-def relieve(ledger: Ledger, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
+def evict_surplus_for(ledger: Ledger, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
     """Evict for a request that is denied ``count`` blocks because active zones cache them above their reservations.
 
     An active zone's cache is not just anybody's surplus. But a zone that uses no block must get its request through, or
     zones could wait for each other's caches for ever; and up to its share of the blocks that nobody reserved, by
     weight, a zone need not wait for others' caches either. Nothing is evicted where it would not be enough.
     """
-    if not ledger.standings.may_have_relief(zone, count, peak):
+    if not ledger.totals.may_have_relief(zone, count, peak):
         return []
     evicted: Evictions = []
-    short = count - ledger.standings.spare(zone, free)
-    if short <= ledger.standings.surplus_cached_elsewhere(zone):
+    short = count - ledger.totals.spare(zone, free)
+    if short <= ledger.totals.surplus_cached_elsewhere(zone):
         _evict_surplus(ledger, evicted, short, "relief", zone)
     return evicted
 
@@ -120,7 +120,7 @@ def _evict_quiet(
 ) -> int:
     """Evict from quiet zones (S1), and return how many blocks that gave."""
     return _evict_in_turn(
-        ledger, evicted, short, reason, beneficiary, lambda: ledger.standings.quiet_victim(borrower_priority)
+        ledger, evicted, short, reason, beneficiary, lambda: ledger.totals.quiet_victim(borrower_priority)
     )
 
 
@@ -129,7 +129,7 @@ def _evict_surplus(
 ) -> int:
     """Evict surplus above reservations (S1b), and return how many blocks that gave."""
     return _evict_in_turn(
-        ledger, evicted, short, reason, beneficiary, lambda: ledger.standings.surplus_victim(beneficiary)
+        ledger, evicted, short, reason, beneficiary, lambda: ledger.totals.surplus_victim(beneficiary)
     )
 
 

@@ -59,4 +59,4 @@ class Hopeless(Generic[W]):
         return work.zone in self._admission and self._engine.front(work.zone) is work
 
     def _can_have(self, work: W, count: int) -> bool:
-        return count <= self._ledger.standings.reachable(work.zone, work.peak)
+        return count <= self._ledger.totals.reachable(work.zone, work.peak)

@@ -1,7 +1,7 @@
 """The ledger: who owns which block.
 
 A block is free, or owned by one zone: in use (some request refers to it) or cached (none does, its prefix is kept).
-Each method is one transition, and keeps what is known of all zones together (``standings``) up to date.
+Each method is one transition, and keeps what is known of all zones together (``totals``) up to date.
 
 Requests that came before any zone was declared belong to a zone of their own from then on; what they left cached is
 free.
@@ -14,7 +14,7 @@ from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.counters import Beneficiary
 from tenantzone_runtime.zones.eviction_policies.order import Links
 from tenantzone_runtime.zones.overflow import Overflow
-from tenantzone_runtime.zones.standings import Standings
+from tenantzone_runtime.zones.totals import Totals
 from tenantzone_runtime.zones.trail import Trail
 from tenantzone_runtime.zones.zone import Zone
 
@@ -34,7 +34,7 @@ class Ledger:
         """Of the orders in which zones keep cached blocks."""
         self.zones: dict[str, Zone] = {}
         """By tenant. Zones that left the config stay here until their last request ends."""
-        self.standings = Standings(block_count if capacity is None else capacity)
+        self.totals = Totals(block_count if capacity is None else capacity)
         self.trail = Trail()
         self.overflow = Overflow()
         self.now = now
@@ -53,13 +53,13 @@ class Ledger:
         self._zones_entered += 1
         zone.number = self._zones_entered
         self.zones[zone.spec.tenant] = zone
-        self.standings.enter(zone)
+        self.totals.enter(zone)
         self.overflow.place(zone)
 
     def discard(self, zone: Zone) -> None:
         """Take out a zone that holds nothing any more."""
         assert zone.held == 0, "a zone leaves when its last block is free"
-        self.standings.leave(zone)
+        self.totals.leave(zone)
         self.overflow.remove(zone)
         zone.timer = None
         del self.zones[zone.spec.tenant]
@@ -82,7 +82,7 @@ class Ledger:
         zone.in_use += count
         self.held_blocks += count
         surplus_before = zone.surplus
-        self.standings.reckon(zone)
+        self.totals.reckon(zone)
         if count and zone.name_in_journal is not None:
             above_reservation = zone.surplus - surplus_before
             self.trail.granted(zone.spec.tenant, count, above_reservation=above_reservation, held=zone.held)
@@ -92,7 +92,7 @@ class Ledger:
         count = zone.cached.hit(block_ids)
         zone.in_use += count
         self.cached_blocks -= count
-        self.standings.reckon(zone)
+        self.totals.reckon(zone)
 
     def release(self, zone: Zone, kept: Iterable[int], dropped: list[int]) -> None:
         """Release blocks that the last request let go: ``kept`` ones as most recently used, ``dropped`` ones freed."""
@@ -106,7 +106,7 @@ class Ledger:
         self.held_blocks -= len(dropped)
         if dropped and zone.name_in_journal is not None:
             self.trail.released(zone.spec.tenant, len(dropped), held=zone.held)
-        self.standings.reckon(zone)
+        self.totals.reckon(zone)
 
     def evict(self, zone: Zone, count: int, reason: EvictionReason, beneficiary: Zone | None = None) -> list[int]:
         """Make the first ``count`` of the zone's cached blocks free, for a beneficiary or none; returns their ids."""
@@ -135,7 +135,7 @@ class Ledger:
         if zone.name_in_journal is not None:
             tenant = None if beneficiary is None else beneficiary.name_in_journal
             self.trail.evicted(zone.spec.tenant, count, reason, tenant, held=zone.held)
-        self.standings.reckon(zone)
+        self.totals.reckon(zone)
 
     def take_blocks_to_scrub(self) -> list[int]:
         """Take blocks that came to another zone since the last call, and must be zeroed before they are used there."""
@@ -207,7 +207,7 @@ class Ledger:
         assert not owned, "blocks are owned by a zone that is not in the ledger"
         assert self.held_blocks == sum(zone.held for zone in zones)
         assert self.cached_blocks == sum(len(zone.cached) for zone in zones)
-        self.standings.check(zones)
+        self.totals.check(zones)
         assert free + self.held_blocks == capacity, "the counts do not add up to the capacity"
 
 

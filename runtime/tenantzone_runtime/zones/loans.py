@@ -55,11 +55,11 @@ class LoanBook:
 
     def settle(self, free: int) -> None:
         """Bring the loans in line with what zones hold now, ``free`` blocks being free."""
-        standings = self._ledger.standings
-        self.look_at(standings.take_changed())
+        totals = self._ledger.totals
+        self.look_at(totals.take_changed())
         # All reservations, less what is used of them, less what is free: the part of them that others stand on.
-        stood_on = standings.promised - (self._ledger.held_blocks - standings.surplus) - free
-        total = max(0, min(stood_on, standings.surplus))
+        stood_on = totals.promised - (self._ledger.held_blocks - totals.surplus) - free
+        total = max(0, min(stood_on, totals.surplus))
         self._cut(self._blocks - total)
         self._grow(total - self._blocks)
 

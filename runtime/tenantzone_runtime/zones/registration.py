@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from tenantzone_contract.config import UnknownTenants
 from tenantzone_contract.fitting import limit_blocks
 from tenantzone_contract.share import floor_blocks
-from tenantzone_runtime.zones.configure import release_steps, respec
+from tenantzone_runtime.zones.configure import change_spec, release_steps
 from tenantzone_runtime.zones.eviction import Evictions
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.quota import Quota
@@ -83,7 +83,7 @@ def give_awaited(ledger: Ledger, unknown: UnknownTenants, room: int, capacity: i
     # What a declared zone awaits, the engine is too small for until there is another config.
     waiting = [zone for zone in ledger.zones.values() if zone.spec.awaited and zone.spec.auto_registered]
     specs = _specs_for(waiting, unknown, capacity, room)
-    return [(zone, respec(ledger, zone, spec)) for zone, spec in zip(waiting, specs, strict=True)]
+    return [(zone, change_spec(ledger, zone, spec)) for zone, spec in zip(waiting, specs, strict=True)]
 
 
 def _specs_for(zones: Iterable[Zone], unknown: UnknownTenants, capacity: int, room: int) -> Iterator[ZoneSpec]:

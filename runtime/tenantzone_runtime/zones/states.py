@@ -22,7 +22,7 @@ def request_arrived(ledger: Ledger, zone: Zone) -> None:
     zone.last_active = ledger.now
     zone.quiet = False
     _enter(ledger, zone, "Active")
-    ledger.standings.was_active(zone)
+    ledger.totals.was_active(zone)
 
 
 def request_finished(ledger: Ledger, zone: Zone) -> None:
@@ -32,7 +32,7 @@ def request_finished(ledger: Ledger, zone: Zone) -> None:
     zone.last_active = ledger.now
     if zone.requests == 0:
         _enter(ledger, zone, "Idle")
-    ledger.standings.was_active(zone)
+    ledger.totals.was_active(zone)
 
 
 def lend_what_is_unused(ledger: Ledger) -> None:
@@ -120,7 +120,7 @@ def _become(ledger: Ledger, zone: Zone, *, quiet: bool) -> None:
     if zone.quiet != quiet:
         zone.quiet = quiet
         zone.cached_when_quiet = len(zone.cached)
-        ledger.standings.reckon(zone)
+        ledger.totals.reckon(zone)
 
 
 def _enter(ledger: Ledger, zone: Zone, state: ZoneState) -> None:

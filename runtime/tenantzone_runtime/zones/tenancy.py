@@ -12,7 +12,7 @@ from tenantzone_contract.config import PoolConfig, RuntimeConfig
 from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones.audit import Event, RefusalReason
 from tenantzone_runtime.zones.enforcement import Enforcement
-from tenantzone_runtime.zones.eviction import Evictions, cover_loans, evict_to_watermark, relieve
+from tenantzone_runtime.zones.eviction import Evictions, cover_loans, evict_surplus_for, evict_to_watermark
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.loan import Loan
 from tenantzone_runtime.zones.loans import LoanBook
@@ -107,9 +107,9 @@ class Tenancy:
         if zone is not None and not zone.leaving:
             zone.counters.request_ended("refused")
 
-    def relieve(self, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
+    def evict_surplus_for(self, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
         """Make room for a zone's next request that was denied ``count`` blocks, if they are merely cached by others."""
-        return relieve(self.ledger, zone, count, free, peak)
+        return evict_surplus_for(self.ledger, zone, count, free, peak)
 
     def must_wait(self, zone: Zone, count: int, free: int, peak: int = 0) -> None:
         """Note that a zone's next request, of this peak, waits, because it was denied so many blocks."""
@@ -126,7 +126,7 @@ class Tenancy:
     def why_never(self, zone: Zone, count: int, peak: int) -> str:
         """A sentence that says why a zone's next request, which asks for so many blocks, can never have them."""
         return (
-            f"it needs {count} blocks; zone {zone.spec.tenant} can have {self.ledger.standings.reachable(zone, peak)} "
+            f"it needs {count} blocks; zone {zone.spec.tenant} can have {self.ledger.totals.reachable(zone, peak)} "
             f"of this engine's {self._capacity} at the most: its limit is {zone.spec.quota.limit}, "
             f"and other zones keep the rest"
         )
@@ -163,8 +163,8 @@ class Tenancy:
         yield from self._let_time_pass(at_once)
         zones_at_once = zones_for(at_once)
         # As many as have changed by now: who changes in a pause is not waited for.
-        for _ in range(self.ledger.standings.changed // zones_at_once):
-            self.loans.look_at(self.ledger.standings.take_changed(zones_at_once))
+        for _ in range(self.ledger.totals.changed // zones_at_once):
+            self.loans.look_at(self.ledger.totals.take_changed(zones_at_once))
             yield []
         yield self.collect_due(free())
         yield from self._keep_watermark(free, at_once)
@@ -201,7 +201,7 @@ class Tenancy:
                 self._overdue.append(borrower)
         for zone in owing:
             if not zone.overdue:
-                self.ledger.standings.stir(zone)
+                self.ledger.totals.stir(zone)
         return evicted
 
     def past_grace(self) -> list[Zone]:

@@ -29,7 +29,7 @@ class Yielding(Generic[W]):
         preempt: Callable[[W, PreemptionReason, Zone | None], None],
     ) -> None:
         self._tenancy = tenancy
-        self._standings = tenancy.ledger.standings
+        self._totals = tenancy.ledger.totals
         self._engine = engine
         self._claims = claims
         self._preempt = preempt
@@ -53,7 +53,7 @@ class Yielding(Generic[W]):
         return count <= self._takeable(work, growing=True)
 
     def _takeable(self, work: W, *, growing: bool) -> int:
-        return self._standings.takeable(
+        return self._totals.takeable(
             work.zone,
             self._engine.free_blocks,
             growing=growing,

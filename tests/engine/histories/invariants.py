@@ -83,11 +83,11 @@ class Invariants:
             if limit < self._limits.get(zone, limit):
                 self._caught |= {each for each in self._scheduler.requests.values() if zone_of(each) is zone}
         self._limits = limits
-        standings = self._scheduler.block_pool.ledger.standings
+        totals = self._scheduler.block_pool.ledger.totals
         for request in self._scheduler.requests.values():
             zone = zone_of(request)
             peak = blocks_for(request.num_prompt_tokens + request.max_tokens)
-            if zone is not None and peak > standings.reachable(zone, peak):
+            if zone is not None and peak > totals.reachable(zone, peak):
                 self._hopeless.add(request.request_id)
 
     @contextmanager

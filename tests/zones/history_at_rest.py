@@ -1,7 +1,7 @@
 """What becomes of an engine's requests when no more come: liveness."""
 
 from tenantzone_runtime.zones.hopeless import HOPELESS_SECONDS
-from tests.zones.lives_counted import LivesCounted
+from tests.zones.history_counted import HistoryCounted
 
 SECONDS_AT_REST = 100
 """Longer than any idle window, loan and grace time that the configs know, one after the other."""
@@ -9,7 +9,7 @@ STEPS_PER_SOLO_STEP = 2
 """How much longer than one after the other requests may take together, preempted ones being computed again."""
 
 
-class LivesAtRest(LivesCounted):
+class HistoryAtRest(HistoryCounted):
     """The end of a life."""
 
     def turn_round(self):

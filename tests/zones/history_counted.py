@@ -1,4 +1,4 @@
-"""What is counted in the lives of zones: nothing decreases, and what is told in two ways agrees."""
+"""What is counted in the history of zones: nothing decreases, and what is told in two ways agrees."""
 
 from dataclasses import fields
 
@@ -6,7 +6,7 @@ import pytest
 
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters
 from tenantzone_runtime.zones.histogram import Histogram
-from tests.zones.lives_in_time import LivesInTime
+from tests.zones.history_in_time import HistoryInTime
 
 MAX_APART = 1
 """Of zones that were registered: few, so that many are in the overflow."""
@@ -26,7 +26,7 @@ def flat(counters):
     return numbers
 
 
-class LivesCounted(LivesInTime):
+class HistoryCounted(HistoryInTime):
     """Counters, looked at after every step."""
 
     def _start(self, now):

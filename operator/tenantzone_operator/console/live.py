@@ -44,7 +44,7 @@ class NotThereError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ZoneLook:
+class LiveZone:
     """A zone in one engine, cut down to what is shown."""
 
     name: str
@@ -57,7 +57,7 @@ class ZoneLook:
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class LiveReport:
     """What an engine said of itself in its newest report."""
 
     engine_version: str
@@ -67,16 +67,16 @@ class Telling:
     generation: int | None
     refusal: str
     """Why it refuses the newest config; empty if it does not."""
-    zones: tuple[ZoneLook, ...]
+    zones: tuple[LiveZone, ...]
     loans: tuple[LoanReport, ...]
 
 
 @dataclass(slots=True, weakref_slot=True)
-class EngineLook:
+class LiveEngine:
     """One ready engine, with what it said last or why it says nothing."""
 
     pod: Pod
-    telling: Telling | None = None
+    telling: LiveReport | None = None
     error: str = ""
     """Why there is no telling."""
     answered_at: float = float("-inf")
@@ -103,14 +103,14 @@ class EngineLook:
 class _PoolLook:
     pods: list[Pod] = field(default_factory=list)
     """That its selector selects, if this replica does not watch them."""
-    engines: dict[tuple[str, str], EngineLook] = field(default_factory=dict)
+    engines: dict[tuple[str, str], LiveEngine] = field(default_factory=dict)
     asked_at: float = float("-inf")
     fresh_until: float = float("-inf")
     quota: ReadingQuota = field(default_factory=ReadingQuota)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Lookout:
+class LiveEngines:
     """Asks the engines of those pools that somebody looks at.
 
     Args:
@@ -137,7 +137,7 @@ class Lookout:
             return view
         return replace(view, pods=self._store.own_pods(view.pool, look.pods))
 
-    async def engines(self, key: Key) -> list[EngineLook]:
+    async def engines(self, key: Key) -> list[LiveEngine]:
         """The pool's ready engines, by name; asked now, or a moment ago for somebody else."""
         # The last one in the dictionary is the one that was looked at last.
         look = self._pools[key] = self._pools.pop(key) if key in self._pools else _PoolLook()
@@ -198,7 +198,7 @@ class Lookout:
         view = self.view(key)
         pods = sorted(view.engines, key=lambda pod: pod.meta.name)
         known = look.engines
-        look.engines = {(pod.meta.uid, pod.ip): known.get((pod.meta.uid, pod.ip)) or EngineLook(pod) for pod in pods}
+        look.engines = {(pod.meta.uid, pod.ip): known.get((pod.meta.uid, pod.ip)) or LiveEngine(pod) for pod in pods}
         port = view.pool.admin_port if view.pool is not None else 0
         max_bytes = max_report_bytes(len(view.zones), may_register=True)
         slots = asyncio.Semaphore(_AT_ONCE)
@@ -209,7 +209,7 @@ class Lookout:
         look.fresh_until = look.asked_at + max(FRESH_SECONDS, look.quota.pause_seconds())
 
     async def _ask_one(
-        self, engine: EngineLook, port: int, max_bytes: int, quota: ReadingQuota, slots: asyncio.Semaphore
+        self, engine: LiveEngine, port: int, max_bytes: int, quota: ReadingQuota, slots: asyncio.Semaphore
     ) -> None:
         try:
             async with slots:
@@ -220,27 +220,27 @@ class Lookout:
             engine.hear(report, self._clock())
 
 
-def declared(tellings: Iterable[Telling]) -> Iterable[ZoneLook]:
+def declared(tellings: Iterable[LiveReport]) -> Iterable[LiveZone]:
     """The zones in these engines' reports that a TenantZone declares."""
     return (zone for telling in tellings for zone in telling.zones if not zone.is_registered)
 
 
-def by_name(zones: Iterable[ZoneLook]) -> dict[str, list[ZoneLook]]:
+def by_name(zones: Iterable[LiveZone]) -> dict[str, list[LiveZone]]:
     """What several engines say of each zone."""
-    found: dict[str, list[ZoneLook]] = {}
+    found: dict[str, list[LiveZone]] = {}
     for zone in zones:
         found.setdefault(zone.name, []).append(zone)
     return found
 
 
-def summarized(zones: Iterable[ZoneLook]) -> ZoneSummary:
+def summarized(zones: Iterable[LiveZone]) -> ZoneSummary:
     """Zones of some engines, added up."""
     return ZoneSummary.of(zone.amounts for zone in zones)
 
 
-def _telling(report: EngineReport) -> Telling:
+def _telling(report: EngineReport) -> LiveReport:
     rejected = report.config.rejected
-    return Telling(
+    return LiveReport(
         engine_version=printable(report.engine_version),
         capacity_blocks=report.capacity_blocks,
         block_size_tokens=report.block_size_tokens,
@@ -256,8 +256,8 @@ async def _read_block_map(text: bytes) -> BlockMap:
     return parse_block_map(text)
 
 
-def _zone_look(zone: ZoneReport) -> ZoneLook:
-    return ZoneLook(
+def _zone_look(zone: ZoneReport) -> LiveZone:
+    return LiveZone(
         name=printable(zone.name),
         tenant=printable(zone.tenant),
         is_registered=zone.auto_registered,

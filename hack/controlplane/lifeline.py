@@ -1,4 +1,4 @@
-"""Runs a command and ends it as soon as standard input closes: a server on a leash.
+"""Runs a command and ends it as soon as standard input closes: a server on a lifeline.
 
 Whoever holds the other end of that pipe need not clean up: the kernel closes it, however the holder dies. This file is
 run as a program of its own, and the holder's end is not passed on to the command.

@@ -1,4 +1,4 @@
-"""The standings of all zones together: the sums and orders that make a question about one zone cheap.
+"""The totals of all zones together: the sums and orders that make a question about one zone cheap.
 
 With them, asking what a zone may take costs the same with one zone and with a thousand, and the next victim is found
 without looking at all zones.
@@ -17,7 +17,7 @@ Source = Literal["spare", "relief"]
 reservations."""
 
 
-class Standings:
+class Totals:
     """Sums over zones, and zones in the order in which they give up blocks.
 
     Args:
@@ -89,7 +89,7 @@ class Standings:
             order.remove(zone)
         self._note_change(zone)
 
-    def respec(self, zone: Zone, spec: ZoneSpec) -> None:
+    def change_spec(self, zone: Zone, spec: ZoneSpec) -> None:
         """Give the zone another spec; what it holds stays."""
         self.leave(zone)
         zone.follow(spec)

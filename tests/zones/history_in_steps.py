@@ -1,9 +1,9 @@
 """Steps of an engine, decided by the arbiter, and each decision checked against the reference."""
 
-from tests.zones.lives import Lives
+from tests.zones.history import History
 
 
-class LivesInSteps(Lives):
+class HistoryInSteps(History):
     """What vLLM's scheduler does in a step, as far as blocks and seats go."""
 
     def make_step(self, *, turns_down=False):
@@ -122,13 +122,13 @@ class LivesInSteps(Lives):
         assert zone.wait_reason == self.world.wait_reason(claim, count, peak)
         self._saw(f"waits: {zone.wait_reason}")
 
-    def relieve(self, zone, count, peak, relieve):
+    def evict_surplus_for(self, zone, count, peak, evict):
         """A zone that is denied blocks may get what active zones cache above their reservations."""
         self.look_who_lends()
         claim = self.world.claims[zone.spec.tenant]
         before = {other: other.held for other in self.world.others(claim)}
-        evictions = relieve()
-        paid = self.world.relieve(claim, count, peak)
+        evictions = evict()
+        paid = self.world.evict_surplus_for(claim, count, peak)
         self.check_reasons(paid, claim)
         for other, held in before.items():
             assert other.held >= min(held, other.reserved), "I7: cut below its reservation"

@@ -19,7 +19,7 @@ class Request:
     peak: int = 0
 
 
-class Zoo:
+class Core:
     """A tenancy, and zones that hold what the test says."""
 
     def __init__(self, capacity=100):
@@ -91,7 +91,7 @@ class Zoo:
 
     def set_quiet(self, zone, quiet=True):
         zone.quiet = quiet
-        self.ledger.standings.reckon(zone)
+        self.ledger.totals.reckon(zone)
 
     def hold(self, zone, *, in_use=0, cached=0):
         """Free blocks become the zone's. Returns their ids, those in use first."""
@@ -122,7 +122,7 @@ class Zoo:
         return zone
 
     def takeable(self, zone, *, growing=False, peak=0):
-        return self.ledger.standings.takeable(zone, self.free, growing=growing, peak=peak)
+        return self.ledger.totals.takeable(zone, self.free, growing=growing, peak=peak)
 
     def wait_reason(self, zone, count, peak=0):
         return self.ledger.wait_reason(zone, count, self.free, peak)

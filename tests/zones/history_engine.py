@@ -1,18 +1,18 @@
-"""The engine of random lives, as the arbiter sees it: requests that run, and a queue for each zone."""
+"""The engine of random history, as the arbiter sees it: requests that run, and a queue for each zone."""
 
 
-class LivesEngine:
-    """Answers for the requests of ``lives``, and decides nothing.
+class HistoryEngine:
+    """Answers for the requests of ``history``, and decides nothing.
 
     Args:
-        lives: what it is a part of.
+        history: what it is a part of.
         seats: how many requests run at once.
         headroom: blocks that are to stay free or cached while others run.
         by_priority: whether requests with a lower number go first, as clients say.
     """
 
-    def __init__(self, lives, seats, headroom, by_priority):
-        self.lives = lives
+    def __init__(self, history, seats, headroom, by_priority):
+        self.history = history
         self.seats = seats
         self.headroom = headroom
         self.by_priority = by_priority
@@ -31,7 +31,7 @@ class LivesEngine:
 
     @property
     def free_blocks(self):
-        return self.lives.free
+        return self.history.free
 
     def has_seat(self):
         return self.is_open and len(self.running) < self.seats
@@ -53,7 +53,7 @@ class LivesEngine:
 
     def preempt(self, work):
         self.running.remove(work)
-        self.lives.let_go(work, kept=len(work.blocks) - 1)
+        self.history.let_go(work, kept=len(work.blocks) - 1)
         work.running = False
         self.stood_aside.add(work.zone)
         self._put(work, at_front=True)
@@ -65,14 +65,14 @@ class LivesEngine:
                 yield work, 1
 
     def warn(self, work, warning):
-        self.lives.check_hopeless(work, warning)
+        self.history.check_hopeless(work, warning)
 
     def fail(self, work, error):
-        self.lives.check_hopeless(work, error)
-        self.lives.end(work)
+        self.history.check_hopeless(work, error)
+        self.history.end(work)
 
     def return_evicted(self, evictions):
-        self.lives.return_evicted(evictions)
+        self.history.return_evicted(evictions)
 
     # What happens to requests
 
@@ -113,16 +113,16 @@ class LivesEngine:
         if self.by_priority:
             queue.sort(key=self._rank)
         if queue[0] is not front:
-            self.lives.arbiter.waits(work.zone)
+            self.history.arbiter.waits(work.zone)
 
     def _leave_queue(self, work):
         queue = self.queues[work.zone]
         queue.remove(work)
         if queue:
-            self.lives.arbiter.waits(work.zone)
+            self.history.arbiter.waits(work.zone)
         else:
             del self.queues[work.zone]
-            self.lives.arbiter.waits_no_more(work.zone)
+            self.history.arbiter.waits_no_more(work.zone)
 
     def _rank(self, work):
         return work.priority, self._arrived.index(work)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.zones.zoo import Zoo
+from tests.zones.core import Core
 
 PRIORITIES = st.integers(-1, 1)
 
@@ -11,10 +11,10 @@ PRIORITIES = st.integers(-1, 1)
 @st.composite
 def crowds(draw):
     """Zones of a pool, whatever each holds."""
-    zoo = Zoo(200)
+    core = Core(200)
     for number in range(draw(st.integers(1, 5))):
         reserved = draw(st.integers(0, 40))
-        zoo.zone(
+        core.zone(
             f"zone-{number}",
             reserved=reserved,
             lendable=draw(st.integers(0, reserved)),
@@ -25,28 +25,28 @@ def crowds(draw):
             borrowers=draw(st.sampled_from(["SameOrHigherPriority", "AnyPriority"])),
             weight=draw(st.integers(1, 3)),
         )
-    return zoo
+    return core
 
 
 @given(crowds())
-def test_what_all_leave_together_and_what_a_zone_adds_of_its_own_is_what_it_has(zoo):
-    standings = zoo.ledger.standings
-    for zone in zoo.ledger.zones.values():
+def test_what_all_leave_together_and_what_a_zone_adds_of_its_own_is_what_it_has(core):
+    totals = core.ledger.totals
+    for zone in core.ledger.zones.values():
         _, own_of_spare, own_of_relief = zone.prospects
         priority = zone.spec.priority
-        spare = standings.total("spare", priority, zoo.free) + own_of_spare
-        with_relief = standings.total("relief", priority, zoo.free) + own_of_relief
-        assert spare == standings.spare(zone, zoo.free)
-        assert with_relief == spare + standings.surplus_cached_elsewhere(zone)
+        spare = totals.total("spare", priority, core.free) + own_of_spare
+        with_relief = totals.total("relief", priority, core.free) + own_of_relief
+        assert spare == totals.spare(zone, core.free)
+        assert with_relief == spare + totals.surplus_cached_elsewhere(zone)
 
 
 @given(crowds(), PRIORITIES)
-def test_what_is_spare_for_a_newcomer_is_what_is_left_when_each_has_what_it_may_keep(zoo, priority):
+def test_what_is_spare_for_a_newcomer_is_what_is_left_when_each_has_what_it_may_keep(core, priority):
     """A quiet zone keeps what it lends to nobody, and lends the rest to whom it may; an active one keeps what it holds,
     and what it may still claim of its reservation."""
-    newcomer = zoo.zone("newcomer", priority=priority)
+    newcomer = core.zone("newcomer", priority=priority)
     kept = 0
-    for zone in zoo.ledger.zones.values():
+    for zone in core.ledger.zones.values():
         quota = zone.spec.quota
         if not zone.quiet:
             kept += max(zone.held, quota.reserved)
@@ -54,37 +54,37 @@ def test_what_is_spare_for_a_newcomer_is_what_is_left_when_each_has_what_it_may_
             kept += max(zone.in_use, quota.reserved)
         else:
             kept += max(zone.in_use, quota.reserved - quota.lendable)
-    assert zoo.ledger.standings.spare(newcomer, zoo.free) == zoo.capacity - kept
-    assert zoo.takeable(newcomer) == max(0, zoo.capacity - kept)
+    assert core.ledger.totals.spare(newcomer, core.free) == core.capacity - kept
+    assert core.takeable(newcomer) == max(0, core.capacity - kept)
 
 
 @given(crowds(), PRIORITIES)
-def test_what_a_newcomer_can_reach_is_what_others_never_lend_it(zoo, priority):
-    newcomer = zoo.zone("newcomer", priority=priority)
+def test_what_a_newcomer_can_reach_is_what_others_never_lend_it(core, priority):
+    newcomer = core.zone("newcomer", priority=priority)
     never = 0
-    for zone in zoo.ledger.zones.values():
+    for zone in core.ledger.zones.values():
         lends = priority >= zone.spec.priority or zone.spec.lending.borrowers == "AnyPriority"
         never += zone.spec.quota.reserved - (zone.spec.quota.lendable if lends else 0)
-    assert zoo.ledger.standings.reachable(newcomer) == max(0, zoo.capacity - never)
+    assert core.ledger.totals.reachable(newcomer) == max(0, core.capacity - never)
 
 
 @given(crowds())
-def test_the_share_of_each_is_by_its_weight_among_those_that_are_not_quiet(zoo):
-    zones = zoo.ledger.zones.values()
-    unreserved = zoo.capacity - sum(zone.spec.quota.reserved for zone in zones)
+def test_the_share_of_each_is_by_its_weight_among_those_that_are_not_quiet(core):
+    zones = core.ledger.zones.values()
+    unreserved = core.capacity - sum(zone.spec.quota.reserved for zone in zones)
     for zone in zones:
         active = sum(other.spec.weight for other in zones if not other.quiet)
-        assert zoo.ledger.standings.share(zone) == unreserved * zone.spec.weight // max(active, zone.spec.weight)
+        assert core.ledger.totals.share(zone) == unreserved * zone.spec.weight // max(active, zone.spec.weight)
 
 
 def test_of_zones_that_change_only_one_that_was_denied_is_stirred():
-    zoo = Zoo(200)
-    denied, other = zoo.zone("denied", in_use=20), zoo.zone("other", in_use=20)
-    zoo.ledger.standings.take_stirred()
+    core = Core(200)
+    denied, other = core.zone("denied", in_use=20), core.zone("other", in_use=20)
+    core.ledger.totals.take_stirred()
     denied.parked, denied.denied_with = 1, denied.prospects
     for zone in (denied, other):
-        zoo.release(zone, kept=5)
-    assert zoo.ledger.standings.take_stirred() == [denied]
+        core.release(zone, kept=5)
+    assert core.ledger.totals.take_stirred() == [denied]
     denied.denied_with = denied.prospects
-    zoo.take(denied, 1)
-    assert zoo.ledger.standings.take_stirred() == []
+    core.take(denied, 1)
+    assert core.ledger.totals.take_stirred() == []

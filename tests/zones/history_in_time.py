@@ -2,11 +2,11 @@
 
 from tenantzone_contract.config import Watermarks
 from tests.zones.configs import CAPACITY
-from tests.zones.lives import by_tenant
-from tests.zones.lives_in_steps import LivesInSteps
+from tests.zones.history import by_tenant
+from tests.zones.history_in_steps import HistoryInSteps
 
 
-class LivesInTime(LivesInSteps):
+class HistoryInTime(HistoryInSteps):
     """Upkeep, as housekeeping calls it."""
 
     def pass_time(self, seconds):

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from tenantzone_contract.report import ConfigStatus
-from tenantzone_operator.console.lookout import FRESH_SECONDS, Lookout, NotThereError
+from tenantzone_operator.console.live import FRESH_SECONDS, LiveEngines, NotThereError
 from tenantzone_operator.engines.watch import FROZEN_SECONDS, SILENCE_SECONDS
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod
 from tenantzone_operator.kube.store import Shelf, Store
@@ -77,67 +77,67 @@ class Clock:
 
 async def test_however_many_look_each_engine_is_asked_once(engine: Engine, store: Store):
     clock = Clock()
-    lookout = Lookout(store, no_pods, clock)
+    live = LiveEngines(store, no_pods, clock)
     assert engine.asked == 0
-    await asyncio.gather(*(lookout.engines(KEY) for _ in range(20)))
+    await asyncio.gather(*(live.engines(KEY) for _ in range(20)))
     assert engine.asked == 1
     clock.now += 100 * FRESH_SECONDS
-    await asyncio.gather(*(lookout.engines(KEY) for _ in range(20)))
+    await asyncio.gather(*(live.engines(KEY) for _ in range(20)))
     assert engine.asked == 2
 
 
 async def test_what_declared_zones_hold_is_known_while_somebody_looks(engine: Engine, store: Store):
     clock = Clock()
-    lookout = Lookout(store, no_pods, clock)
-    assert lookout.held(KEY) is None
-    await lookout.engines(KEY)
-    assert lookout.held(KEY) == {"acme": 5}
+    live = LiveEngines(store, no_pods, clock)
+    assert live.held(KEY) is None
+    await live.engines(KEY)
+    assert live.held(KEY) == {"acme": 5}
     clock.now += 60
-    assert lookout.held(KEY) is None
+    assert live.held(KEY) is None
 
 
 async def test_one_late_answer_is_forgiven_and_silence_is_not(engine: Engine, store: Store):
     clock = Clock()
-    lookout = Lookout(store, no_pods, clock)
-    await lookout.engines(KEY)
+    live = LiveEngines(store, no_pods, clock)
+    await live.engines(KEY)
     engine.status = 500
     clock.now += SILENCE_SECONDS - 0.5
-    (seen,) = await lookout.engines(KEY)
+    (seen,) = await live.engines(KEY)
     assert seen.telling is not None
     clock.now += 60
-    (seen,) = await lookout.engines(KEY)
+    (seen,) = await live.engines(KEY)
     assert (seen.telling, seen.error) == (None, "/report answers with status 500")
 
 
 async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store):
     clock = Clock()
-    lookout = Lookout(store, no_pods, clock)
+    live = LiveEngines(store, no_pods, clock)
     engine.is_frozen = True
-    await lookout.engines(KEY)
+    await live.engines(KEY)
     clock.now += FROZEN_SECONDS + 1
-    (seen,) = await lookout.engines(KEY)
+    (seen,) = await live.engines(KEY)
     assert seen.telling is None
     assert "the engine hangs" in seen.error
 
 
 async def test_pools_that_nobody_looks_at_any_more_are_forgotten(engine: Engine, store: Store):
-    lookout = Lookout(store, no_pods)
-    await lookout.engines(KEY)
+    live = LiveEngines(store, no_pods)
+    await live.engines(KEY)
     for number in range(4):
-        await lookout.engines(("default", f"other-{number}"))
-    assert lookout.held(KEY) is None
+        await live.engines(("default", f"other-{number}"))
+    assert live.held(KEY) is None
 
 
 async def test_what_was_heard_is_let_go_when_nobody_looks_any_more(engine: Engine, store: Store):
     clock = Clock()
-    lookout = Lookout(store, no_pods, clock)
-    (seen,) = await lookout.engines(KEY)
+    live = LiveEngines(store, no_pods, clock)
+    (seen,) = await live.engines(KEY)
     left = weakref.ref(seen)
-    lookout.forget_unseen()
+    live.forget_unseen()
     assert left() is not None
     clock.now += 60
-    lookout.forget_unseen()
-    assert lookout.held(KEY) is None
+    live.forget_unseen()
+    assert live.held(KEY) is None
     del seen
     gc.collect()
     assert left() is None
@@ -146,7 +146,7 @@ async def test_what_was_heard_is_let_go_when_nobody_looks_any_more(engine: Engin
 @pytest.mark.parametrize(("key", "pod"), [(("default", "nobody"), "engine-0"), (KEY, "engine-1")])
 async def test_only_engines_of_the_pool_are_asked_for_pictures(store: Store, key: tuple[str, str], pod: str):
     with pytest.raises(NotThereError, match=pod):
-        await Lookout(store, no_pods).block_map(key, pod, 10)
+        await LiveEngines(store, no_pods).block_map(key, pod, 10)
 
 
 async def test_a_replica_that_watches_no_pods_asks_for_them(engine: Engine, store: Store):
@@ -162,14 +162,14 @@ async def test_a_replica_that_watches_no_pods_asks_for_them(engine: Engine, stor
         return [read_pod(each) for each in there]
 
     clock = Clock()
-    lookout = Lookout(store, list_pods, clock)
-    assert lookout.view(KEY).pods == []
-    (seen,) = await lookout.engines(KEY)
+    live = LiveEngines(store, list_pods, clock)
+    assert live.view(KEY).pods == []
+    (seen,) = await live.engines(KEY)
     assert seen.telling is not None
-    assert [pod.meta.name for pod in lookout.view(KEY).pods] == ["engine-0", "engine-1"]
+    assert [pod.meta.name for pod in live.view(KEY).pods] == ["engine-0", "engine-1"]
     assert asked == ["demo"]
 
     there.clear()
     clock.now += 100 * FRESH_SECONDS
-    (seen,) = await lookout.engines(KEY)
+    (seen,) = await live.engines(KEY)
     assert seen.telling is not None, "an API server that is away takes no engine away"

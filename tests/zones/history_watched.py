@@ -1,4 +1,4 @@
-"""The arbiter and the tenancy of random lives, with an eye on what they decide."""
+"""The arbiter and the tenancy of random history, with an eye on what they decide."""
 
 from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.tenancy import Tenancy
@@ -7,27 +7,27 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 class WatchedTenancy(Tenancy):
     """Relief is what the reference says, and so is why a zone waits."""
 
-    def __init__(self, lives, capacity, now):
+    def __init__(self, history, capacity, now):
         super().__init__(capacity, capacity, now)
-        self._lives = lives
+        self._history = history
 
-    def relieve(self, zone, count, free, peak=0):
-        return self._lives.relieve(
-            zone, count, peak, lambda: super(WatchedTenancy, self).relieve(zone, count, free, peak)
+    def evict_surplus_for(self, zone, count, free, peak=0):
+        return self._history.evict_surplus_for(
+            zone, count, peak, lambda: super(WatchedTenancy, self).evict_surplus_for(zone, count, free, peak)
         )
 
     def must_wait(self, zone, count, free, peak=0):
         super().must_wait(zone, count, free, peak)
-        self._lives.check_wait(zone, count, peak)
+        self._history.check_wait(zone, count, peak)
 
 
 class WatchedArbiter(Arbiter):
     """Whoever is preempted is who the reference says, and for a reason."""
 
-    def __init__(self, lives, tenancy, engine):
+    def __init__(self, history, tenancy, engine):
         super().__init__(tenancy, engine)
-        self._lives = lives
+        self._history = history
 
     def preempt(self, work, reason, beneficiary):
-        self._lives.check_victim(work, reason, beneficiary)
+        self._history.check_victim(work, reason, beneficiary)
         super().preempt(work, reason, beneficiary)

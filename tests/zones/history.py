@@ -9,9 +9,9 @@ from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones.eviction import make_room, trim_to_limit
 from tenantzone_runtime.zones.zone import Zone
 from tests.zones.configs import CAPACITY, registered_terms
+from tests.zones.history_engine import HistoryEngine
+from tests.zones.history_watched import WatchedArbiter, WatchedTenancy
 from tests.zones.lent import LentInAll
-from tests.zones.lives_engine import LivesEngine
-from tests.zones.lives_watched import WatchedArbiter, WatchedTenancy
 from tests.zones.reference import Claim, World
 
 
@@ -63,7 +63,7 @@ def by_tenant(payments: Any) -> dict[str, list[int]]:
     return lost
 
 
-class Lives:
+class History:
     """One engine, its requests, and the reference of both. Each method checks what it does."""
 
     def __init__(self):
@@ -82,7 +82,7 @@ class Lives:
         self.tenancy = WatchedTenancy(self, CAPACITY, now)
         self.ledger = self.tenancy.ledger
         self.world = World(CAPACITY, now)
-        self.engine = LivesEngine(self, self.seats, self.headroom, self.by_priority)
+        self.engine = HistoryEngine(self, self.seats, self.headroom, self.by_priority)
         self.arbiter = WatchedArbiter(self, self.tenancy, self.engine)
         self.requests: list[Request] = []
         self.lent = LentInAll()
@@ -155,7 +155,7 @@ class Lives:
         world, unknown = self.world, self.unknown
         for claim in [claim for claim in world.claims.values() if claim.tenant not in terms]:
             if claim.auto and unknown is not None:
-                paid += world.respec(claim, **registered_terms(unknown, claim.tenant))
+                paid += world.change_spec(claim, **registered_terms(unknown, claim.tenant))
             else:
                 paid += world.dismiss(claim)
         for tenant, term in terms.items():
@@ -164,7 +164,7 @@ class Lives:
                 world.add(tenant, **term)
             else:
                 self._saw("a zone that was leaving is declared again" if known.leaving else "a zone changes")
-                paid += world.respec(known, **term)
+                paid += world.change_spec(known, **term)
         world.give_reservations()
         return paid
 
