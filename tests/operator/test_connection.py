@@ -173,6 +173,13 @@ def test_a_server_of_another_name_is_not_believed_silently(tmp_path: Path):
         from_kubeconfig(str(write(tmp_path / "config", {"token": "secret"}, cluster)))
 
 
+def test_a_proxy_that_does_not_speak_http_is_refused(tmp_path: Path):
+    cluster = {**CLUSTER, "proxy-url": "socks5://proxy:1080"}
+
+    with pytest.raises(CredentialsError, match="a proxy of http or https is supported, not of socks5"):
+        from_kubeconfig(str(write(tmp_path / "config", {}, cluster)))
+
+
 def test_a_pod_has_a_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "token").write_text("pod")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")

@@ -1,6 +1,6 @@
 """Credentials as kubectl finds them in a kubeconfig, and as a pod finds them in its service account.
 
-The client libraries do this too, at the price of all their models: 65 MB in a process that needs none of them.
+Why no client library does this is in docs/decisions/0006-own-requests-to-kubernetes.md.
 """
 
 import os
@@ -102,7 +102,7 @@ def _connection(cluster: Section, user: Section) -> kopf.ConnectionInfo:
         ca_path=_unless(cluster, "certificate-authority-data", "certificate-authority"),
         ca_data=cluster.get("certificate-authority-data"),
         insecure=cluster.get("insecure-skip-tls-verify"),
-        proxy_url=cluster.get("proxy-url") or _proxy_of_the_environment(cluster["server"]),
+        proxy_url=_proxy(cluster),
         username=user.get("username"),
         password=user.get("password"),
         token=token or None,
@@ -122,10 +122,17 @@ def _unless(section: Section, data: str, file: str) -> str | None:
     return None if section.get(data) else section.get(file)
 
 
+def _proxy(cluster: Section) -> str | None:
+    """That of the cluster, else that of the environment."""
+    url: str | None = cluster.get("proxy-url") or _proxy_of_the_environment(cluster["server"])
+    if url and (scheme := urlsplit(url).scheme) not in ("http", "https"):
+        raise ValueError(f"a proxy of http or https is supported, not of {scheme}")
+    return url
+
+
 def _proxy_of_the_environment(server: str) -> str | None:
     """As the variables HTTPS_PROXY, HTTP_PROXY and NO_PROXY have it."""
     target = urlsplit(server)
-    proxies = urllib.request.getproxies_environment()
-    if urllib.request.proxy_bypass_environment(target.netloc, proxies):  # type: ignore[attr-defined] # typeshed lacks it
+    if urllib.request.proxy_bypass(target.netloc):
         return None
-    return proxies.get(target.scheme)
+    return urllib.request.getproxies().get(target.scheme)
