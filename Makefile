@@ -4,7 +4,7 @@ DEMO := PYTHONPATH=hack $(VENV)/python -m demo
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help e2e node-up node-down demo up down test test-older conformance test-deep simulate soak mutate bench-operator soak-operator shipped metrics-page crd-reference chart manifests-test screenshots docs docs-links lint format lock clean check python older kubernetes ready
+.PHONY: help e2e node-up node-down demo up down test test-older conformance test-deep simulate soak mutate bench-operator soak-operator shipped metrics-page unsupported-page crd-reference chart manifests-test screenshots docs docs-links lint format lock clean check python older kubernetes ready
 
 help: ## what there is to make
 	@echo 'The first `make demo` or `make test` takes 10 to 25 minutes (about 5 GB of Python packages, a build of'
@@ -65,6 +65,9 @@ crd-reference: python ## write docs/reference/resources.md again from crds/
 
 metrics-page: python ## write docs/metrics.md again from what the code declares
 	@$(VENV)/python hack/metrics_page.py
+
+unsupported-page: python ## write docs/unsupported.md again from what the code refuses
+	@PYTHONPATH=hack $(VENV)/python hack/unsupported_page.py
 
 screenshots: ready ## take the pictures of the operator's page again, in docs/images/
 	@PYTHONPATH=hack $(VENV)/python hack/screenshots.py

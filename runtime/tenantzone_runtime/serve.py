@@ -17,7 +17,8 @@ from pathlib import Path
 from tenantzone_contract import settings
 from tenantzone_contract.logs import JsonFormatter
 from tenantzone_runtime import logs
-from tenantzone_runtime.usage import FLAGS, UsageError, check, flag_values
+from tenantzone_runtime.unsupported import check
+from tenantzone_runtime.usage import FLAGS, UsageError, flag_values
 
 _LAUNCHER = "tenantzone_runtime.engine.launch"
 
