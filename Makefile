@@ -9,7 +9,7 @@ LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-head
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up down test lint format test-older test-deep conformance manifests-test monitoring-test mutate e2e node-up node-down \
-  simulate soak bench-operator soak-operator bench-alerts generate version shipped crd-reference metrics-page monitoring chart screenshots \
+  simulate soak bench-operator soak-operator bench-alerts generate version shipped crd-reference metrics-page unsupported-page monitoring chart screenshots \
   lock docs docs-links push freeze release clean ready check python older kubernetes
 
 help:
@@ -93,7 +93,7 @@ bench-alerts: python ## where the alerts' thresholds are from: simulated days, w
 ##@ Write again what is made from other files
 
 generate: python ## all of them but pictures and locks, in the order in which one needs another
-	@$(MAKE) --no-print-directory version shipped crd-reference metrics-page monitoring chart
+	@$(MAKE) --no-print-directory version shipped crd-reference metrics-page unsupported-page monitoring chart
 
 version: python # into the files that repeat what pyproject.toml says
 	@$(VENV)/python -m hack.version --write
@@ -106,6 +106,9 @@ crd-reference: python ## write docs/reference/resources.md again from crds/
 
 metrics-page: python ## write docs/metrics.md again from what the code declares
 	@$(VENV)/python -m hack.metrics_page
+
+unsupported-page: python ## write docs/unsupported.md again from what the code refuses
+	@$(VENV)/python -m hack.unsupported_page
 
 monitoring: python ## write manifests/monitoring again; RUNBOOKS=URL says where the alerts' runbooks are found
 	@$(VENV)/python -m hack.monitoring $(if $(RUNBOOKS),--runbooks $(RUNBOOKS))

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from tenantzone_contract.logs import JsonFormatter
 from tenantzone_runtime import logs, settings
-from tenantzone_runtime.usage import FLAGS, UsageError, check, flag_values
+from tenantzone_runtime.unsupported import check
+from tenantzone_runtime.usage import FLAGS, UsageError, flag_values
 
 _LAUNCHER = "tenantzone_runtime.engine.launch"
 

@@ -11,7 +11,9 @@ import pytest
 
 from tenantzone_runtime import serve
 from tenantzone_runtime.logs import JSON_CONFIG
-from tenantzone_runtime.serve import UsageError, check, with_flags
+from tenantzone_runtime.serve import with_flags
+from tenantzone_runtime.unsupported import check
+from tenantzone_runtime.usage import UsageError
 
 OURS = [
     "--scheduler-cls",

@@ -7,11 +7,12 @@ from vllm.v1.request import Request
 
 from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.seal import SEAL_ARGUMENT, SealError, unseal
+from tenantzone_runtime.unsupported import STREAMING_SESSIONS
 from tenantzone_runtime.zones.audit import RefusalReason
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
-NO_SESSIONS: Final = "streaming input sessions are not supported together with zones yet"
+NO_SESSIONS: Final = STREAMING_SESSIONS.refusal()
 
 
 class BindingError(Exception):

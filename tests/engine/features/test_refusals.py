@@ -8,7 +8,8 @@ from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, MambaSpe
 from hack.harness.scheduler import BLOCK_TOKENS, caches, vllm_config
 from tenantzone_runtime.door.routes import WEBSOCKET, Access, RouteTable
 from tenantzone_runtime.engine.versions import UnsupportedError, check_supported
-from tenantzone_runtime.serve import UsageError, check
+from tenantzone_runtime.unsupported import UNSUPPORTED, check
+from tenantzone_runtime.usage import UsageError
 
 
 @pytest.mark.parametrize(
@@ -68,24 +69,39 @@ def with_encoder(config):
     config.model_config.is_encoder_decoder = True
 
 
-@pytest.mark.parametrize(
-    ("use", "message"),
-    [
-        (with_connector, "--kv-transfer-config (a KV connector)"),
-        (with_encoder_connector, "--ec-transfer-config (an encoder cache connector)"),
-        (with_pictures, "a multimodal model (vLLM's caches of encoded media know no tenant)"),
-        (with_drafts, "--speculative-config"),
-        (with_pooling, "a pooling model"),
-        (with_encoder, "an encoder-decoder model"),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-def test_what_a_config_file_or_another_flag_turns_on_is_refused_by_the_scheduler(tmp_path, use, message):
+def with_several_engines(config):
+    config.parallel_config.data_parallel_size = 2
+
+
+def with_a_pipeline(config):
+    config.parallel_config.pipeline_parallel_size = 2
+
+
+USES = {
+    "KV connectors": with_connector,
+    "encoder cache connectors": with_encoder_connector,
+    "multimodal models": with_pictures,
+    "speculative decoding": with_drafts,
+    "embeddings and pooling": with_pooling,
+    "encoder-decoder models": with_encoder,
+    "data parallelism": with_several_engines,
+    "pipeline parallelism": with_a_pipeline,
+}
+"""What a config file, another flag or the model may turn on."""
+CONFIGURED = {each.feature: each.reason for each in UNSUPPORTED if each.is_configured is not None}
+
+
+@pytest.mark.parametrize("feature", USES)
+def test_what_is_configured_whichever_way_is_refused_when_the_model_is_loaded(tmp_path, feature):
     config = vllm_config(tmp_path)
-    use(config)
+    USES[feature](config)
     with pytest.raises(UnsupportedError) as refusal:
         check_supported(config, caches(10))
-    assert f"not supported together with zones: {message}. Leave it out" in str(refusal.value)
+    assert f"can't be served with zones: {feature} ({CONFIGURED[feature]}). Leave it out" in str(refusal.value)
+
+
+def test_all_that_a_configuration_tells_is_tried_here():
+    assert CONFIGURED.keys() == USES.keys() | HYBRIDS.keys()
 
 
 def window(tokens):
@@ -97,17 +113,16 @@ def window(tokens):
 STATE = MambaSpec(block_size=BLOCK_TOKENS, shapes=((2, 2),), dtypes=(torch.float32,))
 
 
-@pytest.mark.parametrize(
-    ("specs", "message"),
-    [
-        ([caches(10).kv_cache_groups[0].kv_cache_spec, window(64)], "more than one group of KV caches"),
-        ([STATE], "a model with Mamba layers"),
-    ],
-    ids=["full attention beside a sliding window", "Mamba"],
-)
-def test_hybrid_models_are_refused(tmp_path, specs, message):
-    groups = [KVCacheGroupSpec([f"layer {number}"], spec) for number, spec in enumerate(specs)]
-    with pytest.raises(UnsupportedError, match=message):
+HYBRIDS = {
+    "hybrid models": [caches(10).kv_cache_groups[0].kv_cache_spec, window(64)],
+    "models with Mamba layers": [STATE],
+}
+
+
+@pytest.mark.parametrize("feature", HYBRIDS)
+def test_hybrid_models_are_refused(tmp_path, feature):
+    groups = [KVCacheGroupSpec([f"layer {number}"], spec) for number, spec in enumerate(HYBRIDS[feature])]
+    with pytest.raises(UnsupportedError, match=feature):
         check_supported(vllm_config(tmp_path), KVCacheConfig(10, kv_cache_tensors=[], kv_cache_groups=groups))
 
 

@@ -1,0 +1,113 @@
+"""Writes docs/unsupported.md, what of vLLM does not go with zones, from what the code declares.
+
+Run it after a change of what is refused, or of a route: make unsupported-page
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from string import Template
+
+from tenantzone_runtime.door.routes import ROUTES, Access, Route
+from tenantzone_runtime.unsupported import UNSUPPORTED, Setting, Unsupported
+
+PAGE = Path(__file__).parents[1] / "docs" / "unsupported.md"
+
+_PAGE = Template("""\
+# What does not go with zones
+
+<!-- Written by `make unsupported-page` from what the code declares. Do not edit by hand. -->
+
+A refusal is there because blocks, or somebody's input, would move past the zones; it is no plan with a date. What goes
+with zones, and what shows it, is told with [the versions of vLLM](vllm.md#features-with-zones).
+
+## Refused by the engine
+
+| what | refused | why | when |
+|---|---|---|---|
+$features
+
+- **Start**: `tenantzone-runtime serve` ends with `FLAG can't be used: WHY`, before a model is loaded. Your own `vllm
+  serve` does not look at flags; what vLLM's configuration tells is refused when the model is loaded.
+- **Model is loaded**: the engine process ends with `model MODEL can't be served with zones: WHAT (WHY)`. That holds for
+  what a model brings, and for what a config file turns on, too.
+- **Request**: the engine goes on, and the request ends with an error.
+
+## Refused and bound by the front door
+
+The door knows each route of each vLLM that is let in. A route that is not here is refused.
+
+**Bound** to the zone of the tenant whose key comes with the request, by a seal that the scheduler checks. A field that
+would lead around the seal is refused with the status 400:
+
+| route | refused fields |
+|---|---|
+$sealed
+
+**For whoever has a key**; they touch no KV cache: $keyed.
+
+**For everybody**: $open.
+
+**Refused** with the status 403, a WebSocket while it is opened:
+
+| routes | why |
+|---|---|
+$refused
+""")
+
+
+def page() -> str:
+    """The page's content."""
+    return _PAGE.substitute(
+        features="\n".join(map(_feature, UNSUPPORTED)),
+        sealed="\n".join(f"| {_route(route)} | {_fields(route)} |" for route in _with(Access.SEALED)),
+        keyed=_list(_with(Access.KEYED)),
+        open=_list(_with(Access.OPEN)),
+        refused="\n".join(_refused()),
+    )
+
+
+def _feature(unsupported: Unsupported) -> str:
+    settings = [_setting(setting) for setting in (*unsupported.flags, *unsupported.variables)]
+    times = ["start"] if settings else []
+    times += ["model is loaded"] if unsupported.is_configured is not None else []
+    return f"| {unsupported.feature} | {'; '.join(settings)} | {unsupported.reason} | {'; '.join(times) or 'request'} |"
+
+
+def _setting(setting: Setting) -> str:
+    names = ", ".join(map(_code, setting.names))
+    if setting.without is not None:
+        return f"{names} without {_code(setting.without)}"
+    if setting.bound_to is not None:
+        return f"{names} other than {_code(setting.bound_to)}"
+    return ", ".join(_code(f"{name} {value}") for name in setting.names for value in setting.refused) or names
+
+
+def _with(access: Access) -> list[Route]:
+    return [route for route in ROUTES if route.access is access]
+
+
+def _fields(route: Route) -> str:
+    return "; ".join(f"{_code(name)}: {reason}" for name, reason in route.refused_fields.items())
+
+
+def _refused() -> Iterator[str]:
+    for reason, routes in groupby(_with(Access.REFUSED), key=lambda route: route.reason):
+        yield f"| {_list(routes)} | {reason} |"
+
+
+def _list(routes: Iterable[Route]) -> str:
+    return ", ".join(map(_route, routes))
+
+
+def _route(route: Route) -> str:
+    since = f" (since {route.since})" if route.since else ""
+    return _code(f"{route.method} {route.path}") + since
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,183 @@
+"""What of vLLM does not go with zones: one table for the command line, the scheduler and the documentation."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tenantzone_runtime.usage import FLAGS, PLUGIN, UsageError, flag_values
+
+_NOT_YET: Final = "not supported together with zones yet"
+_OTHER_KEYS: Final = "tenants' keys come from --tenant-keys; two lists of keys would exclude each other"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A flag, or a variable of the environment, that is refused."""
+
+    name: str
+    others: tuple[str, ...] = ()
+    """Its further names, or settings that say the same."""
+    refused: tuple[str, ...] = ()
+    """Only these values are; empty: all."""
+    bound_to: str | None = None
+    """But for this one value; None: there is none."""
+    without: str | None = None
+    """Only if its list lacks this."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.name, *self.others
+
+    def refuses(self, value: str) -> bool:
+        if self.without is not None:
+            return self.without not in value.split(",")
+        return value != self.bound_to and (not self.refused or value in self.refused)
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """Something that vLLM can do, and that an engine with zones refuses.
+
+    What neither a setting nor vLLM's resolved configuration tells is refused by request.
+    """
+
+    feature: str
+    reason: str
+    flags: tuple[Setting, ...] = ()
+    variables: tuple[Setting, ...] = ()
+    is_configured: Callable[[Any, Any], bool] | None = None
+    """Whether vLLM's configuration has it, and that of its KV caches: what a config file or a model brings is known
+    only once the model is loaded. None: it can't be told there."""
+
+    def refusal(self, name: str = "") -> str:
+        """What is said of it, or of a setting by this name."""
+        return f"{name or self.feature} can't be used: {self.reason}"
+
+
+STREAMING_SESSIONS: Final = Unsupported("streaming input sessions", _NOT_YET)
+
+UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
+    Unsupported(
+        "speculative decoding",
+        _NOT_YET,
+        flags=(Setting("--speculative-config", ("-sc", "--spec-method", "--spec-model")),),
+        is_configured=lambda config, _: config.speculative_config is not None,
+    ),
+    Unsupported(
+        "KV connectors",
+        "KV connectors move blocks past the zones; not supported yet",
+        flags=(Setting("--kv-transfer-config"),),
+        is_configured=lambda config, _: config.kv_transfer_config is not None,
+    ),
+    Unsupported(
+        "KV offloading", "it moves blocks past the zones; not supported yet", flags=(Setting("--kv-offloading-size"),)
+    ),
+    Unsupported(
+        "encoder cache connectors",
+        "encoder caches are shared past the zones; not supported yet",
+        flags=(Setting("--ec-transfer-config"),),
+        is_configured=lambda config, _: config.ec_transfer_config is not None,
+    ),
+    Unsupported(
+        "data parallelism",
+        "zones cover one engine; run one Pod for each",
+        flags=(
+            Setting("--data-parallel-size", ("-dp",), bound_to="1"),
+            Setting(
+                "--data-parallel-size-local",
+                ("--data-parallel-rank", "--data-parallel-external-lb", "--data-parallel-hybrid-lb"),
+            ),
+        ),
+        is_configured=lambda config, _: config.parallel_config.data_parallel_size > 1,
+    ),
+    Unsupported(
+        "pipeline parallelism",
+        _NOT_YET,
+        flags=(Setting("--pipeline-parallel-size", ("-pp",), bound_to="1"),),
+        is_configured=lambda config, _: config.parallel_config.pipeline_parallel_size > 1,
+    ),
+    Unsupported(
+        "another scheduler",
+        "zones are enforced by a scheduler of their own",
+        flags=(Setting("--scheduler-cls", bound_to=FLAGS["--scheduler-cls"]),),
+    ),
+    Unsupported(
+        "synchronous scheduling",
+        "the zone scheduler extends vLLM's asynchronous one",
+        flags=(Setting("--no-async-scheduling"),),
+    ),
+    Unsupported(
+        "gRPC",
+        "gRPC requests do not pass the front door that binds them to tenants",
+        flags=(Setting("--grpc", ("--grpc-port",)),),
+    ),
+    Unsupported(
+        "the Rust front end",
+        "the Rust front end does not run the front door that binds requests to tenants",
+        variables=(Setting("VLLM_USE_RUST_FRONTEND", bound_to="0"),),
+    ),
+    Unsupported(
+        "an API server elsewhere",
+        "its requests come from an API server elsewhere, which does not share its seal key",
+        flags=(Setting("--headless"),),
+    ),
+    Unsupported(
+        "tokens in place of text",
+        "the routes that it serves can't be bound to tenants yet",
+        flags=(Setting("--tokens-only"),),
+    ),
+    Unsupported(
+        "vLLM's own API keys", _OTHER_KEYS, flags=(Setting("--api-key"),), variables=(Setting("VLLM_API_KEY"),)
+    ),
+    Unsupported(
+        "a list of plugins without ours",
+        f"it leaves out the plugin {PLUGIN!r}, which makes the seal key; add it to the list",
+        variables=(Setting("VLLM_PLUGINS", without=PLUGIN),),
+    ),
+    Unsupported(
+        "multimodal models",
+        "vLLM's caches of encoded media know no tenant",
+        is_configured=lambda config, _: config.model_config.is_multimodal_model,
+    ),
+    Unsupported(
+        "hybrid models",
+        "zones count the blocks of one group of KV caches",
+        is_configured=lambda _, caches: len(caches.kv_cache_groups) != 1,
+    ),
+    Unsupported("models with Mamba layers", _NOT_YET, is_configured=lambda _, caches: bool(caches.has_mamba_layers)),
+    Unsupported(
+        "encoder-decoder models", _NOT_YET, is_configured=lambda config, _: config.model_config.is_encoder_decoder
+    ),
+    Unsupported(
+        "embeddings and pooling",
+        "pooling requests are not bound to zones yet",
+        flags=(Setting("--runner", refused=("pooling",)), Setting("--convert", refused=("embed", "classify"))),
+        is_configured=lambda config, _: config.model_config.runner_type == "pooling",
+    ),
+    STREAMING_SESSIONS,
+)
+
+
+def check(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Refuse flags and variables that do not go together with zones.
+
+    Raises:
+        UsageError: a flag or a variable, named, and why.
+    """
+    given = flag_values(arguments)
+    for unsupported in UNSUPPORTED:
+        for name, setting in _named(unsupported.flags):
+            if any(setting.refuses(value) for value in given.get(name, ())):
+                raise UsageError(unsupported.refusal(name))
+        for name, setting in _named(unsupported.variables):
+            if environ.get(name) and setting.refuses(environ[name]):
+                raise UsageError(unsupported.refusal(f"the environment variable {name}"))
+
+
+def configured(config: Any, caches: Any) -> list[Unsupported]:
+    """What vLLM's resolved configuration, and that of its KV caches, has of it."""
+    return [each for each in UNSUPPORTED if each.is_configured is not None and each.is_configured(config, caches)]
+
+
+def _named(settings: tuple[Setting, ...]) -> list[tuple[str, Setting]]:
+    return [(name, setting) for setting in settings for name in setting.names]

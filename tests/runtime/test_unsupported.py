@@ -1,0 +1,71 @@
+"""The table of what does not go with zones, at the start, and the page that is made of it."""
+
+import pytest
+from unsupported_page import PAGE, page
+
+from tenantzone_runtime.unsupported import UNSUPPORTED, Setting, check
+from tenantzone_runtime.usage import FLAGS, UsageError
+
+
+def test_the_page_is_what_the_code_declares():
+    assert PAGE.read_text() == page(), "what is refused has changed: run make unsupported-page"
+
+
+def test_each_feature_is_named_once():
+    names = [unsupported.feature for unsupported in UNSUPPORTED]
+    assert len(names) == len(set(names))
+
+
+def a_refused_value(setting: Setting) -> str:
+    return next(value for value in (*setting.refused, "0", "1") if setting.refuses(value))
+
+
+def a_value_that_goes(setting: Setting) -> str | None:
+    """None: no value does."""
+    values = [value for value in (setting.bound_to, setting.without, "other") if value is not None]
+    return next((value for value in values if not setting.refuses(value)), None)
+
+
+FLAGS_REFUSED = [(each, setting) for each in UNSUPPORTED for setting in each.flags]
+VARIABLES_REFUSED = [(each, setting) for each in UNSUPPORTED for setting in each.variables]
+
+
+@pytest.mark.parametrize(("unsupported", "setting"), FLAGS_REFUSED, ids=lambda value: getattr(value, "name", ""))
+def test_each_flag_is_refused_under_each_name_with_its_reason(unsupported, setting):
+    for name in setting.names:
+        with pytest.raises(UsageError) as refusal:
+            check(["model", name, a_refused_value(setting)], {})
+        assert str(refusal.value) == f"{name} can't be used: {unsupported.reason}"
+        value = a_value_that_goes(setting)
+        if value is not None:
+            check(["model", name, value], {})
+
+
+@pytest.mark.parametrize(("unsupported", "setting"), VARIABLES_REFUSED, ids=lambda value: getattr(value, "name", ""))
+def test_each_variable_is_refused_with_its_reason_and_empty_ones_are_not(unsupported, setting):
+    for name in setting.names:
+        with pytest.raises(UsageError) as refusal:
+            check(["model"], {name: a_refused_value(setting)})
+        assert str(refusal.value) == f"the environment variable {name} can't be used: {unsupported.reason}"
+        check(["model"], {name: ""})
+        value = a_value_that_goes(setting)
+        if value is not None:
+            check(["model"], {name: value})
+
+
+@pytest.mark.parametrize(
+    ("setting", "goes", "refused"),
+    [
+        (Setting("--grpc"), [], ["", "x"]),
+        (Setting("-pp", bound_to="1"), ["1"], ["2", ""]),
+        (Setting("--runner", refused=("pooling",)), ["auto", "generate"], ["pooling"]),
+        (Setting("VLLM_PLUGINS", without="ours"), ["ours", "other,ours"], ["other", "ourselves"]),
+    ],
+    ids=["whatever its value", "bound to one value", "some values", "a list that lacks something"],
+)
+def test_what_a_setting_refuses(setting, goes, refused):
+    assert [value for value in (*goes, *refused) if setting.refuses(value)] == refused
+
+
+def test_zones_own_flags_go_with_zones():
+    check([part for flag in FLAGS.items() for part in flag], {})
