@@ -1,8 +1,8 @@
 """The table of what does not go with zones, at the start, and the page that is made of it."""
 
 import pytest
-from unsupported_page import PAGE, page
 
+from hack.unsupported_page import PAGE, page
 from tenantzone_runtime.unsupported import UNSUPPORTED, Setting, check
 from tenantzone_runtime.usage import FLAGS, UsageError
 
