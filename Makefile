@@ -5,10 +5,11 @@ TARGETS ?= operator engine
 IMAGES ?= operator engine-cpu
 VERSION = $(shell $(PYTHON) -m hack.version)
 DEMO := $(VENV)/python -m hack.demo
+PURE_TESTS := tests/zones tests/contract tests/operator
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test lint format test-older test-deep conformance manifests-test monitoring-test mutate e2e node-up node-down \
+.PHONY: help demo up down test quick lint format test-older test-deep conformance manifests-test monitoring-test mutate e2e node-up node-down \
   simulate soak bench-operator soak-operator bench-alerts generate version shipped crd-reference metrics-page unsupported-page monitoring chart screenshots \
   lock docs docs-links push freeze release clean ready check python older kubernetes
 
@@ -32,6 +33,12 @@ test: python kubernetes ## all tests; ARGS go to pytest
 	@$(VENV)/python -m pytest $(ARGS)
 
 ##@ Check a change
+
+quick: python ## the loop of an hour, in under a minute: style, types, import rules, and the tests of pure logic
+	@$(VENV)/ruff check
+	@$(VENV)/mypy
+	@found=$$($(VENV)/lint-imports) || { echo "$$found"; exit 1; }
+	@HYPOTHESIS_PROFILE=quick $(VENV)/python -m pytest -q -x -m "not controlplane and not engine" $(or $(ARGS),$(PURE_TESTS))
 
 lint: python ## format, style, types and import rules
 	@$(VENV)/ruff format --check

@@ -26,6 +26,8 @@ config_room.CHANGES_BYTES = 3_000
 """
 """What takes thousands of zones otherwise takes some dozens."""
 
+pytestmark = pytest.mark.controlplane
+
 _AT_ONCE = 8
 
 
