@@ -47,8 +47,8 @@ def spec(kube: Kube, name: str) -> dict[str, Any]:
     return found["spec"]
 
 
-NEWER_USES = {"auto-register-pool.yaml", "idle-eviction.yaml", "planned-pool.yaml"}
-"""Samples with fields that the last release does not know."""
+NEWER_USES = {"auto-register-pool.yaml", "idle-eviction.yaml", "lfu.yaml", "planned-pool.yaml"}
+"""Samples with fields, or values of fields, that the last release does not know."""
 
 
 def test_what_was_stored_by_the_last_release_is_valid_unchanged(past: Clinic, clinic_kube: Kube):
