@@ -6,6 +6,7 @@ IMAGES ?= operator engine-cpu
 VERSION = $(shell $(PYTHON) -m hack.version)
 DEMO := $(VENV)/python -m hack.demo
 PURE_TESTS := tests/zones tests/contract tests/operator
+SIDE_BY_SIDE := --numprocesses=3 --dist=loadgroup --no-loadscope-reorder --durations=15
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
@@ -29,8 +30,8 @@ up: ready ## start everything for playing, and say what to try
 down: python ## end what `make up` started
 	@$(DEMO) down
 
-test: python kubernetes ## all tests; ARGS go to pytest
-	@$(VENV)/python -m pytest $(ARGS)
+test: python kubernetes ## all tests, side by side; or what ARGS say to pytest, such as a file's name
+	@$(VENV)/python -m pytest $(or $(ARGS),$(SIDE_BY_SIDE))
 
 ##@ Check a change
 

@@ -1,5 +1,6 @@
 """What tests of more than one part share: a real Kubernetes control plane and a namespace in it; a user's PATH."""
 
+import logging
 import os
 import secrets
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from hack.version import VERSION
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 
-pytest_plugins = ["tests.shared_engine"]
+pytest_plugins = ["tests.shared_engine", "tests.side_by_side"]
 
 # Tests that several modules inherit; what they assert is to be told as elsewhere.
 pytest.register_assert_rewrite("tests.housekeeping.engine_port")
@@ -40,6 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # The cluster that a developer works with must never be reached by accident, from no test and no child process.
     os.environ["KUBECONFIG"] = os.devnull
+
+
+@pytest.fixture(autouse=True)
+def _root_log_level() -> None:
+    """What a test sees of logs hangs on no test before it; vLLM's application raises the level for its process."""
+    logging.root.setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.engine.real_engine import RealEngine
+    from tests.engine.real_engine import RealEngine, StartingEngine
 
 
 def _options(address: str, folder: Path) -> list[str]:
     return ["--num-gpu-blocks-override", "256", "--max-model-len", "4096"]
 
 
-_STARTING = pytest.StashKey()
+_STARTING = pytest.StashKey["StartingEngine"]()
 
 
 def _needs_engine(item: pytest.Item) -> bool:
@@ -28,12 +28,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_needs_engine)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    if not session.config.option.collectonly and any(map(_needs_engine, session.items)):
+def _starting(config: pytest.Config) -> "StartingEngine":
+    if _STARTING not in config.stash:
         # It needs vLLM's clients, which most tests do not.
         from tests.engine.real_engine import StartingEngine
 
-        session.config.stash[_STARTING] = StartingEngine(_options)
+        config.stash[_STARTING] = StartingEngine(_options)
+    return config.stash[_STARTING]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if runs_here(session) and any(map(_needs_engine, session.items)):
+        _starting(session.config)
+
+
+def runs_here(session: pytest.Session) -> bool:
+    """Whether this process runs every test that it collected: it is not one of several, and does not only list them."""
+    return not session.config.option.collectonly and not hasattr(session.config, "workerinput")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -43,7 +54,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def engine(request: pytest.FixtureRequest) -> "RealEngine":
-    engine = request.config.stash[_STARTING].await_health()
+    engine = _starting(request.config).await_health()
     prompt = "Nobody has declared a zone yet. " * 20
     for _ in range(2):
         answer = engine.client("nobody").completions.create(model="tiny", prompt=prompt, max_tokens=1)

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.alerts.history import SCRAPE_SECONDS, History
-from hack.controlplane.server import Server, free_ports
+from hack.controlplane.server import Server
 from hack.debian import ensure
 from hack.monitoring.model import Recording
 from hack.monitoring.pace import REAL_TIME
 from hack.monitoring.recordings import recordings
+from hack.ports import free_ports
 
 Series = dict[str, list[tuple[float, float]]]
 """By zone: Unix times and values."""

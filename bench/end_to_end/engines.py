@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import httpx
 import psutil
 
 from bench.end_to_end.model import LONGEST
+from hack.ports import free_ports
 from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.report import REPORT_PATH, parse_report
@@ -50,7 +50,7 @@ class Engine:
 
     def __init__(self, name: str, zones: int | None, *, model: Path, folder: Path, cores: Sequence[int]) -> None:
         self.name = name
-        port, admin_port = _free_ports(2)
+        port, admin_port = free_ports(2)
         self.url = f"http://127.0.0.1:{port}"
         self._zones = zones
         self._admin_url = f"http://127.0.0.1:{admin_port}"
@@ -185,12 +185,6 @@ def _declare(folder: Path, zones: int) -> None:
     declared[0] = ZoneConfig(name=_TENANT, tenant=_TENANT, generation=1, reserved="50%")
     config = make_config(1, PoolConfig(namespace="bench", name="pool"), tuple(declared))
     (folder / "config" / CONFIG_KEY).write_text(dump_config(config))
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 @contextlib.contextmanager

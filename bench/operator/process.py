@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from hack.controlplane.server import free_ports
+from hack.ports import free_ports
 
 _NOT_IN_THE_IMAGE = "kubernetes_asyncio"
 """The demo needs it, and kopf imports what it finds. The operator's image does not have it."""

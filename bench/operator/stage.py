@@ -13,7 +13,7 @@ from bench.operator.observer import Observer
 from bench.operator.process import OperatorProcess
 from bench.operator.scenarios import Bench
 from hack.controlplane import ControlPlane
-from hack.controlplane.server import free_ports
+from hack.ports import free_ports
 from tenantzone_operator.kube.connection import Connection
 
 _ROOT = Path(__file__).parents[2]

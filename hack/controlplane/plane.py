@@ -13,7 +13,8 @@ from typing import Self
 
 from hack.controlplane.binaries import Binaries, find_binaries
 from hack.controlplane.cluster import Cluster, ClusterError
-from hack.controlplane.server import Server, free_ports
+from hack.controlplane.server import Server
+from hack.ports import free_ports
 from hack.progress import say
 
 NAME = "kubernetes"

@@ -1,7 +1,5 @@
-"""Server processes that end with us, and the ports that they listen on."""
+"""Server processes that end with us."""
 
-import random
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -56,27 +54,3 @@ class Server:
     def log_tail(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()
         return "\n".join([f"the end of {self._log}:", *lines[-_LOG_TAIL_LINES:]])
-
-
-def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody listens on.
-
-    They lie below the range from which outgoing connections get theirs, so that a server can be stopped and started
-    again on the same port.
-    """
-    ports: list[int] = []
-    for port in random.sample(range(20000, 32768), k=2000):
-        if _is_free(port):
-            ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise OSError("found no free port on 127.0.0.1 between 20000 and 32767")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as candidate:
-        try:
-            candidate.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

@@ -1,8 +1,6 @@
 """The two engines of the demo: vLLM with zones, and stock vLLM beside it with the same model and the same blocks."""
 
 import os
-import random
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,31 +38,6 @@ class Engine:
     @property
     def health_url(self) -> str:
         return f"http://{self.ip}:{API_PORT}/health"
-
-
-def free_address(*ports: int, taken: tuple[str, ...] = ()) -> str:
-    """A loopback address with these ports free: like pods, engines differ by address and not by port.
-
-    Raises:
-        RuntimeError: there is none.
-    """
-    # At random: others who start an engine now would find the same ones free, too, until theirs listens.
-    for last in random.sample(range(2, 255), k=253):
-        ip = f"127.0.0.{last}"
-        if ip not in taken and all(_is_free(ip, port) for port in ports):
-            return ip
-    raise RuntimeError(f"no loopback address has the ports {ports} free; end what listens on 0.0.0.0 there")
-
-
-def _is_free(ip: str, port: int) -> bool:
-    with socket.socket() as probe:
-        # As servers do: a port whose last connections are still closing counts as free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((ip, port))
-        except OSError:
-            return False
-    return True
 
 
 def cores_for(index: int, engines: int) -> str:

@@ -11,23 +11,15 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from hack.controlplane import Cluster, connect_or_start
-from hack.controlplane.server import free_ports
 from hack.demo.console import chapter, say, wait_until
-from hack.demo.engines import (
-    API_PORT,
-    Engine,
-    cores_for,
-    engine_environment,
-    free_address,
-    stock_command,
-    zone_command,
-)
+from hack.demo.engines import API_PORT, Engine, cores_for, engine_environment, stock_command, zone_command
 from hack.demo.model import Model, prepare
 from hack.demo.paths import PYTHON, demo_environment
 from hack.demo.processes import Processes
 from hack.demo.samples import CONFIG_VOLUME, POD, SAMPLES, Samples, engine_pod, read_samples
 from hack.demo.tenants import make_keys
 from hack.demo.workspace import Workspace, show, workspace
+from hack.ports import free_address, free_ports
 
 ENGINE_START_SECONDS = 600.0
 
@@ -131,7 +123,7 @@ def _start_engines(
     engines.start("zone-engine", command, engine_environment(cores_for(0, count), POD_NAME=POD))
     if not compare:
         return zone, None
-    stock = Engine("stock engine", free_address(API_PORT, taken=(zone.ip,)))
+    stock = Engine("stock engine", free_address(API_PORT))
     engines.start("stock-engine", stock_command(stock, model), engine_environment(cores_for(1, count)))
     say(f"Two engines are starting side by side, on {zone.ip} and {stock.ip}; their logs are in {folder / 'log'}.")
     return zone, stock

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hack.controlplane.server import free_ports
+from hack.ports import free_ports
 from tests.cli.conftest import REPOSITORY, Clinic, Plugin
 from tests.operator.conftest import MANIFESTS, SERVICE_ACCOUNT, Operator
 from tests.operator.kube import Kube, eventually

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 import pytest
 from playwright.sync_api import Browser
 
-from hack.controlplane.server import free_ports
+from hack.ports import free_ports
 from tests.console.browsing import chromium
 from tests.console.served import Block, Engine, ServedConsole
 from tests.operator.conftest import operator_kubeconfig

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from hack.controlplane.server import free_ports
+from hack.ports import free_ports
 from tenantzone_contract.blocks import BlockKind, BlockMap
 from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport
 from tenantzone_operator.console.server import Standing, console_served

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from hack.controlplane import Cluster, ControlPlane
-from hack.controlplane.server import free_ports
+from hack.ports import free_ports
 from tests.console.browsing import cell_colours, opened
 from tests.console.colours import linear, variables
 from tests.engine.real_engine import RealEngine

@@ -1,22 +1,10 @@
-"""Engines side by side: each with an address and with cores of its own."""
+"""Engines side by side: each with cores of its own."""
 
 import os
-import socket
 
 import pytest
 
-from hack.demo.engines import cores_for, free_address
-
-
-def test_an_address_whose_port_is_taken_is_passed_over():
-    first = free_address(8123)
-    with socket.create_server((first, 8123)):
-        assert free_address(8123) != first
-
-
-def test_an_address_that_another_engine_got_is_passed_over():
-    first = free_address(8123)
-    assert free_address(8123, taken=(first,)) != first
+from hack.demo.engines import cores_for
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from hack.controlplane import ControlPlane
-from hack.controlplane.server import free_ports
-from hack.demo.engines import API_PORT, Engine, free_address
+from hack.demo.engines import API_PORT, Engine
 from hack.demo.model import MODELS
 from hack.demo.playground import exports, guide
 from hack.demo.processes import Processes
 from hack.demo.samples import POD, read_samples
 from hack.demo.stack import Stack, register, start_controllers
 from hack.demo.workspace import workspace
+from hack.ports import free_address, free_ports
 from tests.operator.fleet import SimulatedEngine
 from tests.operator.kube import proxied
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar
 
 import httpx
 import openai
@@ -16,7 +15,7 @@ import psutil
 
 from hack.controlplane.server import Server
 from hack.demo import tiny_model
-from hack.demo.engines import free_address
+from hack.ports import free_address
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.report import HEALTH_PATH, METRICS_PATH, REPORT_PATH, EngineReport, parse_report
@@ -118,15 +117,11 @@ class StartingEngine:
         variables: of the environment, beyond our own.
     """
 
-    _addresses: ClassVar[list[str]] = []
-
     def __init__(self, options: Callable[[str, Path], list[str]], **variables: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tenantzone-engine-")
         folder = Path(self._folder.name)
         tiny_model.make(folder / "tiny")
-        # Others may still be about to listen on theirs.
-        self.engine = RealEngine(folder, free_address(API_PORT, ADMIN_PORT, taken=tuple(self._addresses)))
-        self._addresses.append(self.engine.address)
+        self.engine = RealEngine(folder, free_address(API_PORT, ADMIN_PORT))
         self._lock = (folder / "lock").open("w")
         self.server = Server(
             [*_command(folder / "tiny", self.engine), *options(self.engine.address, folder)],

@@ -20,12 +20,12 @@ import pytest
 import yaml
 
 from hack.controlplane import Cluster
-from hack.demo.engines import free_address
 from hack.monitoring.model import rule_file
 from hack.monitoring.pace import Pace
 from hack.monitoring.panels import rows
 from hack.monitoring.rules import groups
 from hack.monitoring.scraping import pod_labels, scrape_config, without_cluster
+from hack.ports import free_address
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 from tests.engine.real_engine import ADMIN_PORT, API_PORT, RealEngine
 from tests.flooding import BLOCK_TOKENS, ask, text

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from hack.controlplane import Cluster, ControlPlane
-from hack.controlplane.server import free_ports
 from hack.harness.proxy import Proxy, proxied_for_operator
+from hack.ports import free_ports
 from tests.operator.admin_server import Engine, listening
 from tests.operator.kube import Kube, eventually, proxied
 from tests.operator.scrape import Scrape

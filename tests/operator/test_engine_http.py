@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hack.controlplane.server import free_ports
+from hack.ports import free_ports
 from tenantzone_operator.engines.http import (
     MAX_HEAD_BYTES,
     PIECE_BYTES,

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from hack.controlplane.server import free_ports
+from hack.ports import free_ports
 from tenantzone_operator.__main__ import main
 from tenantzone_operator.app import STUCK_SECONDS, Options
 from tenantzone_operator.app import Operator as App

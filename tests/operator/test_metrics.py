@@ -8,8 +8,8 @@ import kopf
 import pytest
 
 from hack.controlplane import Cluster, ControlPlane
-from hack.controlplane.server import free_ports
 from hack.debian import ensure
+from hack.ports import free_ports
 from tenantzone_operator.kube.rest import Rest
 from tenantzone_operator.metrics.instruments import verb_and_resource
 from tenantzone_operator.serving.exposition import exposition, families

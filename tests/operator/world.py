@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hack.controlplane import Cluster
-from hack.controlplane.server import free_ports
+from hack.ports import free_ports
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.packing import files_of, unpack_config
 from tests.operator.fleet import SimulatedEngine, pod_manifest, pod_status

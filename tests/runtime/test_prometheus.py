@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hack.controlplane.server import Server, free_ports
+from hack.controlplane.server import Server
 from hack.debian import ensure
+from hack.ports import free_ports
 from tenantzone_runtime.zones.counters import Counters
 from tests.runtime.scraping import figures, scraped, zone
 

@@ -12,6 +12,7 @@ from tests.engine.features.asking import BLOCK_TOKENS, STEP_TOKENS, USABLE_BLOCK
 from tests.engine.features.kv_events import EVENTS_PORT
 from tests.engine.features.spans import SpanReceiver
 from tests.engine.real_engine import RealEngine, StartingEngine
+from tests.shared_engine import runs_here
 
 
 def _options(address: str, folder: Path) -> list[str]:
@@ -41,16 +42,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_needs_engine)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    if not session.config.option.collectonly and any(map(_needs_engine, session.items)):
-        spans = session.config.stash[_SPANS] = SpanReceiver()
-        session.config.stash[_STARTING] = StartingEngine(
+def _starting(config: pytest.Config) -> StartingEngine:
+    if _STARTING not in config.stash:
+        spans = config.stash[_SPANS] = SpanReceiver()
+        config.stash[_STARTING] = StartingEngine(
             lambda address, folder: [*_options(address, folder), "--otlp-traces-endpoint", spans.endpoint],
             TENANTZONE_OPEN_ROUTES="/metrics",
             POD_NAME="engine-0",
             OTEL_EXPORTER_OTLP_TRACES_PROTOCOL="http/protobuf",
             OTEL_BSP_SCHEDULE_DELAY="100",  # milliseconds between two exports
         )
+    return config.stash[_STARTING]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if runs_here(session) and any(map(_needs_engine, session.items)):
+        _starting(session.config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -62,6 +69,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def spans(request: pytest.FixtureRequest) -> SpanReceiver:
     """What the engine exports."""
+    _starting(request.config)
     return request.config.stash[_SPANS]
 
 
@@ -77,7 +85,7 @@ class Stock:
 
 @pytest.fixture(scope="session")
 def stock(request: pytest.FixtureRequest) -> Stock:
-    engine = request.config.stash[_STARTING].await_health()
+    engine = _starting(request.config).await_health()
     alone = contention.alone(engine)
     small_one_passed, _ = contention.small_one_passes_one_that_does_not_fit(engine)
     return Stock(engine, alone, small_one_passed, contention.calm_one_is_preempted(engine))

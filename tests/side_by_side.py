@@ -1,0 +1,40 @@
+"""Which tests must share a process when several run them side by side (``pytest -n``), and which of them begin.
+
+A pytest plugin. Tests that share a server go to one process, which starts it once; so do those of a module, for what
+they share is the module's. The longest groups begin, and the short ones fill what is left of the processes.
+"""
+
+from collections.abc import Generator
+
+import pytest
+
+_GROUPS = ("control plane", "faults", "engine", "tests/conformance/test_conformance.py", "kubectl plugin")
+"""In the order in which they begin; then the modules, each of which is a group."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    yield
+    if hasattr(config, "workerinput"):
+        items.sort(key=_turn)
+
+
+def _group(item: pytest.Item) -> str:
+    fixtures = getattr(item, "fixturenames", ())
+    folder = item.nodeid.rpartition("/")[0]
+    if item.get_closest_marker("engine") or "stock" in fixtures:
+        return "engine"
+    if "control_plane" in fixtures:
+        # Half of what needs a control plane; a second one costs three seconds.
+        return "faults" if folder == "tests/operator/faults" else "control plane"
+    if "clinic" in fixtures:
+        return "kubectl plugin"
+    return item.nodeid.split("::")[0]
+
+
+def _turn(item: pytest.Item) -> int:
+    mark = item.get_closest_marker("xdist_group")
+    assert mark is not None
+    return _GROUPS.index(mark.args[0]) if mark.args[0] in _GROUPS else len(_GROUPS)
