@@ -20,6 +20,8 @@ _ERROR_TYPES = {
     405: "MethodNotAllowedError",
     413: "RequestTooLargeError",
     415: "UnsupportedMediaTypeError",
+    431: "RequestHeadersTooLargeError",
+    503: "ServiceUnavailableError",
 }
 
 

@@ -16,6 +16,9 @@ Reason = Literal[
     "malformed_body",
     "compressed_body",
     "large_body",
+    "large_head",
+    "slow_head",
+    "connections",
     "unsupported_field",
     "websocket",
 ]
