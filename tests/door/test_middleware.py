@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from tenantzone_runtime.door.limits import MAX_BODY_BYTES
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.seal import tenant_salt
 from tenantzone_runtime.settings import Settings
@@ -71,13 +70,6 @@ class TestBinding:
     def test_a_compressed_body_is_refused(self, folder, encoding):
         response = call(door(folder), body=PROMPT, key="acme-key", headers={"Content-Encoding": encoding})
         assert error_of(response)["code"] == 415
-
-    def test_a_body_declared_too_large_is_refused(self, folder):
-        response = call(door(folder), key="acme-key", headers={"content-length": str(MAX_BODY_BYTES + 1)})
-        assert error_of(response)["code"] == 413
-
-    def test_a_body_that_turns_out_too_large_is_refused(self, folder):
-        assert error_of(call(door(folder), body=bytes(MAX_BODY_BYTES + 1), key="acme-key"))["code"] == 413
 
 
 class TestKeys:

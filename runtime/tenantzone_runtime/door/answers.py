@@ -18,8 +18,10 @@ _ERROR_TYPES = {
     403: "PermissionDeniedError",
     404: "NotFoundError",
     405: "MethodNotAllowedError",
+    408: "RequestTimeoutError",
     413: "RequestTooLargeError",
     415: "UnsupportedMediaTypeError",
+    429: "RateLimitError",
     431: "RequestHeadersTooLargeError",
     503: "ServiceUnavailableError",
 }
