@@ -10,6 +10,7 @@ from prometheus_client import REGISTRY
 from tenantzone_runtime.door import limits
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.door.refusals import Reason, families
+from tenantzone_runtime.door.verdict import refuse
 from tenantzone_runtime.settings import Bounds
 from tests.door.harness import PROMPT, call, echo, settings
 
@@ -82,6 +83,18 @@ async def test_a_slow_body_is_counted(folder, monkeypatch):
     assert refusals() == {**before, "slow_body": before["slow_body"] + 1}
 
 
+def test_a_refusal_of_the_engine_is_counted(folder):
+    async def app(scope, receive, send):
+        asked = asyncio.ensure_future(refuse(403, "no"))
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        asked.cancel()
+
+    before = refusals()
+    assert call(TenantMiddleware(app, settings(folder)), body=PROMPT, key="acme-key").status_code == 403
+    assert refusals() == {**before, "engine": before["engine"] + 1}
+
+
 def test_what_passes_is_not_counted(folder):
     before = refusals()
     assert call(TenantMiddleware(echo, settings(folder)), body=PROMPT, key="acme-key").status_code == 200
@@ -89,5 +102,5 @@ def test_what_passes_is_not_counted(folder):
 
 
 def test_there_is_a_test_for_each_reason():
-    elsewhere = {"websocket", "slow_body", "tenant_requests", "tenant_bodies", "all_bodies", *IN_CONNECTIONS}
+    elsewhere = {"websocket", "engine", "slow_body", "tenant_requests", "tenant_bodies", "all_bodies", *IN_CONNECTIONS}
     assert {reason for reason, _ in REFUSED} | elsewhere == set(get_args(Reason))

@@ -16,8 +16,10 @@ from tenantzone_runtime.door.holdings import Held, Holdings
 from tenantzone_runtime.door.identity import KeyRing
 from tenantzone_runtime.door.intake import Intake
 from tenantzone_runtime.door.limits import ClientDisconnected
+from tenantzone_runtime.door.opening import open_all
 from tenantzone_runtime.door.refusals import Reason, count_refusal
 from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
+from tenantzone_runtime.door.verdict import judged
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.reload import ConfigSource
 from tenantzone_runtime.settings import SEAL_KEY, Settings, read_settings
@@ -50,12 +52,14 @@ class TenantMiddleware:
 
     def __init__(self, app: App, settings: Settings | None = None) -> None:
         self._app = app
+        self._judged_app = judged(app)
         self._settings = settings or read_settings(os.environ)
         if not self._settings.seal_key:
             raise ValueError(
                 f"{SEAL_KEY} is empty: the vLLM plugin 'tenantzone' makes the key when vLLM starts. "
                 "If VLLM_PLUGINS is set, add 'tenantzone' to it"
             )
+        open_all()
         self._routes = RouteTable(self._settings.open_routes)
         self._keys = KeyRing(self._settings.keys_dir)
         self._config = ConfigSource(self._settings.config_dir)
@@ -100,10 +104,11 @@ class TenantMiddleware:
         except ClientDisconnected:
             return
         else:
+            app = self._judged_app if attributes else self._app
             if attributes and self._tracing is not None:
-                await self._tracing.call(self._app, scope, receive, send, attributes)
+                await self._tracing.call(app, scope, receive, send, attributes)
             else:
-                await self._app(scope, receive, send)
+                await app(scope, receive, send)
         finally:
             if held is not None:
                 held.let_go()

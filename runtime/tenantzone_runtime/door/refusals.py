@@ -26,6 +26,7 @@ Reason = Literal[
     "connections",
     "unsupported_field",
     "websocket",
+    "engine",
 ]
 """Why a request is refused. Each is a label value of a metric, so no more may be made while it runs."""
 

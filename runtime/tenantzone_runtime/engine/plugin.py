@@ -4,6 +4,7 @@ import logging
 import os
 
 from tenantzone_runtime.door.connections import bound_connections
+from tenantzone_runtime.door.opening import before_opening
 from tenantzone_runtime.engine.redaction import redact_log_records
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.seal import new_seal_key
@@ -15,6 +16,7 @@ def register() -> None:
     # First: where it fails there is no seal key, and the front door does not open.
     bound_connections()
     _make_seal_key()
+    before_opening(_prepare_api_server)
     _log_as_vllm_does()
     redact_log_records()
     if os.environ.get(SCRUB_BLOCKS) == "1":
@@ -22,6 +24,13 @@ def register() -> None:
         from tenantzone_runtime.engine.scrubbing import prepare_workers
 
         prepare_workers()
+
+
+def _prepare_api_server() -> None:
+    # Imported here: it imports vLLM, which is still being imported where the plugin is called first.
+    from tenantzone_runtime.engine.refusals import pass_refusals_on
+
+    pass_refusals_on()
 
 
 def _make_seal_key() -> None:
