@@ -28,6 +28,7 @@ MAX_TENANT_BODY_BYTES = "TENANTZONE_MAX_TENANT_BODY_BYTES"
 MAX_HELD_BODY_BYTES = "TENANTZONE_MAX_HELD_BODY_BYTES"
 MAX_TENANT_REQUESTS = "TENANTZONE_MAX_TENANT_REQUESTS"
 SEAL_KEY = "TENANTZONE_SEAL_KEY"
+STATE_DIR = "TENANTZONE_STATE_DIR"
 POD_NAME = "POD_NAME"
 
 DEFAULT_JOURNAL_MAX_BYTES = 16 * 2**20
@@ -65,6 +66,8 @@ class Settings:
     seal_key: bytes
     """Shared by the front door and the scheduler; empty until the first of them has made one."""
     pod_name: str
+    state_dir: Path | None = None
+    """Where the engine core tells the front door which config is in force; None until the first of them has made it."""
     scrub_blocks: bool = False
     """Whether workers are prepared to zero blocks that come to another zone; on a CPU they always are."""
     journal_dir: Path | None = None
@@ -98,6 +101,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         open_routes=frozenset(filter(None, environ.get(OPEN_ROUTES, "").split(","))),
         seal_key=seal_key,
         pod_name=environ.get(POD_NAME, ""),
+        state_dir=Path(environ[STATE_DIR]) if environ.get(STATE_DIR) else None,
         scrub_blocks=environ.get(SCRUB_BLOCKS) == "1",
         journal_dir=Path(environ[JOURNAL_DIR]) if environ.get(JOURNAL_DIR) else None,
         journal_max_bytes=_number(environ, JOURNAL_MAX_BYTES, DEFAULT_JOURNAL_MAX_BYTES, "a number of bytes"),

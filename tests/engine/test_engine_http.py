@@ -112,6 +112,18 @@ def test_a_wrong_key_and_a_tenant_without_a_zone_are_refused(engine):
         cached_tokens(engine.client("stranger"), "hello")
 
 
+def test_a_config_that_the_engine_refuses_moves_the_door_no_more_than_the_engine(engine):
+    engine.declare(zone("acme", reserved="40%"))
+    acme, prompt = engine.client("acme"), new_prompt()
+    cached_tokens(acme, prompt)
+    engine.write(dump_config(engine.config(zone("burst", eviction_policy="Unheard"))))
+    engine.wait(lambda: engine.report().config.rejected is not None, "the file is refused")
+    for _ in range(20):  # As often as it takes the door to look twice.
+        assert cached_tokens(acme, prompt) == 640
+    with pytest.raises(openai.PermissionDeniedError, match="has no zone"):
+        cached_tokens(engine.client("burst"), "hello")
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("path", "body"),

@@ -100,7 +100,7 @@ def refusal(driver, request):
 @pytest.mark.parametrize(
     ("tenant", "blocks", "status", "message"),
     [
-        (None, 3, 403, "it did not come through the front door"),
+        (None, 3, 503, "it did not come through the front door"),
         ("stranger", 3, 403, "tenant 'stranger' has no zone"),
         (
             "acme",

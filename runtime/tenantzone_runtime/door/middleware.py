@@ -22,7 +22,7 @@ from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_pat
 from tenantzone_runtime.door.verdict import judged
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.reload import ConfigSource
-from tenantzone_runtime.settings import SEAL_KEY, Settings, read_settings
+from tenantzone_runtime.settings import SEAL_KEY, STATE_DIR, Settings, read_settings
 
 if TYPE_CHECKING:
     from tenantzone_runtime.door.tracing import Tracing
@@ -38,9 +38,10 @@ Headers = Sequence[tuple[bytes, bytes]]
 class TenantMiddleware:
     """Binds each request to the tenant whose API key it shows.
 
-    Without any key file and without a config, requests pass untouched: stock vLLM. With keys and no config, a key is
-    required and requests go to the default zone. With a config, a tenant needs a zone in it, unless the pool registers
-    unknown tenants: the scheduler makes a zone for such a tenant when its request arrives.
+    The config is the one that the engine enforces, and says so. Without any key file and without a config, requests
+    pass untouched: stock vLLM. With keys and no config, a key is required and requests go to the default zone. With a
+    config, a tenant needs a zone in it, unless the pool registers unknown tenants: the scheduler makes a zone for such
+    a tenant when its request arrives.
 
     Args:
         app: what is behind the door.
@@ -59,10 +60,13 @@ class TenantMiddleware:
                 f"{SEAL_KEY} is empty: the vLLM plugin 'tenantzone' makes the key when vLLM starts. "
                 "If VLLM_PLUGINS is set, add 'tenantzone' to it"
             )
+        if self._settings.state_dir is None:
+            raise ValueError(f"{STATE_DIR} is empty: the vLLM plugin 'tenantzone' makes the folder when vLLM starts")
         open_all()
         self._routes = RouteTable(self._settings.open_routes)
         self._keys = KeyRing(self._settings.keys_dir)
-        self._config = ConfigSource(self._settings.config_dir)
+        # Not the folder of the operator's config: the engine may refuse what stands there.
+        self._config = ConfigSource(self._settings.state_dir)
         self._zones: Mapping[str, str] = {}
         """Names, by tenant."""
         self._registers_unknown = False

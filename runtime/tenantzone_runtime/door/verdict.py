@@ -30,7 +30,7 @@ async def refuse(status: int, message: str) -> None:
     """Have the door answer the request that this is called for with an error; returns if no door is there.
 
     Args:
-        status: HTTP status, one of the 4xx.
+        status: HTTP status, one that the door answers with.
         message: for the client.
     """
     verdict = _current.get()

@@ -18,7 +18,8 @@ from tenantzone_runtime.zones.audit import RefusalReason
 
 _MARK: Final = "tenantzone refuses "
 _STATUSES: Final[Mapping[RefusalReason, int]] = {
-    "unbound": 403,
+    # Zones have just come into force, and the door has not heard of it yet; or it went past the door.
+    "unbound": 503,
     "unknown_tenant": 403,
     "too_long": 400,
     "unsupported": 400,
