@@ -115,6 +115,8 @@ class Driver:
         self.scheduler = scheduler
         self.finished: dict[str, str] = {}
         """Request id → how it finished."""
+        self.stop_reasons: dict[str, int | str | None] = {}
+        """Request id → what its last output says of why it stopped."""
         self._cached_tokens: dict[str, int] = {}
         self._ids = itertools.count()
         self._generation = itertools.count(1)
@@ -211,6 +213,7 @@ class Driver:
                     self._cached_tokens[item.request_id] = item.prefill_stats.num_cached_tokens
                 if item.finish_reason is not None:
                     self.finished[item.request_id] = str(item.finish_reason)
+                    self.stop_reasons[item.request_id] = item.stop_reason
 
     def run(self, max_steps: int = 500) -> None:
         """Step until no request is left."""

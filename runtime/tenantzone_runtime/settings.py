@@ -22,11 +22,33 @@ SCRUB_BLOCKS = "TENANTZONE_SCRUB_BLOCKS"
 MAX_AUTO_REGISTERED_SERIES = "TENANTZONE_MAX_AUTO_REGISTERED_SERIES"
 MOST_AUTO_REGISTERED_SERIES = "TENANTZONE_MOST_AUTO_REGISTERED_SERIES"
 """Its older name, read where the newer one is not given."""
+MAX_TEXT_BYTES = "TENANTZONE_MAX_TEXT_BYTES"
+MAX_BODY_BYTES = "TENANTZONE_MAX_BODY_BYTES"
+MAX_TENANT_BODY_BYTES = "TENANTZONE_MAX_TENANT_BODY_BYTES"
+MAX_HELD_BODY_BYTES = "TENANTZONE_MAX_HELD_BODY_BYTES"
+MAX_TENANT_REQUESTS = "TENANTZONE_MAX_TENANT_REQUESTS"
 SEAL_KEY = "TENANTZONE_SEAL_KEY"
+STATE_DIR = "TENANTZONE_STATE_DIR"
 POD_NAME = "POD_NAME"
 
 DEFAULT_JOURNAL_MAX_BYTES = 16 * 2**20
 DEFAULT_MAX_AUTO_REGISTERED_SERIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the front door lets tenants send."""
+
+    max_text_bytes: int = 2**20
+    """Of a request's body, without the images in it."""
+    max_body_bytes: int = 16 * 2**20
+    """Of a request's body that may bring images along, with them."""
+    max_tenant_body_bytes: int = 32 * 2**20
+    """Of all requests of one tenant that are under way."""
+    max_held_body_bytes: int = 256 * 2**20
+    """Of all requests that are under way."""
+    max_tenant_requests: int = 1024
+    """Requests of one tenant that are under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +66,8 @@ class Settings:
     seal_key: bytes
     """Shared by the front door and the scheduler; empty until the first of them has made one."""
     pod_name: str
+    state_dir: Path | None = None
+    """Where the engine core tells the front door which config is in force; None until the first of them has made it."""
     scrub_blocks: bool = False
     """Whether workers are prepared to zero blocks that come to another zone; on a CPU they always are."""
     journal_dir: Path | None = None
@@ -54,6 +78,7 @@ class Settings:
     """Files of the journal that stay, the newest with them; 0: all."""
     max_auto_registered_series: int = DEFAULT_MAX_AUTO_REGISTERED_SERIES
     """How many zones of tenants without a TenantZone have metrics of their own; the others are added up in one."""
+    bounds: Bounds = Bounds()
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -76,6 +101,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         open_routes=frozenset(filter(None, environ.get(OPEN_ROUTES, "").split(","))),
         seal_key=seal_key,
         pod_name=environ.get(POD_NAME, ""),
+        state_dir=Path(environ[STATE_DIR]) if environ.get(STATE_DIR) else None,
         scrub_blocks=environ.get(SCRUB_BLOCKS) == "1",
         journal_dir=Path(environ[JOURNAL_DIR]) if environ.get(JOURNAL_DIR) else None,
         journal_max_bytes=_number(environ, JOURNAL_MAX_BYTES, DEFAULT_JOURNAL_MAX_BYTES, "a number of bytes"),
@@ -83,6 +109,20 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         max_auto_registered_series=_number(
             environ, max_series, DEFAULT_MAX_AUTO_REGISTERED_SERIES, "a number of zones"
         ),
+        bounds=_bounds(environ),
+    )
+
+
+def _bounds(environ: Mapping[str, str]) -> Bounds:
+    default = Bounds()
+    return Bounds(
+        max_text_bytes=_number(environ, MAX_TEXT_BYTES, default.max_text_bytes, "a number of bytes"),
+        max_body_bytes=_number(environ, MAX_BODY_BYTES, default.max_body_bytes, "a number of bytes"),
+        max_tenant_body_bytes=_number(
+            environ, MAX_TENANT_BODY_BYTES, default.max_tenant_body_bytes, "a number of bytes"
+        ),
+        max_held_body_bytes=_number(environ, MAX_HELD_BODY_BYTES, default.max_held_body_bytes, "a number of bytes"),
+        max_tenant_requests=_number(environ, MAX_TENANT_REQUESTS, default.max_tenant_requests, "a number of requests"),
     )
 
 

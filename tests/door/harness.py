@@ -26,9 +26,10 @@ PROMPT = {"prompt": "hello"}
 
 
 def settings(folder: Path, *open_routes: str) -> Settings:
-    """Of a pod whose config and keys are projected into ``folder``."""
+    """Of a pod whose engine tells its config, and whose keys are projected, in ``folder``."""
     return Settings(
-        config_dir=folder / "config",
+        config_dir=folder / "of the operator",
+        state_dir=folder / "config",
         keys_dir=folder / "keys",
         admin_host="127.0.0.1",
         admin_port=0,

@@ -1,10 +1,12 @@
 """Who gets through the door, and as what."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from tenantzone_runtime.door.limits import MAX_BODY_BYTES
+from tenantzone_contract.config import PoolConfig
+from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.seal import tenant_salt
 from tenantzone_runtime.settings import Settings
@@ -22,7 +24,7 @@ from tests.door.harness import (
     settings,
     tenant_seen,
 )
-from tests.runtime.folders import project
+from tests.runtime.folders import project, zone
 
 
 class TestBinding:
@@ -71,13 +73,6 @@ class TestBinding:
     def test_a_compressed_body_is_refused(self, folder, encoding):
         response = call(door(folder), body=PROMPT, key="acme-key", headers={"Content-Encoding": encoding})
         assert error_of(response)["code"] == 415
-
-    def test_a_body_declared_too_large_is_refused(self, folder):
-        response = call(door(folder), key="acme-key", headers={"content-length": str(MAX_BODY_BYTES + 1)})
-        assert error_of(response)["code"] == 413
-
-    def test_a_body_that_turns_out_too_large_is_refused(self, folder):
-        assert error_of(call(door(folder), body=bytes(MAX_BODY_BYTES + 1), key="acme-key"))["code"] == 413
 
 
 class TestKeys:
@@ -245,7 +240,7 @@ def test_lifespan_passes(folder):
 
 def test_vllm_makes_it_without_arguments(folder, monkeypatch):
     monkeypatch.setenv("TENANTZONE_SEAL_KEY", SEAL_KEY.hex())
-    monkeypatch.setenv("TENANTZONE_CONFIG_DIR", str(folder / "config"))
+    monkeypatch.setenv("TENANTZONE_STATE_DIR", str(folder / "config"))
     monkeypatch.setenv("TENANTZONE_KEYS_DIR", str(folder / "keys"))
     assert tenant_seen(call(TenantMiddleware(echo), body=PROMPT, key="acme-key")) == "acme"
 
@@ -255,3 +250,15 @@ def test_without_a_seal_key_it_does_not_start_and_says_what_to_do(folder):
     keyless = Settings(**{name: getattr(known, name) for name in known.__slots__} | {"seal_key": b""})
     with pytest.raises(ValueError, match=r"TENANTZONE_SEAL_KEY is empty.*VLLM_PLUGINS"):
         TenantMiddleware(echo, keyless)
+
+
+def test_without_the_engines_folder_it_does_not_start(folder):
+    with pytest.raises(ValueError, match="TENANTZONE_STATE_DIR is empty"):
+        TenantMiddleware(echo, replace(settings(folder), state_dir=None))
+
+
+def test_a_config_that_the_engine_does_not_enforce_is_none(folder, tmp_path):
+    """What the operator wrote is for the engine to judge; the door follows the engine."""
+    config = make_config(9, PoolConfig(namespace="models", name="main"), (zone("burst"),))
+    project(settings(folder).config_dir, {"config.json": dump_config(config)})
+    assert tenant_seen(call(door(folder), body=PROMPT, key="acme-key")) == "acme"

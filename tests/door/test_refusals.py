@@ -1,5 +1,7 @@
 """Each refusal is counted under its own reason."""
 
+import asyncio
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -8,6 +10,8 @@ from prometheus_client import REGISTRY
 from tenantzone_runtime.door import limits
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.door.refusals import Reason, families
+from tenantzone_runtime.door.verdict import refuse
+from tenantzone_runtime.settings import Bounds
 from tests.door.harness import PROMPT, call, echo, settings
 
 REFUSED = [
@@ -20,9 +24,13 @@ REFUSED = [
     ("closed_route", {"path": "/v1/embeddings"}),
     ("malformed_body", {"key": "acme-key", "body": b"{"}),
     ("compressed_body", {"key": "acme-key", "headers": {"content-encoding": "gzip"}}),
-    ("large_body", {"key": "acme-key", "headers": {"content-length": str(limits.MAX_BODY_BYTES + 1)}}),
+    ("large_body", {"key": "acme-key", "headers": {"content-length": str(2**40)}}),
+    ("complex_body", {"key": "acme-key", "body": b'{"a":' + b"[" * 200 + b"]" * 200 + b"}"}),
     ("unsupported_field", {"key": "acme-key", "body": {**PROMPT, "use_beam_search": True}}),
 ]
+
+IN_CONNECTIONS = {"large_head", "slow_head", "connections"}
+"""Those of ``test_connections.py``."""
 
 
 def refusals() -> dict[str, float]:
@@ -46,6 +54,47 @@ async def test_a_web_socket_is_counted(folder):
     assert refusals() == {**before, "websocket": before["websocket"] + 1}
 
 
+@pytest.mark.parametrize(
+    ("reason", "bounds"),
+    [
+        ("tenant_requests", Bounds(max_tenant_requests=0)),
+        ("tenant_bodies", Bounds(max_tenant_body_bytes=0)),
+        ("all_bodies", Bounds(max_held_body_bytes=0)),
+    ],
+)
+def test_what_is_too_much_at_once_is_counted(folder, reason, bounds):
+    before = refusals()
+    bounded = TenantMiddleware(echo, replace(settings(folder), bounds=bounds))
+    assert call(bounded, body=PROMPT, key="acme-key").status_code in (429, 503)
+    assert refusals() == {**before, reason: before[reason] + 1}
+
+
+async def test_a_slow_body_is_counted(folder, monkeypatch):
+    monkeypatch.setattr(limits.read_body, "__kwdefaults__", {"seconds": 0.01})
+    never = asyncio.Event()
+
+    async def send(message):
+        pass
+
+    before = refusals()
+    headers = [(b"authorization", b"Bearer acme-key")]
+    scope = {"type": "http", "method": "POST", "path": "/tokenize", "headers": headers}
+    await TenantMiddleware(echo, settings(folder))(scope, never.wait, send)
+    assert refusals() == {**before, "slow_body": before["slow_body"] + 1}
+
+
+def test_a_refusal_of_the_engine_is_counted(folder):
+    async def app(scope, receive, send):
+        asked = asyncio.ensure_future(refuse(403, "no"))
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        asked.cancel()
+
+    before = refusals()
+    assert call(TenantMiddleware(app, settings(folder)), body=PROMPT, key="acme-key").status_code == 403
+    assert refusals() == {**before, "engine": before["engine"] + 1}
+
+
 def test_what_passes_is_not_counted(folder):
     before = refusals()
     assert call(TenantMiddleware(echo, settings(folder)), body=PROMPT, key="acme-key").status_code == 200
@@ -53,4 +102,5 @@ def test_what_passes_is_not_counted(folder):
 
 
 def test_there_is_a_test_for_each_reason():
-    assert {reason for reason, _ in REFUSED} | {"websocket"} == set(get_args(Reason))
+    elsewhere = {"websocket", "engine", "slow_body", "tenant_requests", "tenant_bodies", "all_bodies", *IN_CONNECTIONS}
+    assert {reason for reason, _ in REFUSED} | elsewhere == set(get_args(Reason))

@@ -120,7 +120,7 @@ def test_a_sealed_routes_salt_and_seal_reach_the_engine(path):
 
 def test_vllm_takes_the_door_as_its_middleware(folder, monkeypatch):
     monkeypatch.setenv("TENANTZONE_SEAL_KEY", SEAL_KEY.hex())
-    monkeypatch.setenv("TENANTZONE_CONFIG_DIR", str(folder / "config"))
+    monkeypatch.setenv("TENANTZONE_STATE_DIR", str(folder / "config"))
     monkeypatch.setenv("TENANTZONE_KEYS_DIR", str(folder / "keys"))
     app = vllm_app("--middleware", FLAGS["--middleware"], "--allowed-origins", '["https://chat.example"]')
     assert call(app, "GET", "/version").status_code == 200

@@ -7,6 +7,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tenantzone_contract.config import Idle, ZoneConfig
 from tenantzone_contract.config_text import dump_config
 from tenantzone_runtime.metrics import families
+from tests.engine.real_engine import API_PORT
 
 pytestmark = pytest.mark.engine
 
@@ -108,6 +110,55 @@ def test_a_wrong_key_and_a_tenant_without_a_zone_are_refused(engine):
         cached_tokens(engine.client("nobody"), "hello")
     with pytest.raises(openai.PermissionDeniedError, match="stranger"):
         cached_tokens(engine.client("stranger"), "hello")
+
+
+def test_a_config_that_the_engine_refuses_moves_the_door_no_more_than_the_engine(engine):
+    engine.declare(zone("acme", reserved="40%"))
+    acme, prompt = engine.client("acme"), new_prompt()
+    cached_tokens(acme, prompt)
+    engine.write(dump_config(engine.config(zone("burst", eviction_policy="Unheard"))))
+    engine.wait(lambda: engine.report().config.rejected is not None, "the file is refused")
+    for _ in range(20):  # As often as it takes the door to look twice.
+        assert cached_tokens(acme, prompt) == 640
+    with pytest.raises(openai.PermissionDeniedError, match="has no zone"):
+        cached_tokens(engine.client("burst"), "hello")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {"prompt": "PROMPT"}),
+        ("/v1/completions", {"prompt": "PROMPT", "n": 3}),
+        ("/v1/completions", {"prompt": ["PROMPT", "PROMPT"]}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "PROMPT"}], "n": 2}),
+        ("/v1/messages", {"messages": [{"role": "user", "content": "PROMPT"}]}),
+        ("/v1/responses", {"input": [{"role": "user", "content": "PROMPT"}]}),
+    ],
+)
+def test_what_the_scheduler_refuses_is_the_clients_mistake(engine, path, body, stream):
+    engine.declare(zone("acme", limit=4), zone("burst"))
+    logged = len(engine.log.read_text())
+    text = json.dumps({**body, "model": "tiny", "max_tokens": 1, "stream": stream}).replace("PROMPT", new_prompt(6))
+    before = metric(engine, "tenantzone_engine_refused_requests_total", reason="too_long")
+    headers = {"x-api-key": "key-of-acme", "content-type": "application/json"}
+    answer = httpx.post(f"http://{engine.address}:{API_PORT}{path}", content=text, headers=headers, timeout=60)
+    if path == "/v1/responses" and stream:
+        # Its stream begins before the engine is asked.
+        assert answer.status_code == 200
+        error = json.loads(answer.text.split("data: ")[-2])["error"]
+    else:
+        assert answer.status_code == 400
+        error = answer.json()["error"]
+    assert (error["code"], error["type"]) == (400, "BadRequestError")
+    assert "does not fit into the limit of zone acme: 4 blocks" in error["message"]
+    engine.wait(
+        lambda: metric(engine, "tenantzone_engine_refused_requests_total", reason="too_long") > before, "it is counted"
+    )
+    log = engine.log.read_text()[logged:]
+    assert "ERROR" not in log
+    assert "Traceback" not in log
+    assert engine.client("burst").completions.create(model="tiny", prompt="hello", max_tokens=1).choices
 
 
 def test_a_key_that_was_just_added_works_without_a_restart(engine):

@@ -3,10 +3,12 @@
 from concurrent.futures import Future
 
 import pytest
+from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, AnyToken, Driver, compiled, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import ZoneConfig
+from tenantzone_runtime.engine.refusals import refusal_in
 
 CAPACITY = 100
 LIMIT = 10
@@ -84,6 +86,51 @@ def test_its_client_may_go_away_first(driver, tenant, blocks, grammar):
     driver.step()
     assert not driver.scheduler.has_requests()
     assert driver.scheduler.requests == {}
+
+
+def refusal(driver, request):
+    """What the API server makes of the request's last output."""
+    name = request.request_id
+    completion = CompletionOutput(
+        0, "", [], None, None, finish_reason=driver.finished[name], stop_reason=driver.stop_reasons[name]
+    )
+    return refusal_in(RequestOutput(name, None, None, None, [completion], finished=True))
+
+
+@pytest.mark.parametrize(
+    ("tenant", "blocks", "status", "message"),
+    [
+        (None, 3, 503, "it did not come through the front door"),
+        ("stranger", 3, 403, "tenant 'stranger' has no zone"),
+        (
+            "acme",
+            LIMIT,
+            400,
+            f"the prompt of {LIMIT * BLOCK_TOKENS + 1} tokens does not fit into the limit of zone acme",
+        ),
+    ],
+)
+def test_its_client_hears_why_with_a_status_of_its_own(driver, tenant, blocks, status, message, caplog):
+    request = driver.send(tenant, prompt(blocks))
+    driver.step()
+    told = refusal(driver, request)
+    assert told.status == status
+    assert message in told.message
+    assert not caplog.records, "a client's mistake is no news for whoever runs the server"
+
+
+def test_an_error_of_the_engine_stays_one(driver):
+    grammar = Future()
+    grammar.set_exception(RuntimeError("it does not compile"))
+    request = driver.send("acme", prompt(1), grammar=grammar)
+    driver.run()
+    assert driver.finished[request.request_id] == "error"
+    assert refusal(driver, request) is None
+
+
+def test_no_text_that_a_client_stops_at_is_taken_for_a_refusal():
+    completion = CompletionOutput(0, "", [], None, None, finish_reason="stop", stop_reason="tenantzone refuses 403 x")
+    assert refusal_in(RequestOutput("a", None, None, None, [completion], finished=True)) is None
 
 
 def test_requests_that_are_too_long_take_nothing_from_a_neighbour(config):

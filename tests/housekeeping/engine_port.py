@@ -74,6 +74,38 @@ class EnginePort:
         house.stop()
         assert "config_refused" in kinds(house.journal)
 
+    def test_the_door_follows_what_is_in_force(self, house: House) -> None:
+        def tenants() -> list[str] | None:
+            config = house.of_door().config
+            return None if config is None else [zone.tenant for zone in config.zones]
+
+        assert (tenants(), house.of_door().rejection) == (None, None)
+        house.enforce(zone("acme", reserved=40))
+        eventually(lambda: tenants() == ["acme"])
+        # Well written, so that only the engine can refuse it.
+        house.declare(zone("burst", eviction_policy="Unheard"))
+        house.await_report(lambda report: report.config.rejected)
+        assert tenants() == ["acme"]
+        house.remove_config()
+        house.await_report(lambda report: report.config.rejected and "missing" in report.config.rejected.error)
+        assert tenants() == ["acme"]
+        house.enforce(zone("burst"))
+        eventually(lambda: tenants() == ["burst"])
+
+    def test_what_an_engine_before_this_one_told_the_door_is_gone(self, engine: DrivenEngine, tmp_path: Path) -> None:
+        (tmp_path / "state").mkdir()
+        (tmp_path / "state" / "config.json").write_text(config_text(7, "acme"))
+        with House(engine.served, tmp_path) as house:
+            assert house.of_door().config is None
+
+    def test_a_door_that_can_not_be_told_is_told_later(self, house: House, tmp_path: Path) -> None:
+        in_the_way = tmp_path / "state" / "config.new"
+        in_the_way.mkdir()
+        house.enforce(zone("acme"))
+        assert house.of_door().config is None
+        in_the_way.rmdir()
+        eventually(lambda: house.of_door().config is not None)
+
     def test_a_config_that_fails_in_the_midst_loses_no_block(
         self, engine: DrivenEngine, house: House, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -1,6 +1,7 @@
 """Housekeeping for an engine as a pod has it: a projected config folder, a thread, an admin port, a journal."""
 
 import itertools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -11,6 +12,7 @@ from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.report import EngineReport, ZoneReport, parse_report
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.housekeeping.service import Service
+from tenantzone_runtime.reload import ConfigSource
 from tenantzone_runtime.settings import read_settings
 from tests.journal.journals import eventually
 from tests.runtime.folders import project
@@ -29,6 +31,8 @@ class House:
     def __init__(self, engine: ServedEngine, folder: Path, *, text: str | None = None, **variables: str) -> None:
         self._config = folder / "config"
         self.journal = folder / "journal"
+        self._state = folder / "state"
+        self._state.mkdir(exist_ok=True)
         self._generations = itertools.count(1)
         if text is not None:
             self.project(text)
@@ -36,6 +40,7 @@ class House:
             "POD_NAME": "engine-0",
             "TENANTZONE_CONFIG_DIR": str(self._config),
             "TENANTZONE_JOURNAL_DIR": str(self.journal),
+            "TENANTZONE_STATE_DIR": str(self._state),
             "TENANTZONE_ADMIN_HOST": "127.0.0.1",
             "TENANTZONE_ADMIN_PORT": "0",
         }
@@ -75,7 +80,17 @@ class House:
         self.await_report(lambda report: report.config.applied_generation == generation)
         return generation
 
+    def remove_config(self) -> None:
+        """What is left of the folder when its ConfigMap is gone."""
+        shutil.rmtree(self._config)
+
     # What is told
+
+    def of_door(self) -> ConfigSource:
+        """The config as the front door sees it."""
+        source = ConfigSource(self._state)
+        source.poll()
+        return source
 
     def report(self) -> EngineReport:
         return parse_report(self._get("/report"))

@@ -1,10 +1,11 @@
 """Settings from the environment."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from tenantzone_runtime.settings import read_settings
+from tenantzone_runtime.settings import Bounds, read_settings
 
 
 def test_an_empty_environment_gives_what_the_manifests_mount():
@@ -29,6 +30,7 @@ def test_open_routes_are_separated_by_commas():
         ("TENANTZONE_MAX_AUTO_REGISTERED_SERIES", "many"),
         ("TENANTZONE_MOST_AUTO_REGISTERED_SERIES", "many"),
         ("TENANTZONE_JOURNAL_MAX_BYTES", "1M"),
+        ("TENANTZONE_MAX_TEXT_BYTES", "1M"),
         ("TENANTZONE_ADMIN_PORT", "high"),
         ("TENANTZONE_ADMIN_PORT", ""),
         ("TENANTZONE_SEAL_KEY", "xyz"),
@@ -37,6 +39,12 @@ def test_open_routes_are_separated_by_commas():
 def test_a_variable_that_can_not_be_understood_is_named(name, value):
     with pytest.raises(ValueError, match=name):
         read_settings({name: value})
+
+
+def test_each_bound_of_what_tenants_send_can_be_set():
+    names = ("MAX_TEXT_BYTES", "MAX_BODY_BYTES", "MAX_TENANT_BODY_BYTES", "MAX_HELD_BODY_BYTES", "MAX_TENANT_REQUESTS")
+    given = {f"TENANTZONE_{name}": str(number) for number, name in enumerate(names)}
+    assert read_settings(given).bounds == Bounds(*range(len(fields(Bounds))))
 
 
 def test_an_older_name_counts_where_the_newer_one_is_not_given():

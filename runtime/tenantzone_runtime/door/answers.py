@@ -18,8 +18,12 @@ _ERROR_TYPES = {
     403: "PermissionDeniedError",
     404: "NotFoundError",
     405: "MethodNotAllowedError",
+    408: "RequestTimeoutError",
     413: "RequestTooLargeError",
     415: "UnsupportedMediaTypeError",
+    429: "RateLimitError",
+    431: "RequestHeadersTooLargeError",
+    503: "ServiceUnavailableError",
 }
 
 
@@ -49,15 +53,19 @@ class Refusal(Exception):
         self.param = param
         self.headers = headers or {}
 
-    async def send(self, send: Send) -> None:
-        """Answer the request with this refusal."""
+    def body(self) -> bytes:
+        """What is wrong, in the shape of OpenAI's errors."""
         error = {
             "message": str(self),
             "type": _ERROR_TYPES[self.status],
             "param": self.param,
             "code": self.status,
         }
-        body = json.dumps({"error": error}).encode()
+        return json.dumps({"error": error}).encode()
+
+    async def send(self, send: Send) -> None:
+        """Answer the request with this refusal."""
+        body = self.body()
         headers = {"content-type": "application/json", "content-length": str(len(body)), **self.headers}
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": self.status, "headers": encoded})

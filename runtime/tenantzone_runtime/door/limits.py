@@ -1,43 +1,67 @@
-"""Reads a request's body whole, within bounds."""
+"""Reads a request's body whole, within bounds of size and time."""
+
+import asyncio
+from collections.abc import Callable
 
 from tenantzone_runtime.door.answers import Receive, Refusal
 
-MAX_BODY_BYTES = 64 * 2**20
-"""The largest body that is held in memory for sealing. Images travel in bodies, so it is generous."""
+BODY_SECONDS = 10.0
+"""What any body may take; a large one gets more, ..."""
+MIN_BYTES_PER_SECOND = 64 * 2**10
+"""... a second for each so many bytes that have come."""
 
 
 class ClientDisconnected(Exception):
     """The client went away before its request was complete."""
 
 
-async def read_body(receive: Receive, declared_length: bytes | None, limit: int = MAX_BODY_BYTES) -> bytes:
+async def read_body(
+    receive: Receive,
+    declared_length: bytes | None,
+    limit: int,
+    hold: Callable[[int], None] = lambda size: None,
+    *,
+    seconds: float = BODY_SECONDS,
+) -> bytes:
     """Read a request's body, whether it comes in one piece or in chunks.
 
     Args:
         receive: the request's messages.
         declared_length: its ``Content-Length`` header, if it has one: what is too large is then refused unread.
         limit: bytes.
+        hold: is told of each further number of bytes before they are kept; what it raises ends the reading.
+        seconds: what any body may take.
 
     Raises:
-        Refusal: it is larger than ``limit``.
+        Refusal: it is larger than ``limit``, or comes too slowly.
         ClientDisconnected: it never came to its end.
     """
     if declared_length is not None and declared_length.isdigit() and int(declared_length) > limit:
         raise _too_large(limit)
-    chunks: list[bytes] = []
-    size = 0
+    body = bytearray()
     more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnected
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > limit:
-            raise _too_large(limit)
-        chunks.append(chunk)
-        more = message.get("more_body", False)
-    return b"".join(chunks)
+    try:
+        async with asyncio.timeout(seconds) as deadline:
+            began = asyncio.get_running_loop().time()
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnected
+                chunk = message.get("body", b"")
+                if len(body) + len(chunk) > limit:
+                    raise _too_large(limit)
+                hold(len(chunk))
+                body += chunk
+                more = message.get("more_body", False)
+                deadline.reschedule(began + seconds + len(body) / MIN_BYTES_PER_SECOND)
+    except TimeoutError:
+        raise Refusal(
+            408,
+            "slow_body",
+            f"The request's body came too slowly: {len(body)} bytes in {seconds:g} s and more",
+            headers={"connection": "close"},
+        ) from None
+    return bytes(body)
 
 
 def _too_large(limit: int) -> Refusal:

@@ -7,17 +7,22 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
-from tenantzone_runtime.door.binding import bind, check_fields, parse_body, without_seal
+from tenantzone_runtime.door.binding import bind, check_fields, without_seal
+from tenantzone_runtime.door.holdings import Held, Holdings
 from tenantzone_runtime.door.identity import KeyRing
-from tenantzone_runtime.door.limits import ClientDisconnected, read_body
+from tenantzone_runtime.door.intake import Intake
+from tenantzone_runtime.door.limits import ClientDisconnected
+from tenantzone_runtime.door.opening import open_all
 from tenantzone_runtime.door.refusals import Reason, count_refusal
 from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
+from tenantzone_runtime.door.verdict import judged
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.reload import ConfigSource
-from tenantzone_runtime.settings import SEAL_KEY, Settings, read_settings
+from tenantzone_runtime.settings import SEAL_KEY, STATE_DIR, Settings, read_settings
 
 if TYPE_CHECKING:
     from tenantzone_runtime.door.tracing import Tracing
@@ -33,9 +38,10 @@ Headers = Sequence[tuple[bytes, bytes]]
 class TenantMiddleware:
     """Binds each request to the tenant whose API key it shows.
 
-    Without any key file and without a config, requests pass untouched: stock vLLM. With keys and no config, a key is
-    required and requests go to the default zone. With a config, a tenant needs a zone in it, unless the pool registers
-    unknown tenants: the scheduler makes a zone for such a tenant when its request arrives.
+    The config is the one that the engine enforces, and says so. Without any key file and without a config, requests
+    pass untouched: stock vLLM. With keys and no config, a key is required and requests go to the default zone. With a
+    config, a tenant needs a zone in it, unless the pool registers unknown tenants: the scheduler makes a zone for such
+    a tenant when its request arrives.
 
     Args:
         app: what is behind the door.
@@ -47,18 +53,25 @@ class TenantMiddleware:
 
     def __init__(self, app: App, settings: Settings | None = None) -> None:
         self._app = app
+        self._judged_app = judged(app)
         self._settings = settings or read_settings(os.environ)
         if not self._settings.seal_key:
             raise ValueError(
                 f"{SEAL_KEY} is empty: the vLLM plugin 'tenantzone' makes the key when vLLM starts. "
                 "If VLLM_PLUGINS is set, add 'tenantzone' to it"
             )
+        if self._settings.state_dir is None:
+            raise ValueError(f"{STATE_DIR} is empty: the vLLM plugin 'tenantzone' makes the folder when vLLM starts")
+        open_all()
         self._routes = RouteTable(self._settings.open_routes)
         self._keys = KeyRing(self._settings.keys_dir)
-        self._config = ConfigSource(self._settings.config_dir)
+        # Not the folder of the operator's config: the engine may refuse what stands there.
+        self._config = ConfigSource(self._settings.state_dir)
         self._zones: Mapping[str, str] = {}
         """Names, by tenant."""
         self._registers_unknown = False
+        self._holdings = Holdings(self._settings.bounds)
+        self._intake = Intake(self._settings.bounds)
         self._tracing = _tracing()
         self._look_lock = asyncio.Lock()
         self._look()
@@ -79,23 +92,30 @@ class TenantMiddleware:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         attributes: dict[str, str | int] = {}
+        held: Held | None = None
         try:
             route = self._route(scope)
             if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
                 tenant = self._tenant(scope["headers"])
+                held = self._holdings.admit(tenant)
                 if route.access is Access.SEALED:
                     attributes = self._attributes(tenant)
-                    scope, receive = await self._seal(scope, receive, route, tenant)
+                if scope["method"] == "POST":
+                    scope, receive = await self._take(scope, receive, route, tenant, held)
         except Refusal as refusal:
             count_refusal(refusal.reason)
             await refusal.send(send)
         except ClientDisconnected:
             return
         else:
+            app = self._judged_app if attributes else self._app
             if attributes and self._tracing is not None:
-                await self._tracing.call(self._app, scope, receive, send, attributes)
+                await self._tracing.call(app, scope, receive, send, attributes)
             else:
-                await self._app(scope, receive, send)
+                await app(scope, receive, send)
+        finally:
+            if held is not None:
+                held.let_go()
 
     def _attributes(self, tenant: str) -> dict[str, str | int]:
         """The attributes that a trace of the tenant's request should have."""
@@ -140,18 +160,26 @@ class TenantMiddleware:
             )
         return tenant
 
-    async def _seal(self, scope: Scope, receive: Receive, route: Route, tenant: str) -> tuple[Scope, Receive]:
+    async def _take(
+        self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held
+    ) -> tuple[Scope, Receive]:
+        """The request with the body that goes on in the place of the client's."""
         if _header(scope["headers"], b"content-encoding") not in (None, b"identity"):
             raise Refusal(
                 415, "compressed_body", "Compressed request bodies are not supported; send it without Content-Encoding"
             )
-        body = parse_body(await read_body(receive, _header(scope["headers"], b"content-length")))
-        check_fields(body, route.refused_fields)
-        sealed = without_seal(body) if self._config.config is None else bind(body, self._settings.seal_key, tenant)
+        declared_length = _header(scope["headers"], b"content-length")
+        body = await self._intake.take(receive, declared_length, route, held, partial(self._remake, route, tenant))
         framing = (b"content-length", b"transfer-encoding")
         headers = [header for header in scope["headers"] if header[0].lower() not in framing]
-        headers.append((b"content-length", str(len(sealed)).encode()))
-        return {**scope, "headers": headers}, _replay(sealed, receive)
+        headers.append((b"content-length", str(len(body)).encode()))
+        return {**scope, "headers": headers}, _replay(body, receive)
+
+    def _remake(self, route: Route, tenant: str, body: bytes, parsed: dict[str, Any]) -> bytes:
+        if route.access is not Access.SEALED:
+            return body
+        check_fields(parsed, route.refused_fields)
+        return without_seal(parsed) if self._config.config is None else bind(parsed, self._settings.seal_key, tenant)
 
     async def _look_if_due(self) -> None:
         if self._is_due():

@@ -16,8 +16,17 @@ Reason = Literal[
     "malformed_body",
     "compressed_body",
     "large_body",
+    "slow_body",
+    "complex_body",
+    "tenant_bodies",
+    "tenant_requests",
+    "all_bodies",
+    "large_head",
+    "slow_head",
+    "connections",
     "unsupported_field",
     "websocket",
+    "engine",
 ]
 """Why a request is refused. Each is a label value of a metric, so no more may be made while it runs."""
 

@@ -40,6 +40,8 @@ class Route:
     reason: str = ""
     refused_fields: Mapping[str, str] = field(default_factory=dict)
     """Fields of a sealed route's body that would lead around the seal, and why."""
+    brings_media: bool = False
+    """Whether its body may have images in it, which are large; what tenants send is else text."""
     since: str = ""
     """The first vLLM that has it; "" for a route that every supported one has. The door treats it alike in all."""
 
@@ -72,6 +74,7 @@ _SEALED: tuple[tuple[str, Mapping[str, str]], ...] = (
     ("/v1/responses", _NO_STORED_RESPONSES),
     ("/v1/messages", {}),
 )
+_WITHOUT_MEDIA = {"/v1/completions"}
 
 _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
@@ -171,7 +174,10 @@ _SINCE = {
 ROUTES: tuple[Route, ...] = (
     *(Route(method, path, Access.OPEN) for method, path in _OPEN),
     *(Route(method, path, Access.KEYED) for method, path in _KEYED),
-    *(Route("POST", path, Access.SEALED, refused_fields=fields) for path, fields in _SEALED),
+    *(
+        Route("POST", path, Access.SEALED, refused_fields=fields, brings_media=path not in _WITHOUT_MEDIA)
+        for path, fields in _SEALED
+    ),
     *(
         Route(method, path, Access.REFUSED, reason, since=_SINCE.get(path, ""))
         for reason, group in _REFUSED

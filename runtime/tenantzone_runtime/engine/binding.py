@@ -25,6 +25,12 @@ class BindingError(Exception):
         """None: it shows none that could be believed."""
 
 
+def refusal_of(request: Request) -> BindingError | None:
+    """Why a request is refused, which the scheduler sets; None if it is not, or fails for another reason."""
+    refusal: BindingError | None = getattr(request, "refusal", None)
+    return refusal
+
+
 class Binder:
     """Finds the zone of each new request, by the seal that the request carries.
 

@@ -1,17 +1,26 @@
 """vLLM's plugin hook: runs early in each of its processes, the parent first."""
 
+import atexit
 import logging
 import os
+import shutil
+import tempfile
 
+from tenantzone_runtime.door.connections import bound_connections
+from tenantzone_runtime.door.opening import before_opening
 from tenantzone_runtime.engine.redaction import redact_log_records
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.seal import new_seal_key
-from tenantzone_runtime.settings import POD_NAME, SCRUB_BLOCKS, SEAL_KEY
+from tenantzone_runtime.settings import POD_NAME, SCRUB_BLOCKS, SEAL_KEY, STATE_DIR
 
 
 def register() -> None:
     """Prepare a vLLM process for zones; vLLM calls this more than once."""
+    # First: where it fails there is no seal key, and the front door does not open.
+    bound_connections()
     _make_seal_key()
+    _make_state_folder()
+    before_opening(_prepare_api_server)
     _log_as_vllm_does()
     redact_log_records()
     if os.environ.get(SCRUB_BLOCKS) == "1":
@@ -21,6 +30,13 @@ def register() -> None:
         prepare_workers()
 
 
+def _prepare_api_server() -> None:
+    # Imported here: it imports vLLM, which is still being imported where the plugin is called first.
+    from tenantzone_runtime.engine.refusals import pass_refusals_on
+
+    pass_refusals_on()
+
+
 def _make_seal_key() -> None:
     """Make the key of the seal, which the front door (in the API server) and the scheduler (in the engine core) need.
 
@@ -28,6 +44,19 @@ def _make_seal_key() -> None:
     """
     if not os.environ.get(SEAL_KEY):
         os.environ[SEAL_KEY] = new_seal_key().hex()
+
+
+def _make_state_folder() -> None:
+    """Make the folder where the engine core tells the front door what it enforces; nobody else can read or write it."""
+    if not os.environ.get(STATE_DIR):
+        os.environ[STATE_DIR] = folder = tempfile.mkdtemp(prefix="tenantzone-")
+        atexit.register(_remove, folder, os.getpid())
+
+
+def _remove(folder: str, owner: int) -> None:
+    # Processes that were forked of the one that made it end before it does.
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _log_as_vllm_does() -> None:

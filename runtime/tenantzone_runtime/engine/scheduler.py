@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from tenantzone_runtime.engine.versions import UnsupportedError, check_version
-from tenantzone_runtime.settings import SEAL_KEY, read_settings
+from tenantzone_runtime.settings import SEAL_KEY, STATE_DIR, read_settings
 
 # Before what follows, which imports vLLM's internals: another version may not have them where they are looked for.
 check_version()
@@ -20,7 +20,8 @@ class ZoneScheduler(ZoneAwareScheduler):
     vLLM's engine core inherits the environment from the process that was started.
 
     Raises:
-        UnsupportedError: vLLM's version, a flag or the model does not go with zones; or the seal key is missing.
+        UnsupportedError: vLLM's version, a flag or the model does not go with zones; or the seal key is missing, or
+            the folder that the front door reads.
         ValueError: a setting can't be understood.
         OSError: the admin port is taken.
     """
@@ -32,6 +33,8 @@ class ZoneScheduler(ZoneAwareScheduler):
                 f"{SEAL_KEY} is not set: vLLM must load the plugin 'tenantzone' "
                 "(add it to VLLM_PLUGINS if you set that), or set the variable to 64 hexadecimal digits"
             )
+        if settings.state_dir is None:
+            raise UnsupportedError(f"{STATE_DIR} is not set: vLLM must load the plugin 'tenantzone', which makes it")
         super().__init__(*args, seal_key=settings.seal_key, scrub_blocks=settings.scrub_blocks, **kwargs)
         self._service = Service(ServedScheduler(self), settings)
         self._service.start()

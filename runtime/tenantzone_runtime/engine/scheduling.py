@@ -20,12 +20,13 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_contract.config import RuntimeConfig
-from tenantzone_runtime.engine.binding import NO_SESSIONS, Binder, BindingError
+from tenantzone_runtime.engine.binding import NO_SESSIONS, Binder, BindingError, refusal_of
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.guard import Guard
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.latencies import note_arrival
+from tenantzone_runtime.engine.refusals import mark
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.engine.requests import count_generated, outcome_of, zone_of
 from tenantzone_runtime.engine.scrubbing import check_scrub, model_needs_zeroing
@@ -182,9 +183,10 @@ class ZoneAwareScheduler(AsyncScheduler):
             self.tenancy.request_arrived(zone, now)
 
     def _refuse(self, request: Request, error: BindingError) -> None:
-        logger.warning("request %s is refused: %s", request.request_id, error, extra={"tenant": error.tenant})
+        logger.debug("request %s is refused: %s", request.request_id, error, extra={"tenant": error.tenant})
         self.tenancy.refused(error.tenant, error.reason)
         self._refused[request.request_id] = request
+        request.refusal = error
 
     def _enqueue_waiting_request(self, request: Request) -> None:
         if request.request_id not in self._refused:
@@ -246,7 +248,10 @@ class ZoneAwareScheduler(AsyncScheduler):
         with self.zone_lock:
             # The way that vLLM takes for a grammar that fails to compile.
             self.grammar_compile_error_reqs.update(self._refused)
+            refusals = {id: error for id, request in self._refused.items() if (error := refusal_of(request))}
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
+            if refusals:
+                mark(outputs.values(), refusals)
             self._steps_in_flight -= 1
             self.kv_cache_manager.latencies.after_output()
             return outputs

@@ -37,6 +37,8 @@ class Reloading:
         self._refused = refused
         self.status = ConfigStatus()
         """Which config is in force whole, and why the newest one is not."""
+        self.in_force: RuntimeConfig | None = None
+        """The last config that was enforced whole; None until there was one."""
         self.reloads: dict[ReloadResult, int] = {"applied": 0, "rejected": 0}
         self._pause = RETRY_SECONDS
         self._try_again_at: float | None = None
@@ -92,6 +94,7 @@ class Reloading:
             self._set_applied(None, None, None)
             return error
         self._set_applied(config.generation, config.hash, time.time())
+        self.in_force = config
         if lacking:
             _warn_of_too_few_blocks(config, lacking)
         return None

@@ -10,6 +10,7 @@ import threading
 import time
 
 from tenantzone_contract.report import EngineReport
+from tenantzone_runtime.housekeeping.applied import AppliedConfig
 from tenantzone_runtime.housekeeping.auditing import Auditing, open_journal
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.housekeeping.reloading import Reloading
@@ -30,7 +31,8 @@ class Housekeeping:
 
     Args:
         engine: whose zones.
-        settings: the config's folder, this engine pod's name, and where a journal is written.
+        settings: the config's folder, this engine pod's name, where a journal is written, and the folder that the
+            front door reads.
     """
 
     def __init__(self, engine: ServedEngine, settings: Settings) -> None:
@@ -39,6 +41,7 @@ class Housekeeping:
         self._started_unix_time = time.time()
         self._auditing = Auditing(engine, open_journal(engine, settings, self._started_unix_time))
         self._reloading = Reloading(engine, settings.config_dir, self._auditing.config_refused)
+        self._applied = AppliedConfig(settings.state_dir)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tenantzone-housekeeping", daemon=True)
         self._is_asked_for = True
@@ -75,6 +78,7 @@ class Housekeeping:
     def turn(self) -> None:
         """Do one turn's work: look for a new config, let time pass, publish a report."""
         has_news = self._reloading.turn()
+        self._applied.show(self._reloading.in_force)
         self._engine.let_time_pass()
         self._auditing.turn()
         # A report of a thousand zones takes milliseconds: not ten times a second, where nobody reads it.

@@ -1,0 +1,103 @@
+"""What the API server holds for each tenant: how many requests are under way, and the bytes of their bodies."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from tenantzone_runtime.door.answers import Refusal
+from tenantzone_runtime.settings import Bounds
+
+_LATER = {"retry-after": "1", "connection": "close"}
+
+
+@dataclass(slots=True)
+class _Tenant:
+    requests: int = 0
+    size: int = 0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Holdings:
+    """The requests under way of all tenants, within bounds.
+
+    Args:
+        bounds: of each tenant and of all.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._tenants: dict[str, _Tenant] = {}
+        self.size = 0
+        """Bytes, of all tenants."""
+
+    def admit(self, name: str) -> "Held":
+        """Begin to hold a request of a tenant.
+
+        Raises:
+            Refusal: the tenant has too many.
+        """
+        tenant = self._tenants.setdefault(name, _Tenant())
+        if tenant.requests >= self._bounds.max_tenant_requests:
+            raise Refusal(
+                429,
+                "tenant_requests",
+                f"This API key's tenant has {tenant.requests} requests under way; wait for some of them to end",
+                headers=_LATER,
+            )
+        tenant.requests += 1
+        return Held(self, name, tenant, self._bounds)
+
+    def forget(self, name: str) -> None:
+        """Keep nothing of a tenant that has no request."""
+        if not self._tenants[name].requests:
+            del self._tenants[name]
+
+
+class Held:
+    """One request that is held, until it is let go.
+
+    Args:
+        all: it belongs to these.
+        name: of its tenant.
+        tenant: its tenant's.
+        bounds: of each tenant and of all.
+    """
+
+    def __init__(self, all: Holdings, name: str, tenant: _Tenant, bounds: Bounds) -> None:
+        self._all = all
+        self._name = name
+        self._tenant = tenant
+        self._bounds = bounds
+        self._size = 0
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        """Whoever works on a large body of the tenant's holds it: one at a time, so that other tenants' are between."""
+        return self._tenant.turn
+
+    def add(self, size: int) -> None:
+        """Hold so many bytes more.
+
+        Raises:
+            Refusal: the tenant, or all together, have too many.
+        """
+        if self._tenant.size + size > self._bounds.max_tenant_body_bytes:
+            raise Refusal(
+                429,
+                "tenant_bodies",
+                "This API key's tenant has too many bytes of requests under way; wait for some of them to end",
+                headers=_LATER,
+            )
+        if self._all.size + size > self._bounds.max_held_body_bytes:
+            raise Refusal(
+                503, "all_bodies", "This server holds as much of requests as it can; try again", headers=_LATER
+            )
+        self._size += size
+        self._tenant.size += size
+        self._all.size += size
+
+    def let_go(self) -> None:
+        """Hold nothing of the request any more."""
+        self._tenant.requests -= 1
+        self._tenant.size -= self._size
+        self._all.size -= self._size
+        self._all.forget(self._name)

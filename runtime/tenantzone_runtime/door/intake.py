@@ -1,0 +1,64 @@
+"""Takes in the bodies of requests: whole, within bounds, and worked on beside the event loop where they are large."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tenantzone_runtime.door.answers import Receive
+from tenantzone_runtime.door.binding import parse_body
+from tenantzone_runtime.door.holdings import Held
+from tenantzone_runtime.door.limits import read_body
+from tenantzone_runtime.door.routes import Route
+from tenantzone_runtime.door.shape import check_count, check_depth, check_text
+from tenantzone_runtime.settings import Bounds
+
+_SMALL_BYTES = 16 * 2**10
+"""Up to this a body costs less than the way to another thread and back."""
+
+Remake = Callable[[bytes, dict[str, Any]], bytes]
+"""Makes the body that goes on of the one that came, and of what that holds."""
+
+
+class Intake:
+    """Takes in the bodies of requests.
+
+    Args:
+        bounds: of what tenants send.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        # One, as Python runs no two at a time, which works off what comes in its order; a tenant has no two in it.
+        self._worker = ThreadPoolExecutor(1, "tenantzone-door")
+
+    async def take(
+        self, receive: Receive, declared_length: bytes | None, route: Route, held: Held, remake: Remake
+    ) -> bytes:
+        """Read a request's body, and make the one that goes on.
+
+        Args:
+            receive: the request's messages.
+            declared_length: its ``Content-Length`` header, if it has one.
+            route: of the request.
+            held: the request, as it counts for its tenant.
+            remake: makes the body that goes on, on whatever thread.
+
+        Raises:
+            Refusal: the body is not within bounds, or holds no object in JSON, or ``remake`` refuses it.
+            ClientDisconnected: it never came to its end.
+        """
+        limit = self._bounds.max_body_bytes if route.brings_media else self._bounds.max_text_bytes
+        body = await read_body(receive, declared_length, limit, held.add)
+        if len(body) <= _SMALL_BYTES:
+            return self._work(body, route, remake)
+        async with held.turn:
+            return await asyncio.get_running_loop().run_in_executor(self._worker, self._work, body, route, remake)
+
+    def _work(self, body: bytes, route: Route, remake: Remake) -> bytes:
+        check_count(body)
+        parsed = parse_body(body)
+        check_depth(parsed)
+        if route.brings_media:
+            check_text(parsed, len(body), self._bounds.max_text_bytes)
+        return remake(body, parsed)

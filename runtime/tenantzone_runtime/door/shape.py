@@ -1,0 +1,84 @@
+"""Bounds the shape of a request's body: how many values it has, how deep they nest, how much of it is no image.
+
+What is cheap to send can be dear to read: a megabyte of brackets makes half a million objects, and each of them is
+looked at several times before the engine hears of the request.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenantzone_runtime.door.answers import Refusal
+
+MAX_VALUES = 2**18
+"""Of objects, lists and their members. A prompt of token ids has one for each."""
+MAX_DEPTH = 128
+
+_MEDIA = frozenset({"image_url", "input_image", "image", "audio_url", "input_audio", "video_url"})
+"""The types of the parts of a message that bring a picture, a sound or a film along."""
+
+
+def check_count(body: bytes) -> None:
+    """Check, before it is parsed, that a body in JSON has few enough values.
+
+    Counted are the characters that begin or part values, those within texts with them.
+
+    Raises:
+        Refusal: it has too many.
+    """
+    if sum(body.count(character) for character in (b",", b"[", b"{")) > MAX_VALUES:
+        raise Refusal(400, "complex_body", f"The request's body has more than {MAX_VALUES} values; send fewer")
+
+
+def check_depth(body: object) -> None:
+    """Check that a parsed body does not nest too deep.
+
+    Raises:
+        Refusal: it does.
+    """
+    level: list[Any] = [body]
+    for _ in range(MAX_DEPTH):
+        members = [member for each in level for member in (each.values() if isinstance(each, dict) else each)]
+        level = [member for member in members if isinstance(member, dict | list)]
+        if not level:
+            return
+    raise Refusal(400, "complex_body", f"The request's body nests deeper than {MAX_DEPTH} levels")
+
+
+def check_text(body: Mapping[str, Any], size: int, limit: int) -> None:
+    """Check that a body which may bring images along is not too large without them.
+
+    Args:
+        body: parsed.
+        size: its bytes, as they came.
+        limit: bytes of all that is no image.
+
+    Raises:
+        Refusal: it is.
+    """
+    if size > limit and size - _media_bytes(body.get("messages")) - _media_bytes(body.get("input")) > limit:
+        raise Refusal(
+            413, "large_body", f"The request's body has more than {limit} bytes besides images; send a smaller one"
+        )
+
+
+def _media_bytes(messages: object) -> int:
+    """The bytes of images in messages.
+
+    Only where vLLM reads one: what stands in a tool's arguments, for instance, becomes a part of the prompt.
+    """
+    if not isinstance(messages, list):
+        return 0
+    size = 0
+    for message in messages:
+        if isinstance(message, list):  # a batch of conversations
+            size += _media_bytes(message)
+        elif isinstance(message, dict):
+            size += _text_bytes(message) if message.get("type") in _MEDIA else _media_bytes(message.get("content"))
+    return size
+
+
+def _text_bytes(value: object) -> int:
+    if isinstance(value, str):
+        return len(value)
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_text_bytes, members))

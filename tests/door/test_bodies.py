@@ -1,0 +1,250 @@
+"""What tenants may send: bounded in bytes, in values, in time, per tenant and in all."""
+
+import asyncio
+import json
+import threading
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from tenantzone_runtime.door import limits, shape
+from tenantzone_runtime.door.middleware import TenantMiddleware
+from tenantzone_runtime.door.routes import ROUTES, Access
+from tenantzone_runtime.settings import Bounds
+from tests.door.harness import (
+    PROMPT,
+    body_seen,
+    call,
+    door,
+    echo,
+    error_of,
+    eventually,
+    give_zones,
+    serving,
+    settings,
+    tenant_seen,
+)
+
+TEXT = Bounds().max_text_bytes
+TAKING = [route for route in ROUTES if route.method == "POST" and route.access in (Access.KEYED, Access.SEALED)]
+
+
+def bounded(folder, app=echo, **bounds: int) -> TenantMiddleware:
+    return TenantMiddleware(app, replace(settings(folder), bounds=replace(Bounds(), **bounds)))
+
+
+def messages(image: str, text: str = "what is this?") -> list[dict]:
+    parts = [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": image}}]
+    return [{"role": "user", "content": parts}]
+
+
+class TestSize:
+    @pytest.mark.parametrize("route", TAKING, ids=lambda route: route.path)
+    def test_text_is_bounded_on_each_route(self, folder, route):
+        fits, exceeds = ({"prompt": "a" * size} for size in (TEXT - 100, TEXT))
+        made = door(folder)
+        assert call(made, path=route.path, body=fits, key="acme-key").status_code == 200
+        assert error_of(call(made, path=route.path, body=exceeds, key="acme-key"))["code"] == 413
+
+    @pytest.mark.parametrize("route", TAKING, ids=lambda route: route.path)
+    def test_a_body_declared_too_large_is_refused_unread(self, folder, route):
+        headers = {"content-length": str(Bounds().max_body_bytes + 1)}
+        response = call(door(folder), path=route.path, body=PROMPT, key="acme-key", headers=headers)
+        assert (error_of(response)["code"], response.headers["connection"]) == (413, "close")
+
+    @pytest.mark.parametrize(
+        ("path", "body"),
+        [
+            ("/v1/chat/completions", {"messages": messages("data:" + "a" * TEXT)}),
+            ("/v1/chat/completions/batch", {"messages": [messages("data:" + "a" * TEXT)]}),
+            (
+                "/v1/responses",
+                {"input": [{"content": [{"type": "input_image", "image_url": "data:" + "a" * TEXT}]}]},
+            ),
+            (
+                "/v1/messages",
+                {
+                    "messages": [
+                        {
+                            "content": [
+                                {
+                                    "type": "tool_result",
+                                    "content": [{"type": "image", "source": {"type": "base64", "data": "a" * TEXT}}],
+                                }
+                            ]
+                        }
+                    ]
+                },
+            ),
+        ],
+    )
+    def test_images_may_be_larger(self, folder, path, body):
+        assert tenant_seen(call(door(folder), path=path, body=body, key="acme-key")) == "acme"
+        small = bounded(folder, max_body_bytes=TEXT)
+        assert error_of(call(small, path=path, body=body, key="acme-key"))["code"] == 413
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            pytest.param({"messages": messages("data:", "a" * TEXT)}, id="text beside an image"),
+            pytest.param({"messages": [{"role": "user", "content": "a" * TEXT}]}, id="plain content"),
+            pytest.param({"tools": messages("a" * TEXT)}, id="a tool"),
+            pytest.param(
+                {"messages": [{"tool_calls": [{"type": "image", "data": "a" * TEXT}]}]}, id="a tool's arguments"
+            ),
+            pytest.param(
+                {"messages": [{"content": [{"type": "tool_use", "input": {"type": "image", "data": "a" * TEXT}}]}]},
+                id="a tool's input",
+            ),
+            pytest.param({"a" * TEXT: 1}, id="a name"),
+        ],
+    )
+    def test_what_is_no_image_may_not(self, folder, body):
+        error = error_of(call(door(folder), path="/v1/chat/completions", body=body, key="acme-key"))
+        assert error["code"] == 413
+        assert "besides images" in error["message"]
+
+
+class TestShape:
+    @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/tokenize"])
+    def test_too_many_values_are_refused(self, folder, path):
+        body = b'{"prompt":[' + b"1," * shape.MAX_VALUES + b"1]}"
+        error = error_of(call(door(folder), path=path, body=body, key="acme-key"))
+        assert (error["code"], "values" in error["message"]) == (400, True)
+
+    @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
+    def test_values_that_nest_too_deep_are_refused(self, folder, opening, closing):
+        def status(depth: int) -> int:
+            body = b'{"prompt":' + opening * depth + b"1" + closing * depth + b"}"
+            return call(door(folder), body=body, key="acme-key").status_code
+
+        assert status(shape.MAX_DEPTH - 1) == 200
+        assert [status(depth) for depth in (shape.MAX_DEPTH, 100_000)] == [400, 400]
+
+    def test_a_prompt_of_many_token_ids_passes(self, folder):
+        prompt = {"prompt": [50_000] * 140_000}
+        assert body_seen(call(door(folder), body=prompt, key="acme-key"))["prompt"] == prompt["prompt"]
+
+
+class TestTime:
+    async def test_a_body_that_comes_too_slowly_is_refused(self, folder, monkeypatch):
+        monkeypatch.setattr(limits.read_body, "__kwdefaults__", {"seconds": 0.2})
+        sent = []
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/tokenize",
+            "headers": [(b"authorization", b"Bearer acme-key")],
+        }
+
+        async def drip():
+            await asyncio.sleep(0.01)
+            return {"type": "http.request", "body": b" ", "more_body": True}
+
+        async def send(message):
+            sent.append(message)
+
+        made = door(folder)
+        await made(scope, drip, send)
+        assert (sent[0]["status"], (b"connection", b"close") in sent[0]["headers"]) == (408, True)
+        assert made._holdings.size == 0
+
+    async def test_a_body_that_keeps_coming_is_waited_for(self, monkeypatch):
+        monkeypatch.setattr(limits, "MIN_BYTES_PER_SECOND", 1000)
+        pieces = [b"a" * 100] * 10
+
+        async def receive():
+            await asyncio.sleep(0.05)
+            return {"type": "http.request", "body": pieces.pop(), "more_body": bool(pieces)}
+
+        # Ten times 0.05 s are more than 0.2 s, and each piece of 100 bytes brings 0.1 s.
+        assert len(await limits.read_body(receive, None, 10_000, seconds=0.2)) == 1000
+
+
+class TestHeld:
+    @pytest.fixture
+    def gate(self):
+        return threading.Event()
+
+    @pytest.fixture
+    def url(self, folder, gate):
+        """A server behind the door whose answers wait for the gate."""
+
+        async def wait(scope, receive, send):
+            await asyncio.to_thread(gate.wait)
+            await echo(scope, receive, send)
+
+        give_zones(folder, "acme", "burst", generation=2)
+        made = bounded(folder, wait, max_tenant_requests=2, max_tenant_body_bytes=100_000, max_held_body_bytes=150_000)
+        with serving(made) as url:
+            try:
+                self.made = made
+                yield url
+            finally:
+                gate.set()
+
+    def ask(self, url: str, tenant: str, size: int = 1) -> httpx.Response:
+        body = {"prompt": "a" * size}
+        return httpx.post(f"{url}/v1/completions", json=body, headers={"x-api-key": f"{tenant}-key"}, timeout=60)
+
+    def begin(self, url: str, tenant: str, size: int = 1) -> threading.Thread:
+        thread = threading.Thread(target=self.ask, args=(url, tenant, size))
+        before = self.made._holdings.size
+        thread.start()
+        eventually(lambda: self.made._holdings.size > before)
+        return thread
+
+    def test_a_tenant_has_so_many_requests_under_way_and_no_more(self, url, gate):
+        begun = [self.begin(url, "acme") for _ in range(2)]
+        refused = self.ask(url, "acme")
+        assert (error_of(refused)["type"], refused.headers["retry-after"]) == ("RateLimitError", "1")
+        begun.append(self.begin(url, "burst"))
+        gate.set()
+        for thread in begun:
+            thread.join()
+        assert tenant_seen(self.ask(url, "acme")) == "acme"
+
+    def test_a_tenant_has_so_many_bytes_under_way_and_no_more(self, url, gate):
+        begun = [self.begin(url, "acme", 60_000)]
+        assert error_of(self.ask(url, "acme", 60_000))["code"] == 429
+        begun.append(self.begin(url, "burst", 60_000))
+        gate.set()
+        for thread in begun:
+            thread.join()
+        assert tenant_seen(self.ask(url, "acme", 60_000)) == "acme"
+
+    def test_all_together_have_so_many_bytes_under_way_and_no_more(self, url, gate):
+        begun = [self.begin(url, "acme", 90_000)]
+        assert error_of(self.ask(url, "burst", 90_000))["type"] == "ServiceUnavailableError"
+        gate.set()
+        begun[0].join()
+        assert self.made._holdings.size == 0
+        assert tenant_seen(self.ask(url, "burst", 90_000)) == "burst"
+
+
+def test_the_loop_goes_on_while_a_large_body_is_worked_on(folder, monkeypatch):
+    """A body that is being parsed stops nobody's request: shown by one that is answered in the meantime."""
+    may_go_on, parsing = threading.Event(), threading.Event()
+
+    def wait(body):
+        if len(body) > 100_000:
+            parsing.set()
+            assert may_go_on.wait(60)
+
+    monkeypatch.setattr("tenantzone_runtime.door.intake.check_count", wait)
+    with serving(door(folder)) as url:
+
+        def ask(prompt: str) -> httpx.Response:
+            content = json.dumps({"prompt": prompt})
+            return httpx.post(f"{url}/v1/completions", content=content, headers={"x-api-key": "acme-key"}, timeout=60)
+
+        answers = []
+        large = threading.Thread(target=lambda: answers.append(ask("a" * 200_000)))
+        large.start()
+        assert parsing.wait(60)
+        assert httpx.get(f"{url}/health").status_code == 200
+        assert ask("small").status_code == 200
+        may_go_on.set()
+        large.join()
+    assert tenant_seen(answers[0]) == "acme"

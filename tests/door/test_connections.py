@@ -1,0 +1,227 @@
+"""What comes before a request's head is complete: bounded in bytes, in time and in number, over real sockets."""
+
+import asyncio
+import socket
+from contextlib import closing
+
+import httpx
+import pytest
+import uvicorn.config
+from prometheus_client import REGISTRY
+
+from tenantzone_runtime.door.connections import MAX_HEAD_BYTES, MAX_HEADERS, BoundedProtocol, bound_connections
+from tenantzone_runtime.door.refusals import Reason, families
+from tests.door.harness import echo, error_of, eventually, serving
+
+LONG_SECONDS = 60.0
+"""What no test waits for."""
+
+
+@pytest.fixture(autouse=True)
+def _bounded(monkeypatch):
+    monkeypatch.setattr(uvicorn.config, "HTTP_PROTOCOLS", dict(uvicorn.config.HTTP_PROTOCOLS))
+    bound_connections()
+
+
+@pytest.fixture
+def url():
+    with serving(echo) as url:
+        yield url
+
+
+@pytest.fixture
+def _impatient(monkeypatch):
+    monkeypatch.setattr(BoundedProtocol, "head_seconds", 0.3)
+
+
+def connect(url: str) -> socket.socket:
+    host, _, port = url.removeprefix("http://").partition(":")
+    return socket.create_connection((host, int(port)), timeout=LONG_SECONDS)
+
+
+def sent_until_closed(connection: socket.socket, piece: bytes, pieces: int) -> int:
+    """Bytes that the other side let us send; it ends when it closes, or all pieces are sent."""
+    sent = 0
+    try:
+        for _ in range(pieces):
+            connection.sendall(piece)
+            sent += len(piece)
+    except OSError:
+        return sent
+    raise AssertionError(f"{sent} bytes were taken")
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Wait until the other side closes; whether it did so without an answer."""
+    try:
+        return connection.recv(65536) == b""
+    except ConnectionError:
+        return True
+
+
+def counted(reason: Reason) -> float:
+    (family,) = families()
+    return REGISTRY.get_sample_value(family.name, {"reason": reason}) or 0.0
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        pytest.param(b"GET /health HTTP/1.1\r\nhost: x\r\nx-long: ", id="a header"),
+        pytest.param(b"GET /", id="a path"),
+        pytest.param(b"POST /v1/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1;", id="a chunk's head"),
+        pytest.param(b"POST /v1/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ", id="a trailer"),
+    ],
+)
+def test_what_has_no_end_is_cut_off_early(url, begin):
+    before = counted("large_head")
+    with closing(connect(url)) as connection:
+        connection.sendall(begin)
+        # What the sockets' own buffers hold is sent, too.
+        assert sent_until_closed(connection, b"a" * 65536, 1600) < 32 * 2**20
+    assert counted("large_head") == before + 1
+    assert httpx.get(f"{url}/health").status_code == 200
+
+
+def test_endless_lines_are_cut_off_as_one_endless_line_is(url):
+    with closing(connect(url)) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\n")
+        assert sent_until_closed(connection, b"x: y\r\n" * 10_000, 1600) < 32 * 2**20
+
+
+def test_a_large_head_is_answered_in_openais_shape(url):
+    response = httpx.get(f"{url}/health", headers={"x-long": "a" * MAX_HEAD_BYTES})
+    assert (error_of(response)["code"], response.headers["connection"]) == (431, "close")
+
+
+def test_too_many_headers_are_refused(url):
+    many = [(f"x-{number}", "y") for number in range(MAX_HEADERS + 1)]
+    assert httpx.get(f"{url}/health", headers=many).status_code == 431
+
+
+def test_a_head_of_usual_size_passes_in_pieces_of_any_size(url):
+    head = (
+        b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-long: " + b"a" * (MAX_HEAD_BYTES // 2) + b"\r\n\r\n"
+    )
+    for size in (97, 4096, len(head)):
+        with closing(connect(url)) as connection:
+            for start in range(0, len(head), size):
+                connection.sendall(head[start : start + size])
+            assert connection.recv(12) == b"HTTP/1.1 200"
+
+
+def test_a_body_is_no_head(url):
+    body = b"a" * (8 * MAX_HEAD_BYTES)
+    assert len(httpx.post(f"{url}/v1/completions", content=body).json()["body"]) == len(body)
+
+    def one_byte_each():
+        yield from [b"a"] * 1000
+
+    assert len(httpx.post(f"{url}/v1/completions", content=one_byte_each()).json()["body"]) == 1000
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("begin", [b"", b"\r\n", b"GET /health HT", b"GET /health HTTP/1.1\r\nhost: x\r\n"])
+def test_a_head_that_does_not_come_is_not_waited_for(url, begin):
+    with closing(connect(url)) as connection:
+        connection.sendall(begin)
+        assert is_closed(connection)
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("drop", [b"a", b"\r\n"])
+def test_a_head_that_comes_in_drops_gets_no_longer(url, drop):
+    begin = b"GET /health HTTP/1.1\r\nx: " if drop == b"a" else b""
+    with closing(connect(url)) as connection:
+        connection.sendall(begin)
+        connection.settimeout(0.05)
+        assert drips_until_closed(connection, drop)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_body_that_nobody_reads_holds_no_connection(url):
+    async def deaf(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    with serving(deaf) as deaf_url, closing(connect(deaf_url)) as connection:
+        connection.sendall(b"POST /ping HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n")
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        connection.settimeout(0.05)
+        assert drips_until_closed(connection, b"a")
+
+
+def drips_until_closed(connection: socket.socket, drop: bytes) -> bool:
+    """Send drop after drop until the other side closes."""
+    for _ in range(int(LONG_SECONDS / 0.05)):
+        try:
+            connection.sendall(drop)
+            if connection.recv(65536) == b"":
+                return True
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            return True
+    return False
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_an_answer_may_take_longer_than_a_head():
+    async def answer(scope, receive, send):
+        await asyncio.sleep(3 * BoundedProtocol.head_seconds)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"late"})
+
+    with serving(answer) as url, httpx.Client(timeout=LONG_SECONDS) as client:
+        assert [client.get(f"{url}/health").text for _ in range(2)] == ["late", "late"]
+
+
+def test_a_connection_is_kept_for_the_next_request(url):
+    with httpx.Client() as client:
+        ports = {
+            client.get(f"{url}/health").extensions["network_stream"].get_extra_info("client_addr")[1] for _ in "ab"
+        }
+    assert len(ports) == 1
+
+
+def test_the_connection_that_has_waited_longest_makes_room(monkeypatch, url):
+    monkeypatch.setattr(BoundedProtocol, "max_connections", 2)
+    with closing(connect(url)) as first, closing(connect(url)) as second:
+        second.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n")
+        assert httpx.get(f"{url}/health").status_code == 200
+        assert is_closed(first)
+        second.sendall(b"\r\n")
+        assert second.recv(12) == b"HTTP/1.1 200"
+
+
+def test_where_all_connections_have_requests_one_more_is_refused(monkeypatch):
+    monkeypatch.setattr(BoundedProtocol, "max_connections", 1)
+    may_end, loops = asyncio.Event(), []
+
+    async def hold(scope, receive, send):
+        loops.append(asyncio.get_running_loop())
+        await may_end.wait()
+        await echo(scope, receive, send)
+
+    with serving(hold) as url, closing(connect(url)) as busy:
+        busy.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        eventually(lambda: bool(loops))
+        response = httpx.get(f"{url}/health")
+        assert (response.status_code, error_of(response)["type"]) == (503, "ServiceUnavailableError")
+        loops[0].call_soon_threadsafe(may_end.set)
+        assert busy.recv(12) == b"HTTP/1.1 200"
+
+
+def test_a_client_that_takes_nothing_of_its_answer_is_cut_off(monkeypatch):
+    monkeypatch.setattr(BoundedProtocol, "unread_seconds", 0.3)
+    ended = []
+
+    async def flood(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(1000):
+            await send({"type": "http.response.body", "body": b"a" * 65536, "more_body": True})
+        ended.append((await receive())["type"])
+
+    with serving(flood) as url, closing(connect(url)) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        eventually(lambda: ended == ["http.disconnect"], seconds=LONG_SECONDS)

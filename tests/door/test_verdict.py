@@ -1,0 +1,85 @@
+"""A request that the engine refuses after the door has let it through is answered by the door."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from tenantzone_runtime.door.opening import before_opening
+from tenantzone_runtime.door.verdict import refuse
+from tests.door.harness import PROMPT, call, door, error_of, serving
+
+HEADERS = {"authorization": "Bearer acme-key"}
+REFUSED = "the prompt does not fit"
+
+
+async def refuse_in_another_task(scope, receive, send):
+    """As vLLM asks its engine: in a task beside the one that waits for the client to go away."""
+    assert (await receive())["type"] == "http.request"
+
+    async def listen():
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    asked, listening = asyncio.create_task(refuse(400, REFUSED)), asyncio.create_task(listen())
+    await asyncio.wait((asked, listening), return_when=asyncio.FIRST_COMPLETED)
+    assert listening.done(), "for vLLM the client has gone away"
+    asked.cancel()
+    await send({"type": "http.response.start", "status": 500, "headers": []})
+    await send({"type": "http.response.body", "body": b"null"})
+
+
+async def refuse_in_a_stream(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await refuse_in_another_task(scope, receive, send)
+
+
+async def refuse_within_a_stream(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"data: first\n\n", "more_body": True})
+    await refuse_in_another_task(scope, receive, send)
+
+
+async def refuse_and_fail(scope, receive, send):
+    await refuse_in_another_task(scope, receive, send)
+    raise ValueError("null is no answer")
+
+
+@pytest.mark.parametrize("app", [refuse_in_another_task, refuse_in_a_stream, refuse_and_fail])
+def test_the_door_answers_in_place_of_the_application(folder, app):
+    with serving(door(folder, app)) as url:
+        response = httpx.post(f"{url}/v1/completions", json=PROMPT, headers=HEADERS)
+    assert (error_of(response)["code"], error_of(response)["message"]) == (400, REFUSED)
+
+
+def test_a_stream_that_has_begun_ends_with_the_error(folder):
+    with serving(door(folder, refuse_within_a_stream)) as url:
+        response = httpx.post(f"{url}/v1/completions", json=PROMPT, headers=HEADERS)
+    first, error, done, _ = response.text.split("\n\n")
+    assert (first, done) == ("data: first", "data: [DONE]")
+    assert REFUSED in error
+
+
+def test_whoever_is_no_request_of_the_doors_goes_on():
+    asyncio.run(refuse(400, REFUSED))
+
+
+def test_an_error_that_is_no_refusal_is_the_servers(folder):
+    async def fail(scope, receive, send):
+        raise ValueError("a bug")
+
+    with pytest.raises(ValueError, match="a bug"):
+        call(door(folder, fail), body=PROMPT, key="acme-key")
+
+
+def test_what_is_to_be_done_before_the_door_opens_is_done_once_for_each(folder, monkeypatch):
+    monkeypatch.setattr("tenantzone_runtime.door.opening._openers", [])
+    done = []
+
+    def opener():
+        done.append("opened")
+
+    before_opening(opener)
+    before_opening(opener)
+    door(folder)
+    assert done == ["opened"]
