@@ -17,6 +17,7 @@ from tenantzone_runtime.door.refusals import Reason, count_refusal
 from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.reload import ConfigSource
+from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import SEAL_KEY, Settings, read_settings
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class TenantMiddleware:
         self._routes = RouteTable(self._settings.open_routes)
         self._keys = KeyRing(self._settings.keys_dir)
         self._config = ConfigSource(self._settings.config_dir)
+        self._salt = SaltKeySource(self._settings.salt_dir, self._settings.seal_key)
         self._zones: Mapping[str, str] = {}
         """Names, by tenant."""
         self._registers_unknown = False
@@ -147,7 +149,10 @@ class TenantMiddleware:
             )
         body = parse_body(await read_body(receive, _header(scope["headers"], b"content-length")))
         check_fields(body, route.refused_fields)
-        sealed = without_seal(body) if self._config.config is None else bind(body, self._settings.seal_key, tenant)
+        if self._config.config is None:
+            sealed = without_seal(body)
+        else:
+            sealed = bind(body, self._settings.seal_key, self._salt.key, tenant)
         framing = (b"content-length", b"transfer-encoding")
         headers = [header for header in scope["headers"] if header[0].lower() not in framing]
         headers.append((b"content-length", str(len(sealed)).encode()))
@@ -164,6 +169,7 @@ class TenantMiddleware:
 
     def _look(self) -> None:
         self._keys.refresh()
+        self._salt.poll()
         if self._config.poll():
             if (config := self._config.config) is not None:
                 self._zones = {zone.tenant: zone.name for zone in config.zones}

@@ -14,6 +14,7 @@ from tenantzone_runtime.housekeeping.auditing import Auditing, open_journal
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.housekeeping.reloading import Reloading
 from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
+from tenantzone_runtime.housekeeping.salting import Salting
 from tenantzone_runtime.metrics.figures import EngineFigures
 from tenantzone_runtime.settings import Settings
 
@@ -30,7 +31,7 @@ class Housekeeping:
 
     Args:
         engine: whose zones.
-        settings: the config's folder, this engine pod's name, and where a journal is written.
+        settings: the folders of config and salt key, this engine pod's name, and where a journal is written.
     """
 
     def __init__(self, engine: ServedEngine, settings: Settings) -> None:
@@ -39,6 +40,7 @@ class Housekeeping:
         self._started_unix_time = time.time()
         self._auditing = Auditing(engine, open_journal(engine, settings, self._started_unix_time))
         self._reloading = Reloading(engine, settings.config_dir, self._auditing.config_refused)
+        self._salting = Salting(engine, settings)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tenantzone-housekeeping", daemon=True)
         self._is_asked_for = True
@@ -75,6 +77,7 @@ class Housekeeping:
     def turn(self) -> None:
         """Do one turn's work: look for a new config, let time pass, publish a report."""
         has_news = self._reloading.turn()
+        has_news |= self._salting.turn()
         self._engine.let_time_pass()
         self._auditing.turn()
         # A report of a thousand zones takes milliseconds: not ten times a second, where nobody reads it.
@@ -101,7 +104,11 @@ class Housekeeping:
         self._is_asked_for = False
         self._published = time.monotonic()
         self._report = make_report(
-            self._engine, self._reloading.status, pod=self._pod, started_unix_time=self._started_unix_time
+            self._engine,
+            self._reloading.status,
+            pod=self._pod,
+            started_unix_time=self._started_unix_time,
+            salt_key=self._salting.status,
         )
 
     def _run(self) -> None:
