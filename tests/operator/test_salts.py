@@ -63,8 +63,8 @@ OLDER = observed(None, engine="older")
             "secrets is forbidden",
             Reason.SECRET_NOT_MADE,
             "the Secret tenantzone-salt-demo can't be made: secrets is forbidden; "
-            f"without the Secret tenantzone-salt-demo, mount it at /etc/tenantzone/salt: engine-1; engines have different keys: engine-0 has {ID}, engine-2 has"
-            f" {OTHER}",
+            "without the Secret tenantzone-salt-demo, mount it at /etc/tenantzone/salt: engine-1; "
+            f"engines have different keys: engine-0 has {ID}, engine-2 has {OTHER}",
             id="all of it",
         ),
         pytest.param(
