@@ -9,7 +9,7 @@ from typing import Any
 
 from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, VllmConfig
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
-from vllm.utils.hashing import sha256
+from vllm.utils.hashing import get_hash_fn_by_name
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -20,14 +20,16 @@ from vllm.v1.structured_output import StructuredOutputManager
 
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
+from tenantzone_runtime.door.binding import bind
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.engine.served_scheduler import ServedScheduler
-from tenantzone_runtime.seal import SEAL_ARGUMENT, seal, tenant_salt
+from tenantzone_runtime.seal import SEAL_ARGUMENT
 from tenantzone_runtime.zones.zone import Zone
 
 BLOCK_TOKENS = 16
 SEAL_KEY = b"k" * 32
+SALT_KEY = b"s" * 32
 EOS = 2
 
 MODEL = {
@@ -111,8 +113,10 @@ def make_scheduler(config: VllmConfig, capacity: int, *, zones: bool = True, win
 class Driver:
     """Sends requests as the front door would, and runs steps as the engine core would."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, *, salt_key: bytes = SALT_KEY, hash_algorithm: str = "sha256") -> None:
         self.scheduler = scheduler
+        self.salt_key = salt_key
+        """The front door's."""
         self.finished: dict[str, str] = {}
         """Request id → how it finished."""
         self.stop_reasons: dict[str, int | str | None] = {}
@@ -120,8 +124,9 @@ class Driver:
         self._cached_tokens: dict[str, int] = {}
         self._ids = itertools.count()
         self._generation = itertools.count(1)
-        init_none_hash(sha256)
-        self._hasher = get_request_block_hasher(BLOCK_TOKENS, sha256)
+        hash_function = get_hash_fn_by_name(hash_algorithm)
+        init_none_hash(hash_function)
+        self._hasher = get_request_block_hasher(BLOCK_TOKENS, hash_function)
 
     @property
     def served(self) -> ServedScheduler:
@@ -167,8 +172,10 @@ class Driver:
         )
         salt: str | None = client_salt or None
         if tenant is not None:
-            salt = tenant_salt(SEAL_KEY, tenant, client_salt)
-            params.extra_args = {SEAL_ARGUMENT: seal(SEAL_KEY, tenant, salt) if sealed is None else sealed}
+            body = json.loads(bind({"cache_salt": salt}, SEAL_KEY, self.salt_key, tenant))
+            salt, params.extra_args = body["cache_salt"], body["vllm_xargs"]
+            if sealed is not None:
+                params.extra_args = {SEAL_ARGUMENT: sealed}
         request = Request(
             request_id=f"{tenant}-{next(self._ids)}",
             prompt_token_ids=tokens,

@@ -34,7 +34,7 @@ _MONITORING_OBJECT = re.compile(
     r"^apiVersion: monitoring\.coreos\.com/v1\nkind: .*\nmetadata:\n  name: .*\n  namespace: .*\n", re.MULTILINE
 )
 _RULE_OF_POOLS = re.compile(
-    r"(?:^  #.*\n)+^  - apiGroups: \[\"\"\]\n    resources: \[(?:pods|configmaps)\]\n.*\n", re.MULTILINE
+    r"(?:^  #.*\n)+^  - apiGroups: \[\"\"\]\n    resources: \[(?:pods|configmaps|secrets)\]\n.*\n", re.MULTILINE
 )
 """For all namespaces, unless the values list the pools."""
 _LABELS = """\

@@ -17,8 +17,10 @@ from tenantzone_cli.doctor.finding import Level, lines
 from tenantzone_cli.explain import explain, gather
 from tenantzone_cli.kubectl import Kubectl, KubectlError
 from tenantzone_cli.rows import Rates
+from tenantzone_cli.salt import SaltError, key_of_file, key_of_pool
 from tenantzone_cli.top import Selection, document, read_rows, silent_engines, table
 from tenantzone_cli.watch import watch
+from tenantzone_contract.salt import tenant_salt
 from tenantzone_contract.text import printable
 
 _INTERVAL_SECONDS = 2.0
@@ -32,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return _run(parsed)
-    except (ApiError, Unreachable, KubectlError) as error:
+    except (ApiError, Unreachable, KubectlError, SaltError) as error:
         print(printable(f"kubectl tenantzone: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -44,12 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> int:
+    if parsed.command == "salt" and parsed.key_file is not None:
+        return _print_salt(key_of_file(parsed.key_file), parsed)
     kubectl = Kubectl(kubectl_flags(parsed))
     # kubectl takes a moment to start, so it starts twice at the same time.
     with ThreadPoolExecutor(max_workers=1) as thread:
         asked = thread.submit(_namespace, kubectl, parsed)
         with kubectl.connected() as api:
-            return {"top": _top, "explain": _explain, "doctor": _doctor}[parsed.command](api, asked.result(), parsed)
+            run = {"top": _top, "explain": _explain, "doctor": _doctor, "salt": _salt}[parsed.command]
+            return run(api, asked.result(), parsed)
 
 
 def _namespace(kubectl: Kubectl, parsed: argparse.Namespace) -> str | None:
@@ -102,6 +107,16 @@ def _doctor(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
     else:
         print("\n".join(_fit_to_show(lines(findings))))
     return 1 if any(finding.level is Level.FAIL for finding in findings) else 0
+
+
+def _salt(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
+    assert namespace is not None, "one pool is in one namespace"
+    return _print_salt(key_of_pool(api, namespace, parsed.pool), parsed)
+
+
+def _print_salt(key: bytes, parsed: argparse.Namespace) -> int:
+    print(tenant_salt(key, parsed.tenant, parsed.client_salt))
+    return 0
 
 
 def _fit_to_show(lines: Iterable[str]) -> list[str]:

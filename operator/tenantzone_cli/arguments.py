@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from tenantzone_cli.names import OPERATOR_NAMESPACE
 from tenantzone_cli.top import SORTS
@@ -63,6 +64,12 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("-A", "--all-namespaces", action="store_true", help="pools and zones in all namespaces")
     doctor.add_argument("--operator-namespace", metavar="NS", default=OPERATOR_NAMESPACE, help="default: %(default)s")
     doctor.add_argument("-o", "--output", choices=("json",), help="for programs")
+    salt = commands.add_parser("salt", parents=[common], help="the cache salt of a tenant's requests, for a gateway")
+    salt.add_argument("tenant", metavar="TENANT", help="the tenant's name")
+    salt.add_argument("--client-salt", metavar="TEXT", default="", help="the cache_salt that the client sends, if any")
+    whose = salt.add_mutually_exclusive_group()
+    whose.add_argument("--pool", metavar="NAME", help="whose key; default: the only pool of the namespace")
+    whose.add_argument("--key-file", type=Path, metavar="FILE", help="the key, so that no cluster is asked")
     return parser
 
 

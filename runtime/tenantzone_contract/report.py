@@ -140,6 +140,15 @@ class LoanReport(_Model):
     """None: when the lender asks for it."""
 
 
+class SaltKeyStatus(_Model):
+    """Which salt key is in force on an engine."""
+
+    id: str = ""
+    """Of the pool's key, never the key; empty: the engine has one of its own, which ends with it."""
+    error: str = ""
+    """Why the key's file as it is now is not in force; empty if it is, or if none is mounted."""
+
+
 class EngineReport(_Model):
     """An immutable snapshot of one engine core: its config, its zones and their loans.
 
@@ -157,6 +166,8 @@ class EngineReport(_Model):
     block_size_tokens: Count
     free_blocks: Count
     config: ConfigStatus
+    salt_key: SaltKeyStatus | None = None
+    """None: the engine is of the release before, with a key of its own."""
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
     started_unix_time: float

@@ -4,8 +4,8 @@ The front door knows who asks; the scheduler decides who pays. Between them lie 
 that may not pass the door at all. So the door seals the binding with a key that only the two share, and the scheduler
 believes nothing without a valid seal.
 
-The cache salt that the door sets is under the same seal: it puts the request into the tenant's prefix namespace, and it
-is itself a keyed digest, because vLLM publishes salts in KV events.
+The cache salt that the door sets is under the same seal. It puts the request into the tenant's prefix namespace, and is
+made with another key: the seal's is an engine's own, the salt's is the pool's (``tenantzone_contract.salt``).
 """
 
 import base64
@@ -38,11 +38,6 @@ def _digest(key: bytes, *parts: str) -> bytes:
     encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
     message = b"".join(len(part).to_bytes(4) + part for part in encoded)
     return hmac.digest(key, message, hashlib.sha256)
-
-
-def tenant_salt(key: bytes, tenant: str, client_salt: str) -> str:
-    """The cache salt of a tenant's requests: the tenant's own namespace, and the client's within it."""
-    return _digest(key, "salt", tenant, client_salt).hex()
 
 
 def seal(key: bytes, tenant: str, cache_salt: str, *, now: float | None = None) -> str:

@@ -12,6 +12,7 @@ from tenantzone_contract.report import DEFAULT_ADMIN_PORT
 
 CONFIG_DIR = "TENANTZONE_CONFIG_DIR"
 KEYS_DIR = "TENANTZONE_KEYS_DIR"
+SALT_DIR = "TENANTZONE_SALT_DIR"
 ADMIN_HOST = "TENANTZONE_ADMIN_HOST"
 ADMIN_PORT = "TENANTZONE_ADMIN_PORT"
 OPEN_ROUTES = "TENANTZONE_OPEN_ROUTES"
@@ -59,6 +60,8 @@ class Settings:
     """Holds the projected ConfigMap (``config.json``)."""
     keys_dir: Path
     """Holds the tenants' API keys: one file per tenant, named by the tenant."""
+    salt_dir: Path
+    """Holds the pool's salt key, as its Secret is mounted."""
     admin_host: str
     admin_port: int
     open_routes: frozenset[str]
@@ -96,6 +99,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     return Settings(
         config_dir=Path(environ.get(CONFIG_DIR, "/etc/tenantzone/config")),
         keys_dir=Path(environ.get(KEYS_DIR, "/etc/tenantzone/keys")),
+        salt_dir=Path(environ.get(SALT_DIR, "/etc/tenantzone/salt")),
         admin_host=environ.get(ADMIN_HOST, "0.0.0.0"),
         admin_port=_number(environ, ADMIN_PORT, DEFAULT_ADMIN_PORT, "a port number"),
         open_routes=frozenset(filter(None, environ.get(OPEN_ROUTES, "").split(","))),

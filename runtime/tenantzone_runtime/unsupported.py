@@ -7,6 +7,7 @@ from typing import Any, Final
 from tenantzone_runtime.usage import FLAGS, PLUGIN, UsageError, flag_values
 
 _NOT_YET: Final = "not supported together with zones yet"
+_SAFE_HASHES: Final = ("sha256", "sha256_cbor")
 _OTHER_KEYS: Final = "tenants' keys come from --tenant-keys; two lists of keys would exclude each other"
 
 
@@ -21,6 +22,8 @@ class Setting:
     """Only these values are; empty: all."""
     bound_to: str | None = None
     """But for this one value; None: there is none."""
+    but_for: tuple[str, ...] = ()
+    """But for these values."""
     without: str | None = None
     """Only if its list lacks this."""
 
@@ -31,7 +34,7 @@ class Setting:
     def refuses(self, value: str) -> bool:
         if self.without is not None:
             return self.without not in value.split(",")
-        return value != self.bound_to and (not self.refused or value in self.refused)
+        return value not in (self.bound_to, *self.but_for) and (not self.refused or value in self.refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,13 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         _NOT_YET,
         flags=(Setting("--speculative-config", ("-sc", "--spec-method", "--spec-model")),),
         is_configured=lambda config, _: config.speculative_config is not None,
+    ),
+    Unsupported(
+        "a prefix hash that is not SHA-256",
+        "whoever makes two prompts of one hash makes an engine take one for the other; "
+        "--prefix-caching-hash-algo takes sha256_cbor, which is the same in each image, or sha256",
+        flags=(Setting("--prefix-caching-hash-algo", but_for=_SAFE_HASHES),),
+        is_configured=lambda config, _: config.cache_config.prefix_caching_hash_algo not in _SAFE_HASHES,
     ),
     Unsupported(
         "KV connectors",

@@ -30,6 +30,13 @@ from tests.cli.healthy import (
 )
 from tests.cli.reports import answer
 
+SALT_NOT_SHARED = {
+    "type": "SaltNotShared",
+    "status": "True",
+    "reason": "SaltKeysDiffer",
+    "message": "engines have different keys: engine-0 has 01, engine-1 has 02",
+}
+
 
 def packed(at_least: int) -> dict[str, Any]:
     """A ConfigMap with a compressed config of so many bytes. Most are a file's name, which gzip has room for."""
@@ -51,6 +58,13 @@ def packed(at_least: int) -> dict[str, Any]:
         ),
         pytest.param({"pools": [pool(generation=2)]}, "WARN", POOL, "generation 1 of 2", id="a pool not seen again"),
         pytest.param({"pools": [pool("False")]}, "FAIL", POOL, "watermarks: no", id="a pool that is refused"),
+        pytest.param(
+            {"pools": [pool(conditions=[*pool().status["conditions"], SALT_NOT_SHARED])]},
+            "WARN",
+            "salt key shop/demo",
+            "engines have different keys: engine-0 has 01, engine-1 has 02",
+            id="engines with different salt keys",
+        ),
         # Configs.
         pytest.param({"configs": {KEY: MISSING}}, "FAIL", CONFIG_SUBJECT, "no ConfigMap", id="no config"),
         pytest.param({"configs": {KEY: BROKEN}}, "WARN", CONFIG_SUBJECT, "can't be read", id="a broken answer"),

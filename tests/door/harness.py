@@ -15,6 +15,7 @@ import uvicorn
 
 from tenantzone_contract.config import CONFIG_KEY, PoolConfig, UnknownTenants
 from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.salt import SALT_KEY_FILE
 from tenantzone_runtime.door.answers import App, Message, Receive, Scope, Send
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.seal import unseal
@@ -22,6 +23,7 @@ from tenantzone_runtime.settings import Settings
 from tests.runtime.folders import project, zone
 
 SEAL_KEY = bytes(range(32))
+SALT_KEY = bytes(range(32, 64))
 PROMPT = {"prompt": "hello"}
 
 
@@ -31,6 +33,7 @@ def settings(folder: Path, *open_routes: str) -> Settings:
         config_dir=folder / "of the operator",
         state_dir=folder / "config",
         keys_dir=folder / "keys",
+        salt_dir=folder / "salt",
         admin_host="127.0.0.1",
         admin_port=0,
         open_routes=frozenset(open_routes),
@@ -41,6 +44,10 @@ def settings(folder: Path, *open_routes: str) -> Settings:
 
 def give_keys(folder: Path, **keys: str) -> None:
     project(folder / "keys", keys)
+
+
+def give_salt_key(folder: Path, key: bytes = SALT_KEY) -> None:
+    project(folder / "salt", {SALT_KEY_FILE: key.hex()})
 
 
 def give_zones(

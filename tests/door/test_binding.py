@@ -6,18 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenantzone_contract.salt import tenant_salt
 from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.binding import bind, check_fields, parse_body, without_seal
-from tenantzone_runtime.seal import tenant_salt, unseal
+from tenantzone_runtime.seal import unseal
 
 KEY = bytes(32)
+SALT_KEY = b"s" * 32
 values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3))
 arguments = st.dictionaries(st.text(), values, max_size=4)
 bodies = st.dictionaries(st.text(), values, max_size=4)
 
 
 def bound(body, tenant="acme"):
-    return json.loads(bind(body, KEY, tenant))
+    return json.loads(bind(body, KEY, SALT_KEY, tenant))
 
 
 @given(bodies, arguments | st.none(), st.text(min_size=1) | st.none(), st.text(min_size=1))
@@ -25,7 +27,7 @@ def test_whatever_the_client_sends_the_seal_names_the_tenant_and_fits_the_salt(b
     body |= {"vllm_xargs": extra, "cache_salt": salt}
     sealed = bound(body, tenant)
     assert unseal(KEY, sealed["vllm_xargs"].pop("tenantzone_seal"), sealed["cache_salt"]) == tenant
-    assert sealed["cache_salt"] == tenant_salt(KEY, tenant, salt or "")
+    assert sealed["cache_salt"] == tenant_salt(SALT_KEY, tenant, salt or "")
     assert sealed.pop("vllm_xargs") == {
         name: value for name, value in (extra or {}).items() if name != "tenantzone_seal"
     }
@@ -56,11 +58,25 @@ def test_another_client_salt_is_another_namespace_within_the_tenant():
     assert bound({})["cache_salt"] == bound({"cache_salt": None})["cache_salt"]
 
 
+def test_a_salt_that_a_gateway_has_stamped_stays_as_it_is():
+    for client_salt in ("", "mine"):
+        stamped = tenant_salt(SALT_KEY, "acme", client_salt)
+        assert bound({"cache_salt": stamped})["cache_salt"] == stamped
+        assert bound({"cache_salt": client_salt or None})["cache_salt"] == stamped
+
+
+def test_another_tenants_salt_leads_nowhere_but_into_the_senders_own_namespace():
+    stolen = bound({"cache_salt": "s"}, "burst")["cache_salt"]
+    made = bound({"cache_salt": stolen}, "acme")["cache_salt"]
+    assert made == tenant_salt(SALT_KEY, "acme", stolen) != stolen
+
+
 def test_names_that_are_sent_twice_arrive_once():
     text = b'{"cache_salt":"a","vllm_xargs":{"tenantzone_seal":"x"},"cache_salt":"b","vllm_xargs":{"a":1}}'
     names = []
     json.loads(
-        bind(parse_body(text), KEY, "acme"), object_pairs_hook=lambda pairs: names.extend(name for name, _ in pairs)
+        bind(parse_body(text), KEY, SALT_KEY, "acme"),
+        object_pairs_hook=lambda pairs: names.extend(name for name, _ in pairs),
     )
     assert sorted(names) == ["a", "cache_salt", "tenantzone_seal", "vllm_xargs"]
 
@@ -90,7 +106,7 @@ def test_a_body_that_is_no_object_is_refused(body):
 
 def test_half_a_surrogate_pair_survives_as_it_was_sent():
     text = rb'{"prompt":"\ud800","cache_salt":"\ud800"}'
-    assert rb'"prompt": "\ud800"' in bind(parse_body(text), KEY, "acme")
+    assert rb'"prompt": "\ud800"' in bind(parse_body(text), KEY, SALT_KEY, "acme")
 
 
 @given(st.floats())

@@ -7,11 +7,12 @@ import pytest
 
 from tenantzone_contract.config import PoolConfig
 from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.salt import tenant_salt
 from tenantzone_runtime.door.middleware import TenantMiddleware
-from tenantzone_runtime.seal import tenant_salt
 from tenantzone_runtime.settings import Settings
 from tests.door.harness import (
     PROMPT,
+    SALT_KEY,
     SEAL_KEY,
     body_seen,
     call,
@@ -31,7 +32,7 @@ class TestBinding:
     def test_a_request_is_sealed_for_the_tenant_of_its_key(self, folder):
         response = call(door(folder), body=PROMPT, key="acme-key")
         assert tenant_seen(response) == "acme"
-        assert body_seen(response)["cache_salt"] == tenant_salt(SEAL_KEY, "acme", "")
+        assert body_seen(response)["cache_salt"] == tenant_salt(SALT_KEY, "acme", "")
         assert body_seen(response)["prompt"] == "hello"
 
     @pytest.mark.parametrize("header", ["x-api-key", "api-key", "X-API-KEY"])
@@ -47,7 +48,7 @@ class TestBinding:
         stolen = body_seen(call(door(folder), body=PROMPT, key="burst-key"))
         response = call(door(folder), body=stolen | {"tenant": "burst", "zone": "burst"}, key="acme-key")
         assert tenant_seen(response) == "acme"
-        assert body_seen(response)["cache_salt"] == tenant_salt(SEAL_KEY, "acme", stolen["cache_salt"])
+        assert body_seen(response)["cache_salt"] == tenant_salt(SALT_KEY, "acme", stolen["cache_salt"])
 
     def test_the_length_is_that_of_the_new_body(self, folder):
         response = call(door(folder), body=PROMPT, key="acme-key", headers={"Content-Length": "19", "X-Trace": "t"})
@@ -124,7 +125,7 @@ class TestUnknownTenants:
     def test_a_tenant_without_a_zone_is_sealed_as_any_other(self, folder):
         response = call(door(folder), body=PROMPT | {"cache_salt": "mine"}, key="stray-key")
         assert tenant_seen(response) == "stray"
-        assert body_seen(response)["cache_salt"] == tenant_salt(SEAL_KEY, "stray", "mine")
+        assert body_seen(response)["cache_salt"] == tenant_salt(SALT_KEY, "stray", "mine")
 
     def test_routes_that_are_not_sealed_are_open_to_it_too(self, folder):
         assert call(door(folder), "GET", "/v1/models", key="stray-key").status_code == 200
@@ -242,6 +243,7 @@ def test_vllm_makes_it_without_arguments(folder, monkeypatch):
     monkeypatch.setenv("TENANTZONE_SEAL_KEY", SEAL_KEY.hex())
     monkeypatch.setenv("TENANTZONE_STATE_DIR", str(folder / "config"))
     monkeypatch.setenv("TENANTZONE_KEYS_DIR", str(folder / "keys"))
+    monkeypatch.setenv("TENANTZONE_SALT_DIR", str(folder / "salt"))
     assert tenant_seen(call(TenantMiddleware(echo), body=PROMPT, key="acme-key")) == "acme"
 
 

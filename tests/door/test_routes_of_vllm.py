@@ -112,7 +112,7 @@ TO_SAMPLING = {
 @pytest.mark.parametrize("path", [route.path for route in ROUTES if route.access is Access.SEALED])
 def test_a_sealed_routes_salt_and_seal_reach_the_engine(path):
     to_sampling, body = TO_SAMPLING[path]
-    bound = parse_body(bind(body | {"vllm_xargs": {"other": 1}}, bytes(32), "acme"))
+    bound = parse_body(bind(body | {"vllm_xargs": {"other": 1}}, bytes(32), bytes(32), "acme"))
     salt, sampling = to_sampling(bound)
     assert salt == bound["cache_salt"]
     assert sampling.extra_args == {"other": 1, SEAL_ARGUMENT: bound["vllm_xargs"][SEAL_ARGUMENT]}
@@ -122,6 +122,7 @@ def test_vllm_takes_the_door_as_its_middleware(folder, monkeypatch):
     monkeypatch.setenv("TENANTZONE_SEAL_KEY", SEAL_KEY.hex())
     monkeypatch.setenv("TENANTZONE_STATE_DIR", str(folder / "config"))
     monkeypatch.setenv("TENANTZONE_KEYS_DIR", str(folder / "keys"))
+    monkeypatch.setenv("TENANTZONE_SALT_DIR", str(folder / "salt"))
     app = vllm_app("--middleware", FLAGS["--middleware"], "--allowed-origins", '["https://chat.example"]')
     assert call(app, "GET", "/version").status_code == 200
     assert call(app, "GET", "/v1/models").status_code == 401

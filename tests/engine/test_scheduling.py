@@ -2,9 +2,10 @@
 
 import pytest
 
-from hack.harness.scheduler import BLOCK_TOKENS, SEAL_KEY, Driver, make_scheduler, prompt, vllm_config
+from hack.harness.scheduler import BLOCK_TOKENS, SALT_KEY, SEAL_KEY, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Idle, Lending, ZoneConfig
-from tenantzone_runtime.seal import seal, tenant_salt
+from tenantzone_contract.salt import tenant_salt
+from tenantzone_runtime.seal import seal
 
 CAPACITY = 100
 
@@ -183,9 +184,9 @@ def test_a_request_that_is_not_bound_is_finished_with_an_error(driver, tenant):
 @pytest.mark.parametrize(
     "sealed",
     [
-        pytest.param(seal(b"other key".ljust(32), "acme", tenant_salt(SEAL_KEY, "acme", "")), id="with another key"),
-        pytest.param(seal(SEAL_KEY, "acme", tenant_salt(SEAL_KEY, "burst", "")), id="for another salt"),
-        pytest.param(seal(SEAL_KEY, "acme", tenant_salt(SEAL_KEY, "acme", ""), now=0), id="long ago"),
+        pytest.param(seal(b"other key".ljust(32), "acme", tenant_salt(SALT_KEY, "acme")), id="with another key"),
+        pytest.param(seal(SEAL_KEY, "acme", tenant_salt(SALT_KEY, "burst")), id="for another salt"),
+        pytest.param(seal(SEAL_KEY, "acme", tenant_salt(SALT_KEY, "acme"), now=0), id="long ago"),
         pytest.param("acme", id="by nobody"),
     ],
 )

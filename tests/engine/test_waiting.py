@@ -6,8 +6,9 @@ from vllm.lora.request import LoRARequest
 from vllm.v1.engine.parallel_sampling import ParentRequest
 from vllm.v1.request import Request, RequestStatus
 
-from hack.harness.scheduler import SEAL_KEY, Driver, make_scheduler, prompt, vllm_config
-from tenantzone_runtime.seal import SEAL_ARGUMENT, seal, tenant_salt
+from hack.harness.scheduler import SALT_KEY, SEAL_KEY, Driver, make_scheduler, prompt, vllm_config
+from tenantzone_contract.salt import tenant_salt
+from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 from tests.engine.measured import zone
 
 
@@ -44,7 +45,7 @@ def test_requests_of_one_prompt_may_share_their_parameters(config):
     """As vLLM makes them for n > 1 without a seed."""
     driver = Driver(make_scheduler(config, 100))
     driver.declare(zone("acme"))
-    salt = tenant_salt(SEAL_KEY, "acme", "")
+    salt = tenant_salt(SALT_KEY, "acme")
     shared = driver.send(None, prompt(1)).sampling_params
     shared.n = 2
     shared.extra_args = {SEAL_ARGUMENT: seal(SEAL_KEY, "acme", salt)}

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from tenantzone_contract.config import Idle, UnknownTenants
-from tenantzone_runtime.housekeeping import reloading
+from tenantzone_contract.report import SaltKeyStatus
+from tenantzone_contract.salt import salt_key_id
+from tenantzone_runtime.housekeeping import reloading, salting
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.journal.bill import Period, make_bill
 from tenantzone_runtime.zones import configure
@@ -25,6 +27,7 @@ from tests.journal.journals import eventually, kinds, records
 from tests.runtime.folders import config, config_text, zone
 
 AT_ONCE = Idle(after_seconds=0)
+FIRST_KEY, SECOND_KEY = b"1" * 32, b"2" * 32
 
 
 class EnginePort:
@@ -211,9 +214,52 @@ class EnginePort:
         assert (loan.lender, loan.borrower, loan.blocks) == ("acme", "burst", 30)
         assert began - 1 <= loan.since_unix_time <= time.time() + 1
 
+    # The salt key
+
+    def test_a_new_salt_key_frees_what_was_cached_under_the_one_before(
+        self, engine: DrivenEngine, house: House, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.WARNING, logger=salting.__name__)
+        house.give_salt_key(FIRST_KEY)
+        house.await_report(lambda report: report.salt_key == SaltKeyStatus(id=salt_key_id(FIRST_KEY)))
+        house.enforce(zone("acme"), zone("burst"))
+        for tenant, blocks in (("acme", 30), ("burst", 20)):
+            engine.send(tenant, blocks)
+        run(engine)
+        engine.send("acme", 10, steps=10)
+        engine.step()
+        house.give_salt_key(SECOND_KEY)
+        report = house.await_report(lambda report: report.salt_key == SaltKeyStatus(id=salt_key_id(SECOND_KEY)))
+        acme, burst = report.zones
+        assert (acme.cached, acme.in_use, burst.cached) == (0, 11, 0)
+        assert (acme.evicted.get("reset"), burst.evicted.get("reset")) == (30, 20)
+        assert report.free_blocks == CAPACITY - 11
+        assert f"{salt_key_id(SECOND_KEY)} is in force; 50 blocks cached before it are free" in caplog.text
+        run(engine)
+
+    def test_a_salt_key_that_stays_evicts_nothing(self, engine: DrivenEngine, house: House) -> None:
+        house.give_salt_key(FIRST_KEY)
+        house.await_report(lambda report: report.salt_key == SaltKeyStatus(id=salt_key_id(FIRST_KEY)))
+        house.enforce(zone("acme"))
+        engine.send("acme", 30)
+        run(engine)
+        house.give_salt_key(FIRST_KEY)
+        house.give_salt_key(b"too short")
+        report = house.await_report(lambda report: report.salt_key and report.salt_key.error)
+        assert report.salt_key is not None
+        assert report.salt_key.id == salt_key_id(FIRST_KEY)
+        assert house.await_zone("acme", state="Idle").cached == 30
+
+    def test_without_a_salt_key_it_says_that_a_restart_loses_the_cache(
+        self, house: House, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        assert house.report().salt_key == SaltKeyStatus()
+        (line,) = [record.getMessage() for record in caplog.get_records("setup") if record.name == salting.__name__]
+        assert "after a restart nothing that is cached is found again" in line
+
     # The lock
 
-    @pytest.mark.parametrize("what", ["send", "step", "apply_config", "let_time_pass"])
+    @pytest.mark.parametrize("what", ["send", "step", "apply_config", "evict_cache", "let_time_pass"])
     def test_whatever_changes_zones_waits_for_the_lock(self, engine: DrivenEngine, what: str) -> None:
         served = engine.served
         served.apply_config(config(1, zone("acme")))
@@ -222,6 +268,7 @@ class EnginePort:
             "send": lambda: engine.send("acme", 3),
             "step": engine.step,
             "apply_config": lambda: served.apply_config(config(2, zone("acme", reserved=5))),
+            "evict_cache": served.evict_cache,
             "let_time_pass": served.let_time_pass,
         }
         thread = threading.Thread(target=changes[what], daemon=True)

@@ -10,6 +10,7 @@ from tenantzone_contract.blocks import BlockMap, parse_block_map
 from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.report import EngineReport, ZoneReport, parse_report
+from tenantzone_contract.salt import SALT_KEY_FILE
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.housekeeping.service import Service
 from tenantzone_runtime.reload import ConfigSource
@@ -23,13 +24,14 @@ class House:
     """Housekeeping from its start to its end; configs go in through the folder, and what is told comes over HTTP.
 
     Args:
-        folder: for the config and the journal.
+        folder: for the config, the salt key and the journal.
         text: of the config that is there before the engine; None: there is none.
         variables: of the environment.
     """
 
     def __init__(self, engine: ServedEngine, folder: Path, *, text: str | None = None, **variables: str) -> None:
         self._config = folder / "config"
+        self._salt = folder / "salt"
         self.journal = folder / "journal"
         self._state = folder / "state"
         self._state.mkdir(exist_ok=True)
@@ -39,6 +41,7 @@ class House:
         environ = {
             "POD_NAME": "engine-0",
             "TENANTZONE_CONFIG_DIR": str(self._config),
+            "TENANTZONE_SALT_DIR": str(self._salt),
             "TENANTZONE_JOURNAL_DIR": str(self.journal),
             "TENANTZONE_STATE_DIR": str(self._state),
             "TENANTZONE_ADMIN_HOST": "127.0.0.1",
@@ -66,6 +69,10 @@ class House:
     def project(self, text: str) -> None:
         """What kubelet does with a ConfigMap."""
         project(self._config, {"config.json": text})
+
+    def give_salt_key(self, key: bytes) -> None:
+        """What kubelet does with the Secret of the salt key."""
+        project(self._salt, {SALT_KEY_FILE: key.hex()})
 
     def declare(self, *zones: ZoneConfig, **pool: Any) -> int:
         """Project the next config. Returns its generation."""

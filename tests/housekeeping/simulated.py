@@ -64,6 +64,15 @@ class SimulatedEngine:
             pool.return_evicted(enforcement.end(plan))
         return {spec.name: spec.awaited for spec in plan.specs.values() if spec.awaited}
 
+    def evict_cache(self) -> int:
+        pool = self._engine.pool
+        with self._at_present():
+            evicted = [
+                (zone, pool.ledger.evict(zone, len(zone.cached), "reset")) for zone in pool.ledger.zones.values()
+            ]
+            pool.return_evicted(evicted)
+        return sum(len(block_ids) for _, block_ids in evicted)
+
     def let_time_pass(self) -> None:
         with self._at_present():
             self._engine.upkeep()

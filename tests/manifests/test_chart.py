@@ -156,10 +156,12 @@ def test_for_listed_pools_rights_end_with_their_namespaces_and_config_maps_have_
     assert rights == {
         ("shop", "pods", ""): ["list", "watch", "patch"],
         ("shop", "configmaps", ""): ["create"],
+        ("shop", "secrets", ""): ["create"],
         ("shop", "configmaps", "tenantzone-demo"): ["get", "patch"],
         ("shop", "configmaps", "tenantzone-spare"): ["get", "patch"],
         ("bank", "pods", ""): ["list", "watch", "patch"],
         ("bank", "configmaps", ""): ["create"],
+        ("bank", "secrets", ""): ["create"],
         ("bank", "configmaps", "tenantzone-demo"): ["get", "patch"],
     }
     bound = {

@@ -87,7 +87,13 @@ def test_with_listed_pools_the_operator_may_do_for_them_what_it_needs_and_nothin
         assert may(verb, "configmaps/tenantzone-demo", "shop")
         assert not may(verb, "configmaps/tenantzone-demo", "bank")
         assert not may(verb, "configmaps/another", "shop")
-    for verb, what in (("create", "configmaps"), ("list", "pods"), ("watch", "pods"), ("patch", "pods")):
+    for verb, what in (
+        ("create", "configmaps"),
+        ("create", "secrets"),
+        ("list", "pods"),
+        ("watch", "pods"),
+        ("patch", "pods"),
+    ):
         assert may(verb, what, "shop")
         assert not may(verb, what, "bank")
     assert may("watch", "tenantzones.tenantzone.io", "bank")

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from base64 import b64decode
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -10,15 +11,16 @@ from hack.harness.lies import Lie, truth
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, ConfigError, RuntimeConfig
 from tenantzone_contract.fitting import grants
 from tenantzone_contract.packing import files_of, unpack_config
-from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, ZoneReport
+from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, SaltKeyStatus, ZoneReport
+from tenantzone_contract.salt import SALT_KEY_FILE, parse_salt_key, salt_key_id, salt_secret_name
 from tests.operator.kube import Kube
 
 
 class SimulatedEngine:
     """One engine pod: its admin server, and a stand-in for its kubelet.
 
-    Like kubelet, it looks at the ConfigMap when the pod's annotation changes, and not before; how often it looks at
-    the pod is said by ``look_seconds``.
+    Like kubelet, it looks at ConfigMap and Secret when the pod's annotation changes, and not before, but for a Secret
+    that it does not have yet; how often it looks at the pod is said by ``look_seconds``.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class SimulatedEngine:
         self._look_seconds = look_seconds
         self._pod_path = f"/api/v1/namespaces/{namespace}/pods/{name}"
         self._config_path = f"/api/v1/namespaces/{namespace}/configmaps/tenantzone-{pool}"
+        self._secret_path = f"/api/v1/namespaces/{namespace}/secrets/{salt_secret_name(pool)}"
         self.name, self.ip, self.port, self.blocks = name, ip, port, blocks
         self.refusal = ""
         """Refuse new configs with this error."""
@@ -48,6 +51,7 @@ class SimulatedEngine:
         """Zones that it made for tenants without a TenantZone."""
         self.lie: Lie | None = None
         """Told in place of a report."""
+        self.salt_key = SaltKeyStatus()
         self.polls = 0
         self._config: RuntimeConfig | None = None
         self._status = ConfigStatus()
@@ -91,6 +95,14 @@ class SimulatedEngine:
             self._config = config
             self._status = ConfigStatus(applied_generation=config.generation, applied_hash=config.hash)
 
+    def sync_salt_key(self) -> None:
+        """Read the Secret of the salt key; the key stays if it is gone."""
+        found = self._kube.get(self._secret_path)
+        if found is not None:
+            self.salt_key = SaltKeyStatus(id=salt_key_id(parse_salt_key(b64decode(found["data"][SALT_KEY_FILE]))))
+        elif self.salt_key.id:
+            self.salt_key = self.salt_key.model_copy(update={"error": "is missing"})
+
     def report(self) -> EngineReport:
         zones = self._config.zones if self._config is not None else ()
         held = zip(zones, grants(zones, self.blocks), strict=True)
@@ -101,6 +113,7 @@ class SimulatedEngine:
             block_size_tokens=16,
             free_blocks=self.blocks,
             config=self._status,
+            salt_key=self.salt_key,
             zones=self.registered
             + tuple(
                 ZoneReport(
@@ -127,6 +140,8 @@ class SimulatedEngine:
             try:
                 pod = self._kube.get(self._pod_path)
                 annotation = (pod or {}).get("metadata", {}).get("annotations", {}).get(CONFIG_HASH_ANNOTATION)
+                if annotation != shown or not self.salt_key.id:
+                    self.sync_salt_key()
                 if annotation != shown:
                     self.sync()
                     shown = annotation

@@ -5,7 +5,7 @@ from typing import Any
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.fitting import Grant, grants
-from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, ZoneReport
+from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, SaltKeyStatus, ZoneReport
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.engines.views import view
@@ -57,6 +57,7 @@ def observed(
     blocks: int = 100,
     error: str = "",
     registered: tuple[ZoneReport, ...] = (),
+    salt_key: SaltKeyStatus | None = None,
     **zones: Any,
 ) -> Observation:
     """An engine that has applied a snapshot and reports its zones; `acme={"cached": 3}` says more about one of them.
@@ -73,7 +74,8 @@ def observed(
         zone_report(zone.name, **_as_asked(zone, grant) | zones.get(zone.name, {}))
         for zone, grant in zip(entries, grants(entries, blocks), strict=True)
     )
-    sent = report(engine, blocks, status, registered + reports).model_dump_json(by_alias=True)
+    told = report(engine, blocks, status, registered + reports).model_copy(update={"salt_key": salt_key})
+    sent = told.model_dump_json(by_alias=True)
     return Observation(engine, view(read_report_text(sent.encode())), blocks=blocks)
 
 

@@ -130,7 +130,7 @@ def test_of_pods_and_config_maps_it_needs_those_of_its_pools_only(record: list[R
     asked = [request for request in record if request.group == "" and request.resource[0] != "/"]
     config_maps = [request for request in asked if request.resource == "configmaps" and request.verb != "create"]
 
-    assert {request.resource for request in asked} == {"pods", "configmaps"}
+    assert {request.resource for request in asked} == {"pods", "configmaps", "secrets"}
     assert {request.namespace for request in asked} == {"test-rights"}
     assert {request.name for request in config_maps} == {"tenantzone-demo"}
 

@@ -12,6 +12,7 @@ def test_an_empty_environment_gives_what_the_manifests_mount():
     settings = read_settings({})
     assert settings.config_dir == Path("/etc/tenantzone/config")
     assert settings.keys_dir == Path("/etc/tenantzone/keys")
+    assert settings.salt_dir == Path("/etc/tenantzone/salt")
     assert settings.admin_port == 9464
     assert settings.open_routes == frozenset()
     assert settings.seal_key == b""

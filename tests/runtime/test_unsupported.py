@@ -22,7 +22,7 @@ def a_refused_value(setting: Setting) -> str:
 
 def a_value_that_goes(setting: Setting) -> str | None:
     """None: no value does."""
-    values = [value for value in (setting.bound_to, setting.without, "other") if value is not None]
+    values = [value for value in (setting.bound_to, *setting.but_for, setting.without, "other") if value is not None]
     return next((value for value in values if not setting.refuses(value)), None)
 
 
@@ -59,9 +59,16 @@ def test_each_variable_is_refused_with_its_reason_and_empty_ones_are_not(unsuppo
         (Setting("--grpc"), [], ["", "x"]),
         (Setting("-pp", bound_to="1"), ["1"], ["2", ""]),
         (Setting("--runner", refused=("pooling",)), ["auto", "generate"], ["pooling"]),
+        (Setting("--hash", but_for=("sha256", "sha256_cbor")), ["sha256", "sha256_cbor"], ["xxhash", "builtin", ""]),
         (Setting("VLLM_PLUGINS", without="ours"), ["ours", "other,ours"], ["other", "ourselves"]),
     ],
-    ids=["whatever its value", "bound to one value", "some values", "a list that lacks something"],
+    ids=[
+        "whatever its value",
+        "bound to one value",
+        "some values",
+        "all but some values",
+        "a list that lacks something",
+    ],
 )
 def test_what_a_setting_refuses(setting, goes, refused):
     assert [value for value in (*goes, *refused) if setting.refuses(value)] == refused

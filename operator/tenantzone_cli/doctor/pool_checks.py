@@ -11,6 +11,7 @@ from tenantzone_cli.resources import Pool, unix_time
 from tenantzone_cli.table import duration
 from tenantzone_contract.config import ConfigError, RuntimeConfig
 from tenantzone_contract.packing import files_of, unpack_config
+from tenantzone_contract.salt import salt_secret_name
 
 _LARGEST_BYTES = 900_000
 """Of a compressed config: zones that would take it further are not accepted. The API server takes a little more."""
@@ -31,6 +32,7 @@ def check_pools(facts: Facts) -> Iterator[Finding]:
         yield warn("pools", f"there is no ZonePool in {where}", "create one, or name another namespace with -n")
     for pool in facts.pools:
         yield _check_status(facts, pool)
+        yield from _check_salt(pool)
         config, found = _check_config(facts, pool)
         yield from found
         yield from check_engines(facts, pool, config.hash if config is not None else pool.status.get("configHash"))
@@ -54,6 +56,14 @@ def _check_status(facts: Facts, pool: Pool) -> Finding:
         subject,
         f"{size}; {pool.status.get('zonesAccepted', 0)} zones accepted, {pool.status.get('zonesRejected', 0)} rejected",
     )
+
+
+def _check_salt(pool: Pool) -> Iterator[Finding]:
+    """What the operator says of engines that do not have the pool's salt key in common."""
+    found = pool.condition("SaltNotShared")
+    if found is not None and found.status == "True":
+        advice = f"mount the Secret {salt_secret_name(pool.name)} into all engines; docs/salts.md says what it is for"
+        yield warn(f"salt key {pool.namespace}/{pool.name}", found.message, advice)
 
 
 def _check_config(facts: Facts, pool: Pool) -> tuple[RuntimeConfig | None, list[Finding]]:

@@ -77,6 +77,13 @@ class ConfigStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
     rejected: Rejection | None = None
 
 
+class SaltKeyStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """Which salt key the engine uses, and what is wrong with the file that it has of it."""
+
+    id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{0,64}$")] = ""
+    error: str = ""
+
+
 class LoanReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """One loan between two zones on an engine, named by their tenants."""
 
@@ -98,6 +105,7 @@ class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     config: ConfigStatus
     published_unix_time: UnixTime
     pod: Name = ""
+    salt_key: SaltKeyStatus | None = None
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
 

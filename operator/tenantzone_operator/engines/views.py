@@ -45,11 +45,15 @@ class EngineView:
     """Why the engine refuses the newest config, in its own words; empty if it does not."""
     zones: Mapping[str, ZoneView]
     """The declared zones, by name."""
+    salt_key_id: str | None
+    """Empty: it uses one of its own; None: it does not say."""
+    salt_key_error: str
+    """Why the file of the pool's key is not in force, in its own words; empty if it is, or if there is none."""
 
 
 def view(report: EngineReport) -> EngineView:
     """Cut a report down to its view."""
-    config = report.config
+    config, salt_key = report.config, report.salt_key
     return EngineView(
         capacity_blocks=report.capacity_blocks,
         applied_generation=config.applied_generation,
@@ -57,6 +61,8 @@ def view(report: EngineReport) -> EngineView:
         nack=printable(config.rejected.error, _LONGEST_ERROR) if config.rejected is not None else "",
         # An auto-registered zone is named after its tenant, and a TenantZone of that name may be another tenant's.
         zones={sys.intern(zone.name): zone_view(zone) for zone in report.zones if not zone.auto_registered},
+        salt_key_id=salt_key.id if salt_key is not None else None,
+        salt_key_error=printable(salt_key.error, _LONGEST_ERROR) if salt_key is not None else "",
     )
 
 

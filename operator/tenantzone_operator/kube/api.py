@@ -4,6 +4,7 @@ Each write is a server-side apply or a merge patch of just our fields, so what o
 """
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ import aiohttp
 
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 from tenantzone_contract.packing import ConfigFiles
+from tenantzone_contract.salt import SALT_KEY_FILE, salt_secret_name
 from tenantzone_operator.kube.config_map import ConfigMap, config_map_labels, data_to_write, read_config_map
 from tenantzone_operator.kube.connection import Connection
 from tenantzone_operator.kube.names import FIELD_MANAGER, GROUP, POOLS, VERSION, ZONES, config_map_name
@@ -125,6 +127,26 @@ class Api:
         body["metadata"] |= {"resourceVersion": found.version, "uid": found.uid}
         path = _path("/api/v1", pool.meta.namespace, "configmaps", name)
         return read_config_map(await self._write("PATCH", path, body, _MERGE, _PATCHED))
+
+    async def create_salt_secret(self, pool: Pool, key: bytes) -> None:
+        """Create the Secret with the pool's salt key.
+
+        Raises:
+            RestError: with status 409, there is one.
+        """
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": salt_secret_name(pool.meta.name),
+                "labels": config_map_labels(pool.meta.name),
+                "ownerReferences": [_owner(pool.meta)],
+            },
+            "type": "Opaque",
+            "data": {SALT_KEY_FILE: b64encode(key.hex().encode()).decode()},
+        }
+        path = _path("/api/v1", pool.meta.namespace, "secrets")
+        await self._write("POST", path, body, "application/json", _PATCHED)
 
     async def annotate(self, pod: Pod, config_hash: str) -> None:
         """Annotate a pod with the hash of its config, which makes kubelet sync the pod's volumes."""

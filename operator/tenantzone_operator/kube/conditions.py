@@ -21,6 +21,8 @@ class Type(StrEnum):
     """Nothing will come of it until somebody changes something. Present only then, as kstatus knows it."""
     DEGRADED = "Degraded"
     """An engine is too small for what is accepted; the others are not concerned. Present only then."""
+    SALT_NOT_SHARED = "SaltNotShared"
+    """Not all engines have the pool's salt key, so hashes of prefixes differ. Present only then."""
     NOT_ENFORCED = "NotEnforced"
     """A field is set on which nothing acts. Present only then."""
 
@@ -51,6 +53,11 @@ class Reason(StrEnum):
     """Of Degraded, too."""
     # Ready
     ENFORCED = "Enforced"
+    # SaltNotShared
+    SECRET_NOT_MADE = "SecretNotMade"
+    SALT_KEY_REFUSED = "SaltKeyRefused"
+    NO_SALT_KEY = "NoSaltKey"
+    SALT_KEYS_DIFFER = "SaltKeysDiffer"
     # NotEnforced
     FIELDS_NOT_ENFORCED = "FieldsNotEnforced"
 
@@ -94,8 +101,13 @@ def degraded(unfit: Sequence[str]) -> list[Condition]:
     """
     if not unfit:
         return []
-    more = [f"and {len(unfit) - _NAMED} more"] if len(unfit) > _NAMED else []
-    return [Condition(Type.DEGRADED, "True", Reason.ENGINE_UNFIT, "; ".join([*unfit[:_NAMED], *more]))]
+    return [Condition(Type.DEGRADED, "True", Reason.ENGINE_UNFIT, name_some(unfit, "; "))]
+
+
+def name_some(items: Sequence[str], separator: str = ", ") -> str:
+    """The first few of them, and how many more there are."""
+    more = [f"and {len(items) - _NAMED} more"] if len(items) > _NAMED else []
+    return separator.join([*items[:_NAMED], *more])
 
 
 def not_enforced(fields: Sequence[str]) -> list[Condition]:

@@ -24,6 +24,7 @@ from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import Plan, leaving, make_plan
 from tenantzone_operator.pool.delivery import Delivery
 from tenantzone_operator.pool.outcome import Outcome, engine_outcomes
+from tenantzone_operator.pool.salt_secret import SaltSecret
 from tenantzone_operator.status.acknowledgement import History
 from tenantzone_operator.status.notices import Reclaims, Status
 from tenantzone_operator.status.statuses import ZoneStatuses, leaving_pool_status, pool_status
@@ -83,6 +84,7 @@ class PoolWorker:
         self._history = History()
         self._room = ConfigRoom()
         self._delivery = Delivery(api, self._history, self._log)
+        self._salt_secret = SaltSecret(api, self._log)
         self._recorder = recorder
         self._reclaims = Reclaims()
         self._zone_statuses = ZoneStatuses()
@@ -227,6 +229,7 @@ class PoolWorker:
             try:
                 if await self._delivery.deliver(pool, view.pods, plan.config):
                     self._engines.hurry()
+                await self._salt_secret.ensure(pool, observations)
             except TRANSIENT as error:
                 # Who waits must be told so, and one pod that can't be annotated must not silence the others.
                 failure = error
@@ -265,6 +268,7 @@ class PoolWorker:
                 before=before,
                 now=now,
                 not_written=self._delivery.not_written,
+                salt_not_made=self._salt_secret.not_made,
             )
         else:
             status = leaving_pool_status(view.told_pool, before=before, now=now)
@@ -297,7 +301,11 @@ class PoolWorker:
         def may_go_on() -> bool:
             return time.monotonic() - began < (hasty if self.is_dirty else WRITING_SECONDS)
 
-        waits = [await self._statuses.write(view, zones, pool, may_go_on), self._delivery.retry_seconds]
+        waits = [
+            await self._statuses.write(view, zones, pool, may_go_on),
+            self._delivery.retry_seconds,
+            self._salt_secret.retry_seconds,
+        ]
         wait = min((wait for wait in waits if wait is not None), default=None)
         if self._later is not None:
             self._later.cancel()

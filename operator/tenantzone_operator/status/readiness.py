@@ -9,6 +9,7 @@ from tenantzone_operator.kube.conditions import Condition, Reason, Type, degrade
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.admission import Verdict
 from tenantzone_operator.status.acknowledgement import History, programmed
+from tenantzone_operator.status.salts import salt_not_shared
 
 _NO_PODS = "no ready pod matches spec.selector"
 
@@ -84,6 +85,7 @@ def pool_conditions(
     acknowledged: Sequence[bool],
     history: History,
     not_written: str,
+    salt_not_made: str,
 ) -> list[Condition]:
     """The conditions of a pool.
 
@@ -94,6 +96,7 @@ def pool_conditions(
         acknowledged: for each engine, whether it has the newest snapshot.
         history: the snapshots that were given out.
         not_written: why the newest snapshot could not be given out; empty if it was.
+        salt_not_made: why the Secret with the pool's salt key can't be made; empty if it can, or is there.
     """
     if pool.config is None:
         accepted = Condition(Type.ACCEPTED, "False", Reason.INVALID, pool.invalid)
@@ -120,6 +123,7 @@ def pool_conditions(
         _ready(accepted, engines),
         *stalled(accepted),
         *degraded(unfit),
+        *salt_not_shared(pool.meta.name, observations, salt_not_made),
         *not_enforced(pool.not_enforced),
     ]
 

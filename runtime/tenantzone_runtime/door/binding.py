@@ -4,8 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from tenantzone_contract.salt import tenant_salt
 from tenantzone_runtime.door.answers import Refusal
-from tenantzone_runtime.seal import SEAL_ARGUMENT, seal, tenant_salt
+from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 
 _EXTRA_ARGUMENTS = "vllm_xargs"
 _CACHE_SALT = "cache_salt"
@@ -40,7 +41,7 @@ def check_fields(body: Mapping[str, Any], refused: Mapping[str, str]) -> None:
             )
 
 
-def bind(body: dict[str, Any], seal_key: bytes, tenant: str) -> bytes:
+def bind(body: dict[str, Any], seal_key: bytes, salt_key: bytes, tenant: str) -> bytes:
     """The request's body with the tenant's cache salt and the seal in it, as JSON.
 
     Serialised anew from what was parsed: a key that the client sent twice is there once, and it is ours.
@@ -49,7 +50,7 @@ def bind(body: dict[str, Any], seal_key: bytes, tenant: str) -> bytes:
         Refusal: the client's own salt or extra arguments are malformed.
     """
     arguments = _other_arguments(body)
-    salt = tenant_salt(seal_key, tenant, _client_salt(body))
+    salt = tenant_salt(salt_key, tenant, _client_salt(body))
     arguments[SEAL_ARGUMENT] = seal(seal_key, tenant, salt)
     return json.dumps({**body, _CACHE_SALT: salt, _EXTRA_ARGUMENTS: arguments}).encode()
 

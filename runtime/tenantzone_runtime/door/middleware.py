@@ -22,6 +22,7 @@ from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_pat
 from tenantzone_runtime.door.verdict import judged
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.reload import ConfigSource
+from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import SEAL_KEY, STATE_DIR, Settings, read_settings
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class TenantMiddleware:
         self._keys = KeyRing(self._settings.keys_dir)
         # Not the folder of the operator's config: the engine may refuse what stands there.
         self._config = ConfigSource(self._settings.state_dir)
+        self._salt = SaltKeySource(self._settings.salt_dir, self._settings.seal_key)
         self._zones: Mapping[str, str] = {}
         """Names, by tenant."""
         self._registers_unknown = False
@@ -179,7 +181,9 @@ class TenantMiddleware:
         if route.access is not Access.SEALED:
             return body
         check_fields(parsed, route.refused_fields)
-        return without_seal(parsed) if self._config.config is None else bind(parsed, self._settings.seal_key, tenant)
+        if self._config.config is None:
+            return without_seal(parsed)
+        return bind(parsed, self._settings.seal_key, self._salt.key, tenant)
 
     async def _look_if_due(self) -> None:
         if self._is_due():
@@ -192,6 +196,7 @@ class TenantMiddleware:
 
     def _look(self) -> None:
         self._keys.refresh()
+        self._salt.poll()
         if self._config.poll():
             if (config := self._config.config) is not None:
                 self._zones = {zone.tenant: zone.name for zone in config.zones}

@@ -217,9 +217,10 @@ class ZoneBlockPool(BlockPool):
         # Beyond its limit if that fell while the blocks were in use.
         self.return_evicted(zone, trim_to_limit(self.ledger, zone))
 
-    def evict(self, zone: Zone, reason: EvictionReason) -> int:
-        """Evict all that a zone keeps cached, and return how many blocks that were."""
-        block_ids = self.ledger.evict(zone, len(zone.cached), reason)
+    def evict(self, zone: Zone, reason: EvictionReason, at_most: int | None = None) -> int:
+        """Evict what a zone keeps cached, all of it or so many blocks, and return how many that were."""
+        blocks = len(zone.cached) if at_most is None else min(at_most, len(zone.cached))
+        block_ids = self.ledger.evict(zone, blocks, reason)
         self.return_evicted(zone, block_ids)
         return len(block_ids)
 

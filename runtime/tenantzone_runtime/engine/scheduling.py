@@ -36,6 +36,7 @@ from tenantzone_runtime.engine.zone_engine import ZoneEngine
 from tenantzone_runtime.housekeeping.turns import hold_in_turns
 from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.configure import Difference
+from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
 
@@ -135,6 +136,20 @@ class ZoneAwareScheduler(AsyncScheduler):
             if request.resumable:
                 self._refuse(request, BindingError("unsupported", None, NO_SESSIONS))
                 self.end_with_error(request)
+
+    def evict_cache(self) -> int:
+        """Evict all that zones keep cached, and return how many blocks that were."""
+        with self.zone_lock:
+            zones = list(self._zones.values())
+        evicted: list[int] = []
+        hold_in_turns(self.zone_lock, self._evict_cache(zones, evicted))
+        return sum(evicted)
+
+    def _evict_cache(self, zones: Iterable[Zone], evicted: list[int]) -> Iterator[None]:
+        for zone in zones:
+            while zone.cached:
+                evicted.append(self.block_pool.evict(zone, "reset", BLOCKS_AT_ONCE))
+                yield
 
     def let_time_pass(self) -> None:
         """Do what time alone does to zones and loans; to be called several times a second, whether steps run or not."""

@@ -31,6 +31,7 @@ class ServedScheduler:
         """Block 0 is vLLM's null block."""
         self.block_size_tokens = int(scheduler.block_size)
         self.apply_config = scheduler.apply_config
+        self.evict_cache = scheduler.evict_cache
         self.let_time_pass = scheduler.let_time_pass
 
     @property

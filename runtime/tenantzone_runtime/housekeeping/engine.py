@@ -77,6 +77,12 @@ class ServedEngine(Protocol):
                 then is free. The config before is applied next.
         """
 
+    def evict_cache(self) -> int:
+        """Evict all that zones keep cached, and return how many blocks that were; what requests use stays.
+
+        It takes the lock itself, and lets steps be made in between if there is much to do.
+        """
+
     def let_time_pass(self) -> None:
         """Do what time alone does to zones and loans, and return the blocks that go.
 

@@ -15,6 +15,7 @@ from tenantzone_runtime.housekeeping.auditing import Auditing, open_journal
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.housekeeping.reloading import Reloading
 from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
+from tenantzone_runtime.housekeeping.salting import Salting
 from tenantzone_runtime.metrics.figures import EngineFigures
 from tenantzone_runtime.settings import Settings
 
@@ -31,8 +32,8 @@ class Housekeeping:
 
     Args:
         engine: whose zones.
-        settings: the config's folder, this engine pod's name, where a journal is written, and the folder that the
-            front door reads.
+        settings: the folders of config and salt key, this engine pod's name, where a journal is written, and the folder
+            that the front door reads.
     """
 
     def __init__(self, engine: ServedEngine, settings: Settings) -> None:
@@ -42,6 +43,7 @@ class Housekeeping:
         self._auditing = Auditing(engine, open_journal(engine, settings, self._started_unix_time))
         self._reloading = Reloading(engine, settings.config_dir, self._auditing.config_refused)
         self._applied = AppliedConfig(settings.state_dir)
+        self._salting = Salting(engine, settings)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tenantzone-housekeeping", daemon=True)
         self._is_asked_for = True
@@ -79,6 +81,7 @@ class Housekeeping:
         """Do one turn's work: look for a new config, let time pass, publish a report."""
         has_news = self._reloading.turn()
         self._applied.show(self._reloading.in_force)
+        has_news |= self._salting.turn()
         self._engine.let_time_pass()
         self._auditing.turn()
         # A report of a thousand zones takes milliseconds: not ten times a second, where nobody reads it.
@@ -105,7 +108,11 @@ class Housekeeping:
         self._is_asked_for = False
         self._published = time.monotonic()
         self._report = make_report(
-            self._engine, self._reloading.status, pod=self._pod, started_unix_time=self._started_unix_time
+            self._engine,
+            self._reloading.status,
+            pod=self._pod,
+            started_unix_time=self._started_unix_time,
+            salt_key=self._salting.status,
         )
 
     def _run(self) -> None:

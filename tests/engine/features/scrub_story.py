@@ -74,10 +74,11 @@ def ask(llm, tenant: str, prompts: list[str]) -> None:
     """As the front door would."""
     from vllm import SamplingParams
 
-    from tenantzone_runtime.seal import SEAL_ARGUMENT, seal, tenant_salt
+    from tenantzone_contract.salt import tenant_salt
+    from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 
     key = bytes.fromhex(SEAL_KEY)
-    salt = tenant_salt(key, tenant, "")
+    salt = tenant_salt(key, tenant)
     params = [
         SamplingParams(max_tokens=1, ignore_eos=True, extra_args={SEAL_ARGUMENT: seal(key, tenant, salt)})
         for _ in prompts

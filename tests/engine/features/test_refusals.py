@@ -1,8 +1,11 @@
 """What does not go together with zones is refused before a model is loaded, or by the scheduler, and is named."""
 
+from typing import get_args
+
 import pytest
 import torch
-from vllm.config import KVTransferConfig
+from vllm.config import CacheConfig, KVTransferConfig
+from vllm.config.cache import PrefixCachingHashAlgo
 from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, MambaSpec, SlidingWindowSpec
 
 from hack.harness.scheduler import BLOCK_TOKENS, caches, vllm_config
@@ -26,6 +29,8 @@ from tenantzone_runtime.usage import UsageError
             ["--data-parallel-size=2"],
             "--data-parallel-size can't be used: zones cover one engine; run one Pod for each",
         ),
+        (["--prefix-caching-hash-algo=builtin"], "--prefix-caching-hash-algo can't be used: whoever makes two prompts"),
+        (["--prefix_caching_hash_algo", "xxhash_cbor"], "--prefix-caching-hash-algo can't be used: whoever makes two"),
         (["--grpc"], "--grpc can't be used: gRPC requests do not pass the front door"),
         (
             ["--no-async-scheduling"],
@@ -77,6 +82,10 @@ def with_a_pipeline(config):
     config.parallel_config.pipeline_parallel_size = 2
 
 
+def with_a_fast_hash(config):
+    config.cache_config.prefix_caching_hash_algo = "xxhash"
+
+
 USES = {
     "KV connectors": with_connector,
     "encoder cache connectors": with_encoder_connector,
@@ -86,6 +95,7 @@ USES = {
     "encoder-decoder models": with_encoder,
     "data parallelism": with_several_engines,
     "pipeline parallelism": with_a_pipeline,
+    "a prefix hash that is not SHA-256": with_a_fast_hash,
 }
 """What a config file, another flag or the model may turn on."""
 CONFIGURED = {each.feature: each.reason for each in UNSUPPORTED if each.is_configured is not None}
@@ -139,3 +149,19 @@ def test_routes_are_refused_with_a_reason(method, path, reason):
     (route,) = RouteTable().at(path)
     assert (route.method, route.access) == (method, Access.REFUSED)
     assert reason in route.reason
+
+
+@pytest.mark.parametrize("name", get_args(PrefixCachingHashAlgo))
+def test_each_hash_of_vllms_is_let_in_if_it_is_sha_256(tmp_path, name):
+    config = vllm_config(tmp_path)
+    config.cache_config.prefix_caching_hash_algo = name
+    if name in ("sha256", "sha256_cbor"):
+        check_supported(config, caches(10))
+        check(["model", "--prefix-caching-hash-algo", name], {})
+    else:
+        with pytest.raises(UnsupportedError, match="--prefix-caching-hash-algo takes sha256_cbor"):
+            check_supported(config, caches(10))
+
+
+def test_vllms_own_default_is_let_in():
+    assert CacheConfig.prefix_caching_hash_algo == "sha256"

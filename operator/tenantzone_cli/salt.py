@@ -1,0 +1,56 @@
+"""``salt TENANT``: the cache salt that a gateway puts into a tenant's requests, for whoever may read the pool's key."""
+
+import base64
+import binascii
+from pathlib import Path
+
+from tenantzone_cli.api import Api
+from tenantzone_cli.names import API, POOLS, within
+from tenantzone_contract.salt import SALT_KEY_FILE, SaltKeyError, parse_salt_key, salt_secret_name
+
+
+class SaltError(Exception):
+    """There is no salt key to be had; the message says why."""
+
+
+def key_of_file(path: Path) -> bytes:
+    """The key that a file holds, as an engine reads it.
+
+    Raises:
+        SaltError: it can't be read, or it is none.
+    """
+    try:
+        return parse_salt_key(path.read_bytes())
+    except OSError as error:
+        raise SaltError(f"{path}: {error.strerror}") from None
+    except SaltKeyError as error:
+        raise SaltError(f"{path}: {error}") from None
+
+
+def key_of_pool(api: Api, namespace: str, pool: str | None) -> bytes:
+    """The key of a pool, from its Secret, with the user's own rights.
+
+    Args:
+        api: which cluster, and as whom.
+        namespace: the pool's.
+        pool: its name; None: the only one in its namespace.
+
+    Raises:
+        ApiError: there is no such Secret, or the user may not read it.
+        Unreachable: the API server does not answer.
+        SaltError: the Secret holds no key; or there are several pools, or none.
+    """
+    name = salt_secret_name(pool or _only_pool(api, namespace))
+    data = api.get(f"{within('/api/v1', namespace, 'secrets')}/{name}").get("data") or {}
+    try:
+        return parse_salt_key(base64.b64decode(data.get(SALT_KEY_FILE, ""), validate=True))
+    except (SaltKeyError, binascii.Error) as error:
+        raise SaltError(f"Secret {namespace}/{name}, {SALT_KEY_FILE}: {error}") from None
+
+
+def _only_pool(api: Api, namespace: str) -> str:
+    pools = sorted(body["metadata"]["name"] for body in api.list(within(API, namespace, POOLS)))
+    if len(pools) == 1:
+        return str(pools[0])
+    found = f"several ZonePools ({', '.join(pools)}); name one with --pool" if pools else "no ZonePool"
+    raise SaltError(f"namespace {namespace} has {found}")

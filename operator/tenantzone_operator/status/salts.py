@@ -1,0 +1,37 @@
+"""Whether the engines of a pool have one salt key, as a condition; pure."""
+
+from collections.abc import Sequence
+
+from tenantzone_contract.salt import salt_secret_name
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some
+
+_MOUNT = "mount it at /etc/tenantzone/salt"
+
+
+def salt_not_shared(pool: str, observations: Sequence[Observation], not_made: str) -> list[Condition]:
+    """The condition that says why equal prompts have other hashes in other engines, or after a restart; none if not.
+
+    Args:
+        pool: its name.
+        observations: one for each ready engine of the pool. Those that say nothing of salts are passed over.
+        not_made: why the Secret can't be made; empty if it can, or is there.
+    """
+    secret = salt_secret_name(pool)
+    told = {seen.pod: seen.report for seen in observations if seen.report is not None}
+    refused = [f"{pod}: {report.salt_key_error}" for pod, report in told.items() if report.salt_key_error]
+    keyless = [pod for pod, report in told.items() if report.salt_key_id == "" and not report.salt_key_error]
+    ids = {pod: report.salt_key_id for pod, report in told.items() if report.salt_key_id}
+    found: list[tuple[Reason, str]] = []
+    if not_made and not (ids and not refused and not keyless):
+        found.append((Reason.SECRET_NOT_MADE, f"the Secret {secret} can't be made: {not_made}"))
+    if refused:
+        found.append((Reason.SALT_KEY_REFUSED, f"the key in the Secret {secret} is not in force: {name_some(refused)}"))
+    if keyless:
+        found.append((Reason.NO_SALT_KEY, f"without the Secret {secret}, {_MOUNT}: {name_some(keyless)}"))
+    if len(set(ids.values())) > 1:
+        named = name_some([f"{pod} has {key_id}" for pod, key_id in ids.items()])
+        found.append((Reason.SALT_KEYS_DIFFER, f"engines have different keys: {named}"))
+    if not found:
+        return []
+    return [Condition(Type.SALT_NOT_SHARED, "True", found[0][0], "; ".join(message for _, message in found))]
