@@ -28,8 +28,6 @@ _LIFELINE = Path(__file__).parents[2] / "hack" / "controlplane" / "lifeline.py"
 _START_SECONDS = 900.0
 _LOOK_SECONDS = 5.0
 _LOG_TAIL_LINES = 20
-_TENANT = "tenant-0"
-_KEY = "key-of-tenant-0"
 
 
 class EngineError(Exception):
@@ -41,14 +39,25 @@ class Engine:
 
     Args:
         name: for logs and tables.
-        zones: how many are declared, the requests all being of the first one's tenant. 0: ours without a config. None:
-            stock vLLM.
+        zones: how many are declared. 0: ours without a config. None: stock vLLM.
         model: the folder of the model.
         folder: for its config, keys and log; it must exist.
         cores: that all its processes run on.
+        tenants: how many of the zones' tenants have a key, the first ones.
+        flags: of vLLM, beyond those that all engines here have.
     """
 
-    def __init__(self, name: str, zones: int | None, *, model: Path, folder: Path, cores: Sequence[int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        zones: int | None,
+        *,
+        model: Path,
+        folder: Path,
+        cores: Sequence[int],
+        tenants: int = 1,
+        flags: Sequence[str] = (),
+    ) -> None:
         self.name = name
         port, admin_port = free_ports(2)
         self.url = f"http://127.0.0.1:{port}"
@@ -57,10 +66,10 @@ class Engine:
         self._log = folder / "engine.log"
         command = _stock_command(model) if zones is None else _zone_command(model, folder, admin_port=admin_port)
         if zones:
-            _declare(folder, zones)
+            _declare(folder, zones, tenants)
         with self._log.open("wb") as output, _running_on(cores):
             self._process = subprocess.Popen(
-                [sys.executable, "-I", _LIFELINE, *command, "--port", str(port)],
+                [sys.executable, "-I", _LIFELINE, *command, "--port", str(port), *flags],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
@@ -70,8 +79,17 @@ class Engine:
 
     @property
     def headers(self) -> tuple[str, ...]:
-        """What a request shows to be let in, as NAME=VALUE."""
-        return (f"Authorization=Bearer {_KEY}",) if self._zones else ()
+        """What a request of the first tenant shows to be let in, as NAME=VALUE."""
+        return tuple(f"{name}={value}" for name, value in self.headers_of(0).items())
+
+    @property
+    def model(self) -> str:
+        """What requests call the model."""
+        return MODEL
+
+    def headers_of(self, tenant: int) -> dict[str, str]:
+        """What a request of this tenant shows to be let in."""
+        return {"Authorization": f"Bearer {_key(tenant)}"} if self._zones else {}
 
     def is_ready(self) -> bool:
         """Whether it answers, and enforces the zones that it should.
@@ -175,16 +193,21 @@ def _flags() -> Sequence[str]:
     )  # fmt: skip
 
 
-def _declare(folder: Path, zones: int) -> None:
+def _declare(folder: Path, zones: int, tenants: int) -> None:
     (folder / "config").mkdir()
     (folder / "keys").mkdir()
-    (folder / "keys" / _TENANT).write_text(_KEY)
-    tenants = [f"tenant-{number}" for number in range(zones)]
-    declared = [ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in tenants]
+    names = [f"tenant-{number}" for number in range(zones)]
+    for number, name in enumerate(names[:tenants]):
+        (folder / "keys" / name).write_text(_key(number))
+    declared = [ZoneConfig(name=name, tenant=name, generation=1) for name in names]
     # The one that sends requests works within its reservation at times, and above it at others.
-    declared[0] = ZoneConfig(name=_TENANT, tenant=_TENANT, generation=1, reserved="50%")
+    declared[0] = ZoneConfig(name=names[0], tenant=names[0], generation=1, reserved="50%")
     config = make_config(1, PoolConfig(namespace="bench", name="pool"), tuple(declared))
     (folder / "config" / CONFIG_KEY).write_text(dump_config(config))
+
+
+def _key(tenant: int) -> str:
+    return f"key-of-tenant-{tenant}"
 
 
 @contextlib.contextmanager

@@ -1,0 +1,97 @@
+"""Attacks of one tenant on another, on stock vLLM and with zones, side by side in one run.
+
+Two engines run on the CPU with the same model, blocks and flags. On each of them a victim sends prompts, and an
+attacker tries to learn which (`bench.attacks.probing`). With zones, once more with the victim's own `cache_salt` in the
+attacker's hands.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.attacks.probing import Finding, Probe, probe
+from bench.end_to_end import model
+from bench.end_to_end.engines import Engine, EngineError, Engines
+
+_PROMPT_WORDS = 1024
+"""Each is one token of the bench's model."""
+_FLAGS = ("--enable-prompt-tokens-details", "--max-num-batched-tokens", "512")
+"""With steps that a prompt does not fit into: in one step, both prompts of a race would end at once."""
+_COPIED = "what-the-victim-sends"
+
+
+def main() -> None:
+    """Start the engines, attack them in turn, and print what was learnt."""
+    options = _options()
+    cores = sorted(os.sched_getaffinity(0))
+    engine_cores = cores[: max(1, len(cores) - 1)]
+    try:
+        with tempfile.TemporaryDirectory(prefix="attacks-") as folder, Engines() as engines:
+            stock, zones = _start(Path(folder), engines, engine_cores)
+            sides = (
+                ("stock", stock, None),
+                ("across zones", zones, None),
+                ("across zones, salt copied", zones, _COPIED),
+            )
+            findings = {
+                name: _probe(name, engine, options.samples, salt, seed)
+                for seed, (name, engine, salt) in enumerate(sides)
+            }
+    except EngineError as error:
+        sys.exit(f"bench.attacks: {error}")
+    print(table(findings, options.samples))
+
+
+def table(findings: dict[str, Finding], samples: int) -> str:
+    """The findings, a line for each way of attack and side."""
+    lines = [
+        f"prefix probing, {samples} prompts of {_PROMPT_WORDS:,} tokens on each side",
+        f"{'':<28} {'AUC':>6} {'KS p':>9}   {'came first':>10} {'p':>9}   {'cached tokens told':>18}",
+    ]
+    for name, found in findings.items():
+        by_time = f"{found.by_time.auc:>6.3f} {found.by_time.p_value:>9.2g}"
+        by_order = f"{found.sent_came_first:>10.3f} {found.order_p_value:>9.2g}"
+        lines.append(f"{name:<28} {by_time}   {by_order}   {found.cached_tokens:>18,}")
+    return "\n".join(lines)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.attacks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--samples", type=int, default=250, help="on each side (default: %(default)s)")
+    return parser.parse_args()
+
+
+def _start(folder: Path, engines: Engines, cores: list[int]) -> tuple[Engine, Engine]:
+    _say("making the model")
+    model.make(folder / "model")
+    started = []
+    for name, zones in (("stock", None), ("zones", 2)):
+        own = folder / name
+        own.mkdir()
+        engine = Engine(name, zones, model=folder / "model", folder=own, cores=cores, tenants=zones or 0, flags=_FLAGS)
+        engines.add(engine)
+        started.append(engine)
+    os.sched_setaffinity(0, set(os.sched_getaffinity(0)) - set(cores) or os.sched_getaffinity(0))
+    engines.await_ready()
+    return started[0], started[1]
+
+
+def _probe(name: str, engine: Engine, samples: int, salt: str | None, seed: int) -> Finding:
+    def say(taken: int) -> None:
+        if taken % 25 == 0:
+            _say(f"{name}: {taken} of {samples}")
+
+    return asyncio.run(probe(engine, Probe(samples, _PROMPT_WORDS, seed, salt), say))
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

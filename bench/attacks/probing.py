@@ -1,0 +1,167 @@
+"""Prefix probing: whether an attacker learns that a victim has sent a prompt.
+
+The attacker sends the prompt that the victim may have sent, and one as long that nobody has sent, and compares three
+things: times to first token; the order in which the answers come when both are asked at once, which needs no clock (as
+in Wu et al., "I Know What You Asked: Prompt Leakage via KV-Cache Sharing in Multi-Tenant LLM Serving", NDSS 2025); and
+the cached tokens that the answers' usage tells.
+"""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import httpx
+
+from bench.attacks.findings import Distinction, distinguish, guess_p_value
+
+_WORDS = 4000
+_TIMEOUT_SECONDS = 60.0
+
+
+class Target(Protocol):
+    """An engine to attack."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+    def headers_of(self, tenant: int) -> Mapping[str, str]:
+        """What a request of this tenant shows to be let in."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """How an engine is probed."""
+
+    samples: int
+    """On each side, of times; and as many pairs that are asked at once."""
+    prompt_words: int
+    seed: int
+    """Of the prompts, and of what comes first."""
+    salt: str | None = None
+    """The ``cache_salt`` that the victim sends, and that the attacker knows and copies; None: neither sends one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the attacker sees of an answer."""
+
+    seconds: float
+    """From the request to the first token."""
+    ended: float
+    """When the answer was whole, by this process's clock."""
+    cached_tokens: int
+
+
+@dataclass(slots=True)
+class Samples:
+    """What was seen of the prompts that the victim had sent, and of those that nobody had."""
+
+    sent: list[Answer] = field(default_factory=list)
+    unsent: list[Answer] = field(default_factory=list)
+    sent_came_first: int = 0
+    """Of the pairs that were asked at once."""
+    pairs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the attacker learns."""
+
+    by_time: Distinction
+    sent_came_first: float
+    """As a fraction of the pairs that were asked at once; 0.5 tells nothing."""
+    order_p_value: float
+    cached_tokens: int
+    """The most that an answer has told of a prompt that the victim had sent."""
+
+
+async def probe(target: Target, how: Probe, say: Callable[[int], None]) -> Finding:
+    """Probe an engine.
+
+    Args:
+        target: the victim is its first tenant, the attacker its second; of stock vLLM both are nobody.
+        how: what is sent.
+        say: is told how many samples have been taken.
+
+    Raises:
+        RuntimeError: it refuses a request.
+    """
+    dice = random.Random(how.seed)
+    seen = Samples()
+    limits = httpx.Limits(max_connections=4, max_keepalive_connections=4)
+    async with httpx.AsyncClient(base_url=target.url, timeout=_TIMEOUT_SECONDS, limits=limits) as client:
+        victim, attacker = (_asker(client, target, tenant, how.salt) for tenant in (0, 1))
+        for number in range(how.samples):
+            await _time_both(seen, victim, attacker, *_two_prompts(dice, how.prompt_words))
+            await _race(seen, victim, attacker, *_two_prompts(dice, how.prompt_words))
+            say(number + 1)
+    return _finding(seen)
+
+
+_Ask = Callable[[str], Awaitable[Answer]]
+
+
+async def _time_both(seen: Samples, victim: _Ask, attacker: _Ask, first: str, second: str) -> None:
+    # The one that the victim sends is the first one asked as often as the second, so what comes first tells nothing.
+    sent = (first, second)[len(seen.sent) % 2]
+    await victim(sent)
+    for prompt in (first, second):
+        (seen.sent if prompt == sent else seen.unsent).append(await attacker(prompt))
+
+
+async def _race(seen: Samples, victim: _Ask, attacker: _Ask, first: str, second: str) -> None:
+    sent = (first, second)[seen.pairs % 2]
+    await victim(sent)
+    answers = await asyncio.gather(attacker(first), attacker(second))
+    winner = first if answers[0].ended < answers[1].ended else second
+    seen.pairs += 1
+    seen.sent_came_first += winner == sent
+
+
+def _finding(seen: Samples) -> Finding:
+    return Finding(
+        by_time=distinguish([each.seconds for each in seen.sent], [each.seconds for each in seen.unsent]),
+        sent_came_first=seen.sent_came_first / seen.pairs,
+        order_p_value=guess_p_value(seen.sent_came_first, seen.pairs),
+        cached_tokens=max(each.cached_tokens for each in seen.sent),
+    )
+
+
+def _asker(client: httpx.AsyncClient, target: Target, tenant: int, salt: str | None) -> _Ask:
+    headers = target.headers_of(tenant)
+
+    async def ask(prompt: str) -> Answer:
+        body = {
+            **{"model": target.model, "prompt": prompt, "max_tokens": 1, "temperature": 0, "stream": True},
+            "stream_options": {"include_usage": True},
+            **({"cache_salt": salt} if salt else {}),
+        }
+        began = time.perf_counter()
+        first = None
+        usage: dict[str, Any] = {}
+        async with client.stream("POST", "/v1/completions", json=body, headers=headers) as response:
+            if response.status_code != 200:
+                await response.aread()
+                raise RuntimeError(f"the engine answers {response.status_code}: {response.text[:300]}")
+            async for line in response.aiter_lines():
+                if line.startswith("data: {"):
+                    first = first or time.perf_counter()
+                    usage = json.loads(line.removeprefix("data: ")).get("usage") or usage
+        ended = time.perf_counter()
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        return Answer(seconds=(first or ended) - began, ended=ended, cached_tokens=cached)
+
+    return ask
+
+
+def _two_prompts(dice: random.Random, words: int) -> tuple[str, str]:
+    first, second = (" ".join(f"w{dice.randrange(_WORDS)}" for _ in range(words)) for _ in range(2))
+    return first, second
