@@ -57,9 +57,14 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _without_unset(dumped: dict[str, Any], *fields: str) -> dict[str, Any]:
-    """A model's fields without those of ``fields`` that are empty, which an engine of an older release would refuse."""
-    return {name: value for name, value in dumped.items() if value or name not in fields}
+def _without_unset(model: BaseModel, dumped: dict[str, Any], *fields: str) -> dict[str, Any]:
+    """A dumped model without those of ``fields`` that say nothing, which an engine of an older release would refuse.
+
+    That is their default and not what is empty: a 0 may say a lot.
+    """
+    unset = {name for name in fields if getattr(model, name) == type(model).model_fields[name].default}
+    left_out = unset | {to_camel(name) for name in unset}
+    return {name: value for name, value in dumped.items() if name not in left_out}
 
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
@@ -108,7 +113,7 @@ class Idle(_Model):
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without_unset(dump(self), "release")
+        return _without_unset(self, dump(self), "release")
 
 
 class ZoneConfig(_Model):
@@ -214,7 +219,7 @@ class UnknownTenants(_Model):
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without_unset(dump(self), "levels")
+        return _without_unset(self, dump(self), "levels")
 
     def level_of(self, tenant: str) -> TenantLevel | None:
         """The first level that the tenant is of; None: the template is for it."""

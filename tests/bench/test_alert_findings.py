@@ -1,5 +1,7 @@
 """The bench that the alerts' thresholds are from counts what Prometheus would have done."""
 
+import io
+import re
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,22 @@ def test_names_of_recording_rules_become_what_they_stand_for(tmp_path: Path):
     rules = [{"record": f"expression:{number}", "expr": each} for number, each in enumerate(expressions)]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": rules}]}))
     promtool("check", "rules", tmp_path / "rules.yaml")
+
+
+def test_the_history_has_each_metric_that_an_alert_asks_for():
+    """Or the bench would say of an alert that it never fires."""
+    asked = " ".join(expand(each.expression) for each in (*shipped(), *SIGNALS))
+    simulation = Simulation(Plan(requests=1, tenants=1, model=Model(capacity=64)))
+    history, written = History(simulation), io.StringIO()
+    for _ in simulation.run():
+        history.note()
+    history.write(written)
+    assert set(re.findall(r"\btenantzone_\w+", asked)) <= set(re.findall(r"^\w+", written.getvalue(), re.MULTILINE))
+
+
+def test_each_alert_with_a_threshold_is_compared_with_other_thresholds():
+    without = {alert.name for alert in shipped()} - {signal.alert for signal in SIGNALS}
+    assert without == {"TenantZoneGuardViolation"}
 
 
 def test_prometheus_is_given_what_the_simulated_engine_had(tmp_path: Path):

@@ -1,6 +1,7 @@
 """The schemas: what the API server refuses, and in which words; what it fills in; what it explains."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def pool(**spec: Any) -> str:
         pytest.param(zone(weight=0), "spec.weight", id="no weight"),
         pytest.param(zone(idle={"after": "1 minute"}), "spec.idle.after", id="a duration in words"),
         pytest.param(zone(scrub="Maybe"), '"OnTransfer", "Never"', id="an unknown way to scrub"),
-        pytest.param(zone(evictionPolicy="FIFO"), '"LRU", "Clock", "LFU"', id="an unknown eviction policy"),
+        pytest.param(zone(evictionPolicy="FIFO"), '"LRU", "Clock"', id="an unknown eviction policy"),
         pytest.param(
             zone(lending={"borrowers": "Friends"}), '"SameOrHigherPriority", "AnyPriority"', id="unknown borrowers"
         ),
@@ -272,6 +273,12 @@ def test_each_field_that_can_be_set_is_shown_in_a_sample(file: Path):
     shown = {path for body in bodies if body["kind"] == definition["names"]["kind"] for path in paths(body["spec"], "")}
 
     assert {path for path, _ in fields(spec, "")} - shown == set()
+
+
+def test_each_sample_of_a_use_is_in_the_page_of_the_api():
+    page = (SAMPLES.parents[1] / "docs" / "api.md").read_text()
+
+    assert sorted(re.findall(r"^\| `([-\w]+\.yaml)` \|", page, re.MULTILINE)) == [file.name for file in USES]
 
 
 @pytest.mark.controlplane

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tenantzone_contract.config import MAX_TENANTS_OF_A_LEVEL, PoolConfig, TenantLevel
-from tenantzone_contract.config_text import make_config
+from tenantzone_contract.config import MAX_TENANTS_OF_A_LEVEL, PoolConfig, RuntimeConfig, TenantLevel, ZoneConfig
+from tenantzone_contract.config_text import dump_config, make_config, parse_config
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_runtime.zones.configure import zone_specs
 from tenantzone_runtime.zones.registration import spec_for
@@ -153,8 +153,12 @@ def test_a_field_of_a_tenantzone_reaches_the_core(field: str):
 
 def enforced(declared: Zone) -> list[Any]:
     assert declared.config is not None, declared.invalid
-    config = make_config(1, PoolConfig(namespace="models", name="main"), (declared.config,))
-    return zone_specs(config, CAPACITY)
+    return zone_specs(read_by_an_engine(PoolConfig(namespace="models", name="main"), declared.config), CAPACITY)
+
+
+def read_by_an_engine(shared: PoolConfig, *zones: ZoneConfig) -> RuntimeConfig:
+    """What comes out of the text that the operator writes: a field may be left out of it, its value may not."""
+    return parse_config(dump_config(make_config(1, shared, zones)))
 
 
 @pytest.mark.parametrize("field", POOL)
@@ -170,8 +174,9 @@ def shown(declared: Pool) -> list[Any]:
     """What an engine makes of the pool: for tenants without a zone, and when few blocks are free."""
     assert declared.config is not None, declared.invalid
     tenancy = Tenancy(CAPACITY + 1, CAPACITY)
-    tenancy.apply(make_config(1, declared.config, ()), 0.0)
-    unknown = declared.config.unknown_tenants
+    config = read_by_an_engine(declared.config)
+    tenancy.apply(config, 0.0)
+    unknown = config.pool.unknown_tenants
     specs = [spec_for(unknown, tenant, CAPACITY, CAPACITY) for tenant in ("gold-1", "silver-1", "stranger")]
     return [specs, tenancy.enforcement.watermarks, tenancy.zone_for("stranger", 0.0) is None]
 

@@ -1,5 +1,7 @@
 """What is counted of a zone's evictions and loans."""
 
+import itertools
+from dataclasses import fields
 from typing import get_args
 
 import pytest
@@ -54,7 +56,8 @@ def test_each_reason_has_its_beneficiaries_and_each_pair_is_told_from_the_start(
 
 def counted(start):
     """Counters no two of which are the same."""
-    counters = Counters(*range(start, start + 9))
+    numbers = [each.name for each in fields(Counters) if isinstance(each.default, int | float)]
+    counters = Counters(**dict(zip(numbers, itertools.count(start), strict=False)))
     counters.evictions.update({("quiet", "none"): start, ("own", "self"): start + 1})
     counters.requests["stop"] = start + 2
     counters.stalled_seconds["limit"] = start + 3.5

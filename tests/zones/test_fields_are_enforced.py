@@ -1,16 +1,24 @@
-"""What a config says of a zone is also looked at: no field of the core's specs is carried along and never read."""
+"""What a config says of a zone is also looked at: no field of the core's specs is carried along and never read.
+
+And no field of a config is left out of the random lives in which the core is compared with the reference.
+"""
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from pydantic import BaseModel
 
 import tenantzone_runtime
 from tenantzone_runtime.zones.enforcement import Watermarks
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, ZoneSpec
+from tests.zones.configs import configs
 
 RUNTIME = Path(tenantzone_runtime.__path__[0])
 TRANSLATION = {"configure.py", "registration.py"}
@@ -49,3 +57,42 @@ def test_each_field_of_a_spec_is_read_by_what_enforces_it(spec: type):
     unread = [field.name for field in fields(spec) if field.name not in read]
 
     assert unread == [], "declared, read by the operator, handed to the core, and then nobody looks at it"
+
+
+NOT_DRAWN = {
+    "schema_version",
+    "generation",
+    "pool.name",
+    "pool.namespace",
+    "pool.unknown_tenants.template.idle.evict_after_seconds",
+    "zones.generation",
+    "zones.idle.forget_after_seconds",
+    "zones.scrub",
+}
+"""What says nothing of who gets what, or is nothing to such a zone; and a template's time, which zones draw."""
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """What each field is, and not what is written of it: what says nothing is left out of a config's text."""
+    if isinstance(value, BaseModel):
+        yield path, BaseModel
+        for name in type(value).model_fields:
+            yield from leaves(getattr(value, name), f"{path}.{name}".lstrip("."))
+    elif isinstance(value, tuple):
+        for inner in value:
+            yield from leaves(inner, path)
+    else:
+        yield path, value
+
+
+def test_each_field_of_a_config_is_drawn_in_the_random_lives():
+    drawn = defaultdict(set)
+
+    @settings(max_examples=200, derandomize=True, database=None)
+    @given(configs())
+    def draw(config):
+        for path, value in leaves(config):
+            drawn[path].add(value)
+
+    draw()
+    assert {path for path, values in drawn.items() if len(values) == 1 and values != {BaseModel}} == NOT_DRAWN

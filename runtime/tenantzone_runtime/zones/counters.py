@@ -4,7 +4,7 @@ Whoever makes it happen counts it: nothing is looked for afterwards.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from operator import attrgetter
 from typing import Any, Final, Literal, Self
 
@@ -140,17 +140,7 @@ class Counters:
         )
 
 
-_NUMBERS: Final = (
-    "prefix_query_tokens",
-    "prefix_hit_tokens",
-    "prompt_tokens",
-    "generation_tokens",
-    "preemptions",
-    "violations",
-    "block_seconds",
-    "lent_block_seconds",
-    "borrowed_block_seconds",
-)
+_NUMBERS: Final = tuple(each.name for each in fields(Counters) if each.default is not MISSING)
 _read_numbers = attrgetter(*_NUMBERS)
 
 
