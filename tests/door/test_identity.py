@@ -2,15 +2,17 @@
 
 import hashlib
 import os
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.door.identity import KeyFileError, KeyRing, parse_keys
+from tenantzone_runtime.door.identity import MIN_KEY_LENGTH, KeyFileError, KeyRing, parse_keys
+from tests.door.harness import eventually
 from tests.runtime.folders import project
 
-keys = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1).filter(
+keys = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=MIN_KEY_LENGTH).filter(
     lambda key: not key.startswith("sha256:")
 )
 
@@ -41,11 +43,17 @@ def test_a_file_without_keys_is_a_tenant_without_keys(content):
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (b"good\nwith space", "line 2: "),
+        (b"good-key\nwith space", "line 2: "),
         (b"sha256:abc", "line 1: expected 64 hexadecimal digits"),
         (b"sha256:" + b"g" * 64, "line 1: expected 64 hexadecimal digits"),
         ("schlüssel".encode(), "line 1: "),
-        (b"tab\tbed", "line 1: "),
+        (b"tab\tbed-key", "line 1: "),
+        (b"sesame", "line 1: a key has at least 8 characters"),
+        (b"first-key\x0bsecond-key", "line 1: "),
+        (b"first-key\x1csecond-key", "line 1: "),
+        (b"first-key\rsecond-key", "line 1: "),
+        ("first-key\x85second-key".encode(), "line 1: "),
+        ("first-key\u2028second-key".encode(), "line 1: "),
         (b"\xff\xfe", "not UTF-8"),
     ],
 )
@@ -67,9 +75,9 @@ def test_an_empty_folder_requires_no_key(tmp_path):
 
 
 def test_each_key_is_its_tenants(tmp_path):
-    made = ring(tmp_path / "keys", acme="one\ntwo", burst=sha256("three"))
+    made = ring(tmp_path / "keys", acme="number-one\nnumber-two", burst=sha256("number-three"))
     assert made.required
-    assert [made.tenant_of(key) for key in (b"one", b"two", b"three", b"four", b"")] == [
+    assert [made.tenant_of(key) for key in (b"number-one", b"number-two", b"number-three", b"number-four", b"")] == [
         "acme",
         "acme",
         "burst",
@@ -79,53 +87,84 @@ def test_each_key_is_its_tenants(tmp_path):
 
 
 def test_a_hash_is_no_key(tmp_path):
-    made = ring(tmp_path / "keys", acme=sha256("one"))
-    assert made.tenant_of(sha256("one").encode()) is None
+    made = ring(tmp_path / "keys", acme=sha256("number-one"))
+    assert made.tenant_of(sha256("number-one").encode()) is None
+
+
+def at_rest(path, text):
+    """A file that nobody has written to for long."""
+    path.write_text(text)
+    os.utime(path, (1e9, 1e9))
 
 
 def test_a_plain_folder_works_too(tmp_path):
-    (tmp_path / "acme").write_text("one")
-    (tmp_path / ".hidden").write_text("two")
+    at_rest(tmp_path / "acme", "number-one")
+    at_rest(tmp_path / ".hidden", "number-two")
     made = KeyRing(tmp_path)
     made.refresh()
-    assert made.tenant_of(b"one") == "acme"
-    assert made.tenant_of(b"two") is None
-    (tmp_path / "acme").write_text("three")
+    assert made.tenant_of(b"number-one") == "acme"
+    assert made.tenant_of(b"number-two") is None
+    (tmp_path / "acme").unlink()
+    at_rest(tmp_path / "acme", "number-three")
     made.refresh()
-    assert made.tenant_of(b"one") is None
-    assert made.tenant_of(b"three") == "acme"
+    assert made.tenant_of(b"number-one") is None
+    assert made.tenant_of(b"number-three") == "acme"
+
+
+@pytest.mark.parametrize("ahead_seconds", [0, 86400], ids=["now", "a clock that runs ahead"])
+def test_half_a_key_in_a_plain_folder_is_none(tmp_path, monkeypatch, ahead_seconds):
+    """As while an editor writes: what stands there for the moment counts once it stays."""
+    at_rest(tmp_path / "acme", "number-one")
+    made = KeyRing(tmp_path)
+    made.refresh()
+    for written in ("number-t", "number-two"):
+        (tmp_path / "acme").write_text(written)
+        when = time.time() + ahead_seconds
+        os.utime(tmp_path / "acme", (when, when))
+        made.refresh()
+        assert made.tenant_of(written.encode()) is None
+        assert made.tenant_of(b"number-one") == "acme", "the one before stays meanwhile"
+    eventually(lambda: (made.refresh(), made.tenant_of(b"number-two"))[1] == "acme")
+    assert made.tenant_of(b"number-t") is made.tenant_of(b"number-one") is None
+
+
+def test_a_projection_is_whole_at_once(tmp_path):
+    made = ring(tmp_path / "keys", acme="number-one")
+    project(tmp_path / "keys", {"acme": "number-two"})
+    made.refresh()
+    assert made.tenant_of(b"number-two") == "acme"
 
 
 def test_rotation(tmp_path):
-    made = ring(tmp_path / "keys", acme="old")
-    project(tmp_path / "keys", {"acme": "old\nnew"})
+    made = ring(tmp_path / "keys", acme="older-key")
+    project(tmp_path / "keys", {"acme": "older-key\nnewer-key"})
     made.refresh()
-    assert made.tenant_of(b"old") == made.tenant_of(b"new") == "acme"
-    project(tmp_path / "keys", {"acme": "new"})
+    assert made.tenant_of(b"older-key") == made.tenant_of(b"newer-key") == "acme"
+    project(tmp_path / "keys", {"acme": "newer-key"})
     made.refresh()
-    assert made.tenant_of(b"old") is None
-    assert made.tenant_of(b"new") == "acme"
+    assert made.tenant_of(b"older-key") is None
+    assert made.tenant_of(b"newer-key") == "acme"
 
 
 def test_a_file_that_goes_away_revokes_its_keys_and_keys_stay_required(tmp_path):
-    made = ring(tmp_path / "keys", acme="one")
+    made = ring(tmp_path / "keys", acme="number-one")
     project(tmp_path / "keys", {})
     made.refresh()
-    assert made.tenant_of(b"one") is None
+    assert made.tenant_of(b"number-one") is None
     assert made.required
 
 
 def test_a_folder_that_goes_away_revokes_nothing(tmp_path, caplog):
-    made = ring(tmp_path / "keys", acme="one")
+    made = ring(tmp_path / "keys", acme="number-one")
     (tmp_path / "keys").rename(tmp_path / "gone")
     made.refresh()
     made.refresh()
-    assert made.tenant_of(b"one") == "acme"
+    assert made.tenant_of(b"number-one") == "acme"
     assert caplog.text.count("is gone; the keys stay as they were") == 1
 
 
 def test_what_is_no_folder_shuts_the_door(tmp_path, caplog):
-    (tmp_path / "keys").write_text("one")
+    (tmp_path / "keys").write_text("number-one")
     made = KeyRing(tmp_path / "keys")
     made.refresh()
     assert made.required
@@ -133,13 +172,13 @@ def test_what_is_no_folder_shuts_the_door(tmp_path, caplog):
 
 
 def test_a_file_that_breaks_keeps_its_keys_and_harms_no_other(tmp_path, caplog):
-    made = ring(tmp_path / "keys", acme="one", burst="two")
-    project(tmp_path / "keys", {"acme": b"\xff", "burst": "three"})
+    made = ring(tmp_path / "keys", acme="number-one", burst="number-two")
+    project(tmp_path / "keys", {"acme": b"\xff", "burst": "number-three"})
     made.refresh()
     made.refresh()
-    assert made.tenant_of(b"one") == "acme"
-    assert made.tenant_of(b"two") is None
-    assert made.tenant_of(b"three") == "burst"
+    assert made.tenant_of(b"number-one") == "acme"
+    assert made.tenant_of(b"number-two") is None
+    assert made.tenant_of(b"number-three") == "burst"
     assert caplog.text.count("key file of tenant 'acme': not UTF-8") == 1
 
 
@@ -150,22 +189,37 @@ def test_a_file_that_was_never_good_has_no_keys_and_yet_keys_are_required(tmp_pa
 
 
 def test_a_key_of_two_tenants_is_nobodys_until_that_is_mended(tmp_path, caplog):
-    made = ring(tmp_path / "keys", acme="shared\none", burst=sha256("shared"))
-    assert made.tenant_of(b"shared") is None
-    assert made.tenant_of(b"one") == "acme"
+    made = ring(tmp_path / "keys", acme="shared-key\nnumber-one", burst=sha256("shared-key"))
+    assert made.tenant_of(b"shared-key") is None
+    assert made.tenant_of(b"number-one") == "acme"
     assert "stands in the files of several tenants (acme, burst); it is accepted for none" in caplog.text
-    assert "shared" not in caplog.text
-    project(tmp_path / "keys", {"acme": "one", "burst": "shared"})
+    assert "shared-key" not in caplog.text
+    project(tmp_path / "keys", {"acme": "number-one", "burst": "shared-key"})
     made.refresh()
-    assert made.tenant_of(b"shared") == "burst"
+    assert made.tenant_of(b"shared-key") == "burst"
 
 
-def test_a_file_whose_name_is_no_text_is_no_tenant(tmp_path, caplog):
-    (tmp_path / os.fsdecode(b"ac\xffme")).write_text("one")
-    made = KeyRing(tmp_path)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("acme~", "acme.bak", "acme.swp", "acme.swo", "#acme#", "acme.orig", "acme.TMP", "acme.", "-acme", "ac me"),
+        *("é", os.fsdecode(b"ac\xffme")),
+    ],
+)
+def test_a_file_whose_name_is_no_tenants_is_left_out_and_yet_keys_are_required(tmp_path, caplog, name):
+    (tmp_path / "keys").mkdir()
+    at_rest(tmp_path / "keys" / name, "number-one")
+    made = KeyRing(tmp_path / "keys")
     made.refresh()
-    assert made.tenant_of(b"one") is None
-    assert "the file's name is no tenant's" in caplog.text
+    made.refresh()
+    assert made.tenant_of(b"number-one") is None
+    assert made.required
+    assert caplog.text.count("is no tenant's: it is left out") == 1
+
+
+@pytest.mark.parametrize("name", ["acme", "acme.example.com", "team_a", "Team-new", "a", "x.bakery"])
+def test_whatever_a_tenantzone_may_name_is_a_tenant(tmp_path, name):
+    assert ring(tmp_path / "keys", **{name: "number-one"}).tenant_of(b"number-one") == name
 
 
 def test_no_key_is_kept_in_clear(tmp_path):

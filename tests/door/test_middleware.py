@@ -181,15 +181,15 @@ class TestHotReload:
             return call(made, body=PROMPT, key=key).status_code
 
         assert status("any") == 200
-        give_keys(tmp_path, acme="first")
+        give_keys(tmp_path, acme="first-key")
         eventually(lambda: status("any") == 401)
         give_zones(tmp_path, "acme")
-        eventually(lambda: "vllm_xargs" in body_seen(call(made, body=PROMPT, key="first")))
-        give_keys(tmp_path, acme="second")
-        eventually(lambda: status("first") == 401)
-        assert status("second") == 200
+        eventually(lambda: "vllm_xargs" in body_seen(call(made, body=PROMPT, key="first-key")))
+        give_keys(tmp_path, acme="second-key")
+        eventually(lambda: status("first-key") == 401)
+        assert status("second-key") == 200
         give_zones(tmp_path, "burst", generation=2)
-        eventually(lambda: status("second") == 403)
+        eventually(lambda: status("second-key") == 403)
 
     def test_the_pool_may_begin_and_stop_to_register_unknown_tenants(self, folder):
         made = door(folder)

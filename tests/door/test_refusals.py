@@ -24,6 +24,7 @@ REFUSED = [
     ("closed_route", {"path": "/v1/embeddings"}),
     ("malformed_body", {"key": "acme-key", "body": b"{"}),
     ("compressed_body", {"key": "acme-key", "headers": {"content-encoding": "gzip"}}),
+    ("duplicate_header", {"key": "acme-key", "headers": {"content-length": "9", "transfer-encoding": "chunked"}}),
     ("large_body", {"key": "acme-key", "headers": {"content-length": str(2**40)}}),
     ("complex_body", {"key": "acme-key", "body": b'{"a":' + b"[" * 200 + b"]" * 200 + b"}"}),
     ("unsupported_field", {"key": "acme-key", "body": {**PROMPT, "use_beam_search": True}}),

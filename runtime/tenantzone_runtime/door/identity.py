@@ -2,12 +2,16 @@
 
 The file's name is the tenant. Each line is a key, in clear or as ``sha256:`` and the digest; several lines let a key be
 rotated. Only digests are kept in memory.
+
+A projection is swapped whole. In a plain folder a file may be half-written, and half a key would be a key; so what was
+written there counts once it has stayed the same for a while.
 """
 
 import hashlib
 import hmac
 import logging
 import os
+import re
 import secrets
 import time
 from dataclasses import dataclass
@@ -18,6 +22,14 @@ from tenantzone_runtime.reload import FileStamp, across_swaps, projection_of
 _log = logging.getLogger(__name__)
 
 _HASHED = "sha256:"
+MIN_KEY_LENGTH = 8
+"""Characters of a key in clear: what is shorter can be guessed, or is a beginning of one."""
+REST_SECONDS = 1.0
+"""How long a file of a plain folder must have stayed the same."""
+_TENANT = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
+"""As in a TenantZone."""
+_COPY = re.compile(r".*\.(bak|backup|old|orig|rej|save|sw[a-z]|tmp|dpkg-\w+|rpm\w+)", re.IGNORECASE)
+"""What editors and administrators call the copies that they leave beside a file."""
 
 
 class KeyFileError(ValueError):
@@ -31,12 +43,13 @@ def parse_keys(content: bytes) -> frozenset[bytes]:
         KeyFileError: a line that is no key.
     """
     try:
-        lines = content.decode().splitlines()
+        # No other line ends than these: what else Unicode takes for one would make two keys of one.
+        lines = content.decode().replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError:
         raise KeyFileError("not UTF-8 text") from None
     digests = set()
     for number, line in enumerate(lines, start=1):
-        if key := line.strip():
+        if key := line.strip(" \t"):
             digests.add(_digest_of_line(number, key))
     return frozenset(digests)
 
@@ -52,6 +65,8 @@ def _digest_of_line(number: int, key: str) -> bytes:
         return digest
     if not key.isascii() or not key.isprintable() or " " in key:
         raise KeyFileError(f"line {number}: a key consists of printable ASCII characters without spaces")
+    if len(key) < MIN_KEY_LENGTH:
+        raise KeyFileError(f"line {number}: a key has at least {MIN_KEY_LENGTH} characters")
     return hashlib.sha256(key.encode()).digest()
 
 
@@ -80,6 +95,9 @@ class KeyRing:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._projection: Path | None = None
+        self._unsettled: dict[str, tuple[FileStamp, float]] = {}
+        """Of files of a plain folder that changed a moment ago: their stamps, and when they were first seen."""
+        self._left_out: frozenset[str] = frozenset()
         self._files: dict[str, _KeyFile] = {}
         self._folder_error: str | None = None
         # The table is looked up by a digest under a key of this process's own. Whoever measures the time of look-ups
@@ -105,9 +123,10 @@ class KeyRing:
             self._complain(f"can't be read: {error.strerror}; the keys stay as they were")
             return
         self._folder_error = None
+        # A file that is no tenant's shuts the door, too: somebody meant it to be one.
+        self.required = self.required or bool(files) or bool(self._left_out)
         if files != self._files:
             self._files = files
-            self.required = self.required or bool(files)
             self._tenants = self._index()
 
     def _read_files(self) -> dict[str, _KeyFile]:
@@ -116,14 +135,34 @@ class KeyRing:
             return self._files
         # All from one projection, so that a swap meanwhile never mixes two.
         source = projection or self._folder
-        files = {name: self._read(source / name, name) for name in _key_file_names(source)}
+        names = _key_file_names(source)
+        tenants = [name for name in names if is_tenants_name(name)]
+        self._tell_left_out(frozenset(names) - frozenset(tenants))
+        files = {name: self._read(source / name, name, is_plain=projection is None) for name in tenants}
         self._projection = projection
         return files
+
+    def _tell_left_out(self, names: frozenset[str]) -> None:
+        for name in sorted(names - self._left_out):
+            _log.warning("%r in the key folder is no tenant's: it is left out", name)
+        self._left_out = names
 
     def _is_settled(self) -> bool:
         return all(file.stamp is not None for file in self._files.values())
 
-    def _read(self, path: Path, tenant: str) -> _KeyFile:
+    def _is_at_rest(self, tenant: str, stamp: FileStamp) -> bool:
+        """Whether a file of a plain folder has stayed the same for a while: by its time, or by what was seen of it."""
+        if time.time_ns() - stamp.modified_ns < REST_SECONDS * 1e9:
+            before, since = self._unsettled.get(tenant, (None, 0.0))
+            if before != stamp:
+                self._unsettled[tenant] = stamp, time.monotonic()
+                return False
+            if time.monotonic() - since < REST_SECONDS:
+                return False
+        self._unsettled.pop(tenant, None)
+        return True
+
+    def _read(self, path: Path, tenant: str, *, is_plain: bool) -> _KeyFile:
         before = self._files.get(tenant)
         last_good = before.digests if before else frozenset()
         try:
@@ -132,8 +171,8 @@ class KeyRing:
             if before and stamp == before.stamp:
                 return before
             settled = stamp if stamp.is_settled(began_ns) else None
-            if not tenant.isprintable():
-                raise KeyFileError("the file's name is no tenant's")
+            if is_plain and not self._is_at_rest(tenant, stamp):
+                return _KeyFile(None, last_good)
             return _KeyFile(settled, parse_keys(path.read_bytes()))
         except FileNotFoundError:
             raise
@@ -172,6 +211,11 @@ class KeyRing:
         if error != self._folder_error:
             self._folder_error = error
             _log.error("the key folder %s %s", self._folder, error)
+
+
+def is_tenants_name(name: str) -> bool:
+    """Whether a file of this name may be a tenant's: a name that a TenantZone may have, and of no copy of a file."""
+    return bool(_TENANT.fullmatch(name)) and not _COPY.fullmatch(name)
 
 
 def _key_file_names(folder: Path) -> list[str]:

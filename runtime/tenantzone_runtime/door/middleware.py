@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
 from tenantzone_runtime.door.binding import bind, check_fields, without_seal
+from tenantzone_runtime.door.headers import check_headers
 from tenantzone_runtime.door.holdings import Held, Holdings
 from tenantzone_runtime.door.identity import KeyRing
 from tenantzone_runtime.door.intake import Intake
@@ -166,10 +167,7 @@ class TenantMiddleware:
         self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held
     ) -> tuple[Scope, Receive]:
         """The request with the body that goes on in the place of the client's."""
-        if _header(scope["headers"], b"content-encoding") not in (None, b"identity"):
-            raise Refusal(
-                415, "compressed_body", "Compressed request bodies are not supported; send it without Content-Encoding"
-            )
+        check_headers(scope["headers"])
         declared_length = _header(scope["headers"], b"content-length")
         body = await self._intake.take(receive, declared_length, route, held, partial(self._remake, route, tenant))
         framing = (b"content-length", b"transfer-encoding")

@@ -15,6 +15,7 @@ Reason = Literal[
     "closed_route",
     "malformed_body",
     "compressed_body",
+    "duplicate_header",
     "large_body",
     "slow_body",
     "complex_body",
