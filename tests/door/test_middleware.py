@@ -21,6 +21,7 @@ from tests.door.harness import (
     error_of,
     eventually,
     give_keys,
+    give_salt_key,
     give_zones,
     settings,
     tenant_seen,
@@ -49,6 +50,20 @@ class TestBinding:
         response = call(door(folder), body=stolen | {"tenant": "burst", "zone": "burst"}, key="acme-key")
         assert tenant_seen(response) == "acme"
         assert body_seen(response)["cache_salt"] == tenant_salt(SALT_KEY, "acme", stolen["cache_salt"])
+
+    def test_a_new_salt_key_is_in_force_without_a_restart(self, folder):
+        app = door(folder)
+        new = b"new".ljust(32)
+        give_salt_key(folder, new)
+        salt = tenant_salt(new, "acme")
+        eventually(lambda: body_seen(call(app, body=PROMPT, key="acme-key"))["cache_salt"] == salt)
+
+    def test_without_a_salt_key_tenants_are_apart_all_the_same(self, folder):
+        project(folder / "salt", {})
+        app = door(folder)
+        salts = {body_seen(call(app, body=PROMPT, key=f"{tenant}-key"))["cache_salt"] for tenant in ("acme", "burst")}
+        assert len(salts) == 2
+        assert tenant_seen(call(app, body=PROMPT, key="acme-key")) == "acme"
 
     def test_the_length_is_that_of_the_new_body(self, folder):
         response = call(door(folder), body=PROMPT, key="acme-key", headers={"Content-Length": "19", "X-Trace": "t"})

@@ -18,24 +18,31 @@ from hack.demo import tiny_model
 from hack.ports import free_address
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.report import HEALTH_PATH, METRICS_PATH, REPORT_PATH, EngineReport, parse_report
+from tenantzone_contract.report import HEALTH_PATH, METRICS_PATH, REPORT_PATH, EngineReport, SaltKeyStatus, parse_report
+from tenantzone_contract.salt import SALT_KEY_FILE, new_salt_key, salt_key_id
 
 API_PORT = 8000
 ADMIN_PORT = 9464
 START_SECONDS = 600
+DOOR_DELAY_SECONDS = 0.2
+"""The front door looks on its own, no more often than each tenth of a second."""
 
 
 class RealEngine:
-    """A vLLM with zones, as a pod would run it: a config folder, a keys folder, an API port and an admin port."""
+    """A vLLM with zones, as a pod would run it: folders of config, keys and salt key, an API port and an admin port."""
 
     def __init__(self, folder: Path, address: str) -> None:
         self.address = address
         self.log = folder / "engine.log"
         self.config_folder = folder / "config"
         self.keys_folder = folder / "keys"
+        self.salt_folder = folder / "salt"
         self.journal_folder = folder / "journal"
         self.config_folder.mkdir()
         self.keys_folder.mkdir()
+        self.salt_folder.mkdir()
+        self.salt_key = b""
+        self._give_salt_key()
         self.pid = 0
         self._generations = itertools.count(1)
         self.cached_tokens_before_any_config: list[int] = []
@@ -69,6 +76,19 @@ class RealEngine:
             os.utime(unfinished, (0, 0))
             unfinished.rename(self.keys_folder / tenant)
 
+    def renew_salt_key(self) -> None:
+        """Put a new salt key in place, and wait until the engine and its front door have it."""
+        self._give_salt_key()
+        status = SaltKeyStatus(id=salt_key_id(self.salt_key))
+        self.wait(lambda: self.report().salt_key == status, "the engine has the new salt key")
+        time.sleep(DOOR_DELAY_SECONDS)
+
+    def _give_salt_key(self) -> None:
+        self.salt_key = new_salt_key()
+        unfinished = self.salt_folder / "unfinished"
+        unfinished.write_text(self.salt_key.hex())
+        unfinished.rename(self.salt_folder / SALT_KEY_FILE)
+
     def admin(self, path: str) -> httpx.Response:
         return httpx.get(f"http://{self.address}:{ADMIN_PORT}{path}")
 
@@ -101,8 +121,7 @@ class RealEngine:
         config = self.config(*zones)
         self.write(dump_config(config))
         self.wait(lambda: self.report().config.applied_hash == config.hash, "the engine applied the config")
-        door_delay = 0.2  # The front door looks on its own, no more often than each tenth of a second.
-        time.sleep(door_delay)
+        time.sleep(DOOR_DELAY_SECONDS)
         return config
 
     @staticmethod
@@ -167,5 +186,6 @@ def _command(model: Path, engine: RealEngine) -> list[str]:
         "--served-model-name", "tiny", "--host", engine.address, "--port", str(API_PORT),
         "--block-size", "32", "--dtype", "float32", "--enforce-eager", "--enable-prompt-tokens-details",
         "--zones-config", str(engine.config_folder), "--tenant-keys", str(engine.keys_folder),
-        "--journal", str(engine.journal_folder), "--admin-host", engine.address, "--admin-port", str(ADMIN_PORT),
+        "--salt-key", str(engine.salt_folder), "--journal", str(engine.journal_folder),
+        "--admin-host", engine.address, "--admin-port", str(ADMIN_PORT),
     ]  # fmt: skip

@@ -7,6 +7,7 @@ import httpx
 import openai
 import pytest
 
+from tenantzone_contract.salt import tenant_salt
 from tests.engine.features.asking import BLOCK_TOKENS, cached_tokens, complete, generated, text, zone
 from tests.engine.features.contention import LENGTHS, PROMPTS
 from tests.engine.real_engine import API_PORT
@@ -77,6 +78,31 @@ def test_a_clients_salt_divides_its_own_zone_and_opens_no_other(engine):
     assert [hits(acme, "a"), hits(acme, "b"), hits(acme)] == [0, 0, 0]
     assert [hits(burst, "a"), hits(burst)] == [0, 0]
     assert [hits(acme, "a"), hits(acme, "b"), hits(acme)] == [4 * BLOCK_TOKENS] * 3
+
+
+def test_a_salt_that_a_gateway_has_stamped_is_the_doors_own(engine):
+    acme, burst, prompt = engine.client("acme"), engine.client("burst"), text(5)
+    stamped = {"cache_salt": tenant_salt(engine.salt_key, "acme")}
+    assert cached_tokens(acme, prompt) == 0
+    assert cached_tokens(acme, prompt, extra=stamped) == 4 * BLOCK_TOKENS
+    assert cached_tokens(burst, prompt, extra=stamped) == 0, "nobody gains by another's salt"
+
+
+def test_under_a_new_salt_key_each_cache_is_empty_and_then_goes_on(engine):
+    prompt = text(5)
+    for tenant in TENANTS:
+        cached_tokens(engine.client(tenant), prompt)
+    # What requests have used goes over to the cache with the step after them.
+    engine.wait(lambda: not any(engine.zone(tenant).in_use for tenant in TENANTS), "no request runs")
+    before = {tenant: (engine.zone(tenant).cached, engine.zone(tenant).evicted.get("reset", 0)) for tenant in TENANTS}
+    engine.renew_salt_key()
+    for tenant, (cached, evicted) in before.items():
+        assert cached > 0
+        assert (engine.zone(tenant).cached, engine.zone(tenant).evicted["reset"]) == (0, evicted + cached)
+    acme = engine.client("acme")
+    assert [cached_tokens(acme, prompt), cached_tokens(acme, prompt)] == [0, 4 * BLOCK_TOKENS]
+    stamped = {"cache_salt": tenant_salt(engine.salt_key, "acme")}
+    assert cached_tokens(acme, prompt, extra=stamped) == 4 * BLOCK_TOKENS
 
 
 def test_each_tenants_own_adapter_has_a_cache_of_its_own(engine):
