@@ -1,5 +1,6 @@
 """Lets a program that was compiled to look into ``/usr/share`` run out of a folder of the user's."""
 
+import os
 from pathlib import Path
 
 _WRAPPER = """#!/bin/sh
@@ -22,10 +23,14 @@ def relocated(program: Path, folder: Path, home: str) -> Path:
     wrapper = program.with_name(f"{program.name}-here")
     if not wrapper.exists():
         copy = program.with_name(f"{program.name}-relative")
-        copy.write_bytes(program.read_bytes().replace(home.encode(), f"{home[1:]}/".encode()))
-        copy.chmod(0o755)
-        unfinished = program.with_name(f"{program.name}-unfinished")
-        unfinished.write_text(_WRAPPER.format(folder=folder, program=copy))
-        unfinished.chmod(0o755)
-        unfinished.rename(wrapper)
+        _write(copy, program.read_bytes().replace(home.encode(), f"{home[1:]}/".encode()))
+        _write(wrapper, _WRAPPER.format(folder=folder, program=copy).encode())
     return wrapper
+
+
+def _write(program: Path, content: bytes) -> None:
+    """Complete as soon as it is there, and in place of one that runs: another process may do the same at this time."""
+    unfinished = program.with_name(f"{program.name}-unfinished-{os.getpid()}")
+    unfinished.write_bytes(content)
+    unfinished.chmod(0o755)
+    unfinished.rename(program)

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,8 @@ NAME = "release"
 DISTRIBUTION = ROOT / "dist"
 CHECKSUMS = "SHA256SUMS"
 
+_OF_A_RELEASE = re.compile(r"tenantzone-.*\.(?:whl|tgz|tar|json)|SHA256SUMS")
+
 _BUILT_UNIX_TIME = "315532800"
 """1980, the first year that zip files know: the same commit gives the same wheel."""
 
@@ -31,28 +34,36 @@ def build(folder: Path, images: Sequence[str]) -> None:
     """Make all files of a release of the last commit.
 
     Args:
-        folder: emptied of what an earlier release left there.
+        folder: made if need be, and emptied of what an earlier release left there.
         images: targets of the Dockerfile, as archives that docker and ctr can load.
 
     Raises:
-        CommandFailed: a step failed.
+        CommandFailed: a step failed, or the folder holds something else than a release; then all of it is left there.
         ImageError: images can't be built here.
     """
-    folder.mkdir(exist_ok=True)
-    for left in folder.iterdir():
-        left.unlink()
+    _empty(folder)
     with tempfile.TemporaryDirectory(prefix="tenantzone-release-") as temporary:
         source = Path(temporary)
         commit = check_out(source)
-        version = _version_of(source)
+        version = version_of(source)
         say(NAME, f"version {version}, commit {commit}, into {folder}")
         wheel(source, folder)
         _chart(source, folder)
         _contents(source, folder, version)
         for target in images:
             say(NAME, f"image {target}")
-            build_image(target, source=source).export(folder / f"tenantzone-{target}-{version}.tar")
+            build_image(target, tag=version, source=source).export(folder / f"tenantzone-{target}-{version}.tar")
     _checksums(folder)
+
+
+def _empty(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    held = list(folder.iterdir())
+    for path in held:
+        if not path.is_file() or not _OF_A_RELEASE.fullmatch(path.name):
+            raise CommandFailed(f"{path} is no file of a release; build into another folder, or remove it")
+    for path in held:
+        path.unlink()
 
 
 def check_out(folder: Path) -> str:
@@ -70,11 +81,11 @@ def check_out(folder: Path) -> str:
     return subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def _version_of(source: Path) -> str:
+def version_of(source: Path) -> str:
     """Of what was checked out: what is not committed may say another one."""
     command = [sys.executable, "-m", "hack.version"]
-    environment = os.environ | {"PYTHONPATH": str(source)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    # Python finds modules in the folder that it is started in, before all others.
+    return subprocess.run(command, cwd=source, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def wheel(source: Path, folder: Path) -> None:

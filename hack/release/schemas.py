@@ -23,16 +23,26 @@ def freeze() -> Path:
         FrozenError: there is one for this version.
     """
     folder = RELEASED / f"v{VERSION}"
-    if folder.exists():
+    kept = HASHES.read_text().splitlines(keepends=True) if HASHES.exists() else []
+    # The hashes are written last: without them, a folder is what an interrupted run has left.
+    if any(_path_of(line).startswith(f"{folder.name}/") for line in kept):
         raise FrozenError(f"{folder} is there already, and what was released never changes; raise the version first")
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for file in sorted(CRDS.glob("*.yaml")):
         shutil.copy(file, folder)
-    HASHES.write_text(hashes())
+    HASHES.write_text("".join(sorted([*kept, *map(_line, folder.iterdir())], key=_path_of)))
     return folder
 
 
 def hashes() -> str:
     """Those of all released schemas, as they are now."""
-    files = sorted(RELEASED.glob("v*/*"))
-    return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(RELEASED)}\n" for file in files)
+    return "".join(sorted(map(_line, RELEASED.glob("v*/*")), key=_path_of))
+
+
+def _line(file: Path) -> str:
+    return f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(RELEASED)}\n"
+
+
+def _path_of(line: str) -> str:
+    return line.partition("  ")[2].strip()

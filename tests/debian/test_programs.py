@@ -8,6 +8,7 @@ import pytest
 
 from hack.debian import DebianError, ensure
 from hack.debian.programs import PROGRAMS
+from hack.debian.relocation import relocated
 
 BUILDS_A_PACKAGE = r"""#!/bin/sh
 # Stands for apt-get: what it downloads is a package that is made on the spot.
@@ -66,6 +67,19 @@ def test_a_program_that_looks_for_its_own_files_finds_them_in_the_cache(path: Pa
     (path / "cat").symlink_to("/usr/bin/cat")
     for _ in range(2):
         assert subprocess.check_output([ensure("alertmanager"), "run"], text=True) == "template\n"
+
+
+def test_a_program_that_runs_already_can_be_made_to_find_its_files_once_more(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(Path("/bin/cat").read_bytes())
+    with subprocess.Popen([relocated(program, tmp_path, "/usr/share/none")], stdin=subprocess.PIPE) as running:
+        while Path(f"/proc/{running.pid}/comm").read_text() != "program-relativ\n":
+            assert running.poll() is None
+        # As another process sees it that began before the wrapper was there.
+        (tmp_path / "program-here").unlink()
+        assert relocated(program, tmp_path, "/usr/share/none") == tmp_path / "program-here"
+        running.communicate()
+    assert running.returncode == 0
 
 
 def test_a_machine_without_apt_is_told_what_is_missing(path: Path) -> None:

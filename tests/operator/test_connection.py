@@ -1,6 +1,7 @@
 """Credentials as kubectl takes them, and what becomes of answers."""
 
 import json
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from aiohttp import web
 
+from hack.controlplane.binaries import find_kubectl
 from tenantzone_operator.kube import credential_plugin
 from tenantzone_operator.kube.connection import Connection
 from tenantzone_operator.kube.kubeconfig import CredentialsError, from_kubeconfig, from_service_account
@@ -56,6 +58,30 @@ def test_of_several_files_the_first_one_counts(tmp_path: Path):
     found = from_kubeconfig(f"{first}:{second}")
 
     assert (found.server, found.token) == ("https://one:6443", "first")
+
+
+@pytest.mark.controlplane
+@pytest.mark.parametrize("order", ["{missing}:{there}", "{there}:{missing}"])
+def test_of_several_files_one_may_be_missing_as_for_kubectl(tmp_path: Path, order: str):
+    there = write(tmp_path / "there", {"token": "there"})
+    paths = order.format(there=there, missing=tmp_path / "missing")
+    kubectl = subprocess.run(
+        [find_kubectl(), "config", "view", "--minify", "--raw", "-o", "jsonpath={.users[0].user.token}"],
+        env={"KUBECONFIG": paths, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert from_kubeconfig(paths).token == kubectl.stdout == "there"
+
+
+@pytest.mark.parametrize("several", ["{0}", "{0}:{0}2"])
+def test_where_no_file_is_there_the_first_one_is_named(tmp_path: Path, several: str):
+    missing = tmp_path / "missing"
+
+    with pytest.raises(CredentialsError, match=rf"No such file or directory: '{missing}'"):
+        from_kubeconfig(several.format(missing))
 
 
 def test_the_first_file_that_names_a_context_says_which_counts(tmp_path: Path):

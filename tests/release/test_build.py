@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from hack.release.build import build, check_out, wheel
+from hack.progress import CommandFailed
+from hack.release.build import build, check_out, version_of, wheel
 from hack.version import ROOT
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    (folder / "left-from-before.whl").touch()
+    (folder / "tenantzone-0.0.1-py3-none-any.whl").touch()
     build(folder, images=())
     return folder
 
@@ -101,3 +102,19 @@ def test_without_a_commit_it_says_what_is_missing(tmp_path: Path):
     )
     assert done.returncode == 1
     assert "a release is made of a commit" in done.stderr
+
+
+def test_a_folder_with_something_else_is_left_as_it_is(tmp_path: Path):
+    for name in ("tenantzone-0.0.1.tgz", "SHA256SUMS", "thesis.odt"):
+        (tmp_path / name).write_text("precious")
+    with pytest.raises(CommandFailed, match=r"thesis\.odt is no file of a release"):
+        build(tmp_path, images=())
+    assert {path.name for path in tmp_path.iterdir()} == {"tenantzone-0.0.1.tgz", "SHA256SUMS", "thesis.odt"}
+
+
+def test_its_version_is_that_of_the_commit_and_not_of_what_lies_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    check_out(tmp_path)
+    pyproject = tmp_path / "pyproject.toml"
+    pyproject.write_text(re.sub(r'^version = ".*"$', 'version = "99.0.0"', pyproject.read_text(), flags=re.MULTILINE))
+    monkeypatch.chdir(ROOT)
+    assert version_of(tmp_path) == "99.0.0"

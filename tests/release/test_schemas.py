@@ -59,3 +59,25 @@ def test_freezing_keeps_the_schemas_with_their_hashes_and_only_once(elsewhere: P
     with pytest.raises(FrozenError, match="raise the version"):
         freeze()
     assert (folder / "zones.yaml").read_text() == "kind: One\n"
+
+
+def test_what_an_interrupted_run_has_left_is_made_anew(elsewhere: Path):
+    left = elsewhere / "released" / f"v{VERSION}"
+    left.mkdir()
+    (left / "half.yaml").touch()
+
+    assert [file.name for file in freeze().iterdir()] == ["zones.yaml"]
+    assert schemas.hashes() == schemas.HASHES.read_text()
+
+
+def test_freezing_leaves_the_hashes_of_earlier_releases_as_they_are(elsewhere: Path):
+    edited = elsewhere / "released" / "v0.0.1" / "zones.yaml"
+    edited.parent.mkdir()
+    edited.write_text("kind: Edited\n")
+    before = f"{hashlib.sha256(b'kind: Once').hexdigest()}  v0.0.1/zones.yaml\n"
+    schemas.HASHES.write_text(before)
+
+    freeze()
+
+    assert schemas.HASHES.read_text().startswith(before)
+    assert schemas.hashes() != schemas.HASHES.read_text()

@@ -32,13 +32,16 @@ def from_kubeconfig(paths: str) -> kopf.ConnectionInfo:
     """The cluster and the user of a kubeconfig's current context.
 
     Args:
-        paths: one file, or several as in the variable KUBECONFIG; what the first one says of a name counts.
+        paths: one file, or several as in the variable KUBECONFIG; what the first one says of a name counts. Of
+            several, those that are not there are passed over, as kubectl does.
 
     Raises:
-        CredentialsError: a file can't be read, or what it says can't be used.
+        CredentialsError: none is there, one can't be read, or what they say can't be used.
     """
     try:
-        config = _merged([Path(path).expanduser() for path in paths.split(os.pathsep) if path])
+        named = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
+        # If none is there, reading the first one says so.
+        config = _merged([path for path in named if path.exists()] or named[:1])
         context = config["contexts"][config["current-context"]]
         return _connection(config["clusters"][context["cluster"]], config["users"][context["user"]])
     except (OSError, ValueError, yaml.YAMLError) as error:
