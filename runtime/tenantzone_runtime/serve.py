@@ -66,6 +66,7 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
     for flag, folder in (
         ("--zones-config", own.zones_config),
         ("--tenant-keys", own.tenant_keys),
+        ("--tenant-identity", own.tenant_identity),
         ("--journal", own.journal),
     ):
         if folder is not None and folder.exists() and not folder.is_dir():
@@ -77,6 +78,7 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
     chosen = {
         settings.CONFIG_DIR: own.zones_config and str(own.zones_config.absolute()),
         settings.KEYS_DIR: own.tenant_keys and str(own.tenant_keys.absolute()),
+        settings.IDENTITY_DIR: own.tenant_identity and str(own.tenant_identity.absolute()),
         settings.JOURNAL_DIR: own.journal and str(own.journal.absolute()),
         settings.SCRUB_BLOCKS: 1 if own.scrub_blocks else None,
         settings.MAX_AUTO_REGISTERED_SERIES: own.max_auto_registered_series,
@@ -157,6 +159,13 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="DIR",
         help=f"the folder with one file of API keys per tenant (default: {default.keys_dir})",
+    )
+    parser.add_argument(
+        "--tenant-identity",
+        type=Path,
+        metavar="DIR",
+        help="the folder with what spec.identity of the pool goes by: secret, ca.crt or jwks.json"
+        f" (default: {default.identity_dir})",
     )
     parser.add_argument(
         "--admin-host", metavar="HOST", help=f"where report and metrics are served (default: {default.admin_host})"

@@ -12,6 +12,7 @@ from tenantzone_contract.report import DEFAULT_ADMIN_PORT
 
 CONFIG_DIR = "TENANTZONE_CONFIG_DIR"
 KEYS_DIR = "TENANTZONE_KEYS_DIR"
+IDENTITY_DIR = "TENANTZONE_IDENTITY_DIR"
 ADMIN_HOST = "TENANTZONE_ADMIN_HOST"
 ADMIN_PORT = "TENANTZONE_ADMIN_PORT"
 OPEN_ROUTES = "TENANTZONE_OPEN_ROUTES"
@@ -44,6 +45,8 @@ class Settings:
     seal_key: bytes
     """Shared by the front door and the scheduler; empty until the first of them has made one."""
     pod_name: str
+    identity_dir: Path = Path("/etc/tenantzone/identity")
+    """Holds what a trusted header is proved by, or the keys that sign tokens."""
     scrub_blocks: bool = False
     """Whether workers are prepared to zero blocks that come to another zone; on a CPU they always are."""
     journal_dir: Path | None = None
@@ -71,6 +74,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     return Settings(
         config_dir=Path(environ.get(CONFIG_DIR, "/etc/tenantzone/config")),
         keys_dir=Path(environ.get(KEYS_DIR, "/etc/tenantzone/keys")),
+        identity_dir=Path(environ.get(IDENTITY_DIR, "/etc/tenantzone/identity")),
         admin_host=environ.get(ADMIN_HOST, "0.0.0.0"),
         admin_port=_number(environ, ADMIN_PORT, DEFAULT_ADMIN_PORT, "a port number"),
         open_routes=frozenset(filter(None, environ.get(OPEN_ROUTES, "").split(","))),

@@ -8,7 +8,9 @@ from prometheus_client import REGISTRY
 from tenantzone_runtime.door import limits
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.door.refusals import Reason, families
-from tests.door.harness import PROMPT, call, echo, settings
+from tests.door.harness import PROMPT, call, echo, give_zones, settings
+from tests.door.identities import REFUSED as REFUSED_IDENTITIES
+from tests.door.identities import SECRET, give_files, key_set
 
 REFUSED = [
     ("no_key", {}),
@@ -37,6 +39,15 @@ def test_a_refusal_is_counted(folder, reason, request_):
     assert refusals() == {**before, reason: before[reason] + 1}
 
 
+@pytest.mark.parametrize(("reason", "identity", "request_"), REFUSED_IDENTITIES)
+def test_a_refusal_of_somebody_who_is_not_known_is_counted(folder, reason, identity, request_):
+    give_zones(folder, "acme", generation=2, identity=identity)
+    give_files(folder, secret=SECRET, **{"jwks.json": key_set()})
+    before = refusals()
+    assert call(TenantMiddleware(echo, settings(folder)), **({"body": PROMPT} | request_)).status_code >= 400
+    assert refusals() == {**before, reason: before[reason] + 1}
+
+
 async def test_a_web_socket_is_counted(folder):
     async def send(message):
         pass
@@ -53,4 +64,5 @@ def test_what_passes_is_not_counted(folder):
 
 
 def test_there_is_a_test_for_each_reason():
-    assert {reason for reason, _ in REFUSED} | {"websocket"} == set(get_args(Reason))
+    by_identity = {reason for reason, *_ in REFUSED_IDENTITIES}
+    assert {reason for reason, _ in REFUSED} | by_identity | {"websocket"} == set(get_args(Reason))

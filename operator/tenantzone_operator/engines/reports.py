@@ -87,6 +87,13 @@ class LoanReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     due_unix_time: UnixTime | None = None
 
 
+class IdentityReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """By which declaration the engine's front door knows tenants, and why it lets nobody in."""
+
+    digest: Name
+    problem: str = ""
+
+
 class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """An engine's report, cut down to the fields that the operator reads."""
 
@@ -98,6 +105,7 @@ class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     config: ConfigStatus
     published_unix_time: UnixTime
     pod: Name = ""
+    identity: IdentityReport | None = None
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
 

@@ -17,6 +17,8 @@ class Type(StrEnum):
     """Every ready engine reports the zone at this generation, with the amounts that it asks for."""
     READY = "Ready"
     """Both: the guarantee holds now."""
+    IDENTITY_ENFORCED = "IdentityEnforced"
+    """Every ready engine knows tenants as the pool says. Of a ZonePool only."""
     STALLED = "Stalled"
     """Nothing will come of it until somebody changes something. Present only then, as kstatus knows it."""
     DEGRADED = "Degraded"
@@ -51,6 +53,9 @@ class Reason(StrEnum):
     """Of Degraded, too."""
     # Ready
     ENFORCED = "Enforced"
+    # IdentityEnforced
+    IDENTITY_INCOMPLETE = "IdentityIncomplete"
+    IDENTITY_UNUSABLE = "IdentityUnusable"
     # NotEnforced
     FIELDS_NOT_ENFORCED = "FieldsNotEnforced"
 

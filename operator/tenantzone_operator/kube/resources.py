@@ -24,6 +24,15 @@ from tenantzone_contract.config import (
     Watermarks,
     ZoneConfig,
 )
+from tenantzone_contract.identity import (
+    ApiKeys,
+    ClientCertificate,
+    IdentityConfig,
+    Jwt,
+    Proof,
+    SecretHeader,
+    TrustedHeader,
+)
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
 from tenantzone_operator.kube.durations import parse_duration
 from tenantzone_operator.kube.not_enforced import pool_fields
@@ -208,6 +217,47 @@ def _pool_config(meta: Meta, spec: Body) -> PoolConfig:
             **_given(mode=unknown.get("mode")),
         ),
         watermarks=Watermarks(**spec.get("watermarks", {})),
+        identity=_identity(spec.get("identity", {})),
+    )
+
+
+def _identity(spec: Body) -> IdentityConfig | None:
+    if not spec:
+        return None
+    header, jwt = spec.get("trustedHeader"), spec.get("jwt")
+    return IdentityConfig(
+        api_keys=ApiKeys() if "apiKeys" in spec else None,
+        trusted_header=_trusted_header(header) if header is not None else None,
+        jwt=_jwt(jwt) if jwt is not None else None,
+    )
+
+
+def _trusted_header(spec: Body) -> TrustedHeader:
+    proof = spec.get("proof")
+    return TrustedHeader(
+        name=spec["name"],
+        networks=tuple(spec.get("from", ())),
+        proof=_proof(proof) if proof is not None else None,
+    )
+
+
+def _proof(spec: Body) -> Proof:
+    secret, certificate = spec.get("secretHeader"), spec.get("clientCertificate")
+    return Proof(
+        secret_header=SecretHeader(name=secret["name"]) if secret is not None else None,
+        client_certificate=ClientCertificate(subjects=certificate["subjects"]) if certificate is not None else None,
+    )
+
+
+def _jwt(spec: Body) -> Jwt:
+    return Jwt(
+        issuer=spec["issuer"],
+        audiences=spec["audiences"],
+        **_given(
+            algorithms=spec.get("algorithms"),
+            leeway_seconds=_seconds("identity.jwt.leeway", spec.get("leeway")),
+            tenant_claim=spec.get("tenantClaim"),
+        ),
     )
 
 

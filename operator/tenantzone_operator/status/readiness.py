@@ -9,6 +9,7 @@ from tenantzone_operator.kube.conditions import Condition, Reason, Type, degrade
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.admission import Verdict
 from tenantzone_operator.status.acknowledgement import History, programmed
+from tenantzone_operator.status.identity import identity_enforced
 
 _NO_PODS = "no ready pod matches spec.selector"
 
@@ -118,6 +119,7 @@ def pool_conditions(
         accepted,
         engines,
         _ready(accepted, engines),
+        *([identity_enforced(pool.config.identity, observations)] if pool.config is not None else []),
         *stalled(accepted),
         *degraded(unfit),
         *not_enforced(pool.not_enforced),

@@ -20,6 +20,7 @@ _ERROR_TYPES = {
     405: "MethodNotAllowedError",
     413: "RequestTooLargeError",
     415: "UnsupportedMediaTypeError",
+    503: "ServiceUnavailableError",
 }
 
 

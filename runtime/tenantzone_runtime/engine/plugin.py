@@ -3,6 +3,7 @@
 import logging
 import os
 
+from tenantzone_runtime.door.peer import show_peers
 from tenantzone_runtime.engine.redaction import redact_log_records
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.seal import new_seal_key
@@ -11,6 +12,7 @@ from tenantzone_runtime.settings import POD_NAME, SCRUB_BLOCKS, SEAL_KEY
 
 def register() -> None:
     """Prepare a vLLM process for zones; vLLM calls this more than once."""
+    show_peers()
     _make_seal_key()
     _log_as_vllm_does()
     redact_log_records()

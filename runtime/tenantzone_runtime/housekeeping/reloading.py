@@ -37,6 +37,8 @@ class Reloading:
         self._refused = refused
         self.status = ConfigStatus()
         """Which config is in force whole, and why the newest one is not."""
+        self.applied: RuntimeConfig | None = None
+        """The config that was brought into force last, whole."""
         self.reloads: dict[ReloadResult, int] = {"applied": 0, "rejected": 0}
         self._pause = RETRY_SECONDS
         self._try_again_at: float | None = None
@@ -92,6 +94,7 @@ class Reloading:
             self._set_applied(None, None, None)
             return error
         self._set_applied(config.generation, config.hash, time.time())
+        self.applied = config
         if lacking:
             _warn_of_too_few_blocks(config, lacking)
         return None

@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport, in_older_words
+from tenantzone_contract.report import (
+    ConfigStatus,
+    EngineReport,
+    IdentityReport,
+    LoanReport,
+    ZoneReport,
+    in_older_words,
+)
 from tenantzone_contract.summary import busiest
 from tenantzone_runtime.housekeeping.copying import LoanCopy, ZoneCopy, copy_loans, copy_pool, copy_zones, held
 from tenantzone_runtime.housekeeping.engine import ServedEngine
@@ -47,7 +54,14 @@ class _Lending:
             self.loans[loan.lender] += 1
 
 
-def make_report(engine: ServedEngine, config: ConfigStatus, *, pod: str, started_unix_time: float) -> EngineReport:
+def make_report(
+    engine: ServedEngine,
+    config: ConfigStatus,
+    *,
+    pod: str,
+    started_unix_time: float,
+    identity: IdentityReport | None = None,
+) -> EngineReport:
     """An immutable snapshot. What a zone's loans come to agrees with the loans that are told."""
     published_unix_time = time.time()
     pool = copy_pool(engine)
@@ -61,6 +75,7 @@ def make_report(engine: ServedEngine, config: ConfigStatus, *, pod: str, started
         block_size_tokens=engine.block_size_tokens,
         free_blocks=pool.free_blocks,
         config=config,
+        identity=identity,
         zones=tuple(_zone_report(zone, counts, lending) for zone, counts in zones),
         loans=tuple(map(_loan_report, loans)),
         started_unix_time=started_unix_time,

@@ -12,6 +12,7 @@ import time
 from tenantzone_contract.report import EngineReport
 from tenantzone_runtime.housekeeping.auditing import Auditing, open_journal
 from tenantzone_runtime.housekeeping.engine import ServedEngine
+from tenantzone_runtime.housekeeping.identifying import Identifying
 from tenantzone_runtime.housekeeping.reloading import Reloading
 from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
 from tenantzone_runtime.metrics.figures import EngineFigures
@@ -39,6 +40,7 @@ class Housekeeping:
         self._started_unix_time = time.time()
         self._auditing = Auditing(engine, open_journal(engine, settings, self._started_unix_time))
         self._reloading = Reloading(engine, settings.config_dir, self._auditing.config_refused)
+        self._identifying = Identifying(settings)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tenantzone-housekeeping", daemon=True)
         self._is_asked_for = True
@@ -100,8 +102,13 @@ class Housekeeping:
     def _publish(self) -> None:
         self._is_asked_for = False
         self._published = time.monotonic()
+        applied = self._reloading.applied
         self._report = make_report(
-            self._engine, self._reloading.status, pod=self._pod, started_unix_time=self._started_unix_time
+            self._engine,
+            self._reloading.status,
+            pod=self._pod,
+            started_unix_time=self._started_unix_time,
+            identity=self._identifying.look(applied.pool.identity if applied is not None else None),
         )
 
     def _run(self) -> None:
