@@ -21,6 +21,9 @@ CA_FILE: Final = "ca.crt"
 JWKS_FILE: Final = "jwks.json"
 """... the keys with which tokens are signed, as a JSON Web Key Set."""
 
+SECRETS_HASH_ANNOTATION = "tenantzone.io/secrets-hash"
+"""Set on an engine pod after a Secret that it mounts has changed: kubelet then syncs that pod's volumes at once."""
+
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$", max_length=128)]
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
 

@@ -5,7 +5,7 @@ message for its status, never an exception.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from tenantzone_contract.config import (
     ZoneConfig,
 )
 from tenantzone_contract.identity import (
+    SECRETS_HASH_ANNOTATION,
     ApiKeys,
     ClientCertificate,
     IdentityConfig,
@@ -112,6 +113,10 @@ class Pod:
     ready: bool
     config_hash: str
     """Of the config that kubelet was last told to project."""
+    secrets: tuple[str, ...] = ()
+    """The names of the Secrets that are mounted into it, sorted."""
+    secrets_hash: str = ""
+    """Of the versions of these that kubelet was last told about."""
 
 
 def read_zone(body: Body) -> Zone:
@@ -163,7 +168,18 @@ def read_pod(body: Body) -> Pod:
         ip=status.get("podIP") or "",
         ready=conditions.get("Ready") == "True",
         config_hash=(metadata.get("annotations") or {}).get(CONFIG_HASH_ANNOTATION, ""),
+        secrets=_mounted_secrets((body.get("spec") or {}).get("volumes") or ()),
+        secrets_hash=(metadata.get("annotations") or {}).get(SECRETS_HASH_ANNOTATION, ""),
     )
+
+
+def _mounted_secrets(volumes: Sequence[Body]) -> tuple[str, ...]:
+    names = set()
+    for volume in volumes:
+        names.add((volume.get("secret") or {}).get("secretName"))
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            names.add((source.get("secret") or {}).get("name"))
+    return tuple(sorted(sys.intern(name) for name in names if name))
 
 
 def _meta(body: Body) -> Meta:

@@ -7,12 +7,15 @@ from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.conditions import Condition, Reason, Status, Type
 
 
-def identity_enforced(declared: IdentityConfig | None, observations: Sequence[Observation]) -> Condition:
+def identity_enforced(
+    declared: IdentityConfig | None, observations: Sequence[Observation], unwatched: Sequence[str] = ()
+) -> Condition:
     """The condition about a pool's identity.
 
     Args:
         declared: by the pool; None: nothing, which means API keys.
         observations: one for each ready engine of the pool.
+        unwatched: Secrets that its pods mount and that can't be watched.
     """
 
     def condition(status: Status, reason: Reason, message: str) -> Condition:
@@ -32,7 +35,15 @@ def identity_enforced(declared: IdentityConfig | None, observations: Sequence[Ob
     if waiting:
         done = len(observations) - len(waiting)
         return condition("Unknown", Reason.PENDING, f"acknowledged by {done} of {total}; waiting for {waiting[0]}")
-    return condition("True", Reason.ACKNOWLEDGED, f"acknowledged by {total}")
+    return condition("True", Reason.ACKNOWLEDGED, f"acknowledged by {total}{_pace(unwatched)}")
+
+
+def _pace(unwatched: Sequence[str]) -> str:
+    """What is to be said of Secrets of whose changes kubelet is not told."""
+    if not unwatched:
+        return ""
+    more = f" and {len(unwatched) - 1} more" if len(unwatched) > 1 else ""
+    return f"; changes of the Secret {unwatched[0]}{more} take kubelet's own time, since the operator may not watch it"
 
 
 def words(declared: IdentityConfig | None) -> str:

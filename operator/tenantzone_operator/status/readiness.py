@@ -85,6 +85,7 @@ def pool_conditions(
     acknowledged: Sequence[bool],
     history: History,
     not_written: str,
+    unwatched: Sequence[str] = (),
 ) -> list[Condition]:
     """The conditions of a pool.
 
@@ -95,6 +96,7 @@ def pool_conditions(
         acknowledged: for each engine, whether it has the newest snapshot.
         history: the snapshots that were given out.
         not_written: why the newest snapshot could not be given out; empty if it was.
+        unwatched: Secrets that its pods mount and that can't be watched.
     """
     if pool.config is None:
         accepted = Condition(Type.ACCEPTED, "False", Reason.INVALID, pool.invalid)
@@ -119,7 +121,7 @@ def pool_conditions(
         accepted,
         engines,
         _ready(accepted, engines),
-        *([identity_enforced(pool.config.identity, observations)] if pool.config is not None else []),
+        *([identity_enforced(pool.config.identity, observations, unwatched)] if pool.config is not None else []),
         *stalled(accepted),
         *degraded(unfit),
         *not_enforced(pool.not_enforced),

@@ -106,6 +106,7 @@ def pool_status(
     before: Mapping[str, Any],
     now: str,
     not_written: str = "",
+    unwatched: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The whole status of a pool.
 
@@ -118,13 +119,14 @@ def pool_status(
         before: its status until now: as it was made here, whatever somebody wrote since.
         now: RFC 3339.
         not_written: why the newest snapshot could not be given out; empty if it was.
+        unwatched: Secrets that its pods mount and that can't be watched.
     """
     done = [
         not not_written and observation.report is not None and history.acknowledges_newest(observation.report)
         for observation in observations
     ]
     verdicts = plan.verdicts.values()
-    conditions = pool_conditions(pool, plan.pool_left_out, observations, done, history, not_written)
+    conditions = pool_conditions(pool, plan.pool_left_out, observations, done, history, not_written, unwatched)
     status: dict[str, Any] = {
         "observedGeneration": pool.meta.generation,
         "conditions": render(conditions, before.get("conditions", []), generation=pool.meta.generation, now=now),
