@@ -114,6 +114,9 @@ def _check_breaks(old: Schema, new: Schema, path: str) -> Iterator[str]:
             if value not in new["enum"]:
                 yield f"{path}: the value {value!r} is not accepted any more"
     rules = [rule["rule"] for rule in old.get("x-kubernetes-validations", [])]
+    added = new.get("properties", {}).keys() - old.get("properties", {}).keys()
+    # What no older object has set no rule about it can refuse.
+    about_added = tuple(f"!has(self.{name}) ||" for name in added)
     for rule in new.get("x-kubernetes-validations", []):
-        if rule["rule"] not in rules:
+        if rule["rule"] not in rules and not rule["rule"].startswith(about_added):
             yield f"{path}: a new rule, {rule['rule']}"

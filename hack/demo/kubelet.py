@@ -1,8 +1,8 @@
 """A stand-in for kubelet, for one pod: the demo's control plane has no node.
 
-It does the three things that the product relies on, and nothing else: it projects the pod's ConfigMap volumes into
-folders, syncs them at once when the pod changes and otherwise slowly, and writes the pod's status from a health probe.
-The engine itself is a process that the demo starts. On a real cluster, kubelet does all of this.
+It does the three things that the product relies on, and nothing else: it projects the pod's ConfigMap and Secret
+volumes into folders, syncs them at once when the pod changes and otherwise slowly, and writes the pod's status from a
+health probe. The engine itself is a process that the demo starts. On a real cluster, kubelet does all of this.
 
 ``python -m hack.demo.kubelet --kubeconfig FILE --namespace NS --pod NAME --volumes FOLDER --ip IP --health URL``
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 import aiohttp
 from kubernetes_asyncio import client, config, watch
-from kubernetes_asyncio.client import ApiException, CoreV1Api, V1ConfigMap, V1Pod
+from kubernetes_asyncio.client import ApiException, CoreV1Api, V1ConfigMap, V1Pod, V1Secret, V1Volume
 
 from hack.demo.projection import project
 
@@ -36,7 +36,7 @@ class Placement:
     namespace: str
     pod: str
     volumes: Path
-    """Each ConfigMap volume of the pod becomes a folder in here, named as the volume."""
+    """Each ConfigMap or Secret volume of the pod becomes a folder in here, named as the volume."""
     ip: str
     health_url: str
 
@@ -79,7 +79,7 @@ class Kubelet:
         while True:
             wait = SYNC_SECONDS
             try:
-                await self._project_config_maps()
+                await self._project_volumes()
             except (ApiException, aiohttp.ClientError, TimeoutError) as error:
                 # A volume whose ConfigMap is not there yet is tried again soon, as kubelet does.
                 wait = RETRY_SECONDS
@@ -88,14 +88,20 @@ class Kubelet:
                 await asyncio.wait_for(self._pod_changed.wait(), wait)
             self._pod_changed.clear()
 
-    async def _project_config_maps(self) -> None:
+    async def _project_volumes(self) -> None:
         pod = await self._api.read_namespaced_pod(self._place.pod, self._place.namespace)
         for volume in pod.spec.volumes or []:
-            if volume.config_map is None:
-                continue
-            found = await self._api.read_namespaced_config_map(volume.config_map.name, self._place.namespace)
-            if project(self._place.volumes / volume.name, _files(found)):
+            found = await self._read(volume)
+            if found is not None and project(self._place.volumes / volume.name, _files(found)):
                 print(f"{volume.name}: projected at resource version {found.metadata.resource_version}", flush=True)
+
+    async def _read(self, volume: V1Volume) -> V1ConfigMap | V1Secret | None:
+        """What a volume shows; None: neither a ConfigMap nor a Secret."""
+        if volume.config_map is not None:
+            return await self._api.read_namespaced_config_map(volume.config_map.name, self._place.namespace)
+        if volume.secret is not None:
+            return await self._api.read_namespaced_secret(volume.secret.secret_name, self._place.namespace)
+        return None
 
     async def _report_health(self) -> None:
         reported: bool | None = None
@@ -153,9 +159,11 @@ def pod_status(pod: V1Pod, ip: str, healthy: bool, now: datetime) -> dict[str, A
     }
 
 
-def _files(config_map: V1ConfigMap) -> dict[str, bytes]:
-    texts = {name: text.encode() for name, text in (config_map.data or {}).items()}
-    return texts | {name: base64.b64decode(content) for name, content in (config_map.binary_data or {}).items()}
+def _files(found: V1ConfigMap | V1Secret) -> dict[str, bytes]:
+    encoded = (found.binary_data if isinstance(found, V1ConfigMap) else found.data) or {}
+    texts = (found.data if isinstance(found, V1ConfigMap) else None) or {}
+    files = {name: text.encode() for name, text in texts.items()}
+    return files | {name: base64.b64decode(content) for name, content in encoded.items()}
 
 
 async def _main() -> None:

@@ -33,6 +33,10 @@ _REASONS = {
     ),
     "ZoneMissing": "The engine has a config without this zone. If it stays so, its log says more.",
     "ZoneDiffers": "The engine enforces something else than its config says. If it stays so, restart it.",
+    "IdentityIncomplete": "Add the proof that the message asks for to ZonePool {pool}; until then nobody is served.",
+    "IdentityUnusable": (
+        "Mount what the message misses into the engine pods' identity folder (/etc/tenantzone/identity), or repair it."
+    ),
     "FieldsNotEnforced": "The fields that the message names do nothing in this version; remove them, or live with it.",
 }
 

@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from tenantzone_contract.identity import IdentityConfig
 from tenantzone_contract.share import BlockShare, percentage
 
 SCHEMA_VERSION: Final = 1
@@ -246,6 +247,12 @@ class PoolConfig(_Model):
     name: Name
     unknown_tenants: UnknownTenants = UnknownTenants()
     watermarks: Watermarks = Watermarks()
+    identity: IdentityConfig | None = None
+    """How the tenants of requests are known; None: by the API keys that are mounted."""
+
+    @model_serializer(mode="wrap")
+    def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_unset(self, dump(self), "identity")
 
     @property
     def text(self) -> str:

@@ -7,6 +7,8 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from tenantzone_contract.identity import IdentityKind
+
 REPORT_VERSION: Final = 1
 
 REPORT_PATH = "/report"
@@ -129,6 +131,16 @@ class ConfigStatus(_Model):
     """The newest file, if it was refused."""
 
 
+class IdentityReport(_Model):
+    """How an engine's front door knows tenants."""
+
+    kind: IdentityKind
+    digest: str
+    """Of the declaration that it goes by; see `tenantzone_contract.identity.identity_digest`."""
+    problem: str = ""
+    """Why it lets nobody in; empty if it does."""
+
+
 class LoanReport(_Model):
     """Blocks of one zone's reservation that another zone holds, the zones named by their tenants."""
 
@@ -168,6 +180,8 @@ class EngineReport(_Model):
     config: ConfigStatus
     salt_key: SaltKeyStatus | None = None
     """None: the engine is of the release before, with a key of its own."""
+    identity: IdentityReport | None = None
+    """None: the engine is of the release before, and knows API keys only."""
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
     started_unix_time: float

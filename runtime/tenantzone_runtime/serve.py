@@ -67,6 +67,7 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
         ("--zones-config", own.zones_config),
         ("--tenant-keys", own.tenant_keys),
         ("--salt-key", own.salt_key),
+        ("--tenant-identity", own.tenant_identity),
         ("--journal", own.journal),
     ):
         if folder is not None and folder.exists() and not folder.is_dir():
@@ -79,6 +80,7 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
         settings.CONFIG_DIR: own.zones_config and str(own.zones_config.absolute()),
         settings.KEYS_DIR: own.tenant_keys and str(own.tenant_keys.absolute()),
         settings.SALT_DIR: own.salt_key and str(own.salt_key.absolute()),
+        settings.IDENTITY_DIR: own.tenant_identity and str(own.tenant_identity.absolute()),
         settings.JOURNAL_DIR: own.journal and str(own.journal.absolute()),
         settings.SCRUB_BLOCKS: 1 if own.scrub_blocks else None,
         settings.MAX_AUTO_REGISTERED_SERIES: own.max_auto_registered_series,
@@ -165,6 +167,13 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="DIR",
         help=f"the folder with the pool's salt key, the same for all of its engines (default: {default.salt_dir})",
+    )
+    parser.add_argument(
+        "--tenant-identity",
+        type=Path,
+        metavar="DIR",
+        help="the folder with what spec.identity of the pool goes by: secret, ca.crt or jwks.json"
+        f" (default: {default.identity_dir})",
     )
     parser.add_argument(
         "--admin-host", metavar="HOST", help=f"where report and metrics are served (default: {default.admin_host})"

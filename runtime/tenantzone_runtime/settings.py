@@ -13,6 +13,7 @@ from tenantzone_contract.report import DEFAULT_ADMIN_PORT
 CONFIG_DIR = "TENANTZONE_CONFIG_DIR"
 KEYS_DIR = "TENANTZONE_KEYS_DIR"
 SALT_DIR = "TENANTZONE_SALT_DIR"
+IDENTITY_DIR = "TENANTZONE_IDENTITY_DIR"
 ADMIN_HOST = "TENANTZONE_ADMIN_HOST"
 ADMIN_PORT = "TENANTZONE_ADMIN_PORT"
 OPEN_ROUTES = "TENANTZONE_OPEN_ROUTES"
@@ -71,6 +72,8 @@ class Settings:
     pod_name: str
     state_dir: Path | None = None
     """Where the engine core tells the front door which config is in force; None until the first of them has made it."""
+    identity_dir: Path = Path("/etc/tenantzone/identity")
+    """Holds what a trusted header is proved by, or the keys that sign tokens."""
     scrub_blocks: bool = False
     """Whether workers are prepared to zero blocks that come to another zone; on a CPU they always are."""
     journal_dir: Path | None = None
@@ -100,6 +103,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         config_dir=Path(environ.get(CONFIG_DIR, "/etc/tenantzone/config")),
         keys_dir=Path(environ.get(KEYS_DIR, "/etc/tenantzone/keys")),
         salt_dir=Path(environ.get(SALT_DIR, "/etc/tenantzone/salt")),
+        identity_dir=Path(environ.get(IDENTITY_DIR, "/etc/tenantzone/identity")),
         admin_host=environ.get(ADMIN_HOST, "0.0.0.0"),
         admin_port=_number(environ, ADMIN_PORT, DEFAULT_ADMIN_PORT, "a port number"),
         open_routes=frozenset(filter(None, environ.get(OPEN_ROUTES, "").split(","))),

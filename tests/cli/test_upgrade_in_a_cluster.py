@@ -47,7 +47,16 @@ def spec(kube: Kube, name: str) -> dict[str, Any]:
     return found["spec"]
 
 
-NEWER_USES = {"auto-register-pool.yaml", "idle-eviction.yaml", "lfu.yaml", "planned-pool.yaml"}
+NEWER_USES = {
+    "auto-register-pool.yaml",
+    "identity-certificate.yaml",
+    "identity-header.yaml",
+    "identity-jwt.yaml",
+    "identity-keys.yaml",
+    "idle-eviction.yaml",
+    "lfu.yaml",
+    "planned-pool.yaml",
+}
 """Samples with fields, or values of fields, that the last release does not know."""
 
 

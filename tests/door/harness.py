@@ -15,6 +15,7 @@ import uvicorn
 
 from tenantzone_contract.config import CONFIG_KEY, PoolConfig, UnknownTenants
 from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.identity import IdentityConfig
 from tenantzone_contract.salt import SALT_KEY_FILE
 from tenantzone_runtime.door.answers import App, Message, Receive, Scope, Send
 from tenantzone_runtime.door.middleware import TenantMiddleware
@@ -34,6 +35,7 @@ def settings(folder: Path, *open_routes: str) -> Settings:
         state_dir=folder / "config",
         keys_dir=folder / "keys",
         salt_dir=folder / "salt",
+        identity_dir=folder / "identity",
         admin_host="127.0.0.1",
         admin_port=0,
         open_routes=frozenset(open_routes),
@@ -51,9 +53,14 @@ def give_salt_key(folder: Path, key: bytes = SALT_KEY) -> None:
 
 
 def give_zones(
-    folder: Path, *tenants: str, generation: int = 1, unknown: Literal["Reject", "AutoRegister"] = "Reject"
+    folder: Path,
+    *tenants: str,
+    generation: int = 1,
+    unknown: Literal["Reject", "AutoRegister"] = "Reject",
+    identity: IdentityConfig | None = None,
 ) -> None:
-    pool = PoolConfig(namespace="models", name="main", unknown_tenants=UnknownTenants(mode=unknown))
+    unknown_tenants = UnknownTenants(mode=unknown)
+    pool = PoolConfig(namespace="models", name="main", unknown_tenants=unknown_tenants, identity=identity)
     config = make_config(generation, pool, tuple(map(zone, tenants)))
     project(folder / "config", {CONFIG_KEY: dump_config(config)})
 
@@ -86,8 +93,12 @@ def call(
     headers: Mapping[str, str] | None = None,
     key: str | None = None,
     root_path: str = "",
+    more: Mapping[str, Any] | None = None,
 ) -> httpx.Response:
-    """One request, straight through ASGI: what a server in between would tidy up arrives as it is."""
+    """One request, straight through ASGI: what a server in between would tidy up arrives as it is.
+
+    Headers of one name, where there are several, are in one value, one a line. ``more`` is for the scope.
+    """
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"content-type": "application/json", **(headers or {})}
     if key is not None:
@@ -98,7 +109,10 @@ def call(
         "path": path,
         "query_string": b"",
         "root_path": root_path,
-        "headers": [(name.encode(), value.encode("latin-1")) for name, value in sent.items()],
+        "headers": [
+            (name.encode(), value.encode("latin-1")) for name, values in sent.items() for value in values.split("\n")
+        ],
+        **(more or {}),
     }
     incoming = [{"type": "http.request", "body": content, "more_body": False}]
     outgoing: list[Message] = []
@@ -115,14 +129,15 @@ def call(
 
 
 @contextmanager
-def serving(app: App) -> Iterator[str]:
-    """The app on a real server, as vLLM runs it."""
+def serving(app: App, **options: Any) -> Iterator[str]:
+    """The app on a real server, as vLLM runs it, with further options of uvicorn's."""
     sock = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", **options))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[sock])))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+        scheme, host = ("https", "localhost") if options.get("ssl_certfile") else ("http", "127.0.0.1")
+        yield f"{scheme}://{host}:{sock.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join()

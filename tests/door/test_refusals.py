@@ -12,7 +12,9 @@ from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.door.refusals import Reason, families
 from tenantzone_runtime.door.verdict import refuse
 from tenantzone_runtime.settings import Bounds
-from tests.door.harness import PROMPT, call, echo, settings
+from tests.door.harness import PROMPT, call, echo, give_zones, settings
+from tests.door.identities import REFUSED as REFUSED_IDENTITIES
+from tests.door.identities import SECRET, give_files, key_set
 
 REFUSED = [
     ("no_key", {}),
@@ -41,6 +43,15 @@ def refusals() -> dict[str, float]:
 
 @pytest.mark.parametrize(("reason", "request_"), REFUSED, ids=[reason for reason, _ in REFUSED])
 def test_a_refusal_is_counted(folder, reason, request_):
+    before = refusals()
+    assert call(TenantMiddleware(echo, settings(folder)), **({"body": PROMPT} | request_)).status_code >= 400
+    assert refusals() == {**before, reason: before[reason] + 1}
+
+
+@pytest.mark.parametrize(("reason", "identity", "request_"), REFUSED_IDENTITIES)
+def test_a_refusal_of_somebody_who_is_not_known_is_counted(folder, reason, identity, request_):
+    give_zones(folder, "acme", generation=2, identity=identity)
+    give_files(folder, secret=SECRET, **{"jwks.json": key_set()})
     before = refusals()
     assert call(TenantMiddleware(echo, settings(folder)), **({"body": PROMPT} | request_)).status_code >= 400
     assert refusals() == {**before, reason: before[reason] + 1}
@@ -104,4 +115,5 @@ def test_what_passes_is_not_counted(folder):
 
 def test_there_is_a_test_for_each_reason():
     elsewhere = {"websocket", "engine", "slow_body", "tenant_requests", "tenant_bodies", "all_bodies", *IN_CONNECTIONS}
-    assert {reason for reason, _ in REFUSED} | elsewhere == set(get_args(Reason))
+    by_identity = {reason for reason, *_ in REFUSED_IDENTITIES}
+    assert {reason for reason, _ in REFUSED} | by_identity | elsewhere == set(get_args(Reason))

@@ -5,7 +5,14 @@ from typing import Any
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.fitting import Grant, grants
-from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, SaltKeyStatus, ZoneReport
+from tenantzone_contract.report import (
+    ConfigStatus,
+    EngineReport,
+    IdentityReport,
+    Rejection,
+    SaltKeyStatus,
+    ZoneReport,
+)
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.engines.views import view
@@ -58,11 +65,12 @@ def observed(
     error: str = "",
     registered: tuple[ZoneReport, ...] = (),
     salt_key: SaltKeyStatus | None = None,
+    identity: tuple[str, str] | None = None,
     **zones: Any,
 ) -> Observation:
     """An engine that has applied a snapshot and reports its zones; `acme={"cached": 3}` says more about one of them.
 
-    Those that it registered by itself come first.
+    Those that it registered by itself come first. Of its identity the digest and the problem are said.
     """
     status = ConfigStatus()
     if applied is not None:
@@ -74,8 +82,11 @@ def observed(
         zone_report(zone.name, **_as_asked(zone, grant) | zones.get(zone.name, {}))
         for zone, grant in zip(entries, grants(entries, blocks), strict=True)
     )
-    told = report(engine, blocks, status, registered + reports).model_copy(update={"salt_key": salt_key})
-    sent = told.model_dump_json(by_alias=True)
+    made = report(engine, blocks, status, registered + reports).model_copy(update={"salt_key": salt_key})
+    if identity is not None:
+        told = IdentityReport(kind="APIKeys", digest=identity[0], problem=identity[1])
+        made = made.model_copy(update={"identity": told})
+    sent = made.model_dump_json(by_alias=True)
     return Observation(engine, view(read_report_text(sent.encode())), blocks=blocks)
 
 

@@ -16,6 +16,8 @@ RELEASED = newest_release(CRDS / "released")
 TIGHTENED = {
     # No ZonePool can have another name, so such a zone never had a pool; and what is there may go on being changed.
     "v1alpha1.spec.pool: pattern was unset, is ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
+    # Nothing acted on it; now a header that nothing proves would serve nobody. What is there may go on being changed.
+    "v1alpha1.spec.identity.trustedHeader: a new rule, has(self.proof)",
 }
 
 
@@ -112,6 +114,11 @@ def changed(change: Callable[[dict[str, Any], dict[str, Any]], object]) -> dict[
             lambda _, f: f["list"].update({"x-kubernetes-list-type": "atomic"}), "list-type", id="another list type"
         ),
         pytest.param(lambda _, f: f["plain"].update({"not": {"enum": ["a"]}}), "not was None", id="an unknown keyword"),
+        pytest.param(
+            lambda _, f: f["nested"]["x-kubernetes-validations"].append({"rule": "!has(self.spare) || false"}),
+            "a new rule, !has(self.spare)",
+            id="a new rule where a field is set that was there",
+        ),
         pytest.param(lambda s, _: s["versions"].clear(), "the version is gone", id="a version removed"),
         pytest.param(lambda s, _: s["versions"][0].update(served=False), "not served", id="a version not served"),
         pytest.param(
@@ -136,6 +143,13 @@ def test_a_break_is_noticed(change: Callable[[dict[str, Any], dict[str, Any]], o
         pytest.param(
             lambda _, f: f.update(added={"type": "object", "required": ["x"], "properties": {"x": {"type": "string"}}}),
             id="a new optional field that requires what is new in it",
+        ),
+        pytest.param(
+            lambda _, f: (
+                f["nested"]["properties"].update(added={"type": "string"}),
+                f["nested"]["x-kubernetes-validations"].append({"rule": "!has(self.added) || has(self.spare)"}),
+            ),
+            id="a rule where a new field is set",
         ),
         pytest.param(lambda _, f: f["choice"]["enum"].append("Three"), id="a new enum value"),
         pytest.param(lambda _, f: f["choice"].pop("enum"), id="any value in place of an enum"),

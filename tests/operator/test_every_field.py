@@ -75,8 +75,33 @@ OPERATORS_OWN: dict[str, Any] = {
 }
 """Fields of a ZonePool for which the operator answers: no engine knows them."""
 
-NOT_ENFORCED = {"identity": {"trustedHeader": {"name": "x-tenant", "from": ["10.0.0.0/8"]}}}
-"""Fields on which nothing acts yet, by their first part; the pool's condition names them."""
+IDENTITIES: dict[str, dict[str, tuple[Any, Any]]] = {
+    "trustedHeader": {
+        "name": ("x-tenant", "x-other"),
+        "from.[]": ("10.0.0.0/8", "10.0.0.0/9"),
+        "proof.secretHeader.name": ("x-proof", "x-proof-2"),
+    },
+    "trustedHeader with a certificate": {
+        "name": ("x-tenant", "x-other"),
+        "proof.clientCertificate.subjects.[]": ("gateway", "gateway-2"),
+    },
+    "jwt": {
+        "issuer": ("https://issuer", "https://issuer-2"),
+        "audiences.[]": ("models", "models-2"),
+        "algorithms.[]": ("RS256", "ES256"),
+        "leeway": ("30s", "1m"),
+        "tenantClaim.[]": ("tenant", "org"),
+    },
+}
+"""The same of a ZonePool's identity, of which there is one at a time. That the door acts on each of them is shown by
+tests/door/test_identities.py."""
+
+NOT_ENFORCED = {"identity.apiKeys.secretSelector": {"matchLabels": {"app": "keys"}}}
+"""Fields on which nothing acts; the pool's condition names them."""
+
+
+_OF_TEXTS = ("tenants", "from", "subjects", "audiences", "algorithms", "tenantClaim")
+"""Fields that hold a list of texts."""
 
 
 def leaves(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
@@ -123,8 +148,8 @@ def whole(table: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
         at: Any = spec
         parts = path.split(".")
         for part, inner in pairwise(parts):
-            empty: Any = [{}] if inner == "[]" and part != "tenants" else {}
-            at = at[0] if part == "[]" else at.setdefault(part, [] if part == "tenants" else empty)
+            empty: Any = [{}] if inner == "[]" and part not in _OF_TEXTS else {}
+            at = at[0] if part == "[]" else at.setdefault(part, [] if part in _OF_TEXTS else empty)
         if parts[-1] == "[]":
             at.append(first)
         elif first is not None:
@@ -137,9 +162,9 @@ def test_each_leaf_of_a_tenantzone_is_known():
 
 
 def test_each_leaf_of_a_zonepool_is_known():
-    known = POOL.keys() | OPERATORS_OWN.keys()
-    found = {leaf for leaf in leaves_of("zonepools") if leaf.partition(".")[0] not in NOT_ENFORCED}
-    assert found == known
+    ways = {f"identity.{way.split()[0]}.{field}" for way, fields in IDENTITIES.items() for field in fields}
+    found = {leaf for leaf in leaves_of("zonepools") if not leaf.startswith(tuple(NOT_ENFORCED))}
+    assert found == POOL.keys() | OPERATORS_OWN.keys() | ways
 
 
 @pytest.mark.parametrize("field", ZONE)
@@ -195,6 +220,16 @@ def test_what_the_operator_answers_for_it_reads():
         assert pool(**with_value(spec, field, value)) != pool(**spec), field
 
 
+@pytest.mark.parametrize(("way", "field"), [(way, field) for way, fields in IDENTITIES.items() for field in fields])
+def test_a_field_of_an_identity_reaches_the_config(way: str, field: str):
+    spec = whole(IDENTITIES[way])
+    values = IDENTITIES[way][field]
+    made = [pool(identity={way.split()[0]: with_value(spec, field, value)}).config for value in values]
+
+    assert None not in made
+    assert made[0] != made[1], "the operator does not read it"
+
+
 def test_what_nothing_acts_on_is_named():
     for field, value in NOT_ENFORCED.items():
-        assert field in pool(**{field: value}).not_enforced
+        assert field in pool(**whole({field: (value, None)})).not_enforced

@@ -167,7 +167,7 @@ def test_fields_that_nothing_acts_on_are_named(world: World):
     world.add_engine()
     world.await_ready("acme")
 
-    eventually(lambda: "identity" in conditions(world.pool())["NotEnforced"]["message"])
+    eventually(lambda: "identity.apiKeys.secretSelector" in conditions(world.pool())["NotEnforced"]["message"])
     assert "NotEnforced" not in conditions(world.zone("acme"))
     world.kube.merge(world.pool_path, {"spec": {"identity": None}})
     eventually(lambda: "NotEnforced" not in conditions(world.pool()))

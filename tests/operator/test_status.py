@@ -1,7 +1,11 @@
 """What a status says, from what the engines report."""
 
+from typing import Any
+
 import pytest
 
+from tenantzone_contract.identity import identity_digest
+from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import make_plan
 from tenantzone_operator.status.acknowledgement import History
@@ -222,6 +226,73 @@ def test_numbers_that_move_with_requests_are_not_urgent():
     assert without_gauges(status_of(ACME, [quiet])) != without_gauges(status_of(ACME, [silent()]))
 
 
+BY_KEYS = "APIKeys: keys that the pods mount"
+TOKENS = {"jwt": {"issuer": "https://issuer", "audiences": ["models"]}}
+HEADER = {"trustedHeader": {"name": "x-tenant", "proof": {"secretHeader": {"name": "x-proof"}}}}
+
+
+def identity_of(asked: dict[str, Any] | None, *observations: Observation) -> tuple[str, str, str]:
+    """Status, reason and message of the condition about a pool with this identity."""
+    declared = pool(**({"identity": asked} if asked is not None else {}))
+    made = make_plan(declared, [], in_force=None, last_generation=0, size=None, room=ConfigRoom())
+    status = pool_status(declared, made, observations, History(), size=None, before={}, now=NOW)
+    (found,) = [condition for condition in status["conditions"] if condition["type"] == "IdentityEnforced"]
+    return found["status"], found["reason"], found["message"]
+
+
+def knowing(asked: dict[str, Any] | None, problem: str = "", engine: str = "engine-0") -> Observation:
+    """An engine that knows tenants so."""
+    declared = pool(**({"identity": asked} if asked is not None else {})).config
+    assert declared is not None
+    return observed(None, engine=engine, identity=(identity_digest(declared.identity), problem))
+
+
+@pytest.mark.parametrize(
+    ("asked", "engines", "found"),
+    [
+        (
+            None,
+            [knowing(None)],
+            ("True", "Acknowledged", f"{BY_KEYS}; acknowledged by 1 engine"),
+        ),
+        (
+            None,
+            [observed(None)],
+            ("True", "Acknowledged", f"{BY_KEYS}; acknowledged by 1 engine"),
+        ),
+        ({"apiKeys": {}}, [knowing(TOKENS)], ("Unknown", "Pending", "by 0 of 1 engine; waiting for engine-0")),
+        (
+            TOKENS,
+            [knowing(TOKENS)],
+            ("True", "Acknowledged", "JWT: tokens of https://issuer; acknowledged"),
+        ),
+        (TOKENS, [], ("Unknown", "NoEngines", "no ready pod")),
+        (TOKENS, [observed(None)], ("Unknown", "Pending", "waiting for engine-0")),
+        (TOKENS, [silent()], ("Unknown", "Pending", "waiting for engine-0")),
+        (
+            TOKENS,
+            [knowing(TOKENS), knowing(TOKENS, "jwks.json is missing", "engine-1")],
+            ("False", "IdentityUnusable", "engine-1 serves nobody: jwks.json is missing"),
+        ),
+        (HEADER, [knowing(HEADER), knowing(TOKENS, "", "engine-1")], ("Unknown", "Pending", "waiting for engine-1")),
+        (
+            HEADER,
+            [knowing(HEADER)],
+            ("True", "Acknowledged", "x-tenant, proved by the secret in x-proof"),
+        ),
+        (
+            {"trustedHeader": {"name": "x-tenant", "from": ["10.0.0.0/8"]}},
+            [observed(None)],
+            ("False", "IdentityIncomplete", "nobody is served: trustedHeader has no proof"),
+        ),
+    ],
+)
+def test_a_pool_says_who_knows_tenants_and_how(asked, engines, found):
+    status, reason, message = identity_of(asked, *engines)
+    assert (status, reason) == found[:2]
+    assert found[2] in message
+
+
 @pytest.mark.parametrize(
     ("spec", "fields"),
     [
@@ -230,7 +301,12 @@ def test_numbers_that_move_with_requests_are_not_urgent():
             None,
             id="nothing but what is enforced",
         ),
-        pytest.param({"identity": {"apiKeys": {}}}, "identity", id="another source of keys"),
+        pytest.param({"identity": {"apiKeys": {}}}, None, id="API keys"),
+        pytest.param(
+            {"identity": {"apiKeys": {"secretSelector": {"matchLabels": {"app": "keys"}}}}},
+            "identity.apiKeys.secretSelector",
+            id="Secrets by their labels",
+        ),
     ],
 )
 def test_fields_of_a_pool_that_nothing_acts_on(spec, fields):

@@ -8,6 +8,7 @@ import pytest
 
 from hack.controlplane import Cluster
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
+from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
 from tests.operator.fleet import pod_manifest
 from tests.operator.kube import Kube
 from tests.operator.replicas import LEASE_PATH, NAMESPACE
@@ -60,6 +61,7 @@ def pod_path(kube: Kube) -> Iterator[str]:
         pytest.param({"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: 200_000 * "x"}}}, id="a long text"),
         pytest.param({"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: HASH + "0"}}}, id="more than a hash"),
         pytest.param({"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: HASH + "\n"}}}, id="a hash and a line"),
+        pytest.param({"metadata": {"annotations": {SECRETS_HASH_ANNOTATION: HASH + "0"}}}, id="of Secrets"),
         pytest.param({"metadata": {"generateName": "mine"}}, id="what it was named after"),
         pytest.param({"metadata": {"managedFields": [{}]}}, id="who manages what"),
         pytest.param({"metadata": {"managedFields": [MANAGED_BY_ANOTHER]}}, id="another's share"),
@@ -69,16 +71,15 @@ def test_of_a_pod_it_does_not_change(thief: Kube, pod_path: str, change: Any):
     assert "the operator changes no" in patched(thief, pod_path + AS_MANAGER, change)
 
 
-def test_of_a_pod_it_changes_its_own_annotation(thief: Kube, kube: Kube, pod_path: str):
+@pytest.mark.parametrize("annotation", [CONFIG_HASH_ANNOTATION, SECRETS_HASH_ANNOTATION])
+def test_of_a_pod_it_changes_its_own_annotation(thief: Kube, kube: Kube, pod_path: str, annotation: str):
     def is_told(hash_: str) -> bool:
-        return (
-            patched(thief, pod_path + AS_MANAGER, {"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: hash_}}}) == ""
-        )
+        return patched(thief, pod_path + AS_MANAGER, {"metadata": {"annotations": {annotation: hash_}}}) == ""
 
     assert is_told(HASH)
     assert is_told("sha256:" + 64 * "f")
     assert "the operator changes no" in patched(thief, pod_path, {"metadata": {"annotations": None}})
-    kube.merge(pod_path, {"metadata": {"annotations": {CONFIG_HASH_ANNOTATION: "by hand", "theirs": "1"}}})
+    kube.merge(pod_path, {"metadata": {"annotations": {annotation: "by hand", "theirs": "1"}}})
     assert is_told(HASH)
 
 

@@ -94,6 +94,13 @@ class LoanReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     due_unix_time: UnixTime | None = None
 
 
+class IdentityReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """By which declaration the engine's front door knows tenants, and why it lets nobody in."""
+
+    digest: Name
+    problem: str = ""
+
+
 class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """An engine's report, cut down to the fields that the operator reads."""
 
@@ -106,6 +113,7 @@ class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     published_unix_time: UnixTime
     pod: Name = ""
     salt_key: SaltKeyStatus | None = None
+    identity: IdentityReport | None = None
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
 

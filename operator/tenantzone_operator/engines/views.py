@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tenantzone_contract.identity import identity_digest
 from tenantzone_contract.report import MAX_COUNT, EvictionReason, ZoneState
 from tenantzone_contract.text import printable
 from tenantzone_operator.engines.reports import EngineReport, ZoneReport
@@ -43,6 +44,10 @@ class EngineView:
     applied_hash: str | None
     nack: str
     """Why the engine refuses the newest config, in its own words; empty if it does not."""
+    identity: str
+    """The digest of the declaration by which its front door knows tenants."""
+    identity_problem: str
+    """Why its front door lets nobody in, in its own words; empty if it does."""
     zones: Mapping[str, ZoneView]
     """The declared zones, by name."""
     salt_key_id: str | None
@@ -59,6 +64,9 @@ def view(report: EngineReport) -> EngineView:
         applied_generation=config.applied_generation,
         applied_hash=config.applied_hash,
         nack=printable(config.rejected.error, _LONGEST_ERROR) if config.rejected is not None else "",
+        # One of the release before knows API keys only.
+        identity=report.identity.digest if report.identity is not None else identity_digest(None),
+        identity_problem=printable(report.identity.problem, _LONGEST_ERROR) if report.identity is not None else "",
         # An auto-registered zone is named after its tenant, and a TenantZone of that name may be another tenant's.
         zones={sys.intern(zone.name): zone_view(zone) for zone in report.zones if not zone.auto_registered},
         salt_key_id=salt_key.id if salt_key is not None else None,

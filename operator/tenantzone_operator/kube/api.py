@@ -6,12 +6,13 @@ Each write is a server-side apply or a merge patch of just our fields, so what o
 import asyncio
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeVar
 
 import aiohttp
 
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
+from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
 from tenantzone_contract.packing import ConfigFiles
 from tenantzone_contract.salt import SALT_KEY_FILE, salt_secret_name
 from tenantzone_operator.kube.config_map import ConfigMap, config_map_labels, data_to_write, read_config_map
@@ -31,6 +32,7 @@ _MERGE = "application/merge-patch+json"
 _APPLIED = {"fieldManager": FIELD_MANAGER, "force": "true"}
 _PATCHED = {"fieldManager": FIELD_MANAGER}
 _ONLY_METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+_ONLY_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
 _OURS = f"/apis/{GROUP}/{VERSION}"
 _EVENTS = "/apis/events.k8s.io/v1"
 
@@ -74,6 +76,31 @@ class Api:
         """
         params = {"labelSelector": query, "resourceVersion": str(version), "timeoutSeconds": str(seconds)}
         return self.rest.watch(_path("/api/v1", namespace, "pods"), params, seconds + _GRACE_SECONDS)
+
+    async def secret_version(self, namespace: str, name: str) -> tuple[str, int]:
+        """The uid and version of a Secret without its content, empty if it is not there, and the listing's version.
+
+        It asks for the one Secret of this name, so that a right to that one is enough.
+        """
+        params = {"fieldSelector": f"metadata.name={name}"}
+        found = await self.rest.call("GET", _path("/api/v1", namespace, "secrets"), params=params, headers=_ONLY_LIST)
+        versions = [_version_of(item["metadata"]) for item in found["items"]]
+        return (versions[0] if versions else ""), int(found["metadata"]["resourceVersion"])
+
+    async def watch_secret(self, namespace: str, name: str, version: int, seconds: int) -> AsyncGenerator[str, None]:
+        """Watch a Secret from the version of a listing on, for so many seconds: its uid and version, empty if it went.
+
+        Raises:
+            RestError, aiohttp.ClientError, TimeoutError: see `Rest.watch`.
+        """
+        params = {"fieldSelector": f"metadata.name={name}", "resourceVersion": str(version)}
+        params["timeoutSeconds"] = str(seconds)
+        path = _path("/api/v1", namespace, "secrets")
+        async with aclosing(self.rest.watch(path, params, seconds + _GRACE_SECONDS, _ONLY_METADATA)) as events:
+            async for event in events:
+                if event.get("type") == "ERROR":
+                    return
+                yield "" if event.get("type") == "DELETED" else _version_of(event["object"]["metadata"])
 
     async def read_config(self, namespace: str, pool: str) -> ConfigMap | None:
         """The ConfigMap of the pool's runtime config, whoever made it; None if there is none."""
@@ -151,6 +178,12 @@ class Api:
     async def annotate(self, pod: Pod, config_hash: str) -> None:
         """Annotate a pod with the hash of its config, which makes kubelet sync the pod's volumes."""
         body = {"metadata": {"uid": pod.meta.uid, "annotations": {CONFIG_HASH_ANNOTATION: config_hash}}}
+        path = _path("/api/v1", pod.meta.namespace, "pods", pod.meta.name)
+        await self._write("PATCH", path, body, _MERGE, _PATCHED)
+
+    async def annotate_secrets(self, pod: Pod, secrets_hash: str) -> None:
+        """Annotate a pod with the hash of its Secrets' versions, which makes kubelet sync the pod's volumes."""
+        body = {"metadata": {"uid": pod.meta.uid, "annotations": {SECRETS_HASH_ANNOTATION: secrets_hash}}}
         path = _path("/api/v1", pod.meta.namespace, "pods", pod.meta.name)
         await self._write("PATCH", path, body, _MERGE, _PATCHED)
 
@@ -237,3 +270,7 @@ def _owner(meta: Meta) -> dict[str, Any]:
         "uid": meta.uid,
         "controller": True,
     }
+
+
+def _version_of(metadata: Mapping[str, Any]) -> str:
+    return f"{metadata['uid']}/{metadata['resourceVersion']}"

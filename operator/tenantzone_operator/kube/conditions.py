@@ -17,6 +17,8 @@ class Type(StrEnum):
     """Every ready engine reports the zone at this generation, with the amounts that it asks for."""
     READY = "Ready"
     """Both: the guarantee holds now."""
+    IDENTITY_ENFORCED = "IdentityEnforced"
+    """Every ready engine knows tenants as the pool says. Of a ZonePool only."""
     STALLED = "Stalled"
     """Nothing will come of it until somebody changes something. Present only then, as kstatus knows it."""
     DEGRADED = "Degraded"
@@ -58,6 +60,9 @@ class Reason(StrEnum):
     SALT_KEY_REFUSED = "SaltKeyRefused"
     NO_SALT_KEY = "NoSaltKey"
     SALT_KEYS_DIFFER = "SaltKeysDiffer"
+    # IdentityEnforced
+    IDENTITY_INCOMPLETE = "IdentityIncomplete"
+    IDENTITY_UNUSABLE = "IdentityUnusable"
     # NotEnforced
     FIELDS_NOT_ENFORCED = "FieldsNotEnforced"
 

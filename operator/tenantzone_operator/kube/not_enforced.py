@@ -6,4 +6,6 @@ from typing import Any
 
 def pool_fields(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """The paths below a ZonePool's ``spec`` whose values ask for more than is enforced."""
-    return ("identity",) if spec.get("identity") else ()
+    keys = spec.get("identity", {}).get("apiKeys", {})
+    # Which Secrets hold the keys is said by what the pods mount.
+    return ("identity.apiKeys.secretSelector",) if keys.get("secretSelector") else ()

@@ -5,7 +5,7 @@ message for its status, never an exception.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -23,6 +23,16 @@ from tenantzone_contract.config import (
     UnknownTenantTemplate,
     Watermarks,
     ZoneConfig,
+)
+from tenantzone_contract.identity import (
+    SECRETS_HASH_ANNOTATION,
+    ApiKeys,
+    ClientCertificate,
+    IdentityConfig,
+    Jwt,
+    Proof,
+    SecretHeader,
+    TrustedHeader,
 )
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
 from tenantzone_operator.kube.durations import parse_duration
@@ -103,6 +113,10 @@ class Pod:
     ready: bool
     config_hash: str
     """Of the config that kubelet was last told to project."""
+    secrets: tuple[str, ...] = ()
+    """The names of the Secrets that are mounted into it, sorted."""
+    secrets_hash: str = ""
+    """Of the versions of these that kubelet was last told about."""
 
 
 def read_zone(body: Body) -> Zone:
@@ -154,7 +168,18 @@ def read_pod(body: Body) -> Pod:
         ip=status.get("podIP") or "",
         ready=conditions.get("Ready") == "True",
         config_hash=(metadata.get("annotations") or {}).get(CONFIG_HASH_ANNOTATION, ""),
+        secrets=_mounted_secrets((body.get("spec") or {}).get("volumes") or ()),
+        secrets_hash=(metadata.get("annotations") or {}).get(SECRETS_HASH_ANNOTATION, ""),
     )
+
+
+def _mounted_secrets(volumes: Sequence[Body]) -> tuple[str, ...]:
+    names = set()
+    for volume in volumes:
+        names.add((volume.get("secret") or {}).get("secretName"))
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            names.add((source.get("secret") or {}).get("name"))
+    return tuple(sorted(sys.intern(name) for name in names if name))
 
 
 def _meta(body: Body) -> Meta:
@@ -208,6 +233,47 @@ def _pool_config(meta: Meta, spec: Body) -> PoolConfig:
             **_given(mode=unknown.get("mode")),
         ),
         watermarks=Watermarks(**spec.get("watermarks", {})),
+        identity=_identity(spec.get("identity", {})),
+    )
+
+
+def _identity(spec: Body) -> IdentityConfig | None:
+    if not spec:
+        return None
+    header, jwt = spec.get("trustedHeader"), spec.get("jwt")
+    return IdentityConfig(
+        api_keys=ApiKeys() if "apiKeys" in spec else None,
+        trusted_header=_trusted_header(header) if header is not None else None,
+        jwt=_jwt(jwt) if jwt is not None else None,
+    )
+
+
+def _trusted_header(spec: Body) -> TrustedHeader:
+    proof = spec.get("proof")
+    return TrustedHeader(
+        name=spec["name"],
+        networks=tuple(spec.get("from", ())),
+        proof=_proof(proof) if proof is not None else None,
+    )
+
+
+def _proof(spec: Body) -> Proof:
+    secret, certificate = spec.get("secretHeader"), spec.get("clientCertificate")
+    return Proof(
+        secret_header=SecretHeader(name=secret["name"]) if secret is not None else None,
+        client_certificate=ClientCertificate(subjects=certificate["subjects"]) if certificate is not None else None,
+    )
+
+
+def _jwt(spec: Body) -> Jwt:
+    return Jwt(
+        issuer=spec["issuer"],
+        audiences=spec["audiences"],
+        **_given(
+            algorithms=spec.get("algorithms"),
+            leeway_seconds=_seconds("identity.jwt.leeway", spec.get("leeway")),
+            tenant_claim=spec.get("tenantClaim"),
+        ),
     )
 
 

@@ -97,7 +97,7 @@ class Rest:
             return await self._call(method, path, body, content_type, params, headers, timeout)
 
     async def watch(
-        self, path: str, params: Mapping[str, str], patience: float
+        self, path: str, params: Mapping[str, str], patience: float, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[dict[str, Any], None]:
         """The events of a watch until the API server ends it; it takes none of the places that other requests wait for.
 
@@ -105,6 +105,7 @@ class Rest:
             path: of the kind.
             params: further ones.
             patience: seconds after which nothing more is expected.
+            headers: further ones.
 
         Raises:
             RestError: the answer is a refusal.
@@ -116,6 +117,7 @@ class Rest:
         async with session.get(
             self._server + path,
             params={**params, "watch": "true"},
+            headers=headers,
             timeout=aiohttp.ClientTimeout(total=patience, sock_connect=_CONNECT_SECONDS),
             allow_redirects=False,
         ) as response:

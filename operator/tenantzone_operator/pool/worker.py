@@ -16,6 +16,7 @@ from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.pod_watch import LONGEST_ASKED_SECONDS, PodsUnknownError, PodWatch
 from tenantzone_operator.kube.resources import Pool
 from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.secret_watch import SecretWatches
 from tenantzone_operator.kube.store import Key, Store, View
 from tenantzone_operator.logs import About
 from tenantzone_operator.metrics.instruments import RECONCILE_SECONDS, RECONCILES
@@ -23,6 +24,7 @@ from tenantzone_operator.planning.capacity import planned_size
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import Plan, leaving, make_plan
 from tenantzone_operator.pool.delivery import Delivery
+from tenantzone_operator.pool.nudging import Nudging
 from tenantzone_operator.pool.outcome import Outcome, engine_outcomes
 from tenantzone_operator.pool.salt_secret import SaltSecret
 from tenantzone_operator.status.acknowledgement import History
@@ -85,6 +87,8 @@ class PoolWorker:
         self._room = ConfigRoom()
         self._delivery = Delivery(api, self._history, self._log)
         self._salt_secret = SaltSecret(api, self._log)
+        self._secrets = SecretWatches(key[0], api, changed=self.mark, log=self._log)
+        self._nudging = Nudging(api, self._log)
         self._recorder = recorder
         self._reclaims = Reclaims()
         self._zone_statuses = ZoneStatuses()
@@ -101,7 +105,7 @@ class PoolWorker:
 
     @property
     def _writes(self) -> int:
-        return self._delivery.writes + self._statuses.writes
+        return self._delivery.writes + self._nudging.writes + self._statuses.writes
 
     @property
     def is_dirty(self) -> bool:
@@ -138,6 +142,7 @@ class PoolWorker:
             guarding.cancel()
             self._engines.stop()
             self._pods.stop()
+            self._secrets.stop()
             if self._later is not None:
                 self._later.cancel()
             await self._statuses.stop()
@@ -225,11 +230,13 @@ class PoolWorker:
             room=self._room,
         )
         failure: Exception | None = None
+        self._secrets.follow({name for pod in view.pods for name in pod.secrets})
         if pool is not None and plan.config is not None:
             try:
                 if await self._delivery.deliver(pool, view.pods, plan.config):
                     self._engines.hurry()
                 await self._salt_secret.ensure(pool, observations)
+                await self._nudging.tell(view.pods, self._secrets.versions, self._secrets.unwatched)
             except TRANSIENT as error:
                 # Who waits must be told so, and one pod that can't be annotated must not silence the others.
                 failure = error
@@ -269,6 +276,7 @@ class PoolWorker:
                 now=now,
                 not_written=self._delivery.not_written,
                 salt_not_made=self._salt_secret.not_made,
+                unwatched=sorted(self._secrets.unwatched),
             )
         else:
             status = leaving_pool_status(view.told_pool, before=before, now=now)
@@ -305,6 +313,7 @@ class PoolWorker:
             await self._statuses.write(view, zones, pool, may_go_on),
             self._delivery.retry_seconds,
             self._salt_secret.retry_seconds,
+            self._nudging.retry_seconds,
         ]
         wait = min((wait for wait in waits if wait is not None), default=None)
         if self._later is not None:

@@ -9,6 +9,7 @@ from tenantzone_operator.kube.conditions import Condition, Reason, Type, degrade
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.admission import Verdict
 from tenantzone_operator.status.acknowledgement import History, programmed
+from tenantzone_operator.status.identity import identity_enforced
 from tenantzone_operator.status.salts import salt_not_shared
 
 _NO_PODS = "no ready pod matches spec.selector"
@@ -86,6 +87,7 @@ def pool_conditions(
     history: History,
     not_written: str,
     salt_not_made: str,
+    unwatched: Sequence[str] = (),
 ) -> list[Condition]:
     """The conditions of a pool.
 
@@ -97,6 +99,7 @@ def pool_conditions(
         history: the snapshots that were given out.
         not_written: why the newest snapshot could not be given out; empty if it was.
         salt_not_made: why the Secret with the pool's salt key can't be made; empty if it can, or is there.
+        unwatched: Secrets that its pods mount and that can't be watched.
     """
     if pool.config is None:
         accepted = Condition(Type.ACCEPTED, "False", Reason.INVALID, pool.invalid)
@@ -121,6 +124,7 @@ def pool_conditions(
         accepted,
         engines,
         _ready(accepted, engines),
+        *([identity_enforced(pool.config.identity, observations, unwatched)] if pool.config is not None else []),
         *stalled(accepted),
         *degraded(unfit),
         *salt_not_shared(pool.meta.name, observations, salt_not_made),

@@ -10,15 +10,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tenantzone_contract.identity import IdentityConfig
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
 from tenantzone_runtime.door.binding import bind, check_fields, without_seal
 from tenantzone_runtime.door.headers import check_headers
 from tenantzone_runtime.door.holdings import Held, Holdings
+from tenantzone_runtime.door.identities.asking import unusable, without_headers
+from tenantzone_runtime.door.identities.choice import has_identity_files, make_identity
 from tenantzone_runtime.door.identity import KeyRing
 from tenantzone_runtime.door.intake import Intake
 from tenantzone_runtime.door.limits import ClientDisconnected
 from tenantzone_runtime.door.opening import open_all
-from tenantzone_runtime.door.refusals import Reason, count_refusal
+from tenantzone_runtime.door.refusals import count_refusal
 from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
 from tenantzone_runtime.door.verdict import judged
 from tenantzone_runtime.logs import describe_process
@@ -38,12 +41,12 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class TenantMiddleware:
-    """Binds each request to the tenant whose API key it shows.
+    """Binds each request to the tenant who asks, as the pool's identity knows tenants: by API keys if it says nothing.
 
     The config is the one that the engine enforces, and says so. Without any key file and without a config, requests
-    pass untouched: stock vLLM. With keys and no config, a key is required and requests go to the default zone. With a
-    config, a tenant needs a zone in it, unless the pool registers unknown tenants: the scheduler makes a zone for such
-    a tenant when its request arrives.
+    pass untouched: stock vLLM. With keys and no config, a key is required and requests go to the default zone. With
+    files for another identity and no config, nobody is served. With a config, a tenant needs a zone in it, unless the
+    pool registers unknown tenants: the scheduler makes a zone for such a tenant when its request arrives.
 
     Args:
         app: what is behind the door.
@@ -70,6 +73,10 @@ class TenantMiddleware:
         # Not the folder of the operator's config: the engine may refuse what stands there.
         self._config = ConfigSource(self._settings.state_dir)
         self._salt = SaltKeySource(self._settings.salt_dir, self._settings.seal_key)
+        self._declared: IdentityConfig | None = None
+        self._identity = make_identity(None, self._keys, self._settings.identity_dir)
+        self._has_identity_files = False
+        """Whether the folder of another identity than API keys has or had anything in it."""
         self._zones: Mapping[str, str] = {}
         """Names, by tenant."""
         self._registers_unknown = False
@@ -84,7 +91,7 @@ class TenantMiddleware:
             await self._app(scope, receive, send)
             return
         await self._look_if_due()
-        if not self._keys.required and self._config.config is None:
+        if not self._is_required:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
             await self._http(scope, receive, send)
@@ -93,14 +100,20 @@ class TenantMiddleware:
             # A WebSocket. Closed before it is accepted, it is answered with 403.
             await send({"type": "websocket.close", "code": 1008, "reason": "not supported together with tenant zones"})
 
+    @property
+    def _is_required(self) -> bool:
+        """Whether tenants must be known at all."""
+        return self._keys.required or self._has_identity_files or self._config.config is not None
+
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         attributes: dict[str, str | int] = {}
         held: Held | None = None
         try:
             route = self._route(scope)
             if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
-                tenant = self._tenant(scope["headers"])
+                tenant = self._tenant(scope)
                 held = self._holdings.admit(tenant)
+                scope = without_headers(scope, self._identity.secret_headers)
                 if route.access is Access.SEALED:
                     attributes = self._attributes(tenant)
                 if scope["method"] == "POST":
@@ -151,12 +164,10 @@ class TenantMiddleware:
             raise Refusal(403, "closed_route", f"{method} {path} is closed to tenants: {route.reason}")
         return route
 
-    def _tenant(self, headers: Headers) -> str:
-        tenant = self._keys.tenant_of(_shown_key(headers))
-        if tenant is None:
-            raise _unauthorized(
-                "unknown_key", "This API key is not known here; check it, or ask whoever runs this server for one"
-            )
+    def _tenant(self, scope: Scope) -> str:
+        if self._config.config is None and self._has_identity_files:
+            raise unusable()
+        tenant = self._identity.tenant_of(scope)
         if self._config.config is not None and tenant not in self._zones and not self._registers_unknown:
             raise Refusal(
                 403, "no_zone", f"Tenant {tenant!r} has no zone on this engine; ask for a TenantZone in its pool"
@@ -195,15 +206,20 @@ class TenantMiddleware:
     def _look(self) -> None:
         self._keys.refresh()
         self._salt.poll()
+        self._has_identity_files = self._has_identity_files or has_identity_files(self._settings.identity_dir)
         if self._config.poll():
             if (config := self._config.config) is not None:
                 self._zones = {zone.tenant: zone.name for zone in config.zones}
                 self._registers_unknown = config.pool.unknown_tenants.mode == "AutoRegister"
+                if config.pool.identity != self._declared:
+                    self._declared = config.pool.identity
+                    self._identity = make_identity(self._declared, self._keys, self._settings.identity_dir)
                 describe_process(
                     pool=config.pool.name, pool_namespace=config.pool.namespace, generation=config.generation
                 )
             if rejection := self._config.rejection:
                 _log.error("the front door keeps its last good config: %s", rejection.error)
+        self._identity.refresh()
         self._looked_at = time.monotonic()
 
 
@@ -220,34 +236,6 @@ def _tracing() -> Tracing | None:
 
 def _header(headers: Headers, name: bytes) -> bytes | None:
     return next((value for key, value in headers if key.lower() == name), None)
-
-
-def _shown_key(headers: Headers) -> bytes:
-    """The one key that the request shows.
-
-    Raises:
-        Refusal: there is none, or there are two different ones.
-    """
-    shown = set()
-    for name, value in headers:
-        match name.lower():
-            case b"authorization":
-                scheme, _, key = value.partition(b" ")
-                if scheme.lower() == b"bearer":
-                    shown.add(key.strip())
-            case b"x-api-key" | b"api-key":
-                shown.add(value.strip())
-    if len(shown) != 1:
-        problem = "shows several API keys" if shown else "shows no API key"
-        raise _unauthorized(
-            "several_keys" if shown else "no_key",
-            f"The request {problem}; send one in the header 'Authorization: Bearer KEY'",
-        )
-    return shown.pop()
-
-
-def _unauthorized(reason: Reason, message: str) -> Refusal:
-    return Refusal(401, reason, message, headers={"www-authenticate": "Bearer"})
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

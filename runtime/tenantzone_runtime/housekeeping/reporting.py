@@ -13,6 +13,7 @@ from typing import Any, Final
 from tenantzone_contract.report import (
     ConfigStatus,
     EngineReport,
+    IdentityReport,
     LoanReport,
     SaltKeyStatus,
     ZoneReport,
@@ -61,6 +62,7 @@ def make_report(
     pod: str,
     started_unix_time: float,
     salt_key: SaltKeyStatus | None = None,
+    identity: IdentityReport | None = None,
 ) -> EngineReport:
     """An immutable snapshot. What a zone's loans come to agrees with the loans that are told."""
     published_unix_time = time.time()
@@ -76,6 +78,7 @@ def make_report(
         free_blocks=pool.free_blocks,
         config=config,
         salt_key=salt_key,
+        identity=identity,
         zones=tuple(_zone_report(zone, counts, lending) for zone, counts in zones),
         loans=tuple(map(_loan_report, loans)),
         started_unix_time=started_unix_time,

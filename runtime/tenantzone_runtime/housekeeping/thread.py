@@ -13,6 +13,7 @@ from tenantzone_contract.report import EngineReport
 from tenantzone_runtime.housekeeping.applied import AppliedConfig
 from tenantzone_runtime.housekeeping.auditing import Auditing, open_journal
 from tenantzone_runtime.housekeeping.engine import ServedEngine
+from tenantzone_runtime.housekeeping.identifying import Identifying
 from tenantzone_runtime.housekeeping.reloading import Reloading
 from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
 from tenantzone_runtime.housekeeping.salting import Salting
@@ -44,6 +45,7 @@ class Housekeeping:
         self._reloading = Reloading(engine, settings.config_dir, self._auditing.config_refused)
         self._applied = AppliedConfig(settings.state_dir)
         self._salting = Salting(engine, settings)
+        self._identifying = Identifying(settings)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tenantzone-housekeeping", daemon=True)
         self._is_asked_for = True
@@ -107,12 +109,14 @@ class Housekeeping:
     def _publish(self) -> None:
         self._is_asked_for = False
         self._published = time.monotonic()
+        in_force = self._reloading.in_force
         self._report = make_report(
             self._engine,
             self._reloading.status,
             pod=self._pod,
             started_unix_time=self._started_unix_time,
             salt_key=self._salting.status,
+            identity=self._identifying.look(in_force.pool.identity if in_force is not None else None),
         )
 
     def _run(self) -> None:

@@ -1,0 +1,110 @@
+"""Watches the Secrets that a pool's engine pods mount, each by its name and without its content."""
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Mapping
+from contextlib import aclosing
+
+import aiohttp
+
+from tenantzone_operator.kube.api import Api, explain
+from tenantzone_operator.kube.pod_watch import FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS, WATCH_SECONDS
+from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.logs import About
+
+MAX_SECRETS = 16
+"""Of one pool: who makes a pod decides how many it mounts."""
+FORBIDDEN_SECONDS = 30.0
+"""Until a Secret is tried again that the operator may not watch."""
+
+_TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
+
+
+class SecretWatches:
+    """Knows the versions of some Secrets of a namespace.
+
+    Args:
+        namespace: whose.
+        api: to list and watch with.
+        changed: called when a version is another one, or whether a Secret may be watched.
+        log: where it says that one can't be watched.
+    """
+
+    def __init__(self, namespace: str, api: Api, changed: Callable[[], None], log: About) -> None:
+        self._namespace = namespace
+        self._api = api
+        self._changed = changed
+        self._log = log
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._versions: dict[str, str] = {}
+        self._unwatched: dict[str, str] = {}
+        """Why they can't be watched, by name."""
+        self._too_many: frozenset[str] = frozenset()
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Of those Secrets that are known, by name; empty where one is not there."""
+        return self._versions
+
+    @property
+    def unwatched(self) -> Collection[str]:
+        """The names of those that can't be watched: they are forbidden or too many, or have not been seen yet."""
+        return self._unwatched.keys() | self._too_many
+
+    def follow(self, names: Collection[str]) -> None:
+        """Watch these Secrets from now on, and no others."""
+        wanted = sorted(names)[:MAX_SECRETS]
+        self._too_many = frozenset(names).difference(wanted)
+        for name in self._tasks.keys() - set(wanted):
+            self._tasks.pop(name).cancel()
+            self._versions.pop(name, None)
+            self._unwatched.pop(name, None)
+        for name in wanted:
+            if name not in self._tasks:
+                self._tasks[name] = asyncio.create_task(self._run(name), name=f"secret {self._namespace}/{name}")
+
+    def stop(self) -> None:
+        self.follow(())
+
+    async def _run(self, name: str) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            wait = FIRST_PAUSE_SECONDS
+            try:
+                await self._watch(name)
+                pause = FIRST_PAUSE_SECONDS
+            except _TRANSIENT as error:
+                is_forbidden = isinstance(error, RestError) and error.status == 403
+                # One that is known is still what it was when the connection breaks.
+                if is_forbidden or name not in self._versions:
+                    self._complain(name, explain(error))
+                wait = FORBIDDEN_SECONDS if is_forbidden else pause
+                pause = min(2 * pause, LAST_PAUSE_SECONDS)
+            except Exception as error:
+                self._log.exception("secret %s/%s", self._namespace, name)
+                self._complain(name, explain(error))
+                wait = LAST_PAUSE_SECONDS
+            await asyncio.sleep(wait)
+
+    async def _watch(self, name: str) -> None:
+        """List the Secret, and follow it until the watch ends, which is no error."""
+        version, listed = await self._api.secret_version(self._namespace, name)
+        self._know(name, version)
+        seconds = random.randint(*WATCH_SECONDS)
+        async with aclosing(self._api.watch_secret(self._namespace, name, listed, seconds)) as versions:
+            async for version in versions:
+                self._know(name, version)
+
+    def _know(self, name: str, version: str) -> None:
+        is_news = self._versions.get(name) != version or name in self._unwatched
+        self._versions[name] = version
+        self._unwatched.pop(name, None)
+        if is_news:
+            self._changed()
+
+    def _complain(self, name: str, complaint: str) -> None:
+        if self._unwatched.get(name) != complaint:
+            self._log.warning("secret %s/%s can't be watched: %s; trying again", self._namespace, name, complaint)
+            self._unwatched[name] = complaint
+            self._versions.pop(name, None)
+            self._changed()

@@ -1,0 +1,60 @@
+"""Whether the engines know tenants as the pool says, as a condition; pure."""
+
+from collections.abc import Sequence
+
+from tenantzone_contract.identity import IdentityConfig, identity_digest
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.kube.conditions import Condition, Reason, Status, Type
+
+
+def identity_enforced(
+    declared: IdentityConfig | None, observations: Sequence[Observation], unwatched: Sequence[str] = ()
+) -> Condition:
+    """The condition about a pool's identity.
+
+    Args:
+        declared: by the pool; None: nothing, which means API keys.
+        observations: one for each ready engine of the pool.
+        unwatched: Secrets that its pods mount and that can't be watched.
+    """
+
+    def condition(status: Status, reason: Reason, message: str) -> Condition:
+        return Condition(Type.IDENTITY_ENFORCED, status, reason, f"{words(declared)}; {message}")
+
+    if declared is not None and declared.gap:
+        return condition("False", Reason.IDENTITY_INCOMPLETE, f"nobody is served: {declared.gap}")
+    if not observations:
+        return condition("Unknown", Reason.NO_ENGINES, "no ready pod matches spec.selector")
+    wanted = identity_digest(declared)
+    for seen in observations:
+        if seen.report is not None and seen.report.identity == wanted and seen.report.identity_problem:
+            problem = f"{seen.pod} serves nobody: {seen.report.identity_problem}"
+            return condition("False", Reason.IDENTITY_UNUSABLE, problem)
+    waiting = [seen.pod for seen in observations if seen.report is None or seen.report.identity != wanted]
+    total = f"{len(observations)} engine{'s' if len(observations) > 1 else ''}"
+    if waiting:
+        done = len(observations) - len(waiting)
+        return condition("Unknown", Reason.PENDING, f"acknowledged by {done} of {total}; waiting for {waiting[0]}")
+    return condition("True", Reason.ACKNOWLEDGED, f"acknowledged by {total}{_pace(unwatched)}")
+
+
+def _pace(unwatched: Sequence[str]) -> str:
+    """What is to be said of Secrets of whose changes kubelet is not told."""
+    if not unwatched:
+        return ""
+    more = f" and {len(unwatched) - 1} more" if len(unwatched) > 1 else ""
+    return f"; changes of the Secret {unwatched[0]}{more} take kubelet's own time, since the operator may not watch it"
+
+
+def words(declared: IdentityConfig | None) -> str:
+    """How tenants are known, in words."""
+    if declared is not None and declared.jwt is not None:
+        return f"JWT: tokens of {declared.jwt.issuer}"
+    header = declared.trusted_header if declared is not None else None
+    if header is None:
+        return "APIKeys: keys that the pods mount"
+    if header.proof is None:
+        return f"TrustedHeader: {header.name}, proved by nothing"
+    secret = header.proof.secret_header
+    proof = f"the secret in {secret.name}" if secret is not None else "a client certificate"
+    return f"TrustedHeader: {header.name}, proved by {proof}"

@@ -1,0 +1,132 @@
+"""How a pool's engines know the tenant of a request: exactly one way, and no other counts beside it."""
+
+import hashlib
+from ipaddress import ip_network
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+
+IdentityKind = Literal["APIKeys", "TrustedHeader", "JWT"]
+
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Of a token's signature. Asymmetric ones only: who can check a token must not be able to make one."""
+
+MAX_LEEWAY_SECONDS: Final = 300.0
+
+SECRET_FILE: Final = "secret"
+"""In the mounted folder: the values of the shared secret header that count, one a line."""
+CA_FILE: Final = "ca.crt"
+"""... the certificates of those who issue gateways' client certificates, in PEM."""
+JWKS_FILE: Final = "jwks.json"
+"""... the keys with which tokens are signed, as a JSON Web Key Set."""
+
+SECRETS_HASH_ANNOTATION = "tenantzone.io/secrets-hash"
+"""Set on an engine pod after a Secret that it mounts has changed: kubelet then syncs that pod's volumes at once."""
+
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$", max_length=128)]
+Text = Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class ApiKeys(_Model):
+    """Tenants show API keys, which are mounted into the engine pods."""
+
+
+class SecretHeader(_Model):
+    """A header whose value only the gateway knows."""
+
+    name: HeaderName
+
+
+class ClientCertificate(_Model):
+    """A certificate of the gateway's, which the engine's TLS server has asked for."""
+
+    subjects: Annotated[tuple[Text, ...], Field(min_length=1, max_length=64)]
+    """Whom it may be issued to: a DNS name or URI of its subject alternative names, or its subject as in RFC 4514."""
+
+
+class Proof(_Model):
+    """How it is known that a request comes from the gateway; exactly one of them."""
+
+    secret_header: SecretHeader | None = None
+    client_certificate: ClientCertificate | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.secret_header is None) == (self.client_certificate is None):
+            raise ValueError("proof takes exactly one of secretHeader and clientCertificate")
+        return self
+
+
+class TrustedHeader(_Model):
+    """A gateway in front of the engines names the tenant."""
+
+    name: HeaderName
+    proof: Proof | None = None
+    """None: the header is believed from nobody, and nobody is served."""
+    networks: Annotated[tuple[str, ...], Field(alias="from", max_length=64)] = ()
+    """Where gateways are, besides the proof, in CIDR notation; empty: anywhere."""
+
+    @field_validator("networks")
+    @classmethod
+    def _are_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
+        for network in networks:
+            ip_network(network, strict=False)
+        return networks
+
+    @model_validator(mode="after")
+    def _headers_differ(self) -> Self:
+        secret = self.proof.secret_header if self.proof is not None else None
+        if secret is not None and secret.name.lower() == self.name.lower():
+            raise ValueError("proof.secretHeader.name must not be the tenant's header")
+        return self
+
+
+class Jwt(_Model):
+    """Tenants show JSON Web Tokens of one issuer, whose keys are mounted into the engine pods."""
+
+    issuer: Text
+    audiences: Annotated[tuple[Text, ...], Field(min_length=1, max_length=16)]
+    """A token must be for one of them."""
+    algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256", "ES256")
+    leeway_seconds: Annotated[float, Field(ge=0, le=MAX_LEEWAY_SECONDS)] = 30.0
+    """How far the issuer's clock may be off."""
+    tenant_claim: Annotated[tuple[Text, ...], Field(min_length=1, max_length=8)] = ("tenant",)
+    """The way to the tenant's name in the claims, from the outermost name inwards."""
+
+
+class IdentityConfig(_Model):
+    """The one way in which tenants are known."""
+
+    api_keys: ApiKeys | None = None
+    trusted_header: TrustedHeader | None = None
+    jwt: Jwt | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if sum(way is not None for way in (self.api_keys, self.trusted_header, self.jwt)) != 1:
+            raise ValueError("identity takes exactly one of apiKeys, trustedHeader and jwt")
+        return self
+
+    @property
+    def kind(self) -> IdentityKind:
+        if self.trusted_header is not None:
+            return "TrustedHeader"
+        return "JWT" if self.jwt is not None else "APIKeys"
+
+    @property
+    def gap(self) -> str:
+        """What the declaration itself lacks, so that nobody can be let in; empty if nothing."""
+        if self.trusted_header is not None and self.trusted_header.proof is None:
+            return "trustedHeader has no proof: add proof.secretHeader or proof.clientCertificate"
+        return ""
+
+
+def identity_digest(declared: IdentityConfig | None) -> str:
+    """A digest by which two declarations are told apart; None, where nothing is declared, has one of its own."""
+    text = declared.model_dump_json(by_alias=True) if declared is not None else ""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,59 @@
+"""API keys: a request belongs to the tenant whose key it shows."""
+
+from tenantzone_runtime.door.answers import Scope
+from tenantzone_runtime.door.identities.asking import Headers, unauthorized
+from tenantzone_runtime.door.identity import KeyRing
+
+
+class KeyIdentity:
+    """Knows tenants by the API keys of a ring.
+
+    Args:
+        keys: whose folder somebody else has looked at.
+    """
+
+    problem = ""
+    secret_headers: frozenset[bytes] = frozenset()
+
+    def __init__(self, keys: KeyRing) -> None:
+        self._keys = keys
+
+    def refresh(self) -> None:
+        """Nothing: the ring is looked at with every config, for it says whether there are keys at all."""
+
+    def tenant_of(self, scope: Scope) -> str:
+        """The tenant whose API key the request shows.
+
+        Raises:
+            Refusal: it shows none, several, or one that is nobody's.
+        """
+        tenant = self._keys.tenant_of(_shown_key(scope["headers"]))
+        if tenant is None:
+            raise unauthorized(
+                "unknown_key", "This API key is not known here; check it, or ask whoever runs this server for one"
+            )
+        return tenant
+
+
+def _shown_key(headers: Headers) -> bytes:
+    """The one key that the request shows.
+
+    Raises:
+        Refusal: there is none, or there are two different ones.
+    """
+    shown = set()
+    for name, value in headers:
+        match name.lower():
+            case b"authorization":
+                scheme, _, key = value.partition(b" ")
+                if scheme.lower() == b"bearer":
+                    shown.add(key.strip())
+            case b"x-api-key" | b"api-key":
+                shown.add(value.strip())
+    if len(shown) != 1:
+        problem = "shows several API keys" if shown else "shows no API key"
+        raise unauthorized(
+            "several_keys" if shown else "no_key",
+            f"The request {problem}; send one in the header 'Authorization: Bearer KEY'",
+        )
+    return shown.pop()

@@ -1,0 +1,170 @@
+"""That a request comes from the gateway: by a secret that only it knows, or by its certificate."""
+
+import hashlib
+import hmac
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+# The field's own; vLLM brings it. It reads certificates, and checks who has signed them.
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+
+from tenantzone_contract.identity import CA_FILE, SECRET_FILE, ClientCertificate, Proof, SecretHeader
+from tenantzone_runtime.door.answers import Scope
+from tenantzone_runtime.door.identities.asking import only_header, unauthorized, unusable
+from tenantzone_runtime.door.identities.mounted_file import MountedFile
+
+_MIN_SECRET_LENGTH = 16
+_MAX_KNOWN = 1024
+
+_Certificates = tuple[x509.Certificate, ...]
+
+
+class HopProof(Protocol):
+    """What shows that a request comes from the gateway."""
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can show it; empty if that is not so."""
+
+    def refresh(self) -> None:
+        """Read what has changed of the mounted file."""
+
+    def check(self, scope: Scope) -> None:
+        """Check a request.
+
+        Raises:
+            Refusal: nothing shows that it comes from the gateway.
+        """
+
+
+def make_proof(declared: Proof, folder: Path) -> HopProof:
+    """The proof that is declared, by what is mounted in the folder."""
+    if declared.secret_header is not None:
+        return SharedSecret(declared.secret_header, folder)
+    assert declared.client_certificate is not None, "a proof is one of two"
+    return GatewayCertificate(declared.client_certificate, folder)
+
+
+class SharedSecret:
+    """A header whose value only the gateway and the engines know."""
+
+    def __init__(self, declared: SecretHeader, folder: Path) -> None:
+        self._header = declared.name.lower().encode()
+        self._file = MountedFile(folder, SECRET_FILE, _read_secrets)
+
+    @property
+    def problem(self) -> str:
+        return self._file.problem if self._file.value is None else ""
+
+    def refresh(self) -> None:
+        self._file.refresh()
+
+    def check(self, scope: Scope) -> None:
+        """Check the secret that the request has; see `HopProof`."""
+        secrets = self._file.value
+        if secrets is None:
+            raise unusable()
+        shown = only_header(scope["headers"], self._header)
+        if shown is None:
+            raise unauthorized("no_proof", "The request does not come through this server's gateway; send it there")
+        digest = hashlib.sha256(shown).digest()
+        # Each of them, so that the time tells neither which one it was nor how far it was right.
+        if not sum(hmac.compare_digest(digest, secret) for secret in secrets):
+            raise unauthorized("wrong_proof", "The request does not come through this server's gateway; send it there")
+
+
+def _read_secrets(content: bytes) -> tuple[bytes, ...]:
+    """The SHA-256 digests of the secrets.
+
+    Raises:
+        ValueError: a line that is no secret, or none.
+    """
+    secrets = []
+    for number, line in enumerate(content.replace(b"\r\n", b"\n").split(b"\n"), start=1):
+        if not (secret := line.strip(b" \t")):
+            continue
+        if len(secret) < _MIN_SECRET_LENGTH or not all(33 <= byte <= 126 for byte in secret):
+            raise ValueError(
+                f"line {number}: a secret has {_MIN_SECRET_LENGTH} printable ASCII characters or more, without spaces"
+            )
+        secrets.append(hashlib.sha256(secret).digest())
+    if not secrets:
+        raise ValueError("there is no secret in it")
+    return tuple(secrets)
+
+
+class GatewayCertificate:
+    """A certificate that the gateway has shown to the TLS server, which has checked that the gateway has its key."""
+
+    def __init__(self, declared: ClientCertificate, folder: Path) -> None:
+        self._subjects = frozenset(declared.subjects)
+        self._file = MountedFile(folder, CA_FILE, _read_certificates)
+        self._known: tuple[_Certificates, dict[str, x509.Certificate]] = ((), {})
+        """The issuers, and certificates that were found good by these very ones, by their PEM. How long they are valid
+        is looked at each time."""
+
+    @property
+    def problem(self) -> str:
+        return self._file.problem if self._file.value is None else ""
+
+    def refresh(self) -> None:
+        if self._file.refresh():
+            self._known = self._file.value or (), {}
+
+    def check(self, scope: Scope) -> None:
+        """Check the certificate of the request's connection; see `HopProof`."""
+        issuers, found = self._known
+        if not issuers:
+            raise unusable()
+        chain = scope.get("extensions", {}).get("tls", {}).get("client_cert_chain") or ()
+        if not chain:
+            raise unauthorized("no_proof", "The connection shows no client certificate; go through the gateway")
+        if not self._is_good(chain[0], issuers, found):
+            raise unauthorized("wrong_proof", "The connection's client certificate is not that of the gateway")
+
+    def _is_good(self, pem: str, issuers: _Certificates, found: dict[str, x509.Certificate]) -> bool:
+        certificate = found.get(pem)
+        if certificate is None:
+            try:
+                certificate = x509.load_pem_x509_certificate(pem.encode())
+            except ValueError:
+                return False
+            if not self._names_gateway(certificate) or not any(_has_issued(issuer, certificate) for issuer in issuers):
+                return False
+            if len(found) >= _MAX_KNOWN:
+                found.clear()
+            found[pem] = certificate
+        return certificate.not_valid_before_utc <= datetime.now(UTC) <= certificate.not_valid_after_utc
+
+    def _names_gateway(self, certificate: x509.Certificate) -> bool:
+        names = {certificate.subject.rfc4514_string()}
+        try:
+            found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except (x509.ExtensionNotFound, ValueError):
+            pass
+        else:
+            names |= {*found.get_values_for_type(x509.DNSName)}
+            names |= {*found.get_values_for_type(x509.UniformResourceIdentifier)}
+        return not names.isdisjoint(self._subjects)
+
+
+def _has_issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+def _read_certificates(content: bytes) -> _Certificates:
+    """The certificates in PEM.
+
+    Raises:
+        ValueError: there is none, or one is broken.
+    """
+    try:
+        return tuple(x509.load_pem_x509_certificates(content))
+    except ValueError:
+        raise ValueError("expected certificates in PEM") from None

@@ -1,0 +1,178 @@
+"""JSON Web Tokens: a request belongs to the tenant that a claim of its token names."""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+# The field's own, well kept and small; written by hand this would be the part to get wrong. vLLM brings it.
+import jwt
+
+from tenantzone_contract.identity import JWKS_FILE, Jwt
+from tenantzone_runtime.door.answers import Refusal, Scope
+from tenantzone_runtime.door.identities.asking import check_tenant_name, only_header, unauthorized, unusable
+from tenantzone_runtime.door.identities.mounted_file import MountedFile
+
+_MAX_TOKEN_BYTES = 16 * 2**10
+_MAX_KEYS = 256
+_MAX_FOUND = 10_000
+
+_TYPES: Mapping[str, str] = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+"""Which type of key signs, by the first letters of the algorithm."""
+_CURVES: Mapping[str, str] = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "EdDSA": "Ed25519"}
+
+Keys = Mapping[tuple[str | None, str], jwt.PyJWK]
+"""By id and algorithm, for each algorithm that a key may be used with."""
+_Found = dict[bytes, tuple[str, float]]
+"""Tenant, and until which Unix time, by the SHA-256 digest of the token; the oldest comes first."""
+
+
+class TokenIdentity:
+    """Knows tenants by signed tokens of one issuer.
+
+    To check a signature is work. What was found is remembered by the token's digest for as long as the token is valid,
+    and forgotten with each change of the keys.
+
+    Args:
+        declared: issuer, audiences, algorithms, leeway, the tenant's claim.
+        folder: where the keys are mounted.
+    """
+
+    secret_headers: frozenset[bytes] = frozenset()
+
+    def __init__(self, declared: Jwt, folder: Path) -> None:
+        self._declared = declared
+        self._file = MountedFile(folder, JWKS_FILE, lambda content: read_keys(content, declared.algorithms))
+        self._known: tuple[Keys | None, _Found] = (None, {})
+        """The keys, and what was found with these very keys: they may change while a token is looked at."""
+
+    @property
+    def problem(self) -> str:
+        return self._file.problem if self._file.value is None else ""
+
+    def refresh(self) -> None:
+        if self._file.refresh():
+            self._known = self._file.value, {}
+
+    def tenant_of(self, scope: Scope) -> str:
+        """The tenant that the request's token names; see `Identity`."""
+        keys, found = self._known
+        if keys is None:
+            raise unusable()
+        token = _shown_token(scope)
+        digest = hashlib.sha256(token).digest()
+        tenant, until = found.get(digest, ("", 0.0))
+        if time.time() < until:
+            return tenant
+        found.pop(digest, None)
+        claims = self._claims(token, keys)
+        tenant = self._tenant_in(claims)
+        if len(found) >= _MAX_FOUND:
+            del found[next(iter(found))]
+        found[digest] = tenant, claims["exp"] + self._declared.leeway_seconds
+        return tenant
+
+    def _claims(self, token: bytes, keys: Keys) -> Mapping[str, Any]:
+        try:
+            header = jwt.get_unverified_header(token)
+            if "crit" in header:
+                raise jwt.InvalidTokenError("crit")
+            key = _key_for(header, keys)
+            claims: Mapping[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=list(self._declared.algorithms),
+                issuer=self._declared.issuer,
+                audience=list(self._declared.audiences),
+                leeway=self._declared.leeway_seconds,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+            return {**claims, "exp": float(claims["exp"])}
+        except jwt.ExpiredSignatureError:
+            raise _refused("has expired; get a new one") from None
+        except (jwt.InvalidAudienceError, jwt.InvalidIssuerError):
+            raise _refused("is of another issuer, or for somebody else") from None
+        except jwt.MissingRequiredClaimError as error:
+            raise _refused(f"has no claim {error.claim}") from None
+        # Besides what PyJWT says: text that is none, numbers beyond all bounds, brackets nested too deep.
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
+            raise _refused("can't be believed; get a new one") from None
+
+    def _tenant_in(self, claims: Mapping[str, Any]) -> str:
+        value: Any = claims
+        for name in self._declared.tenant_claim:
+            value = value.get(name) if isinstance(value, dict) else None
+        if not isinstance(value, str):
+            raise unauthorized("no_tenant", f"The token has no tenant in {' > '.join(self._declared.tenant_claim)}")
+        return check_tenant_name(value)
+
+
+def read_keys(content: bytes, algorithms: Sequence[str]) -> Keys:
+    """The keys of a JSON Web Key Set that can have signed with one of the algorithms; others are passed over.
+
+    Raises:
+        ValueError: not such a set, two keys of one id, or no key in it that is of use.
+    """
+    try:
+        found = json.loads(content)["keys"]
+        entries = [dict(entry) for entry in found]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError('expected a JSON Web Key Set: {"keys": [...]}') from None
+    if len(entries) > _MAX_KEYS:
+        raise ValueError(f"it has {len(entries)} keys, more than {_MAX_KEYS}")
+    keys: dict[tuple[str | None, str], jwt.PyJWK] = {}
+    for number, entry in enumerate(entries):
+        for algorithm in algorithms:
+            if not _is_for(entry, algorithm):
+                continue
+            if (entry.get("kid"), algorithm) in keys:
+                raise ValueError(f"keys[{number}]: its kid is another key's, too")
+            try:
+                keys[entry.get("kid"), algorithm] = jwt.PyJWK(entry, algorithm)
+            except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+                raise ValueError(f"keys[{number}] is broken") from None
+    if not keys:
+        raise ValueError(f"it has no key for {', '.join(algorithms)}")
+    return keys
+
+
+def _is_for(entry: Mapping[str, Any], algorithm: str) -> bool:
+    """Whether a key is there to check signatures of an algorithm."""
+    return (
+        entry.get("kty") == _TYPES[algorithm[:2]]
+        and entry.get("crv") in (None, _CURVES.get(algorithm))
+        and entry.get("alg") in (None, algorithm)
+        and entry.get("use") in (None, "sig")
+        and isinstance(entry.get("kid"), str | None)
+        and "verify" in (entry.get("key_ops") or ["verify"])
+    )
+
+
+def _key_for(header: Mapping[str, Any], keys: Keys) -> jwt.PyJWK:
+    """The key that a token says it was signed with; without an id only where there is one key for its algorithm."""
+    kid, algorithm = header.get("kid"), header.get("alg")
+    if kid is None:
+        fitting = [key for (_, known), key in keys.items() if known == algorithm]
+        if len(fitting) == 1:
+            return fitting[0]
+    elif isinstance(algorithm, str) and (key := keys.get((kid, algorithm))) is not None:
+        return key
+    raise jwt.InvalidKeyError
+
+
+def _shown_token(scope: Scope) -> bytes:
+    authorization = only_header(scope["headers"], b"authorization") or b""
+    scheme, _, token = authorization.partition(b" ")
+    if scheme.lower() != b"bearer" or not token.strip():
+        raise unauthorized(
+            "no_token", "The request shows no token; send one in the header 'Authorization: Bearer TOKEN'"
+        )
+    if len(token) > _MAX_TOKEN_BYTES:
+        raise _refused(f"is longer than {_MAX_TOKEN_BYTES} bytes")
+    return token.strip()
+
+
+def _refused(why: str) -> Refusal:
+    return unauthorized("refused_token", f"The token {why}")

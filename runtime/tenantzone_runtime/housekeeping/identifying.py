@@ -1,0 +1,30 @@
+"""How the front door knows tenants, for the report: from the same folders and by the same code, in another process."""
+
+from tenantzone_contract.identity import IdentityConfig, identity_digest
+from tenantzone_contract.report import IdentityReport
+from tenantzone_runtime.door.identities.choice import make_identity
+from tenantzone_runtime.door.identity import KeyRing
+from tenantzone_runtime.settings import Settings
+
+
+class Identifying:
+    """Looks at what the identity in force goes by."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._folder = settings.identity_dir
+        self._keys = KeyRing(settings.keys_dir)
+        self._declared: IdentityConfig | None = None
+        self._identity = make_identity(None, self._keys, self._folder)
+
+    def look(self, declared: IdentityConfig | None) -> IdentityReport:
+        """What there is to report of an identity now.
+
+        Args:
+            declared: by the config in force.
+        """
+        if declared != self._declared:
+            self._declared = declared
+            self._identity = make_identity(declared, self._keys, self._folder)
+        self._identity.refresh()
+        kind = declared.kind if declared is not None else "APIKeys"
+        return IdentityReport(kind=kind, digest=identity_digest(declared), problem=self._identity.problem)

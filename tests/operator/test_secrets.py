@@ -1,0 +1,144 @@
+"""A key that is revoked in a Secret ends in the engines at once, as far as the operator may watch the Secret."""
+
+import base64
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.controlplane import ControlPlane
+from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
+from tenantzone_operator.kube.resources import read_pod
+from tenantzone_operator.pool.nudging import secrets_hash
+from tests.door.harness import call, door, give_zones
+from tests.operator.conftest import MANIFESTS
+from tests.operator.fleet import pod_manifest
+from tests.operator.kube import eventually
+from tests.operator.objects import body
+from tests.operator.world import POOL, World, conditions
+
+SECRET = "tenant-keys"
+
+
+def give_secret(world: World, **keys: str) -> None:
+    data = {name: base64.b64encode(key.encode()).decode() for name, key in keys.items()}
+    path = f"/api/v1/namespaces/{world.namespace}/secrets"
+    if world.kube.get(f"{path}/{SECRET}") is None:
+        world.kube.call("POST", path, {"metadata": {"name": SECRET}, "data": data})
+    else:
+        gone = dict.fromkeys(world.kube.get(f"{path}/{SECRET}")["data"])
+        world.kube.merge(f"{path}/{SECRET}", {"data": gone | data})
+
+
+def add_pod(world: World, name: str) -> None:
+    """An engine's pod that mounts the Secret; nothing runs in it."""
+    pod: dict[str, Any] = pod_manifest(name, {"pool": POOL})
+    pod["spec"]["volumes"] = [{"name": "keys", "secret": {"secretName": SECRET}}]
+    world.kube.call("POST", f"/api/v1/namespaces/{world.namespace}/pods", pod)
+
+
+def told(world: World, pod: str) -> str | None:
+    found = world.kube.get(f"/api/v1/namespaces/{world.namespace}/pods/{pod}")
+    assert found is not None
+    return (found["metadata"].get("annotations") or {}).get(SECRETS_HASH_ANNOTATION)
+
+
+def await_told(world: World, other_than: str | None = None) -> str:
+    def look() -> str:
+        found = told(world, "engine-0")
+        assert found not in (None, other_than)
+        return found
+
+    return eventually(look)
+
+
+def let_watch(world: World) -> None:
+    world.kubectl("apply", "--filename", str(MANIFESTS / "engine" / "secret-watch.yaml"))
+
+
+@contextmanager
+def kubelet(world: World, folder: Path) -> Iterator[None]:
+    """The stand-in, which looks at a Secret by itself only once a minute, projects the pod's volumes meanwhile."""
+    command = [
+        *(sys.executable, "-m", "hack.demo.kubelet", "--kubeconfig", str(world.cluster.kubeconfig)),
+        *("--namespace", world.namespace, "--pod", "engine-0", "--volumes", str(folder)),
+        *("--ip", "127.0.0.1", "--health", "http://127.0.0.1:1/none"),
+    ]
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[2])
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.mark.controlplane
+def test_a_key_that_is_revoked_in_a_secret_ends_at_once(world: World, tmp_path: Path):
+    let_watch(world)
+    give_secret(world, acme="acme-key", burst="burst-key")
+    world.add_pool()
+    add_pod(world, "engine-0")
+    give_zones(tmp_path, "acme", "burst")
+    with kubelet(world, tmp_path):
+        before = await_told(world)
+        eventually(lambda: (tmp_path / "keys" / "burst").read_text())
+        app = door(tmp_path)
+        assert call(app, body={"prompt": "a"}, key="burst-key").status_code == 200
+
+        give_secret(world, acme="acme-key")
+
+        await_told(world, before)
+        # By itself the stand-in would look after a minute.
+        eventually(lambda: call(app, body={"prompt": "a"}, key="burst-key").status_code == 401, timeout=30)
+        assert call(app, body={"prompt": "a"}, key="acme-key").status_code == 200
+
+
+@pytest.mark.controlplane
+def test_without_the_right_it_goes_by_kubelets_pace_and_the_pool_says_so(world: World):
+    if not isinstance(world.cluster, ControlPlane):
+        pytest.skip("a cluster that was named may give the operator any right")
+    give_secret(world, acme="acme-key")
+    world.add_pool()
+    world.add_zone("acme", reserved="10%")
+    world.add_engine()
+    world.await_ready("acme")
+    assert "kubelet's own time" not in conditions(world.pool())["IdentityEnforced"]["message"]
+    add_pod(world, "engine-with-keys")
+
+    eventually(lambda: says_pace(world))
+    assert told(world, "engine-with-keys") is None
+    world.await_ready("acme")
+
+
+def says_pace(world: World) -> bool:
+    found = conditions(world.pool())["IdentityEnforced"]
+    return found["status"] == "True" and f"the Secret {SECRET} take kubelet's own time" in found["message"]
+
+
+def mounting(*secrets: str):
+    volumes = [{"secret": {"secretName": name}} for name in secrets]
+    projected = {"projected": {"sources": [{"secret": {"name": "inner"}}, {"serviceAccountToken": {}}]}}
+    return read_pod(body("engine-0", spec={"volumes": [*volumes, projected, {"emptyDir": {}}]}))
+
+
+def hash_of(versions: Mapping[str, str], *unwatched: str) -> str:
+    return secrets_hash(mounting("b", "a"), versions, unwatched)
+
+
+def test_all_secrets_of_a_pod_are_seen():
+    assert mounting("b", "a", "b").secrets == ("a", "b", "inner")
+    assert read_pod(body("engine-0")).secrets == ()
+
+
+def test_a_hash_is_of_all_that_a_pod_mounts_and_that_may_be_watched():
+    known = {"a": "u/1", "b": "u/2", "inner": "", "other": "u/9"}
+    whole = hash_of(known)
+    assert whole.startswith("sha256:")
+    assert hash_of(known | {"other": "u/10"}) == whole
+    assert len({whole, hash_of(known | {"a": "u/3"}), hash_of(known | {"inner": "u/1"}), hash_of(known, "b")}) == 4
+    assert hash_of({"a": "u/1", "b": "u/2"}) == "", "what is not known yet is waited for"
+    assert hash_of({}, "a", "b", "inner") == ""
