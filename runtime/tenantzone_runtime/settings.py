@@ -26,6 +26,7 @@ MOST_AUTO_REGISTERED_SERIES = "TENANTZONE_MOST_AUTO_REGISTERED_SERIES"
 """Its older name, read where the newer one is not given."""
 MAX_TEXT_BYTES = "TENANTZONE_MAX_TEXT_BYTES"
 MAX_BODY_BYTES = "TENANTZONE_MAX_BODY_BYTES"
+MAX_GRAMMAR_BYTES = "TENANTZONE_MAX_GRAMMAR_BYTES"
 MAX_TENANT_BODY_BYTES = "TENANTZONE_MAX_TENANT_BODY_BYTES"
 MAX_HELD_BODY_BYTES = "TENANTZONE_MAX_HELD_BODY_BYTES"
 MAX_TENANT_REQUESTS = "TENANTZONE_MAX_TENANT_REQUESTS"
@@ -51,6 +52,8 @@ class Bounds:
     """Of all requests that are under way."""
     max_tenant_requests: int = 1024
     """Requests of one tenant that are under way."""
+    max_grammar_bytes: int = 64 * 2**10
+    """Of each field that says what the answer is to look like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,7 @@ def _bounds(environ: Mapping[str, str]) -> Bounds:
         ),
         max_held_body_bytes=_number(environ, MAX_HELD_BODY_BYTES, default.max_held_body_bytes, "a number of bytes"),
         max_tenant_requests=_number(environ, MAX_TENANT_REQUESTS, default.max_tenant_requests, "a number of requests"),
+        max_grammar_bytes=_number(environ, MAX_GRAMMAR_BYTES, default.max_grammar_bytes, "a number of bytes"),
     )
 
 

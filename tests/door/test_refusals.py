@@ -29,6 +29,7 @@ REFUSED = [
     ("duplicate_header", {"key": "acme-key", "headers": {"content-length": "9", "transfer-encoding": "chunked"}}),
     ("large_body", {"key": "acme-key", "headers": {"content-length": str(2**40)}}),
     ("complex_body", {"key": "acme-key", "body": b'{"a":' + b"[" * 200 + b"]" * 200 + b"}"}),
+    ("complex_grammar", {"key": "acme-key", "body": {**PROMPT, "guided_regex": "a{5000}"}}),
     ("unsupported_field", {"key": "acme-key", "body": {**PROMPT, "use_beam_search": True}}),
 ]
 

@@ -161,6 +161,23 @@ def test_what_the_scheduler_refuses_is_the_clients_mistake(engine, path, body, s
     assert engine.client("burst").completions.create(model="tiny", prompt="hello", max_tokens=1).choices
 
 
+def test_a_form_that_is_no_grammar_is_the_clients_mistake_and_one_that_is_is_kept(engine):
+    engine.declare(zone("acme"))
+    acme = engine.client("acme")
+
+    def ask(**form):
+        return acme.completions.create(
+            model="tiny", prompt="hello", max_tokens=9, extra_body={"structured_outputs": form}
+        )
+
+    with pytest.raises(openai.BadRequestError, match="regex"):
+        ask(regex="(")
+    with pytest.raises(openai.BadRequestError, match="'structured_outputs' repeats too often"):
+        ask(json={"type": "string", "pattern": "^a{1,5000}$"})
+    assert ask(choice=["yes", "no"]).choices[0].text in ("yes", "no")
+    assert ask(regex="[0-9]{3}").choices[0].text.isdecimal()
+
+
 def test_a_key_that_was_just_added_works_without_a_restart(engine):
     engine.declare(zone("late"))
     with pytest.raises(openai.AuthenticationError):

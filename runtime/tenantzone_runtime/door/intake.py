@@ -7,6 +7,7 @@ from typing import Any
 
 from tenantzone_runtime.door.answers import Receive
 from tenantzone_runtime.door.binding import parse_body
+from tenantzone_runtime.door.grammars import check_grammars
 from tenantzone_runtime.door.holdings import Held
 from tenantzone_runtime.door.limits import read_body
 from tenantzone_runtime.door.routes import Route
@@ -61,4 +62,5 @@ class Intake:
         check_depth(parsed)
         if route.brings_media:
             check_text(parsed, len(body), self._bounds.max_text_bytes)
+        check_grammars(parsed, self._bounds.max_grammar_bytes)
         return remake(body, parsed)

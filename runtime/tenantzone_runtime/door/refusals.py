@@ -27,6 +27,7 @@ Reason = Literal[
     "large_body",
     "slow_body",
     "complex_body",
+    "complex_grammar",
     "tenant_bodies",
     "tenant_requests",
     "all_bodies",

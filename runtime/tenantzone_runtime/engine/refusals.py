@@ -14,6 +14,7 @@ from vllm.v1.engine import EngineCoreOutputs
 
 from tenantzone_runtime.door.verdict import refuse
 from tenantzone_runtime.engine.binding import BindingError
+from tenantzone_runtime.engine.grammar_validation import GrammarValidation, validate_beside_the_loop
 from tenantzone_runtime.zones.audit import RefusalReason
 
 _MARK: Final = "tenantzone refuses "
@@ -56,18 +57,22 @@ _Generate = Callable[..., AsyncGenerator[RequestOutput, None]]
 
 
 def pass_refusals_on() -> None:
-    """Have vLLM's API server pass what the scheduler refused on to the front door."""
+    """Have vLLM's API server pass what the scheduler refused on to the front door, and look at grammars in its time."""
     # Imported here: only the API server has need of it.
     from vllm.v1.engine.async_llm import AsyncLLM
 
     if not hasattr(AsyncLLM.generate, "__wrapped__"):
-        AsyncLLM.generate = _passing_refusals_on(AsyncLLM.generate)
+        AsyncLLM.generate = _passing_refusals_on(AsyncLLM.generate, validate_beside_the_loop())
 
 
-def _passing_refusals_on(generate: _Generate) -> _Generate:
+def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> _Generate:
     @wraps(generate)
-    async def generate_or_refuse(*args: Any, **kwargs: Any) -> AsyncGenerator[RequestOutput, None]:
-        outputs = generate(*args, **kwargs)
+    async def generate_or_refuse(
+        engine: Any, prompt: Any, sampling_params: Any, *args: Any, **kwargs: Any
+    ) -> AsyncGenerator[RequestOutput, None]:
+        known = engine.input_processor
+        await validation.before(sampling_params, engine.model_config, known.structured_outputs_config, known.tokenizer)
+        outputs = generate(engine, prompt, sampling_params, *args, **kwargs)
         try:
             async for output in outputs:
                 if (refusal := refusal_in(output)) is not None:

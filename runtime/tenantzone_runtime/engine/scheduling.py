@@ -23,6 +23,7 @@ from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.engine.binding import NO_SESSIONS, Binder, BindingError, refusal_of
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
+from tenantzone_runtime.engine.grammar_compilation import compile_in_turns
 from tenantzone_runtime.engine.guard import Guard
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.latencies import note_arrival
@@ -80,6 +81,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         engine = ZoneEngine(self, self.waiting, self.block_pool, manager, self._demand, self._fail_hopeless)
         self._arbiter: Arbiter[Request] = Arbiter(self.tenancy, engine)
         self.waiting.arbiter = self._arbiter
+        compile_in_turns(self.structured_output_manager, seal_key)
         self._binder = Binder(seal_key, self.tenancy, self._demand, self.block_size)
         self._guard = Guard(manager, self._arbiter, self.end_with_error)
         self._refused: dict[str, Request] = {}

@@ -1,0 +1,75 @@
+"""What a request may ask of its answer's form."""
+
+import json
+
+import pytest
+
+from tenantzone_runtime.door.grammars import MAX_REPETITIONS_SQUARED
+from tenantzone_runtime.settings import Bounds
+from tests.door.harness import PROMPT, body_seen, call, door, error_of
+
+LIMIT = Bounds().max_grammar_bytes
+
+
+def schema(**fields):
+    return {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object", **fields}}}
+
+
+def patterns(number: int, repetition: str):
+    return {
+        "properties": {f"p{index}": {"type": "string", "pattern": f"^[a-z]{repetition}$"} for index in range(number)}
+    }
+
+
+TOO_LARGE = [
+    ("/v1/completions", "response_format", schema(description="a" * LIMIT)),
+    ("/v1/completions", "structured_outputs", {"choice": [f"w{number}" for number in range(50_000)]}),
+    ("/v1/completions", "structured_outputs", {"regex": "a" * LIMIT}),
+    ("/v1/completions", "structured_outputs", {"grammar": "root ::= " + "a " * LIMIT}),
+    ("/v1/completions", "guided_json", {"description": "a" * LIMIT}),
+    ("/v1/completions", "guided_regex", "a" * (LIMIT + 1)),
+    ("/v1/chat/completions", "tools", [{"type": "function", "function": {"parameters": {"a": "b" * LIMIT}}}]),
+    ("/v1/responses", "text", {"format": {"type": "json_schema", "schema": {"a": "b" * LIMIT}}}),
+    ("/v1/messages", "output_format", {"type": "json_schema", "schema": {"a": "b" * LIMIT}}),
+]
+TOO_MANY = [
+    {"json": patterns(70, "{1,500}")},
+    {"json": patterns(1, "{1,1001}")},
+    {"json": patterns(1, "{1001}")},
+    {"json": patterns(1, "{1001,}")},
+    {"json": patterns(1, "{ 1 , 5000 }")},
+    {"json": json.dumps(patterns(70, "{,500}"))},
+    {"json": json.dumps(patterns(70, "X")).replace("X", "\\u007b1,500}")},
+    {"regex": "a{" + "9" * 4000 + "}"},
+    {"json": {"patternProperties": {"^a{2000}$": {}}}},
+]
+
+
+@pytest.mark.parametrize(("path", "field", "value"), TOO_LARGE)
+def test_what_is_too_large_is_named(folder, path, field, value):
+    error = error_of(call(door(folder), path=path, body=PROMPT | {field: value}, key="acme-key"))
+    assert (error["code"], error["param"]) == (400, field)
+    assert f"'{field}' is larger than {LIMIT} bytes" in error["message"]
+
+
+@pytest.mark.parametrize("value", TOO_MANY)
+def test_what_repeats_too_often_is_named(folder, value):
+    error = error_of(call(door(folder), body=PROMPT | {"structured_outputs": value}, key="acme-key"))
+    assert (error["code"], error["param"]) == (400, "structured_outputs")
+    assert str(MAX_REPETITIONS_SQUARED) in error["message"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"response_format": schema(**patterns(100, "{1,64}"))},
+        {"response_format": {"type": "json_object"}},
+        {"structured_outputs": {"choice": [f"choice {number}" for number in range(2000)]}},
+        {"structured_outputs": {"regex": "[0-9]{3}-[a-f]{4}"}},
+        {"structured_outputs": {"json": patterns(1, "{1,1000}")}},
+        {"tools": [], "text": None, "guided_json": 5},
+    ],
+)
+def test_what_people_ask_for_passes(folder, fields):
+    seen = body_seen(call(door(folder), body=PROMPT | fields, key="acme-key"))
+    assert {name: seen[name] for name in fields} == fields

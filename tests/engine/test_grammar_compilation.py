@@ -1,0 +1,78 @@
+"""Grammars are compiled by turns: one tenant's many delay another tenant's one by no more than one."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from hack.harness.scheduler import SEAL_KEY
+from tenantzone_runtime.engine.grammar_compilation import compile_in_turns
+from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
+
+
+def request_of(tenant, name, *, salt="salt", sealed=None):
+    extra = {SEAL_ARGUMENT: seal(SEAL_KEY, tenant, "salt") if sealed is None else sealed}
+    return SimpleNamespace(name=name, sampling_params=SimpleNamespace(extra_args=extra), cache_salt=salt)
+
+
+@pytest.fixture
+def manager():
+    manager = SimpleNamespace(executor=ThreadPoolExecutor(1))
+    compile_in_turns(manager, SEAL_KEY)
+    yield manager
+    manager.executor.shutdown()
+
+
+@pytest.fixture
+def gate(manager):
+    """While it is shut, what is submitted waits."""
+    gate = threading.Event()
+    begun = threading.Event()
+
+    def wait(request):
+        begun.set()
+        assert gate.wait(60)
+
+    manager.executor.submit(wait, request_of("somebody", "first"))
+    assert begun.wait(60)
+    return gate
+
+
+def order_of(manager, gate, requests):
+    done = []
+    futures = [manager.executor.submit(lambda request: done.append(request.name), request) for request in requests]
+    gate.set()
+    for future in futures:
+        future.result(60)
+    return done
+
+
+def test_tenants_take_turns(manager, gate):
+    requests = [request_of("acme", f"acme {number}") for number in range(4)]
+    requests += [request_of("burst", f"burst {number}") for number in range(2)]
+    assert order_of(manager, gate, requests) == ["acme 0", "burst 0", "acme 1", "burst 1", "acme 2", "acme 3"]
+
+
+def test_what_shows_no_seal_or_a_foreign_one_shares_one_turn(manager, gate):
+    forged = [request_of("burst", f"forged {number}", salt="another") for number in range(2)]
+    nobody = [request_of("", f"nobody {number}", sealed=odd) for number, odd in enumerate(("", 5))]
+    requests = [*forged, *nobody, request_of("acme", "acme")]
+    assert order_of(manager, gate, requests) == ["forged 0", "acme", "forged 1", "nobody 0", "nobody 1"]
+
+
+def test_a_grammar_that_fails_says_so_and_the_next_is_compiled(manager):
+    def fail(request):
+        raise ValueError("no grammar")
+
+    failing = manager.executor.submit(fail, request_of("acme", "bad"))
+    good = manager.executor.submit(lambda request: request.name, request_of("acme", "good"))
+    with pytest.raises(ValueError, match="no grammar"):
+        failing.result(60)
+    assert good.result(60) == "good"
+
+
+def test_an_engine_without_a_tokenizer_compiles_none():
+    manager = SimpleNamespace()
+    compile_in_turns(manager, SEAL_KEY)
+    assert vars(manager) == {}

@@ -1,0 +1,73 @@
+"""Whether a schema can be a grammar is found out beside the event loop, and no two times."""
+
+import asyncio
+import threading
+
+import pytest
+from vllm.sampling_params import SamplingParams, StructuredOutputsParams
+
+from tenantzone_runtime.engine.grammar_validation import GrammarValidation
+from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
+from tests.door.harness import eventually
+
+
+def asked_by(tenant: str | None) -> SamplingParams:
+    sealed = {} if tenant is None else {SEAL_ARGUMENT: seal(bytes(32), tenant, "salt")}
+    return SamplingParams(structured_outputs=StructuredOutputsParams(regex="a"), extra_args=sealed)
+
+
+class Slow:
+    """A validation that takes until it may end, and notes who was at it."""
+
+    def __init__(self) -> None:
+        self.may_end = threading.Semaphore(0)
+        self.begun: list[SamplingParams] = []
+
+    def __call__(self, params, model_config, config, tokenizer) -> None:
+        self.begun.append(params)
+        assert self.may_end.acquire(timeout=60)
+
+    async def until_begun(self, number: int) -> None:
+        await asyncio.to_thread(eventually, lambda: len(self.begun) >= number)
+
+
+async def test_one_tenants_wait_for_each_other_and_not_another_tenants():
+    slow = Slow()
+    validation = GrammarValidation(slow)
+    asked = [asked_by("acme"), asked_by("acme"), asked_by("acme"), asked_by("burst")]
+    tasks = [asyncio.create_task(validation.before(params, None, None, None)) for params in asked]
+    await slow.until_begun(2)
+    assert {id(params) for params in slow.begun} == {id(asked[0]), id(asked[3])}
+    for _ in asked:
+        slow.may_end.release()
+    await asyncio.gather(*tasks)
+    assert len(slow.begun) == 4
+
+
+async def test_what_was_validated_is_not_validated_again():
+    calls = []
+    validation = GrammarValidation(lambda *given: calls.append(given))
+    params = asked_by("acme")
+    await validation.before(params, 1, 2, 3)
+    validation.once(params, 1, 2, 3)
+    validation.once(params.clone(), 1, 2, 3)
+    assert calls == [(params, 1, 2, 3)]
+    other = asked_by(None)
+    validation.once(other, 1, 2, 3)
+    assert calls[1:] == [(other, 1, 2, 3)]
+
+
+async def test_what_vllm_says_of_it_is_raised_where_it_would_be():
+    def refuse(*given):
+        raise ValueError("no grammar")
+
+    validation = GrammarValidation(refuse)
+    with pytest.raises(ValueError, match="no grammar"):
+        await validation.before(asked_by(None), None, None, None)
+
+
+async def test_a_request_for_free_text_is_not_looked_at():
+    def refuse(*given):
+        raise AssertionError
+
+    await GrammarValidation(refuse).before(SamplingParams(), None, None, None)
