@@ -234,7 +234,7 @@ class TestTokens:
 
     def test_a_token_with_extensions_that_must_be_known_is_refused(self, tmp_path):
         claims = {"iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 60, "tenant": "acme"}
-        shown = jwt.encode(claims, RSA_KEY, "RS256", headers={"kid": "first", "crit": ["b64"], "b64": True})
+        shown = jwt.encode(claims, RSA_KEY, "RS256", headers={"kid": "first", "crit": ["novel"], "novel": 1})
         refused(ask(opened(tmp_path, BY_TOKEN, **{"jwks.json": key_set()}), bearer(shown)), 401)
 
     def test_two_tokens_are_refused(self, tmp_path):
