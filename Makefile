@@ -136,6 +136,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) pyproject.toml --extra gpu --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
 	$(LOCK) requirements/build.in --universal -o requirements/build.txt
 	$(LOCK) requirements/checkov.in --universal -o requirements/checkov.txt
+	$(LOCK) requirements/envoy.in --universal -o requirements/envoy.txt
 
 ##@ Documentation
 

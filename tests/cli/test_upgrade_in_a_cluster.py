@@ -10,6 +10,7 @@ import yaml
 from hack.compatibility import newest_release
 from tests.cli.conftest import REPOSITORY, Clinic
 from tests.operator.kube import Kube, eventually
+from tests.operator.stolen_token import refusal
 
 pytestmark = pytest.mark.controlplane
 
@@ -95,3 +96,22 @@ def test_a_downgrade_hides_new_fields_and_the_next_write_loses_them(past: Clinic
     eventually(lambda: spec(clinic_kube, "rested").get("novel") == "yes")
     assert "novel" not in spec(clinic_kube, "labelled")
     assert "novel" not in spec(clinic_kube, "reported")
+
+
+def test_a_header_without_proof_that_was_stored_freezes_nothing(past: Clinic, clinic_kube: Kube):
+    pools = PATH.replace("tenantzones", "zonepools")
+    header = {"trustedHeader": {"name": "x-tenant", "from": ["10.0.0.0/8"]}}
+    body = {"apiVersion": "tenantzone.io/v1alpha1", "kind": "ZonePool", "metadata": {"name": "older"}}
+    stored = {"selector": {"matchLabels": {"app": "vllm"}}, "identity": header}
+    eventually(lambda: clinic_kube.call("POST", pools, body | {"spec": stored}))
+
+    past.install_crds()
+    newer = body | {"metadata": {"name": "newer"}, "spec": stored | {"identity": {"jwt": {"issuer": "https://issuer"}}}}
+    eventually(lambda: "audiences" in refusal(clinic_kube, "POST", f"{pools}?dryRun=All", newer))
+
+    unproven = newer | {"spec": stored}
+    assert "needs a proof" in refusal(clinic_kube, "POST", f"{pools}?dryRun=All", unproven)
+    clinic_kube.merge(f"{pools}/older", {"spec": {"adminPort": 9000}})
+    clinic_kube.merge(f"{pools}/older/status", {"status": {"message": "written"}})
+    proof = {"secretHeader": {"name": "x-proof"}}
+    clinic_kube.merge(f"{pools}/older", {"spec": {"identity": {"trustedHeader": {"proof": proof}}}})

@@ -51,7 +51,7 @@ def key_set(*keys: dict[str, Any]) -> str:
 
 def token(key: Any = RSA_KEY, algorithm: str = "RS256", kid: str | None = "first", **claims: Any) -> str:
     """A good token for acme, but for what is said; a claim that is None is left out."""
-    given = {"iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 60, "tenant": "acme"} | claims
+    given = {"iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 3600, "tenant": "acme"} | claims
     headers = {"kid": kid} if kid is not None else {}
     return jwt.encode(
         {name: claim for name, claim in given.items() if claim is not None}, key, algorithm=algorithm, headers=headers

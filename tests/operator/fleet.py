@@ -10,8 +10,16 @@ from typing import Any
 from hack.harness.lies import Lie, truth
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, ConfigError, RuntimeConfig
 from tenantzone_contract.fitting import grants
+from tenantzone_contract.identity import identity_digest
 from tenantzone_contract.packing import files_of, unpack_config
-from tenantzone_contract.report import ConfigStatus, EngineReport, Rejection, SaltKeyStatus, ZoneReport
+from tenantzone_contract.report import (
+    ConfigStatus,
+    EngineReport,
+    IdentityReport,
+    Rejection,
+    SaltKeyStatus,
+    ZoneReport,
+)
 from tenantzone_contract.salt import SALT_KEY_FILE, parse_salt_key, salt_key_id, salt_secret_name
 from tests.operator.kube import Kube
 
@@ -43,6 +51,8 @@ class SimulatedEngine:
         self.name, self.ip, self.port, self.blocks = name, ip, port, blocks
         self.refusal = ""
         """Refuse new configs with this error."""
+        self.identity_problem = ""
+        """Why its front door lets nobody in."""
         self.cached: dict[str, int] = {}
         """Blocks that zones hold."""
         self.details: dict[str, dict[str, Any]] = {}
@@ -114,6 +124,7 @@ class SimulatedEngine:
             free_blocks=self.blocks,
             config=self._status,
             salt_key=self.salt_key,
+            identity=self._identity(),
             zones=self.registered
             + tuple(
                 ZoneReport(
@@ -133,6 +144,11 @@ class SimulatedEngine:
             started_unix_time=0.0,
             published_unix_time=time.time(),
         )
+
+    def _identity(self) -> IdentityReport:
+        declared = self._config.pool.identity if self._config is not None else None
+        kind = declared.kind if declared is not None else "APIKeys"
+        return IdentityReport(kind=kind, digest=identity_digest(declared), problem=self.identity_problem)
 
     def _watch_pod(self) -> None:
         shown = None

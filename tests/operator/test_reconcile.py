@@ -173,6 +173,29 @@ def test_fields_that_nothing_acts_on_are_named(world: World):
     eventually(lambda: "NotEnforced" not in conditions(world.pool()))
 
 
+def test_a_pool_says_how_tenants_are_known_and_whether_engines_do_it(world: World):
+    world.add_pool(identity={"jwt": {"issuer": "https://issuer", "audiences": ["models"]}})
+    world.add_zone("acme")
+    engine = world.add_engine()
+    world.await_ready("acme")
+
+    def says(status: str, words: str) -> bool:
+        found = conditions(world.pool())["IdentityEnforced"]
+        return found["status"] == status and words in found["message"]
+
+    eventually(lambda: says("True", "JWT: tokens of https://issuer; acknowledged by 1 engine"))
+    config = world.config()
+    assert config is not None
+    assert config.pool.identity is not None
+    assert config.pool.identity.jwt is not None
+    assert config.pool.identity.jwt.audiences == ("models",)
+    engine.identity_problem = "jwks.json is not in the folder"
+    eventually(lambda: says("False", "engine-0 serves nobody: jwks.json is not in the folder"))
+    engine.identity_problem = ""
+    world.kube.merge(world.pool_path, {"spec": {"identity": None}})
+    eventually(lambda: says("True", "APIKeys"))
+
+
 def test_zones_that_an_engine_registered_by_itself_are_nobodys_status(world: World):
     world.add_pool(unknownTenants={"mode": "AutoRegister", "template": {"idle": {"forgetAfter": "24h"}}})
     world.add_zone("acme", tenant="customer-7", reserved="10%")

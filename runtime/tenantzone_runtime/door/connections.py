@@ -10,9 +10,9 @@ import asyncio
 from typing import Any, ClassVar
 
 import uvicorn.config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tenantzone_runtime.door.answers import App, Receive, Refusal, Scope, Send
+from tenantzone_runtime.door.peer import PeerProtocol
 from tenantzone_runtime.door.refusals import Reason, count_refusal
 
 MAX_HEAD_BYTES = 64 * 2**10
@@ -46,7 +46,7 @@ _refuse_head = _refusing(
 _refuse_connection = _refusing(503, "connections", "This server has too many connections; try again")
 
 
-class BoundedProtocol(HttpToolsProtocol):
+class BoundedProtocol(PeerProtocol):
     """A connection to the API server whose heads are bounded in size and in time."""
 
     head_seconds: float = HEAD_SECONDS

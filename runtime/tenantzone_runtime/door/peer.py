@@ -2,16 +2,7 @@
 
 import ssl
 
-import uvicorn.config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-_OURS = f"{__name__}:PeerProtocol"
-
-
-def show_peers() -> None:
-    """Have uvicorn take this protocol where it would choose one itself, as vLLM lets it."""
-    if uvicorn.config.HTTP_PROTOCOLS["auto"].startswith("uvicorn."):
-        uvicorn.config.HTTP_PROTOCOLS["auto"] = _OURS
 
 
 class PeerProtocol(HttpToolsProtocol):

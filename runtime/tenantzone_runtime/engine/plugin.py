@@ -8,7 +8,6 @@ import tempfile
 
 from tenantzone_runtime.door.connections import bound_connections
 from tenantzone_runtime.door.opening import before_opening
-from tenantzone_runtime.door.peer import show_peers
 from tenantzone_runtime.engine.redaction import redact_log_records
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.seal import new_seal_key
@@ -17,7 +16,6 @@ from tenantzone_runtime.settings import POD_NAME, SCRUB_BLOCKS, SEAL_KEY, STATE_
 
 def register() -> None:
     """Prepare a vLLM process for zones; vLLM calls this more than once."""
-    show_peers()
     # First: where it fails there is no seal key, and the front door does not open.
     bound_connections()
     _make_seal_key()
