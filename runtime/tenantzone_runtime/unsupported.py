@@ -145,6 +145,11 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         variables=(Setting("VLLM_PLUGINS", without=PLUGIN),),
     ),
     Unsupported(
+        "request ids that are not made unique",
+        "clients choose their requests' ids, and one tenant's could end another's",
+        variables=(Setting("VLLM_DISABLE_REQUEST_ID_RANDOMIZATION", bound_to="0"),),
+    ),
+    Unsupported(
         "multimodal models",
         "vLLM's caches of encoded media know no tenant",
         is_configured=lambda config, _: config.model_config.is_multimodal_model,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tenantzone_contract.salt import tenant_salt
 from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.binding import bind, check_fields, parse_body, without_seal
+from tenantzone_runtime.door.routes import MACHINERY
 from tenantzone_runtime.seal import unseal
 
 KEY = bytes(32)
@@ -125,3 +126,11 @@ def test_a_field_that_leads_around_the_seal_is_refused_with_the_reason(value):
 @pytest.mark.parametrize("body", [{}, {"use_beam_search": None}, {"use_beam_search": False}])
 def test_a_field_that_is_not_set_is_none(body):
     check_fields(body, {"use_beam_search": "reason"})
+
+
+@pytest.mark.parametrize("name", MACHINERY)
+@pytest.mark.parametrize("remake", [bound, without_seal])
+def test_machinery_is_no_argument_of_a_tenants_either(name, remake):
+    with pytest.raises(Refusal, match=f"'vllm_xargs.{name}' is not supported") as refused:
+        remake({"vllm_xargs": {name: {"remote_host": "10.0.0.1"}}})
+    assert (refused.value.status, refused.value.param) == (400, f"vllm_xargs.{name}")

@@ -9,6 +9,7 @@ from tenantzone_contract.config import PoolConfig
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.salt import tenant_salt
 from tenantzone_runtime.door.middleware import TenantMiddleware
+from tenantzone_runtime.door.routes import MACHINERY, ROUTES, Access
 from tenantzone_runtime.settings import Settings
 from tests.door.harness import (
     PROMPT,
@@ -70,6 +71,13 @@ class TestBinding:
         seen = response.json()
         assert int(seen["headers"]["content-length"]) == len(seen["body"])
         assert seen["headers"]["X-Trace"] == "t"
+
+    @pytest.mark.parametrize("path", [route.path for route in ROUTES if route.access is Access.SEALED])
+    @pytest.mark.parametrize("field", MACHINERY)
+    def test_no_route_takes_what_the_engines_machinery_is_told(self, folder, path, field):
+        told = {field: {"remote_host": "10.0.0.1", "remote_port": 22}}
+        error = error_of(call(door(folder), path=path, body=PROMPT | told, key="acme-key"))
+        assert (error["code"], error["param"]) == (400, field)
 
     @pytest.mark.parametrize("field", ["use_beam_search"])
     def test_fields_that_lead_around_the_seal_are_refused(self, folder, field):

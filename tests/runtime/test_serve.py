@@ -141,7 +141,13 @@ def test_the_rest_is_vllms_own_business(arguments):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("VLLM_USE_RUST_FRONTEND", "1"), ("VLLM_API_KEY", "secret"), ("VLLM_PLUGINS", "lora,other")]
+    ("name", "value"),
+    [
+        ("VLLM_USE_RUST_FRONTEND", "1"),
+        ("VLLM_DISABLE_REQUEST_ID_RANDOMIZATION", "1"),
+        ("VLLM_API_KEY", "secret"),
+        ("VLLM_PLUGINS", "lora,other"),
+    ],
 )
 def test_a_variable_that_does_not_go_with_zones_is_refused_and_named(name, value):
     with pytest.raises(UsageError, match=name) as refused:
@@ -150,7 +156,13 @@ def test_a_variable_that_does_not_go_with_zones_is_refused_and_named(name, value
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("VLLM_USE_RUST_FRONTEND", "0"), ("VLLM_API_KEY", ""), ("VLLM_PLUGINS", "other,tenantzone")]
+    ("name", "value"),
+    [
+        ("VLLM_USE_RUST_FRONTEND", "0"),
+        ("VLLM_DISABLE_REQUEST_ID_RANDOMIZATION", "0"),
+        ("VLLM_API_KEY", ""),
+        ("VLLM_PLUGINS", "other,tenantzone"),
+    ],
 )
 def test_a_variable_that_does_is_not(name, value):
     check(["model"], {name: value})

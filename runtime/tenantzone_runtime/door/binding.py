@@ -6,6 +6,7 @@ from typing import Any
 
 from tenantzone_contract.salt import tenant_salt
 from tenantzone_runtime.door.answers import Refusal
+from tenantzone_runtime.door.routes import MACHINERY
 from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 
 _EXTRA_ARGUMENTS = "vllm_xargs"
@@ -36,9 +37,12 @@ def check_fields(body: Mapping[str, Any], refused: Mapping[str, str]) -> None:
     """
     for name, reason in refused.items():
         if body.get(name) not in (None, False):
-            raise Refusal(
-                400, "unsupported_field", f"'{name}' is not supported together with tenant zones: {reason}", param=name
-            )
+            raise _unsupported(name, reason)
+
+
+def _unsupported(name: str, reason: str) -> Refusal:
+    message = f"'{name}' is not supported together with tenant zones: {reason}"
+    return Refusal(400, "unsupported_field", message, param=name)
 
 
 def bind(body: dict[str, Any], seal_key: bytes, salt_key: bytes, tenant: str) -> bytes:
@@ -47,7 +51,7 @@ def bind(body: dict[str, Any], seal_key: bytes, salt_key: bytes, tenant: str) ->
     Serialised anew from what was parsed: a key that the client sent twice is there once, and it is ours.
 
     Raises:
-        Refusal: the client's own salt or extra arguments are malformed.
+        Refusal: the client's own salt or extra arguments are malformed, or name the engine's machinery.
     """
     arguments = _other_arguments(body)
     salt = tenant_salt(salt_key, tenant, _client_salt(body))
@@ -59,7 +63,7 @@ def without_seal(body: dict[str, Any]) -> bytes:
     """The request's body without any seal, as JSON: whatever the client sent as one is worth nothing.
 
     Raises:
-        Refusal: the client's own extra arguments are malformed.
+        Refusal: the client's own extra arguments are malformed, or name the engine's machinery.
     """
     if arguments := _other_arguments(body):
         return json.dumps({**body, _EXTRA_ARGUMENTS: arguments}).encode()
@@ -72,6 +76,10 @@ def _other_arguments(body: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if not isinstance(arguments, dict):
         raise Refusal(400, "malformed_body", f"'{_EXTRA_ARGUMENTS}' must be an object", param=_EXTRA_ARGUMENTS)
+    # vLLM puts some of a body's own fields among these, and looks for them here.
+    for name, reason in MACHINERY.items():
+        if name in arguments:
+            raise _unsupported(f"{_EXTRA_ARGUMENTS}.{name}", reason)
     return {name: value for name, value in arguments.items() if name != SEAL_ARGUMENT}
 
 

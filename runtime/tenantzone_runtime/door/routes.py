@@ -46,8 +46,15 @@ class Route:
     """The first vLLM that has it; "" for a route that every supported one has. The door treats it alike in all."""
 
 
-_NO_BEAM_SEARCH = {"use_beam_search": "vLLM's beam search drops the arguments that bind a request to its tenant"}
-_NO_STORED_RESPONSES = {
+MACHINERY = dict.fromkeys(
+    ("kv_transfer_params", "ec_transfer_params", "kv_hints", "kv_cache_report_mode"),
+    "it is for the engine's machinery, such as where it fetches blocks from, in which tenants have no say",
+)
+"""Fields of a sealed route's body, and of its ``vllm_xargs``, that no tenant may set, and why."""
+_NO_BEAM_SEARCH = MACHINERY | {
+    "use_beam_search": "vLLM's beam search drops the arguments that bind a request to its tenant"
+}
+_NO_STORED_RESPONSES = MACHINERY | {
     "previous_response_id": "stored responses are shared between tenants; send the conversation in 'input'",
     "background": "stored responses are shared between tenants; wait for the answer or use 'stream'",
 }
@@ -72,7 +79,7 @@ _SEALED: tuple[tuple[str, Mapping[str, str]], ...] = (
     ("/v1/chat/completions/batch", _NO_BEAM_SEARCH),
     ("/v1/completions", _NO_BEAM_SEARCH),
     ("/v1/responses", _NO_STORED_RESPONSES),
-    ("/v1/messages", {}),
+    ("/v1/messages", MACHINERY),
 )
 _WITHOUT_MEDIA = {"/v1/completions"}
 
