@@ -39,6 +39,7 @@ def message(status, kind):
 
 
 FINE = {"Accepted": "True Accepted", "Programmed": "True Acknowledged", "Ready": "True Enforced"}
+FINE_POOL = FINE | {"IdentityEnforced": "True Acknowledged"}
 
 
 def test_an_engine_that_is_too_small_for_one_zone_degrades_that_zone_and_the_pool():
@@ -46,7 +47,8 @@ def test_an_engine_that_is_too_small_for_one_zone_degrades_that_zone_and_the_poo
     first, second, whole = statuses(observed(BOTH), small)
 
     assert shown(first) == FINE
-    assert shown(second) == shown(whole) == FINE | {"Degraded": "True EngineUnfit"}
+    assert shown(second) == FINE | {"Degraded": "True EngineUnfit"}
+    assert shown(whole) == FINE_POOL | {"Degraded": "True EngineUnfit"}
     assert message(second, "Degraded") == "small has 60 blocks and lacks the zone's 30"
     assert message(whole, "Degraded") == "small has 60 blocks and lacks 30 of what zones reserve"
     assert [row.get("message") for row in second["engines"]] == [None, "too small for the zone's 30 blocks"]
@@ -80,8 +82,8 @@ def test_an_engine_of_the_release_before_refuses_what_it_is_too_small_for_and_no
     refuses = observed(None, engine="small", blocks=60, error="zones: reservations add up to 90 blocks")
     first, second, whole = statuses(observed(BOTH), refuses)
 
-    for status in (first, second, whole):
-        assert shown(status) == FINE | {"Degraded": "True EngineUnfit"}
+    for status, fine in ((first, FINE), (second, FINE), (whole, FINE_POOL)):
+        assert shown(status) == fine | {"Degraded": "True EngineUnfit"}
     assert "refuses the config: zones: reservations add up" in message(first, "Degraded")
 
 
