@@ -37,6 +37,12 @@ _REASONS = {
     "IdentityUnusable": (
         "Mount what the message misses into the engine pods' identity folder (/etc/tenantzone/identity), or repair it."
     ),
+    "SecretNotMade": (
+        "Give the operator the right to create Secrets, or make tenantzone-salt-{pool} yourself: docs/salts.md says how."
+    ),
+    "SaltKeyRefused": "Put a good key into the Secret tenantzone-salt-{pool}, or delete it: then a new one is made.",
+    "NoSaltKey": "Mount the Secret tenantzone-salt-{pool} into all engines; docs/salts.md says what it is for.",
+    "SaltKeysDiffer": "Mount the same Secret, tenantzone-salt-{pool}, into all engines.",
     "FieldsNotEnforced": "The fields that the message names do nothing in this version; remove them, or live with it.",
 }
 

@@ -10,8 +10,8 @@ import httpx
 import pytest
 import yaml
 
-from hack.controlplane.server import free_ports
 from hack.envoy import envoy
+from hack.ports import free_ports
 from tenantzone_contract.identity import IdentityConfig, Proof, SecretHeader, TrustedHeader
 from tests.door.harness import PROMPT, door, eventually, give_keys, give_zones, serving, tenant_seen
 from tests.door.identities import SECRET, bearer, give_files, key_set, token

@@ -64,6 +64,7 @@ NOT_DRAWN = {
     "generation",
     "pool.name",
     "pool.namespace",
+    "pool.identity",
     "pool.unknown_tenants.template.idle.evict_after_seconds",
     "zones.generation",
     "zones.idle.forget_after_seconds",
