@@ -38,7 +38,7 @@ _REASONS = {
         "Mount what the message misses into the engine pods' identity folder (/etc/tenantzone/identity), or repair it."
     ),
     "SecretNotMade": (
-        "Give the operator the right to create Secrets, or make tenantzone-salt-{pool} yourself: docs/salts.md says how."
+        "Give the operator the right to create Secrets, or make tenantzone-salt-{pool} yourself: see docs/salts.md."
     ),
     "SaltKeyRefused": "Put a good key into the Secret tenantzone-salt-{pool}, or delete it: then a new one is made.",
     "NoSaltKey": "Mount the Secret tenantzone-salt-{pool} into all engines; docs/salts.md says what it is for.",
