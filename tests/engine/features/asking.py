@@ -1,10 +1,12 @@
 """What the tests here ask an engine, with the OpenAI client."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import openai
 
 from tenantzone_contract.config import ZoneConfig
+from tests.engine.real_engine import RealEngine
 
 BLOCK_TOKENS = 32
 USABLE_BLOCKS = 63
@@ -45,14 +47,18 @@ def cached_tokens(*arguments, **fields) -> int:
 class Asked:
     """A question that has reached the engine, and is being answered."""
 
-    def __init__(self, client: openai.OpenAI, prompt: str, tokens: int, **extra) -> None:
-        # Comes back with the answer's headers: the engine has the request before any that is sent from now on.
-        self._stream = complete(client, prompt, tokens, extra=extra, stream=True)
-        self._chunks = iter(self._stream)
+    def __init__(self, engine: RealEngine, tenant: str, prompt: str, tokens: int, **extra) -> None:
+        before = _added(engine)
+        # Beside this thread: the answer's headers come with its first token.
+        sender = ThreadPoolExecutor(1)
+        self._stream = sender.submit(complete, engine.client(tenant), prompt, tokens, extra=extra, stream=True)
+        sender.shutdown(wait=False)
+        # The engine has the request before any that is sent from now on.
+        engine.wait(lambda: _added(engine) > before, "the request is handed to the engine core")
         self._tokens: list[int] = []
 
     def answer(self) -> list[int]:
-        for chunk in self._chunks:
+        for chunk in self._stream.result():
             self._take(chunk)
         return self._tokens
 
@@ -61,4 +67,9 @@ class Asked:
 
     def abort(self) -> None:
         """Does nothing to a request that is finished."""
-        self._stream.close()
+        self._stream.result().close()
+
+
+def _added(engine: RealEngine) -> int:
+    """How many requests its API server says to have handed to its core (``--enable-log-requests``)."""
+    return engine.log.read_text(errors="replace").count("Added request ")

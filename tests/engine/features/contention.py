@@ -65,13 +65,12 @@ def small_one_passes_one_that_does_not_fit(engine: RealEngine) -> tuple[bool, li
     The order in which the engine stores their blocks tells who passed whom, so no clock decides. They find none of
     them in the cache.
     """
-    acme, burst = engine.client("acme"), engine.client("burst")
     salt = f"salt {next(_salts)}"
     with subscribed(engine) as events:
         with engine.stopped_core():
-            hog = Asked(burst, PROMPTS["hog"], LENGTHS["hog"], cache_salt=salt)
-            large = Asked(burst, PROMPTS["large"], LENGTHS["large"], cache_salt=salt)
-            small = Asked(acme, PROMPTS["small"], LENGTHS["small"], cache_salt=salt)
+            hog = Asked(engine, "burst", PROMPTS["hog"], LENGTHS["hog"], cache_salt=salt)
+            large = Asked(engine, "burst", PROMPTS["large"], LENGTHS["large"], cache_salt=salt)
+            small = Asked(engine, "acme", PROMPTS["small"], LENGTHS["small"], cache_salt=salt)
         hog.answer()
         large.answer()
         answer = small.answer()
@@ -83,8 +82,8 @@ def small_one_passes_one_that_does_not_fit(engine: RealEngine) -> tuple[bool, li
 def both_grow(engine: RealEngine) -> tuple[Asked, Asked]:
     """In one step, burst's hog begins and then acme's calm one; together they grow beyond the engine."""
     with engine.stopped_core():
-        hog = Asked(engine.client("burst"), PROMPTS["hog"], LENGTHS["hog"])
-        calm = Asked(engine.client("acme"), PROMPTS["calm"], LENGTHS["calm"])
+        hog = Asked(engine, "burst", PROMPTS["hog"], LENGTHS["hog"])
+        calm = Asked(engine, "acme", PROMPTS["calm"], LENGTHS["calm"])
     return hog, calm
 
 
