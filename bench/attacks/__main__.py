@@ -1,4 +1,4 @@
-"""Attacks of one tenant on another, on stock vLLM and with zones, side by side in one run.
+"""Prefix probing, on stock vLLM and with zones, side by side in one run.
 
 Two engines run on the CPU with the same model, blocks and flags. On each of them a victim sends prompts, and an
 attacker tries to learn which (`bench.attacks.probing`). With zones, once more with the victim's own `cache_salt` in the
@@ -7,14 +7,12 @@ attacker's hands.
 
 import argparse
 import asyncio
-import os
 import sys
-import tempfile
-from pathlib import Path
 
+from bench.attacks.channels import Told, listen
+from bench.attacks.engines import attacked_engines, say
 from bench.attacks.probing import Finding, Probe, probe
-from bench.end_to_end import model
-from bench.end_to_end.engines import Engine, EngineError, Engines
+from bench.end_to_end.engines import Engine, EngineError
 
 _PROMPT_WORDS = 1024
 """Each is one token of the bench's model."""
@@ -26,11 +24,8 @@ _COPIED = "what-the-victim-sends"
 def main() -> None:
     """Start the engines, attack them in turn, and print what was learnt."""
     options = _options()
-    cores = sorted(os.sched_getaffinity(0))
-    engine_cores = cores[: max(1, len(cores) - 1)]
     try:
-        with tempfile.TemporaryDirectory(prefix="attacks-") as folder, Engines() as engines:
-            stock, zones = _start(Path(folder), engines, engine_cores)
+        with attacked_engines(zones=2, flags=_FLAGS) as (stock, zones):
             sides = (
                 ("stock", stock, None),
                 ("across zones", zones, None),
@@ -40,9 +35,13 @@ def main() -> None:
                 name: _probe(name, engine, options.samples, salt, seed)
                 for seed, (name, engine, salt) in enumerate(sides)
             }
+            told = {
+                name: asyncio.run(listen(engine, Probe(max(1, options.samples // 10), _PROMPT_WORDS, -1 - seed, salt)))
+                for seed, (name, engine, salt) in enumerate(sides)
+            }
     except EngineError as error:
         sys.exit(f"bench.attacks: {error}")
-    print(table(findings, options.samples))
+    print(table(findings, options.samples), table_of_channels(told), sep="\n\n")
 
 
 def table(findings: dict[str, Finding], samples: int) -> str:
@@ -58,6 +57,15 @@ def table(findings: dict[str, Finding], samples: int) -> str:
     return "\n".join(lines)
 
 
+def table_of_channels(told: dict[str, Told]) -> str:
+    """What else was told, a line for each way of attack and side."""
+    lines = [f"{'':<28} {'logprobs: AUC':>13} {'KS p':>9}   {'error texts':>11}   {'figures moved':>13}"]
+    for name, each in told.items():
+        by_logprobs = f"{each.by_logprobs.auc:>13.3f} {each.by_logprobs.p_value:>9.2g}"
+        lines.append(f"{name:<28} {by_logprobs}   {each.error_texts:>11}   {each.figures:>13}")
+    return "\n".join(lines)
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.attacks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -66,31 +74,12 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _start(folder: Path, engines: Engines, cores: list[int]) -> tuple[Engine, Engine]:
-    _say("making the model")
-    model.make(folder / "model")
-    started = []
-    for name, zones in (("stock", None), ("zones", 2)):
-        own = folder / name
-        own.mkdir()
-        engine = Engine(name, zones, model=folder / "model", folder=own, cores=cores, tenants=zones or 0, flags=_FLAGS)
-        engines.add(engine)
-        started.append(engine)
-    os.sched_setaffinity(0, set(os.sched_getaffinity(0)) - set(cores) or os.sched_getaffinity(0))
-    engines.await_ready()
-    return started[0], started[1]
-
-
 def _probe(name: str, engine: Engine, samples: int, salt: str | None, seed: int) -> Finding:
-    def say(taken: int) -> None:
+    def say_taken(taken: int) -> None:
         if taken % 25 == 0:
-            _say(f"{name}: {taken} of {samples}")
+            say(f"{name}: {taken} of {samples}")
 
-    return asyncio.run(probe(engine, Probe(samples, _PROMPT_WORDS, seed, salt), say))
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+    return asyncio.run(probe(engine, Probe(samples, _PROMPT_WORDS, seed, salt), say_taken))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,61 @@
+"""Requests drawn from what the API server says of itself: schemathesis over its OpenAPI description."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import schemathesis
+from schemathesis import GenerationMode
+from schemathesis.core import NotSet
+
+from bench.attacks.forging import Forged, draw, on_the_wire
+
+_LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
+def draw_described(
+    description: dict[str, Any], headers: Mapping[str, str], count: int, seed_number: int
+) -> list[Forged]:
+    """Draw about ``count`` requests, as many of each operation, half of them by the description and half against it.
+
+    Their answers are short: whoever asks for long ones waits, which is no finding.
+
+    Args:
+        description: OpenAPI, as the server gives it.
+        headers: that let the client in.
+        count: in all; an operation that takes nothing has fewer different requests.
+        seed_number: equal ones give equal requests.
+    """
+    operations = [each.ok() for each in schemathesis.openapi.from_dict(description).get_all_operations()]
+    modes = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+    each = max(1, count // (len(operations) * len(modes)))
+    return [
+        _forged(case, headers)
+        for operation in operations
+        for mode in modes
+        for case in draw(operation.as_strategy(generation_mode=mode), each, seed_number)
+    ]
+
+
+def _forged(case: Any, headers: Mapping[str, str]) -> Forged:
+    query = f"?{urlencode(case.query, doseq=True, errors='replace')}" if case.query else ""
+    shown = {**{name: _on_one_line(str(value)) for name, value in (case.headers or {}).items()}, **headers}
+    body = None
+    if not isinstance(case.body, NotSet):
+        # In JSON whatever the description says: forms are of routes that no tenant reaches.
+        body = json.dumps(_brief(case.body), default=repr).encode("utf-8", "surrogatepass")
+        shown.setdefault("Content-Type", "application/json")
+    return Forged(on_the_wire(case.method, case.formatted_path + query, shown, body))
+
+
+def _on_one_line(text: str) -> str:
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def _brief(body: Any) -> Any:
+    """The body with a bound on how much is to be generated."""
+    if not isinstance(body, dict):
+        return body
+    long = {name: 1 for name in _LENGTHS if not isinstance(body.get(name), int) or body[name] > 1}
+    return {**body, **long}

@@ -1,0 +1,49 @@
+"""The engines that are attacked: stock vLLM, and vLLM with zones, otherwise the same."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.end_to_end import model
+from bench.end_to_end.engines import Engine, Engines
+
+
+@contextmanager
+def attacked_engines(zones: int, flags: Sequence[str] = ()) -> Iterator[tuple[Engine, Engine]]:
+    """Start stock vLLM, and vLLM with so many zones, each of whose tenants has a key.
+
+    They run on all cores but one, and who attacks on that one; on a single core all share it.
+
+    Args:
+        zones: of the second engine.
+        flags: of vLLM, for both.
+
+    Raises:
+        EngineError: one of them does not start.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    engine_cores = cores[: max(1, len(cores) - 1)]
+    with tempfile.TemporaryDirectory(prefix="attacks-") as name, Engines() as engines:
+        folder = Path(name)
+        say("making the model")
+        model.make(folder / "model")
+        started = []
+        for side, count in (("stock", None), ("zones", zones)):
+            own = folder / side
+            own.mkdir()
+            engine = Engine(
+                side, count, model=folder / "model", folder=own, cores=engine_cores, tenants=count or 0, flags=flags
+            )
+            engines.add(engine)
+            started.append(engine)
+        os.sched_setaffinity(0, set(cores) - set(engine_cores) or cores)
+        engines.await_ready()
+        yield started[0], started[1]
+
+
+def say(message: str) -> None:
+    """Tell whoever waits how far it is."""
+    print(message, file=sys.stderr, flush=True)

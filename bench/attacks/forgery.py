@@ -1,0 +1,165 @@
+"""Forgery: thousands of requests that pretend, and whether one of them is taken for another tenant's.
+
+What another tenant's zone has been charged is read before and after; whatever moves there was taken for that tenant.
+Each request must be answered, or its connection closed; no answer may tell of the server's insides; and the server must
+live on.
+"""
+
+import asyncio
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from bench.attacks.forging import Forged, on_the_wire
+from bench.attacks.raw import Reply, send_raw
+
+AT_ONCE = 16
+BOUND_SECONDS = 120.0
+"""More than a whole queue of short answers takes."""
+_ENOUGH_HUNG = 2 * AT_ONCE
+"""An engine that lets so many hang is asked no more."""
+_INTERNALS = re.compile(rb"Traceback \(most recent|File \\?\"/|site-packages|/[\w/.-]+\.(?:py|so)\b")
+_OF_PYTHON = re.compile(
+    rb'"message": ?"[^"]*(?:'
+    rb"\b[a-z_]\w*(?:\.[a-z_]\w*)+\.\w+|\b\w+(?:Error|Exception)\b|\bobject\b.* (?:attribute|not )"
+    rb"|(?:keyword|positional) argument)"
+)
+_FAILURE = re.compile(rb'"code": ?500\b')
+
+
+class Target(Protocol):
+    """An engine to attack."""
+
+    @property
+    def url(self) -> str: ...
+
+    def metrics(self) -> str:
+        """What a scrape of its admin port shows; empty if it has none."""
+        ...
+
+
+@dataclass(slots=True)
+class Forgeries:
+    """What became of forged requests."""
+
+    statuses: Counter[int | None] = field(default_factory=Counter)
+    """How many answers had which status; None: closed without one."""
+    hung: list[bytes] = field(default_factory=list)
+    """Requests that were neither answered nor closed."""
+    telling: list[tuple[bytes, Reply]] = field(default_factory=list)
+    """Requests whose answers tell of the server's insides."""
+    failed: list[tuple[bytes, Reply]] = field(default_factory=list)
+    """Requests that the server answers as if the fault was its own."""
+    moved: list[str] = field(default_factory=list)
+    """Figures of other tenants' zones, before and after, that are not what they were."""
+    slowest_health_seconds: float = 0.0
+    is_alive: bool = False
+
+    @property
+    def sent(self) -> int:
+        return self.statuses.total() + len(self.hung)
+
+
+async def forge_at(
+    target: Target,
+    forged: Iterable[Forged],
+    victims: Iterable[str],
+    say: Callable[[int], None],
+    bound_seconds: float = BOUND_SECONDS,
+) -> Forgeries:
+    """Send forged requests to an engine, and see what becomes of them.
+
+    Args:
+        target: the engine, which nobody else uses meanwhile.
+        forged: the requests.
+        victims: tenants, none of whose keys is in the requests.
+        say: is told how many have been sent.
+        bound_seconds: what is neither answered nor closed by then hangs.
+    """
+    found = Forgeries()
+    before = {tenant: figures_of(target.metrics(), tenant) for tenant in victims}
+    address = urlsplit(target.url)
+    ask = _Asking(address.hostname or "", address.port or 0, bound_seconds)
+    done = asyncio.Event()
+    health = asyncio.create_task(_watch_health(ask, found, done))
+    waiting = iter(forged)
+    await asyncio.gather(*(_send_all(ask, waiting, found, say) for _ in range(AT_ONCE)))
+    done.set()
+    await health
+    for tenant, figures in before.items():
+        found.moved += _difference(figures, figures_of(target.metrics(), tenant))
+    return found
+
+
+def _difference(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    names = sorted(before.keys() | after.keys())
+    return [f"{name}: {before.get(name)}, {after.get(name)}" for name in names if before.get(name) != after.get(name)]
+
+
+def figures_of(metrics: str, tenant: str) -> dict[str, str]:
+    """The figures of a tenant's zone in a scrape that move only if something happens in its name, by metric and labels.
+
+    Times go on by themselves, and so do blocks times seconds.
+    """
+    lines = [line for line in metrics.splitlines() if f'tenant="{tenant}"' in line and "_seconds" not in line]
+    return dict(line.rsplit(" ", 1) for line in lines)
+
+
+def names_internals(reply: Reply) -> bool:
+    """Whether an answer shows paths or a traceback or, where the server failed, the text of an exception."""
+    if _INTERNALS.search(reply.body):
+        return True
+    return has_failed(reply) and _OF_PYTHON.search(reply.body) is not None
+
+
+def has_failed(reply: Reply) -> bool:
+    """Whether an answer says that the fault is the server's, by its status or in the midst of a stream."""
+    return reply.status == 500 or _FAILURE.search(reply.body) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    host: str
+    port: int
+    bound_seconds: float
+
+    async def __call__(self, forged: Forged) -> Reply | None:
+        """The reply; None if there is none in time."""
+        try:
+            async with asyncio.timeout(self.bound_seconds):
+                return await send_raw(self.host, self.port, forged.sent, leaves=forged.leaves)
+        except TimeoutError:
+            return None
+
+
+async def _send_all(ask: _Asking, waiting: Iterator[Forged], found: Forgeries, say: Callable[[int], None]) -> None:
+    for forged in waiting:
+        if len(found.hung) >= _ENOUGH_HUNG:
+            return
+        reply = await ask(forged)
+        if reply is None:
+            found.hung.append(forged.sent)
+        else:
+            found.statuses[reply.status] += 1
+            if names_internals(reply):
+                found.telling.append((forged.sent, reply))
+            if has_failed(reply):
+                found.failed.append((forged.sent, reply))
+        say(found.sent)
+
+
+async def _watch_health(ask: _Asking, found: Forgeries, done: asyncio.Event) -> None:
+    """Ask for the server's health until all is done, and once more."""
+    request = Forged(on_the_wire("GET", "/health", {}, None))
+    is_over = False
+    while not is_over:
+        is_over = done.is_set()
+        began = time.perf_counter()
+        reply = await ask(request)
+        found.slowest_health_seconds = max(found.slowest_health_seconds, time.perf_counter() - began)
+        found.is_alive = reply is not None and reply.status == 200
+        await asyncio.sleep(0.1)

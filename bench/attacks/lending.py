@@ -1,0 +1,107 @@
+"""A lender and a borrower on a simulated engine in virtual time: the zone core and its arbiter are the real ones.
+
+Compute is not short here: all that one of the two feels of the other it feels by blocks.
+"""
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from bench.simulator.checks import Checks
+from bench.simulator.engine import Engine, Model
+from bench.simulator.request import BLOCK_TOKENS, Request
+from tenantzone_contract.config import Idle, Lending, PoolConfig, ZoneConfig
+from tenantzone_contract.config_text import make_config
+
+CAPACITY = 1024
+"""Blocks of the engine."""
+RESERVED = CAPACITY // 2
+"""Of the lender, which is its limit, too; nobody else reserves anything."""
+_MODEL = Model(capacity=CAPACITY, max_running=10_000, prompt_tokens_per_step=1 << 30, prompt_tokens_per_second=1e15)
+_UPKEEP_SECONDS = 0.1
+
+LENDER, BORROWER = "lender", "borrower"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The terms on which the lender lends."""
+
+    name: str
+    idle_after_seconds: float = 2.0
+    lending: Lending = field(default_factory=Lending)
+
+    @property
+    def are_of_loans(self) -> bool:
+        """Whether the borrower can use blocks of the reservation while the lender is quiet."""
+        return self.lending.lendable not in (0, "0%")
+
+
+class Scene:
+    """The two on one engine; prompts are lists of block ids, and equal ids are equal text.
+
+    Args:
+        terms: of the lender.
+    """
+
+    def __init__(self, terms: Terms) -> None:
+        self._engine = Engine(_MODEL, 0.0, Checks())
+        lender = ZoneConfig(
+            name=LENDER, tenant=LENDER, generation=1, reserved=RESERVED, limit=RESERVED,
+            idle=Idle(after_seconds=terms.idle_after_seconds), lending=terms.lending,
+        )  # fmt: skip
+        borrower = ZoneConfig(name=BORROWER, tenant=BORROWER, generation=1)
+        self._engine.apply(make_config(1, PoolConfig(namespace="bench", name="pool"), (lender, borrower)))
+        self._numbers = itertools.count()
+        self._upkeep_due = 0.0
+        self._under_way: set[Request] = set()
+
+    @property
+    def now(self) -> float:
+        return self._engine.now
+
+    def new_blocks(self, count: int) -> tuple[int, ...]:
+        """A prompt of so many blocks that nobody has sent."""
+        return tuple(itertools.islice(self._numbers, count))
+
+    def send(
+        self,
+        tenant: str,
+        prompt: tuple[int, ...],
+        output_tokens: int = 1,
+    ) -> Request:
+        """Send a prompt now."""
+        request = Request(
+            number=next(self._numbers), tenant=tenant, arrival=self.now,
+            # With a token behind its blocks: only what comes before the last token is looked for in the cache.
+            prompt_tokens=len(prompt) * BLOCK_TOKENS + 1, output_tokens=output_tokens, prefix=prompt,
+        )  # fmt: skip
+        refused = self._engine.submit(request)
+        assert refused is None, refused
+        self._under_way.add(request)
+        return request
+
+    def go_on_until(self, moment: float) -> None:
+        """Let time pass."""
+        while self.now < moment:
+            self._turn(moment)
+
+    def ask(self, tenant: str, prompts: Iterable[tuple[int, ...]]) -> int:
+        """Send prompts one after the other, and return how many of their blocks were not in the cache."""
+        missing = 0
+        for prompt in prompts:
+            request = self.send(tenant, prompt)
+            while request in self._under_way:
+                self._turn(self.now + _UPKEEP_SECONDS)
+            missing += len(prompt) - request.hit_tokens // BLOCK_TOKENS
+        return missing
+
+    def _turn(self, until: float) -> None:
+        engine = self._engine
+        if engine.now >= self._upkeep_due:
+            engine.upkeep()
+            self._upkeep_due = engine.now + _UPKEEP_SECONDS
+        engine.schedule()
+        elapsed = engine.compute()
+        engine.now = engine.now + elapsed if elapsed else min(until, engine.now + _UPKEEP_SECONDS)
+        self._under_way.difference_update(engine.finished)

@@ -1,0 +1,111 @@
+"""Occupancy: what a borrower learns of a lender's activity from its own evictions and waits.
+
+The borrower fills the engine with prompts of its own. In each round the lender does something or nothing, falls silent,
+and lends again. The borrower then asks for its prompts once more, and counts blocks that it no longer finds: evictions.
+While the lender may be at work it asks for a prompt that needs borrowed blocks, and takes the time: waits. What both
+tell of the secret is estimated in bits for each round (`bench.attacks.information`), and divided by a round's length.
+
+The attacker knows the terms, the rounds, and when each begins; nothing else is on the engine, and compute is not short.
+Each of these helps him: who attacks a busy engine learns less of one lender.
+"""
+
+import random
+from dataclasses import dataclass
+
+from bench.attacks.information import Information, estimate, into_bins
+from bench.attacks.lending import BORROWER, CAPACITY, LENDER, RESERVED, Scene, Terms
+from bench.simulator.request import BLOCK_TOKENS
+
+BLOCKS_PER_LEVEL = 32
+LEVELS = 16
+"""Of what the lender does in a round: nothing, or so many requests, which together fit its reservation."""
+_SMALL = 16
+"""Blocks of each prompt of the borrower, but for one."""
+_AT_WORK_SECONDS = 1.0
+_ANSWER_TOKENS = 64
+_BINS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What happened in one round, and what the borrower saw of it."""
+
+    secret: int
+    """The requests that the lender sent."""
+    evicted: int
+    """Blocks that the borrower no longer found."""
+    waited: float
+    """Seconds until its large prompt had its blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """What rounds tell of their secrets."""
+
+    entropy: float
+    """Bits of each secret."""
+    round_seconds: float
+    by_evictions: Information
+    by_waits: Information
+    by_both: Information
+
+    @property
+    def bits_per_second(self) -> float:
+        """Of both together, or of one alone if that tells more: taken together, pairs are fewer for each value."""
+        each = (self.by_evictions, self.by_waits, self.by_both)
+        return max(information.bits for information in each) / self.round_seconds
+
+
+def leak(terms: Terms, levels: tuple[int, ...], rounds: int, seed: int = 0) -> Leak:
+    """Attack a lender whose secret is which of these levels it is at in each round, all as likely."""
+    seen = attack(terms, levels, rounds, seed)
+    secrets = [each.secret for each in seen]
+    evicted, waited = [each.evicted for each in seen], into_bins([each.waited for each in seen], _BINS)
+    return Leak(
+        entropy=estimate(secrets, secrets).plug_in,
+        round_seconds=round_seconds(terms),
+        by_evictions=estimate(secrets, evicted, seed),
+        by_waits=estimate(secrets, waited, seed),
+        by_both=estimate(secrets, list(zip(evicted, waited, strict=True)), seed),
+    )
+
+
+def round_seconds(terms: Terms) -> float:
+    """A round's length: the lender works and falls silent, and the borrower counts."""
+    return 3 * _AT_WORK_SECONDS + terms.idle_after_seconds + 2.0
+
+
+def attack(terms: Terms, levels: tuple[int, ...], rounds: int, seed: int) -> list[Round]:
+    """Play so many rounds; the first two, in which the engine fills, are left out."""
+    return _Attack(terms, seed).play(levels, rounds + 2)[2:]
+
+
+class _Attack:
+    def __init__(self, terms: Terms, seed: int) -> None:
+        self._terms = terms
+        self._dice = random.Random(seed)
+        self._scene = Scene(terms)
+        # More than what nobody reserves, where that can be had: it needs a loan.
+        large = RESERVED + RESERVED // 4 if terms.are_of_loans else RESERVED - RESERVED // 4
+        self._large = self._scene.new_blocks(large)
+        # Each request needs a block besides those that are kept.
+        self._small = [self._scene.new_blocks(_SMALL) for _ in range((CAPACITY - large - _SMALL) // _SMALL)]
+
+    def play(self, levels: tuple[int, ...], rounds: int) -> list[Round]:
+        return [self._round(number * round_seconds(self._terms), self._dice.choice(levels)) for number in range(rounds)]
+
+    def _round(self, begin: float, secret: int) -> Round:
+        scene = self._scene
+        scene.go_on_until(begin + self._dice.uniform(0, _AT_WORK_SECONDS))
+        for _ in range(secret):
+            scene.send(LENDER, scene.new_blocks(BLOCKS_PER_LEVEL - 1), _ANSWER_TOKENS)
+        scene.go_on_until(begin + _AT_WORK_SECONDS)
+        large = scene.send(BORROWER, self._large)
+        # By then the lender lends again, whatever it did.
+        scene.go_on_until(begin + 3 * _AT_WORK_SECONDS + self._terms.idle_after_seconds)
+        assert large.admitted is not None
+        evicted = len(self._large) - large.hit_tokens // BLOCK_TOKENS
+        # What was used last comes first: asked for in the order of their use, each would take the place of the next.
+        evicted += scene.ask(BORROWER, reversed(self._small))
+        self._small.reverse()
+        return Round(secret, evicted, large.admitted - large.arrival)

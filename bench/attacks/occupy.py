@@ -1,0 +1,71 @@
+"""Prints what a borrower learns of a lender's activity, in bits a second, and what it costs to tell it less.
+
+In virtual time, with the real zone core and arbiter: `bench.attacks.occupancy` says what the attacker does and sees,
+and `bench.attacks.lending_cost` under which load the cost is measured.
+"""
+
+import argparse
+
+from bench.attacks.information import Information
+from bench.attacks.lending import Terms
+from bench.attacks.lending_cost import Found, cost
+from bench.attacks.occupancy import LEVELS, Leak, leak
+from tenantzone_contract.config import Lending
+
+_TERMS = (
+    Terms("lends, idle.after 2s"),
+    Terms("lends, idle.after 60s", idle_after_seconds=60.0),
+    Terms("lendable: 0", lending=Lending(lendable=0)),
+)
+_SECRETS = {
+    "whether it does anything": (0, LEVELS // 2),
+    f"how much it does, of {LEVELS} levels": tuple(range(LEVELS)),
+}
+
+
+def main() -> None:
+    """Attack under all terms, and print the tables."""
+    options = _options()
+    for secret, levels in _SECRETS.items():
+        print(
+            leaks(secret, {terms.name: leak(terms, levels, options.rounds) for terms in _TERMS}, options.rounds), "\n"
+        )
+    print(costs({terms.name: cost(terms, options.seconds) for terms in _TERMS}))
+
+
+def leaks(secret: str, found: dict[str, Leak], rounds: int) -> str:
+    """What was learnt of one secret, a line for each terms."""
+    entropy = next(iter(found.values())).entropy
+    lines = [
+        f"{secret}: {entropy:.2f} bits a round, {rounds:,} rounds",
+        f"{'':<28}{'round':>8}{'bits a round by evictions':>28}{'by waits':>18}{'by both':>18}{'bits/s':>10}",
+    ]
+    for name, each in found.items():
+        told = f"{_told(each.by_evictions):>28}{_told(each.by_waits):>18}{_told(each.by_both):>18}"
+        lines.append(f"{name:<28}{each.round_seconds:>6.0f} s{told}{each.bits_per_second:>10.4f}")
+    return "\n".join(lines)
+
+
+def costs(found: dict[str, Found]) -> str:
+    """What was found in the cache, a line for each terms."""
+    lines = [f"{'prompts found in the cache':<28}{'borrower':>10}{'lender':>10}"]
+    lines += [f"{name:<28}{each.borrower:>10.1%}{each.lender:>10.1%}" for name, each in found.items()]
+    return "\n".join(lines)
+
+
+def _told(information: Information) -> str:
+    """Bits, and in brackets what shuffled secrets seem to tell."""
+    return f"{information.bits:.3f} ({information.bias:.3f})"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.attacks.occupy", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=2000, help="under each terms (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=2000.0, help="of load, virtual (default: %(default)s)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Requests as bytes on a connection: what a client library would refuse to send, or repair."""
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+import h11
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back for a request."""
+
+    status: int | None
+    """None: the server closed the connection without an answer."""
+    body: bytes
+    seconds: float
+    """From the first byte that was sent until the answer was whole, or the connection closed."""
+
+
+async def send_raw(host: str, port: int, request: bytes, *, leaves: bool = False) -> Reply:
+    """Send bytes as they are, and read the first answer to them.
+
+    Args:
+        host: of the server.
+        port: of the server.
+        request: need not be one.
+        leaves: whether the client closes the connection once all is sent, without waiting for an answer.
+
+    Raises:
+        OSError: the server can't be reached.
+    """
+    began = time.perf_counter()
+    reader, writer = await asyncio.open_connection(host, port)
+    status, body = None, b""
+    try:
+        # The server may have answered and closed before it has taken everything.
+        with suppress(ConnectionError):
+            writer.write(request)
+            if not leaves:
+                status, body = await _read(reader, request)
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+    return Reply(status, body, time.perf_counter() - began)
+
+
+async def _read(reader: asyncio.StreamReader, request: bytes) -> tuple[int | None, bytes]:
+    connection = h11.Connection(h11.CLIENT)
+    # An answer to HEAD has no body, whatever its length says.
+    method = "HEAD" if request.startswith(b"HEAD ") else "GET"
+    connection.send(h11.Request(method=method, target="/", headers=[("Host", "asked")]))
+    connection.send(h11.EndOfMessage())
+    status, body = None, b""
+    with suppress(h11.RemoteProtocolError):
+        while True:
+            event = connection.next_event()
+            if event is h11.NEED_DATA:
+                connection.receive_data(await reader.read(65536))
+            elif isinstance(event, h11.Response):
+                status = event.status_code
+            elif isinstance(event, h11.Data):
+                body += event.data
+            elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
+                break
+    return status, body

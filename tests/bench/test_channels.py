@@ -1,0 +1,85 @@
+"""The attack by logprobs, errors and figures, on a server that tells by each of them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from bench.attacks.__main__ import table_of_channels
+from bench.attacks.channels import Told, listen
+from bench.attacks.probing import Probe
+from tenantzone_runtime.door.answers import App, Receive, Scope, Send
+from tests.door.harness import serving
+
+SAMPLES = 2
+
+
+class Tenants:
+    """Two tenants of a server."""
+
+    model = "tiny"
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def headers_of(self, tenant: int) -> dict[str, str]:
+        return {"x-tenant": str(tenant)}
+
+
+def server(*, by_logprobs: bool = False, by_errors: bool = False, by_figures: bool = False) -> App:
+    """It tells by some channels which prompts it has heard before."""
+    heard: set[str] = set()
+    looks = 0
+
+    def answer(path: str, body: dict[str, Any]) -> tuple[int, str]:
+        nonlocal looks
+        if path == "/metrics":
+            looks += 1
+            return 200, f"looks {looks}\nprompts {len(heard) if by_figures else 0}\n"
+        if not body:
+            return 404, ""
+        known = body["prompt"] in heard and "cache_salt" not in body
+        if body.get("temperature", 0) < 0:
+            return 400, "heard of that" if known and by_errors else "too cold: " + body["prompt"]
+        if body.get("logprobs") == 1:
+            heard.add(body["prompt"])
+        return 200, json.dumps({"choices": [{"logprobs": {"token_logprobs": [-1.5 + known * by_logprobs * 1e-6]}}]})
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        body = (await receive()).get("body", b"")
+        status, text = answer(scope["path"], json.loads(body) if body else {})
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": text.encode()})
+
+    return app
+
+
+async def told_by(app: App) -> Told:
+    with serving(app) as url:
+        return await listen(Tenants(url), Probe(samples=SAMPLES, prompt_words=9, seed=1))
+
+
+async def test_a_server_that_tells_nothing():
+    told = await told_by(server())
+    assert (told.by_logprobs.auc, told.error_texts, told.figures) == (0.5, 0, 0)
+
+
+async def test_logprobs_that_tell():
+    told = await told_by(server(by_logprobs=True))
+    assert told.by_logprobs.auc == pytest.approx(1.0)
+
+
+async def test_errors_that_tell():
+    assert (await told_by(server(by_errors=True))).error_texts > 0
+
+
+async def test_figures_that_tell_but_not_those_that_go_on_by_themselves():
+    assert (await told_by(server(by_figures=True))).figures == 1
+
+
+async def test_the_table_has_a_line_for_each_side():
+    told = await told_by(server(by_figures=True))
+    assert [line.split()[0] for line in table_of_channels({"stock": told, "zones": told}).splitlines()[1:]] == [
+        "stock",
+        "zones",
+    ]

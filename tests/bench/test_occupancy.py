@@ -1,0 +1,52 @@
+"""What a borrower learns of a lender, the short form of `python -m bench.attacks.occupy`."""
+
+import pytest
+
+from bench.attacks.lending import Terms
+from bench.attacks.lending_cost import cost
+from bench.attacks.occupancy import BLOCKS_PER_LEVEL, LEVELS, attack, leak
+from bench.attacks.occupy import costs, leaks
+from tenantzone_contract.config import Lending
+
+LENDS = Terms("lends")
+LENDS_NOTHING = Terms("lends nothing", lending=Lending(lendable=0))
+ROUNDS = 100
+WHETHER, HOW_MUCH = (0, LEVELS // 2), tuple(range(LEVELS))
+
+
+def test_who_borrows_from_a_zone_counts_the_blocks_that_it_takes_back():
+    # As the security page says: lending tells.
+    for seen in attack(LENDS, HOW_MUCH, 20, seed=1):
+        assert abs(seen.evicted - seen.secret * BLOCKS_PER_LEVEL) <= 1
+
+
+def test_all_of_the_secret_is_told_while_blocks_are_lent():
+    found = leak(LENDS, WHETHER, ROUNDS)
+    assert found.by_evictions.bits == pytest.approx(found.entropy, abs=0.05)
+    assert found.by_evictions.p_value < 0.01
+
+
+def test_waits_tell_nothing_of_a_reservation_that_is_not_lent_but_evictions_do():
+    # What is reserved and not lent others can't use; they may still cache on it what the lender can take at any time.
+    seen = attack(LENDS_NOTHING, HOW_MUCH, ROUNDS, seed=2)
+    assert {each.waited for each in seen} == {0.0}
+    assert len({each.evicted for each in seen}) > 1
+
+
+def test_a_longer_time_before_it_lends_makes_rounds_longer_and_tells_as_much_in_each():
+    late = Terms("late", idle_after_seconds=20.0)
+    soon, later = leak(LENDS, WHETHER, 40), leak(late, WHETHER, 40)
+    assert later.by_evictions.bits == pytest.approx(soon.by_evictions.bits, abs=0.05)
+    assert later.bits_per_second < soon.bits_per_second / 2
+
+
+def test_who_lends_nothing_costs_the_borrower_its_cache():
+    lends, not_at_all = cost(LENDS, 400.0), cost(LENDS_NOTHING, 400.0)
+    assert not_at_all.borrower < lends.borrower
+    assert not_at_all.lender > lends.lender
+
+
+def test_the_tables_have_a_line_for_each_terms():
+    found = leak(LENDS_NOTHING, WHETHER, 20)
+    assert [line.split()[0] for line in leaks("whether", {"a": found, "b": found}, 20).splitlines()[2:]] == ["a", "b"]
+    assert costs({"a": cost(LENDS, 150.0)}).splitlines()[1].split()[0] == "a"
