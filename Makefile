@@ -10,7 +10,7 @@ SIDE_BY_SIDE := --numprocesses=3 --dist=loadgroup --no-loadscope-reorder --durat
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test quick lint format test-older test-deep conformance manifests-test monitoring-test mutate e2e node-up node-down \
+.PHONY: help demo up down test quick lint format test-older test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
   simulate soak bench-operator soak-operator bench-alerts generate version shipped crd-reference metrics-page unsupported-page monitoring chart screenshots \
   lock docs docs-links push freeze release clean ready check python older kubernetes
 
@@ -39,7 +39,7 @@ quick: python ## the loop of an hour, in under a minute: style, types, import ru
 	@$(VENV)/ruff check
 	@$(VENV)/mypy
 	@found=$$($(VENV)/lint-imports) || { echo "$$found"; exit 1; }
-	@HYPOTHESIS_PROFILE=quick $(VENV)/python -m pytest -q -x -m "not controlplane and not engine" $(or $(ARGS),$(PURE_TESTS))
+	@HYPOTHESIS_PROFILE=quick $(VENV)/python -m pytest -q -x -m "not controlplane and not engine" --numprocesses=2 --dist=loadgroup $(or $(ARGS),$(PURE_TESTS))
 
 lint: python ## format, style, types and import rules
 	@$(VENV)/ruff format --check
@@ -54,8 +54,8 @@ format: python ## let ruff format and repair what it can
 test-older: older ## the tests of engine and door with the oldest vLLM that is supported; ARGS go to pytest
 	@.venv-older/bin/python -m pytest tests/engine tests/door $(ARGS)
 
-test-deep: python ## the zone core, and the scheduler around it, under 10,000 random histories each; ARGS go to pytest
-	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones tests/engine/histories $(ARGS)
+test-deep: python ## zone core and scheduler under 10,000 random histories each, parsers under as many texts; ARGS go to pytest
+	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones tests/engine/histories tests/parsers $(ARGS)
 
 conformance: python ## vLLM's own tests of its scheduler core, with its classes and with ours; ARGS go to pytest
 	@$(VENV)/python -m hack.conformance $(ARGS)
@@ -71,6 +71,9 @@ mutate: python ## break the zone core on purpose, line by line, and name what no
 	@$(VENV)/python -m hack.mutate $(ARGS)
 
 ##@ A real node
+
+audit: python ## what is known against the packages that the locks pin, by pip-audit; fails where no source of such data answers
+	@$(VENV)/python -m hack.audit $(ARGS)
 
 e2e: python ## the product as shipped, on a real node (needs root) or on the cluster of KUBECONFIG; ARGS go to pytest
 	@$(VENV)/python -m hack.e2e $(ARGS)
@@ -137,6 +140,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) requirements/build.in --universal -o requirements/build.txt
 	$(LOCK) requirements/checkov.in --universal -o requirements/checkov.txt
 	$(LOCK) requirements/envoy.in --universal -o requirements/envoy.txt
+	$(LOCK) requirements/audit.in --universal -o requirements/audit.txt
 
 ##@ Documentation
 
@@ -153,7 +157,7 @@ push: ## build images with docker (or BUILDER) and push them to REGISTRY=registr
 	@for target in $(TARGETS); do \
 	  image="$(REGISTRY)/tenantzone-$$target:$(VERSION)"; \
 	  echo "images     | building and pushing $$image"; \
-	  $(BUILDER) build --target "$$target" --build-arg "REVISION=$$(git rev-parse HEAD)" --tag "$$image" . || exit 1; \
+	  $(BUILDER) build --target "$$target" --build-arg "REVISION=$$(git describe --always --dirty --abbrev=40 --exclude='*')" --tag "$$image" . || exit 1; \
 	  $(BUILDER) push "$$image" || exit 1; \
 	done
 

@@ -16,7 +16,7 @@ from hack.version import VERSION
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 
-pytest_plugins = ["tests.shared_engine", "tests.side_by_side"]
+pytest_plugins = ["tests.shared_engine", "tests.side_by_side", "tests.time_by_folder"]
 
 # Tests that several modules inherit; what they assert is to be told as elsewhere.
 pytest.register_assert_rewrite("tests.housekeeping.engine_port")

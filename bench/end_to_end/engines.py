@@ -16,7 +16,7 @@ from bench.end_to_end.model import LONGEST
 from hack.ports import free_ports
 from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.report import REPORT_PATH, parse_report
+from tenantzone_contract.report import METRICS_PATH, REPORT_PATH, parse_report
 
 BLOCKS = 1024
 BLOCK_TOKENS = 32
@@ -109,6 +109,10 @@ class Engine:
             return False
         return answer.status_code == 200 and len(parse_report(answer.content).zones) == self._zones
 
+    def metrics(self) -> str:
+        """What a scrape of its admin port shows; empty if it has none."""
+        return httpx.get(f"{self._admin_url}{METRICS_PATH}").text if self._zones else ""
+
     def cpu_seconds(self) -> float:
         """Processor time that its processes have used so far."""
         used = 0.0
@@ -116,6 +120,11 @@ class Engine:
             times = process.cpu_times()
             used += times.user + times.system
         return used
+
+    def api_server_bytes(self) -> int:
+        """Memory that its API server has in use."""
+        (api_server,) = psutil.Process(self._process.pid).children()
+        return int(api_server.memory_info().rss)
 
     def stop(self) -> None:
         """End it and wait for its exit."""
@@ -178,6 +187,7 @@ def _zone_command(model: Path, folder: Path, *, admin_port: int) -> list[str]:
         "--tenant-keys", str(folder / "keys"),
         "--admin-host", "127.0.0.1",
         "--admin-port", str(admin_port),
+        "--admin-open",
     ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from bench.operator.client import Client
 from hack.harness.lies import Lie
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, RuntimeConfig, ZoneConfig
 from tenantzone_contract.packing import ConfigFiles, files_of, unpack_config
-from tenantzone_contract.report import REPORT_PATH, ConfigStatus, EngineReport, ZoneReport
+from tenantzone_contract.report import REPORT_PATH, AdminPortStatus, ConfigStatus, EngineReport, ZoneReport
 from tenantzone_contract.share import ceil_blocks, floor_blocks
 
 BLOCKS = 100_000
@@ -45,6 +45,7 @@ class Engine:
             block_size_tokens=16,
             free_blocks=BLOCKS,
             config=status,
+            admin_port=AdminPortStatus(),
             zones=zones,
             started_unix_time=0.0,
             published_unix_time=_TIME,

@@ -176,7 +176,7 @@ class Engine:
                 self._count_admission(request)
             self.running.append(request)
             budget -= request.tokens - request.computed
-        self.is_exhausted = budget > 0 and self.has_seat()
+        self.is_exhausted = budget > 0 and self.free_seats > 0
 
     def _count_admission(self, request: Request) -> None:
         request.admitted = self.now
@@ -225,8 +225,13 @@ class Engine:
     def goes_on(self) -> bool:
         return True
 
-    def has_seat(self) -> bool:
-        return len(self.running) < self.model.max_running
+    @property
+    def seats(self) -> int:
+        return self.model.max_running
+
+    @property
+    def free_seats(self) -> int:
+        return self.seats - len(self.running)
 
     def needs(self) -> list[tuple[Request, int]]:
         return [(request, missing) for request in self.running if (missing := self.blocks_to_continue(request))]
@@ -236,6 +241,9 @@ class Engine:
 
     def front(self, zone: Zone) -> Request:
         return self.waiting.front(zone)
+
+    def fronts(self, zone: Zone, count: int) -> list[Request]:
+        return self.waiting.fronts(zone, count)
 
     def blocks_at_most(self, request: Request) -> int:
         return request.blocks_to_admit

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 
 from bench.simulator.request import Request
 from tenantzone_runtime.zones.zone import Zone
@@ -33,6 +34,10 @@ class Waiting:
     def front(self, zone: Zone) -> Request:
         """The next request of a zone that has one."""
         return self._queues[zone][0]
+
+    def fronts(self, zone: Zone, count: int) -> list[Request]:
+        """The next requests of a zone that has one, ``count`` at the most, in their order."""
+        return list(islice(self._queues[zone], count))
 
     def add(self, request: Request) -> None:
         """A new request: after its zone's others."""

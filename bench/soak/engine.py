@@ -47,7 +47,7 @@ class Engine:
         self.tenancy = Tenancy(capacity, capacity, self.now)
         self.ledger = self.tenancy.ledger
         self.arbiter = Arbiter[Request](self.tenancy, self)
-        self._seats = seats
+        self.seats = seats
         self._free = deque(range(capacity))
         self._waiting: dict[Zone, deque[Request]] = {}
 
@@ -141,8 +141,13 @@ class Engine:
     def free_blocks(self) -> int:
         return len(self._free)
 
-    def has_seat(self) -> bool:
-        return len(self.running) < self._seats
+    @property
+    def free_seats(self) -> int:
+        return self.seats - len(self.running)
+
+    @property
+    def waiting(self) -> Sequence[Request]:
+        return [*itertools.chain(*self._waiting.values())]
 
     def needs(self) -> Iterable[tuple[Request, int]]:
         return [(request, missing) for request in self.running if (missing := self.blocks_to_continue(request))]
@@ -152,6 +157,9 @@ class Engine:
 
     def front(self, zone: Zone) -> Request:
         return self._waiting[zone][0]
+
+    def fronts(self, zone: Zone, count: int) -> Sequence[Request]:
+        return list(itertools.islice(self._waiting[zone], count))
 
     def blocks_at_most(self, work: Request) -> int:
         return work.count

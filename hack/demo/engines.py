@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hack.demo.model import Model
 from hack.demo.paths import PYTHON, RUNTIME, demo_environment
+from hack.demo.samples import ADMIN_VOLUME, CONFIG_VOLUME, SALT_VOLUME
 
 API_PORT = 8000
 
@@ -48,12 +49,14 @@ def cores_for(index: int, engines: int) -> str:
     return ",".join(map(str, cores[first : first + share]))
 
 
-def zone_command(engine: Engine, model: Model, *, config: Path, keys: Path, admin_port: int) -> list[str]:
-    """The command line of an engine with zones."""
+def zone_command(engine: Engine, model: Model, *, keys: Path, volumes: Path, admin_port: int) -> list[str]:
+    """The command line of an engine with zones, whose volumes are in a folder."""
     return [
         str(RUNTIME), "serve", str(model.folder), *_serving_flags(engine, model),
-        "--zones-config", str(config),
+        "--zones-config", str(volumes / CONFIG_VOLUME),
         "--tenant-keys", str(keys),
+        "--salt-key", str(volumes / SALT_VOLUME),
+        "--admin-token", str(volumes / ADMIN_VOLUME),
         "--admin-host", engine.ip,
         "--admin-port", str(admin_port),
     ]  # fmt: skip

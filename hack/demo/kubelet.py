@@ -81,7 +81,7 @@ class Kubelet:
             try:
                 await self._project_volumes()
             except (ApiException, aiohttp.ClientError, TimeoutError) as error:
-                # A volume whose ConfigMap is not there yet is tried again soon, as kubelet does.
+                # A volume whose ConfigMap must be there and is not yet is tried again soon, as kubelet does.
                 wait = RETRY_SECONDS
                 print(f"projecting volumes: {getattr(error, 'reason', error)}", flush=True)
             with suppress(TimeoutError):
@@ -91,9 +91,19 @@ class Kubelet:
     async def _project_volumes(self) -> None:
         pod = await self._api.read_namespaced_pod(self._place.pod, self._place.namespace)
         for volume in pod.spec.volumes or []:
-            found = await self._read(volume)
+            found = await self._read_if_there(volume)
             if found is not None and project(self._place.volumes / volume.name, _files(found)):
                 print(f"{volume.name}: projected at resource version {found.metadata.resource_version}", flush=True)
+
+    async def _read_if_there(self, volume: V1Volume) -> V1ConfigMap | V1Secret | None:
+        """As :meth:`_read`; None, too, if it is not there and the pod starts without it."""
+        try:
+            return await self._read(volume)
+        except ApiException as error:
+            source = volume.config_map or volume.secret
+            if error.status == 404 and source.optional:
+                return None
+            raise
 
     async def _read(self, volume: V1Volume) -> V1ConfigMap | V1Secret | None:
         """What a volume shows; None: neither a ConfigMap nor a Secret."""

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import httpx
-
 from hack.demo.console import say, wait_until
 from hack.demo.stack import Stack
 from hack.demo.workspace import watching
@@ -83,7 +81,7 @@ def _acknowledgements(stack: Stack) -> Iterator[Arrivals]:
     stop = threading.Event()
 
     def poll() -> None:
-        with httpx.Client(base_url=stack.admin_url) as engine:
+        with stack.admin() as engine:
             while not stop.wait(_POLL_SECONDS):
                 report = parse_report(engine.get(REPORT_PATH).content)
                 for zone in report.zones:

@@ -108,6 +108,7 @@ def exports(stack: Stack) -> str:
         "PATH": f"{stack.cluster.kubectl_program.parent}:$PATH:{Path(PYTHON).parent}",
         "OPENAI_BASE_URL": stack.zone.base_url,
         "ENGINE_ADMIN": stack.admin_url,
+        "ENGINE_ADMIN_TOKEN": stack.admin_token,
         **{f"{tenant.upper().replace('-', '_')}_KEY": key for tenant, key in stack.keys.items()},
     }
     return "".join(f'export {name}="{value}"\n' for name, value in variables.items())
@@ -132,7 +133,7 @@ That sets KUBECONFIG, OPENAI_BASE_URL ({stack.zone.base_url}), ENGINE_ADMIN and 
   kubectl tenantzone top
   kubectl tenantzone explain acme
   kubectl tenantzone doctor{_operator_namespace(stack)}
-  curl -s $ENGINE_ADMIN/report
+  curl -s $ENGINE_ADMIN/report -H "Authorization: Bearer $ENGINE_ADMIN_TOKEN"
   curl -s $OPENAI_BASE_URL/chat/completions -H "Authorization: Bearer $ACME_KEY" \\
     -H 'Content-Type: application/json' -d '{question}'
 

@@ -7,13 +7,17 @@ from typing import Any
 import yaml
 
 from hack.demo.paths import REPOSITORY
+from tenantzone_contract.admin_token import admin_secret_name
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
+from tenantzone_contract.salt import salt_secret_name
 
 SAMPLES = Path("manifests") / "samples"
 """From the repository's root, as a reader would type it."""
 
 POD = "engine-0"
 CONFIG_VOLUME = "zones"
+SALT_VOLUME = "salt"
+ADMIN_VOLUME = "admin"
 
 _NO_SCHEDULER = "none-this-engine-is-a-local-process"
 """A scheduler that does not exist: on a real cluster no node may pick the pod up."""
@@ -71,10 +75,16 @@ def engine_pod(samples: Samples) -> dict[str, Any]:
                     "command": ["tenantzone-runtime", "serve"],
                     "volumeMounts": [
                         # A folder and never a subPath: kubelet does not update those.
-                        {"name": CONFIG_VOLUME, "mountPath": "/etc/tenantzone/config", "readOnly": True}
+                        {"name": CONFIG_VOLUME, "mountPath": "/etc/tenantzone/config", "readOnly": True},
+                        {"name": SALT_VOLUME, "mountPath": "/etc/tenantzone/salt", "readOnly": True},
+                        {"name": ADMIN_VOLUME, "mountPath": "/etc/tenantzone/admin", "readOnly": True},
                     ],
                 }
             ],
-            "volumes": [{"name": CONFIG_VOLUME, "configMap": {"name": f"tenantzone-{samples.pool}", "optional": True}}],
+            "volumes": [
+                {"name": CONFIG_VOLUME, "configMap": {"name": f"tenantzone-{samples.pool}", "optional": True}},
+                {"name": SALT_VOLUME, "secret": {"secretName": salt_secret_name(samples.pool), "optional": True}},
+                {"name": ADMIN_VOLUME, "secret": {"secretName": admin_secret_name(samples.pool), "optional": True}},
+            ],
         },
     }

@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
 
+import httpx
+
 from hack.controlplane import Cluster, connect_or_start
 from hack.demo.console import chapter, say, wait_until
 from hack.demo.engines import API_PORT, Engine, cores_for, engine_environment, stock_command, zone_command
 from hack.demo.model import Model, prepare
 from hack.demo.paths import PYTHON, demo_environment
 from hack.demo.processes import Processes
-from hack.demo.samples import CONFIG_VOLUME, POD, SAMPLES, Samples, engine_pod, read_samples
+from hack.demo.samples import ADMIN_VOLUME, CONFIG_VOLUME, POD, SAMPLES, Samples, engine_pod, read_samples
 from hack.demo.tenants import make_keys
 from hack.demo.workspace import Workspace, show, workspace
 from hack.ports import free_address, free_ports
+from tenantzone_contract.admin_token import TOKEN_FILE
 
 ENGINE_START_SECONDS = 600.0
 
@@ -39,6 +42,8 @@ class Stack:
     stock: Engine | None
     keys: dict[str, str]
     """A tenant's API key, in clear, by tenant."""
+    admin_token: str
+    """Opens the engine's admin port."""
     console_port: int
     """Of the operator's page, on localhost."""
 
@@ -49,6 +54,10 @@ class Stack:
     @property
     def admin_url(self) -> str:
         return f"http://{self.zone.ip}:{self.samples.admin_port}"
+
+    def admin(self) -> httpx.Client:
+        """A client of the engine's admin port."""
+        return httpx.Client(base_url=self.admin_url, headers={"Authorization": f"Bearer {self.admin_token}"})
 
 
 @contextmanager
@@ -84,8 +93,10 @@ def running(model: Model, folder: Path, *, kubeconfig: str | None, compare: bool
             show(cluster, "apply", "-f", f"{SAMPLES}/")
             _await_health([zone, stock] if stock else [zone], [engines, controllers])
             show(cluster, "wait", "--for=condition=Ready", "tenantzones", "--all", "--timeout=60s")
+            _await_salt(cluster)
+            token = folder / "volumes" / ADMIN_VOLUME / TOKEN_FILE
             try:
-                yield Stack(place, samples, model, zone, stock, keys, console_port)
+                yield Stack(place, samples, model, zone, stock, keys, token.read_text(), console_port)
             except Exception:
                 # Most likely one of them died; then its log says more than the error that it has caused.
                 engines.check()
@@ -117,9 +128,9 @@ def _start_engines(
     """Start them first: they take longest. The zone engine finds its config when the operator has written it."""
     count = 2 if compare else 1
     zone = Engine("zone engine", free_address(API_PORT, samples.admin_port))
-    config = folder / "volumes" / CONFIG_VOLUME
-    config.mkdir(parents=True)
-    command = zone_command(zone, model, config=config, keys=folder / "keys", admin_port=samples.admin_port)
+    (folder / "volumes" / CONFIG_VOLUME).mkdir(parents=True)
+    keys, volumes = folder / "keys", folder / "volumes"
+    command = zone_command(zone, model, keys=keys, volumes=volumes, admin_port=samples.admin_port)
     engines.start("zone-engine", command, engine_environment(cores_for(0, count), POD_NAME=POD))
     if not compare:
         return zone, None
@@ -159,6 +170,16 @@ def _await_health(engines: list[Engine], groups: list[Processes]) -> None:
 
     say("Engines take two to three minutes to start on two cores.")
     wait_until(lambda: not awaited(), lambda: " and ".join(awaited()), timeout=ENGINE_START_SECONDS)
+
+
+def _await_salt(cluster: Cluster) -> None:
+    """Until the engine has the pool's salt key: what it has cached under its own is evicted then."""
+    condition = "{.items[*].status.conditions[?(@.type=='SaltNotShared')].reason}"
+
+    def reason() -> str:
+        return cluster.kubectl("get", "zonepools", f"-o=jsonpath={condition}").stdout
+
+    wait_until(lambda: not reason(), lambda: f"the engine has the pool's salt key, now {reason()}", timeout=60)
 
 
 def _is_healthy(engine: Engine) -> bool:

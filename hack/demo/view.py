@@ -3,8 +3,6 @@
 import json
 import time
 
-import httpx
-
 from hack.demo.stack import Stack
 from hack.demo.workspace import show
 from tenantzone_contract.report import REPORT_PATH, parse_report
@@ -29,5 +27,6 @@ def show_zones(stack: Stack, *options: str) -> None:
 def _is_current(stack: Stack) -> bool:
     zones = json.loads(stack.cluster.kubectl("get", "tenantzones", "--output=json").stdout)["items"]
     shown = {zone["metadata"]["name"]: ZoneSummary.read(zone.get("status", {})) for zone in zones}
-    report = parse_report(httpx.get(stack.admin_url + REPORT_PATH).content)
+    with stack.admin() as engine:
+        report = parse_report(engine.get(REPORT_PATH).content)
     return all(shown.get(zone.name) == ZoneSummary.of([zone]) for zone in report.zones)

@@ -19,7 +19,6 @@ _TEMPLATES = {
     "base/network-policy.yaml": "networkPolicy",
     "overlays/ha/disruption-budget.yaml": "podDisruptionBudget",
     "monitoring/prometheus-rule.yaml": "monitoring",
-    "monitoring/engines.yaml": "monitoring",
     "monitoring/operator.yaml": "monitoring",
 }
 """What becomes a template, and the value that switches it on."""

@@ -1,18 +1,23 @@
 """Who is scraped: as a scrape config, and as objects of the Prometheus Operator.
 
-Engines are pods with the annotation that the operator writes onto each engine of a pool; no label has to be chosen for
-that. Their admin port is called ``admin``, as in ``manifests/engine``. The operator's metrics port is called
-``metrics``.
+Engines are pods of one pool, with the annotation that the operator writes onto each engine. Each pool has a token of
+its own, so each is scraped by a job or a PodMonitor of its own, and no engine is shown another pool's token. The admin
+port is called ``admin``, as in ``manifests/engine``. The operator's metrics port is called ``metrics``.
 """
 
 from typing import Any
 
 from hack.monitoring.pace import REAL_TIME, Pace
+from tenantzone_contract.admin_token import TOKEN_FILE, admin_secret_name
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 
 SCRAPE_MINUTES = 0.25
 ENGINES_JOB = "tenantzone-engines"
 OPERATOR_JOB = "tenantzone-operator"
+_POOL, _POOL_NAMESPACE, _POOL_LABEL = "demo", "default", {"app": "vllm"}
+"""As in ``manifests/engine`` and ``manifests/samples``, which are applied to no namespace in particular."""
+TOKEN_PATH = f"/etc/prometheus/{admin_secret_name(_POOL)}/{TOKEN_FILE}"
+"""Where Prometheus has the pool's Secret mounted."""
 _OPERATOR_NAMESPACE = "tenantzone-system"
 _OPERATOR_LABEL = {"app.kubernetes.io/name": "tenantzone-operator"}
 _ENGINE_MARK = f"__meta_kubernetes_pod_annotationpresent_{CONFIG_HASH_ANNOTATION}".translate(
@@ -23,8 +28,11 @@ _POD = "__meta_kubernetes_pod"
 Document = dict[str, Any]
 
 
-def scrape_config(rule_files: list[str], alertmanagers: list[Document], pace: Pace = REAL_TIME) -> Document:
+def scrape_config(
+    rule_files: list[str], alertmanagers: list[Document], pace: Pace = REAL_TIME, token_path: str = TOKEN_PATH
+) -> Document:
     """A whole ``prometheus.yml``, for a Prometheus that runs in the cluster."""
+    ((label, value),) = _POOL_LABEL.items()
     interval = pace(SCRAPE_MINUTES)
     return {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
@@ -33,8 +41,13 @@ def scrape_config(rule_files: list[str], alertmanagers: list[Document], pace: Pa
         "scrape_configs": [
             {
                 "job_name": ENGINES_JOB,
-                "kubernetes_sd_configs": [{"role": "pod"}],
-                "relabel_configs": [_keep(_ENGINE_MARK, "true"), *_of_port("admin")],
+                "authorization": {"credentials_file": token_path},
+                "kubernetes_sd_configs": [{"role": "pod", "namespaces": {"names": [_POOL_NAMESPACE]}}],
+                "relabel_configs": [
+                    _keep(_ENGINE_MARK, "true"),
+                    _keep(f"{_POD}_label_{_as_label(label)}", value),
+                    *_of_port("admin"),
+                ],
             },
             {
                 "job_name": OPERATOR_JOB,
@@ -95,21 +108,22 @@ def _keep(label: str, value: str) -> Document:
 
 
 def pod_monitor() -> Document:
-    """The engines of all pools in all namespaces."""
+    """The engines of one pool. It takes credentials from its own namespace only, and so is beside the pool's Secret."""
     return _monitor(
         "PodMonitor",
-        "tenantzone-engines",
+        f"tenantzone-{_POOL}",
         {
-            "namespaceSelector": {"any": True},
-            "selector": {},
+            "selector": {"matchLabels": _POOL_LABEL},
             "podMetricsEndpoints": [
                 {
                     "port": "admin",
                     "interval": REAL_TIME(SCRAPE_MINUTES),
+                    "authorization": {"credentials": {"name": admin_secret_name(_POOL), "key": TOKEN_FILE}},
                     "relabelings": [{"sourceLabels": [_ENGINE_MARK], "regex": "true", "action": "keep"}],
                 }
             ],
         },
+        _POOL_NAMESPACE,
     )
 
 
@@ -144,10 +158,10 @@ def metrics_service() -> Document:
     }
 
 
-def _monitor(kind: str, name: str, spec: Document) -> Document:
+def _monitor(kind: str, name: str, spec: Document, namespace: str = _OPERATOR_NAMESPACE) -> Document:
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": kind,
-        "metadata": {"name": name, "namespace": _OPERATOR_NAMESPACE},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": spec,
     }

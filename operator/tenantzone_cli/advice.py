@@ -24,7 +24,8 @@ _REASONS = {
     "NoEngines": "Start an engine whose pod has the labels that ZonePool {pool} selects, or wait until one is ready.",
     "ConfigRejected": "The engine says why it refuses the config. If it does not know a field, upgrade the engine.",
     "EngineUnreachable": (
-        "See whether the pod is healthy, and whether a NetworkPolicy lets the operator reach its admin port: "
+        "See whether the pod is healthy, and whether a NetworkPolicy and the pool's token let the operator reach its "
+        "admin port: "
         "kubectl tenantzone doctor -n {namespace}"
     ),
     "EngineUnfit": (
@@ -38,11 +39,20 @@ _REASONS = {
         "Mount what the message misses into the engine pods' identity folder (/etc/tenantzone/identity), or repair it."
     ),
     "SecretNotMade": (
-        "Give the operator the right to create Secrets, or make tenantzone-salt-{pool} yourself: see docs/salts.md."
+        "Give the operator the right to create Secrets, or make the one that the message names yourself: see "
+        "docs/salts.md and docs/operator.md."
     ),
     "SaltKeyRefused": "Put a good key into the Secret tenantzone-salt-{pool}, or delete it: then a new one is made.",
     "NoSaltKey": "Mount the Secret tenantzone-salt-{pool} into all engines; docs/salts.md says what it is for.",
     "SaltKeysDiffer": "Mount the same Secret, tenantzone-salt-{pool}, into all engines.",
+    "TokenRefused": (
+        "Mount the Secret tenantzone-admin-{pool} at /etc/tenantzone/admin. If it is mounted, it is of another key: "
+        "delete it, and the operator makes it anew."
+    ),
+    "TokensBroken": "Look at the Secret tenantzone-admin-{pool}, or delete it: then a new one is made.",
+    "AdminPortOpen": (
+        "Mount the Secret tenantzone-admin-{pool} at /etc/tenantzone/admin, and start the engines without --admin-open."
+    ),
     "FieldsNotEnforced": "The fields that the message names do nothing in this version; remove them, or live with it.",
 }
 

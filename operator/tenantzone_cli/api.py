@@ -130,6 +130,7 @@ class Api:
         query: Mapping[str, str] | None = None,
         body: str | None = None,
         max_bytes: int = _LARGEST_BYTES,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> Answer:
         """Send a request, again for a few times if the API server asks to come back later, and return the answer.
 
@@ -139,8 +140,8 @@ class Api:
         """
         target = quote(path) + (f"?{urlencode(query)}" if query else "")
         for attempt in range(_ATTEMPTS):
-            headers = {"Content-Type": "application/json"} if body is not None else {}
-            answer = exchange(_UnixConnection(self._path), method, target, body, headers, max_bytes=max_bytes)
+            sent = {"Content-Type": "application/json", **headers} if body is not None else headers
+            answer = exchange(_UnixConnection(self._path), method, target, body, sent, max_bytes=max_bytes)
             if answer.status < 300:
                 return answer
             refusal = _status(answer.text)

@@ -5,18 +5,25 @@ what no status tells is read this way, or what the user has asked for.
 
 No API server proxies to a pod whose address is one of loopback. Kubelet gives none such; where a process stands behind
 the pod, as in the playground, it does so on this machine, and is asked there.
+
+Engines ask for the pool's token, which the plugin reads from its Secret, as the user.
 """
 
+import base64
+import binascii
 import http.client
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tenantzone_cli.api import TIMEOUT_SECONDS, Answer, Api, ApiError, Unreachable, exchange
+from tenantzone_cli.names import within
 from tenantzone_cli.resources import Pod, Pool, read_pod
+from tenantzone_contract.admin_token import ADMIN_TOKEN_HEADER, TOKEN_FILE, admin_secret_name
 from tenantzone_contract.report import REPORT_PATH, EngineReport, LoanReport, ZoneReport, parse_report
 
 _AT_ONCE = 16
+_UNAUTHORIZED = 401
 _REPORT_BYTES = 2**24
 """More than any engine has to say; whatever runs in a pod, so many answers are in memory at a time."""
 
@@ -64,8 +71,12 @@ def engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
 
 def ask_engines(api: Api, engines: Sequence[tuple[Pool, Pod]]) -> list[EngineAnswer]:
     """Ask these engines for their reports, several at a time; the answers are in the engines' order."""
+    tokens: dict[tuple[str, str], _Token] = {}
+    for pool, _ in engines:
+        if pool.key not in tokens:
+            tokens[pool.key] = _token(api, pool)
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as threads:
-        return list(threads.map(lambda engine: _ask(api, *engine), engines))
+        return list(threads.map(lambda engine: _ask(api, engine[0], engine[1], tokens[engine[0].key]), engines))
 
 
 def ask_pools(api: Api, pools: Sequence[Pool]) -> list[EngineAnswer]:
@@ -84,10 +95,45 @@ def ask_pools(api: Api, pools: Sequence[Pool]) -> list[EngineAnswer]:
     return ask_engines(api, list(engines.values()))
 
 
-def _ask(api: Api, pool: Pool, pod: Pod) -> EngineAnswer:
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """The token of a pool's engines, or why there is none."""
+
+    text: str
+    missing: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        # The API server's proxy keeps `Authorization` for itself.
+        return {ADMIN_TOKEN_HEADER: self.text} if self.text else {}
+
+
+def _token(api: Api, pool: Pool) -> _Token:
+    """The pool's token. That there is none matters to those engines only which ask for one."""
+    name = admin_secret_name(pool.name)
+    secret = f"the Secret {pool.namespace}/{name}"
     try:
-        answer = _from_here(pool, pod) if pod.is_local_process else _through_api_server(api, pool, pod)
+        data = api.get(f"{within('/api/v1', pool.namespace, 'secrets')}/{name}").get("data") or {}
+        return _Token(base64.b64decode(data[TOKEN_FILE], validate=True).decode("ascii").strip())
     except ApiError as error:
+        if error.is_forbidden:
+            return _Token("", f"its admin port asks for the token in {secret}, which you may not get")
+        if error.is_not_found:
+            return _Token("", f"its admin port asks for the token in {secret}, and there is none")
+        return _Token("", f"its admin port asks for the token in {secret}: {error.message}")
+    except Unreachable as error:
+        return _Token("", f"its admin port asks for the token in {secret}: {error}")
+    except (KeyError, binascii.Error, UnicodeDecodeError):
+        return _Token("", f"its admin port asks for the token in {secret}, which has none under {TOKEN_FILE}")
+
+
+def _ask(api: Api, pool: Pool, pod: Pod, token: _Token) -> EngineAnswer:
+    try:
+        answer = _from_here(pool, pod, token) if pod.is_local_process else _through_api_server(api, pool, pod, token)
+    except ApiError as error:
+        # The engine's own words: the API server knows who asks, or the pool could not have been read.
+        if error.status == _UNAUTHORIZED:
+            return EngineAnswer(pool.key, pod.name, None, token.missing or error.message)
         return EngineAnswer(pool.key, pod.name, None, error.message, error.is_forbidden)
     except Unreachable as error:
         return EngineAnswer(pool.key, pod.name, None, str(error))
@@ -97,14 +143,17 @@ def _ask(api: Api, pool: Pool, pod: Pod) -> EngineAnswer:
         return EngineAnswer(pool.key, pod.name, None, "what it sends is not a report that this version understands")
 
 
-def _through_api_server(api: Api, pool: Pool, pod: Pod) -> Answer:
+def _through_api_server(api: Api, pool: Pool, pod: Pod, token: _Token) -> Answer:
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}:{pool.admin_port}/proxy{REPORT_PATH}"
-    return api.ask("GET", path, max_bytes=_REPORT_BYTES)
+    return api.ask("GET", path, max_bytes=_REPORT_BYTES, headers=token.headers)
 
 
-def _from_here(pool: Pool, pod: Pod) -> Answer:
+def _from_here(pool: Pool, pod: Pod, token: _Token) -> Answer:
     engine = http.client.HTTPConnection(pod.ip, pool.admin_port, timeout=TIMEOUT_SECONDS)
     try:
-        return exchange(engine, "GET", REPORT_PATH, max_bytes=_REPORT_BYTES)
+        answer = exchange(engine, "GET", REPORT_PATH, headers=token.headers, max_bytes=_REPORT_BYTES)
     except Unreachable as error:
         raise Unreachable(f"{pod.ip}:{pool.admin_port} on this machine: {error}") from None
+    if answer.status == _UNAUTHORIZED:
+        raise ApiError(answer.status, answer.text.decode(errors="replace").strip())
+    return answer

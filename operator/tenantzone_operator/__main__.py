@@ -27,8 +27,17 @@ def main() -> None:
     connection = Connection(arguments.kubeconfig or os.environ.get("KUBECONFIG"))
     probes = (arguments.probe_host, arguments.probe_port) if arguments.probe_port else None
     metrics = (arguments.metrics_host, arguments.metrics_port) if arguments.metrics_port else None
+    options = Options(
+        connection,
+        arguments.namespace,
+        probes,
+        lease,
+        arguments.leader_elect_namespace or own_namespace(),
+        metrics,
+        arguments.console_port,
+    )
     try:
-        asyncio.run(run(Options(connection, arguments.namespace, probes, lease, metrics, arguments.console_port)))
+        asyncio.run(run(options))
     except CredentialsError as error:
         sys.exit(f"tenantzone-operator: {error}")
 
@@ -100,7 +109,7 @@ def _add_leader_election(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--leader-elect-namespace",
         metavar="NS",
-        help="where the Lease lies; default: the pod's own, or tenantzone-system",
+        help="where the Lease lies, and the key of admin tokens; default: the pod's own, or tenantzone-system",
     )
     group.add_argument("--leader-elect-name", metavar="NAME", default=LEASE_NAME, help="default: %(default)s")
     for flag, default, text in (

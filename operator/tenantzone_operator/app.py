@@ -13,6 +13,7 @@ from typing import Any, cast
 import kopf
 
 from tenantzone_operator.console.server import Standing, console_served
+from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.handlers import make_registry, make_settings
 from tenantzone_operator.kube.api import Api, connected, explain
 from tenantzone_operator.kube.connection import Connection
@@ -20,7 +21,7 @@ from tenantzone_operator.kube.pod_watch import list_selected
 from tenantzone_operator.kube.rest import Rest
 from tenantzone_operator.kube.store import Store
 from tenantzone_operator.leader.leader import Leader
-from tenantzone_operator.leader.leadership import Alone, Leadership, fence, new_identity
+from tenantzone_operator.leader.leadership import DEFAULT_NAMESPACE, Alone, Leadership, fence, new_identity
 from tenantzone_operator.leader.lease import Election, LeaseObject, Timing
 from tenantzone_operator.pool.reconcile import RESYNC_SECONDS, Reconciler, Resync
 from tenantzone_operator.serving.exposition import metrics_served
@@ -60,6 +61,8 @@ class Options:
     """Host and port where health is served; None: nowhere."""
     lease: LeaseOptions | None
     """Who holds it leads; None: there is no other process."""
+    own_namespace: str = DEFAULT_NAMESPACE
+    """Where the Secret with its key is."""
     metrics: tuple[str, int] | None = None
     """Host and port where metrics are served; None: nowhere."""
     console_port: int | None = None
@@ -164,7 +167,8 @@ async def run(options: Options) -> None:
         traces = [fence(lambda: leadership.is_leading)]
         api = await stack.enter_async_context(connected(options.connection, options.namespace, trace_configs=traces))
         store = Store()
-        operator = Operator(options, api, Leader(lambda: Reconciler(store, api)), leadership, store)
+        admin_key = AdminKey(api, options.own_namespace)
+        operator = Operator(options, api, Leader(lambda: Reconciler(store, api, admin_key)), leadership, store)
         if options.probes is not None:
             await stack.enter_async_context(health_served(*options.probes, live=operator.live, ready=operator.ready))
         if options.metrics is not None:
@@ -174,7 +178,9 @@ async def run(options: Options) -> None:
             )
             await stack.enter_async_context(metrics_served(*options.metrics, collector))
         if options.console_port is not None:
-            console = console_served(options.console_port, store, partial(list_selected, api), operator.standing)
+            console = console_served(
+                options.console_port, store, partial(list_selected, api), admin_key.look_up, operator.standing
+            )
             await stack.enter_async_context(console)
         await operator.run()
 

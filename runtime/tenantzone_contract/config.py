@@ -71,6 +71,7 @@ def _without_unset(model: BaseModel, dumped: dict[str, Any], *fields: str) -> di
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Hash = Annotated[str, Field(max_length=100)]
 Weight = Annotated[int, Field(ge=1, lt=2**31)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
 Seconds = Annotated[float, Field(ge=0)]
 TenantPattern = Annotated[str, Field(max_length=253, pattern=r"^([A-Za-z0-9][-_.A-Za-z0-9]*\*?|\*)$")]
 """A tenant's name; or how the names of several begin, and ``*``."""
@@ -117,6 +118,48 @@ class Idle(_Model):
         return _without_unset(self, dump(self), "release")
 
 
+class Queue(_Model):
+    """What of a zone may wait in one engine to be scheduled for the first time; None: as much as comes."""
+
+    requests: Count | None = None
+    tokens: Count | None = None
+    """Of their prompts."""
+
+
+class RequestLimits(_Model):
+    """What one request of a zone may ask for; None: whatever the engine can do."""
+
+    max_tokens: Count | None = None
+    """Of an answer; a request that names no length is bounded, too."""
+    choices: Count | None = None
+    """Answers to one prompt."""
+    logprobs: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    """The likeliest tokens that are told with each token."""
+    body_bytes: Count | None = None
+
+
+class RequestPriority(_Model):
+    """The range of ``priority`` in requests of a zone; None: unbounded on that side. 0, that of most, is in it."""
+
+    min: Annotated[int, Field(ge=-(2**31), le=0)] | None = None
+    max: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+
+
+class Retention(_Model):
+    """How long what a zone's requests have computed is kept for others that begin alike."""
+
+    ttl_seconds: Annotated[float, Field(gt=0)] | None = None
+    """A cached block goes when it was not used for so long; None: it stays as long as there is room."""
+    no_store: bool = False
+    """Whether nothing is kept at all."""
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.no_store and self.ttl_seconds is not None:
+            raise ValueError("ttl says how long blocks are kept, and noStore that none is; unset one of them")
+        return self
+
+
 class ZoneConfig(_Model):
     """The config of one tenant's zone."""
 
@@ -133,6 +176,15 @@ class ZoneConfig(_Model):
     idle: Idle = Idle()
     eviction_policy: EvictionPolicy = "LRU"
     scrub: Literal["OnTransfer", "Never"] = "Never"
+    queue: Queue = Queue()
+    request_limits: RequestLimits = RequestLimits()
+    request_priority: RequestPriority = RequestPriority()
+
+    retention: Retention = Retention()
+
+    @model_serializer(mode="wrap")
+    def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_unset(self, dump(self), "queue", "request_limits", "request_priority", "retention")
 
     @cached_property
     def text(self) -> str:

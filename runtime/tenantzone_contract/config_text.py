@@ -125,7 +125,10 @@ def read_value(text: str, where: str) -> Any:
 
     try:
         return json.loads(text, object_pairs_hook=members)
-    except json.JSONDecodeError as error:
+    except ConfigError:
+        raise
+    # Besides malformed JSON: numbers too long to convert, brackets nested too deep.
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where}not valid JSON: {error}") from None
 
 

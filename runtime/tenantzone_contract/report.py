@@ -20,17 +20,26 @@ DEFAULT_ADMIN_PORT = 9464
 ZoneState = Literal["Active", "Idle", "Evicted"]
 """Active: a request waits or runs. Idle: none does. Evicted: idle and all blocks gone; the binding is kept."""
 
-EvictionReason = Literal["quiet", "reclaim", "own", "relief", "limit", "watermark", "due", "idle", "removed", "reset"]
+EvictionReason = Literal[
+    "quiet", "reclaim", "own", "relief", "limit", "watermark", "due", "idle", "ttl", "no_store", "removed", "reset"
+]
 """Why a cached block was evicted.
 
 quiet: S1, from a zone past its idle window, for another zone. reclaim: S1b, surplus taken back by a zone that is within
 its reservation. own: S2, the zone's least recently used. relief: surplus of an active zone, for another zone's request
 that was denied blocks or grows. limit: held would pass the zone's limit. watermark: the engine ran low on free blocks.
-due: they stood on a loan whose time was over. idle: the zone has had no request for long. removed: the zone is gone
-from the config. reset: the prefix cache was reset.
+due: they stood on a loan whose time was over. idle: the zone has had no request for long. ttl: nobody used them for as
+long as the zone keeps them. no_store: the zone stores nothing any more. removed: the zone is gone from the config.
+reset: the prefix cache was reset.
 """
 
-_OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {"reclaim": "recall", "relief": "reclaim", "watermark": "reclaim"}
+_OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {
+    "reclaim": "recall",
+    "relief": "reclaim",
+    "watermark": "reclaim",
+    "ttl": "idle",
+    "no_store": "reset",
+}
 """What an operator of the release before knows these reasons as."""
 EVICTIONS_IN_NEWER_WORDS: Final[Mapping[str, str]] = {"recall": "reclaim", "reclaim": "watermark"}
 """What the reasons of an engine of the release before are now. Its ``reclaim`` may be relief: it does not say."""
@@ -161,6 +170,15 @@ class SaltKeyStatus(_Model):
     """Why the key's file as it is now is not in force; empty if it is, or if none is mounted."""
 
 
+class AdminPortStatus(_Model):
+    """Who may read the engine's admin port."""
+
+    open: bool = False
+    """Whoever reaches it; else who shows the pool's token."""
+    error: str = ""
+    """Why the file of tokens as it is now is not in force; empty if it is, or if none is needed."""
+
+
 class EngineReport(_Model):
     """An immutable snapshot of one engine core: its config, its zones and their loans.
 
@@ -182,6 +200,8 @@ class EngineReport(_Model):
     """None: the engine is of the release before, with a key of its own."""
     identity: IdentityReport | None = None
     """None: the engine is of the release before, and knows API keys only."""
+    admin_port: AdminPortStatus | None = None
+    """None: the engine is of the release before, and its port is open."""
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
     started_unix_time: float

@@ -1,5 +1,7 @@
 """The admin port: the engine's report, its health, its metrics and a picture of its blocks, over HTTP, read-only.
 
+All but the health, which says nothing of tenants, is for whoever shows a token.
+
 It runs in threads of the engine core's process and only reads a report that is published whole, so it never holds up a
 scheduling step with a lock.
 """
@@ -11,13 +13,16 @@ import socketserver
 import threading
 import time
 from collections.abc import Callable
+from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
+from tenantzone_contract.admin_token import ADMIN_REALM, ADMIN_TOKEN_HEADER
 from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, DEFAULT_CELLS, MAX_CELLS, BlockMap
 from tenantzone_contract.report import HEALTH_PATH, METRICS_PATH, REPORT_PATH, EngineReport, dump_report
+from tenantzone_runtime.admin_access import AdminAccess
 from tenantzone_runtime.metrics import EngineFigures
 from tenantzone_runtime.metrics.exposition import encode
 
@@ -37,6 +42,7 @@ class AdminServer:
     Args:
         host: address to bind to.
         port: 0 chooses a free one.
+        access: who may read it.
         read_report: the newest report; called in other threads, so it must be safe there.
         read_figures: what a scrape of the metrics tells; called in other threads. None: there is no such path.
         take_block_map: called in other threads, one at a time; None: there is no such path.
@@ -53,12 +59,13 @@ class AdminServer:
         port: int,
         read_report: ReadReport,
         *,
+        access: AdminAccess,
         read_figures: ReadFigures | None = None,
         take_block_map: TakeBlockMap | None = None,
         max_age: float = 10.0,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._server = _bind(host, port, _Pages(read_report, read_figures, take_block_map, max_age, now))
+        self._server = _bind(host, port, _Pages(access, read_report, read_figures, take_block_map, max_age, now))
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="tenantzone-admin", daemon=True
         )
@@ -84,12 +91,14 @@ class _Pages:
 
     def __init__(
         self,
+        access: AdminAccess,
         read_report: ReadReport,
         read_figures: ReadFigures | None,
         take_block_map: TakeBlockMap | None,
         max_age: float,
         now: Callable[[], float],
     ) -> None:
+        self._access = access
         self._read_report = read_report
         self._read_figures = read_figures
         self._take_block_map = take_block_map
@@ -97,14 +106,20 @@ class _Pages:
         self._max_age = max_age
         self._now = now
 
-    def answer(self, path: str, query: str, accept: str) -> tuple[HTTPStatus, str, bytes]:
+    def answer(self, path: str, query: str, headers: Message) -> tuple[HTTPStatus, str, bytes]:
+        if path == HEALTH_PATH:
+            return self._health()
+        refusal = self._access.refusal(headers.get("Authorization", ""), headers.get(ADMIN_TOKEN_HEADER, ""))
+        if refusal:
+            return HTTPStatus.UNAUTHORIZED, _TEXT, f"{refusal}\n".encode()
+        return self._told(path, query, headers.get("Accept", ""))
+
+    def _told(self, path: str, query: str, accept: str) -> tuple[HTTPStatus, str, bytes]:
         match path:
             case _ if path == REPORT_PATH:
                 return HTTPStatus.OK, "application/json", dump_report(self._read_report())
             case _ if path == METRICS_PATH and self._read_figures is not None:
                 return HTTPStatus.OK, *encode(self._read_figures(), accept)
-            case _ if path == HEALTH_PATH:
-                return self._health()
             case _ if path == BLOCKS_PATH and self._take_block_map is not None:
                 return self._blocks(self._take_block_map, query)
         known = ", ".join((REPORT_PATH, HEALTH_PATH, METRICS_PATH, BLOCKS_PATH))
@@ -135,8 +150,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
-        status, content_type, body = self.server.pages.answer(path, query, self.headers.get("Accept", ""))
+        status, content_type, body = self.server.pages.answer(path, query, self.headers)
         self.send_response(status)
+        if status == HTTPStatus.UNAUTHORIZED:
+            # By the realm the operator tells our engines from whatever else may be at a port.
+            self.send_header("WWW-Authenticate", f'Bearer realm="{ADMIN_REALM}"')
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

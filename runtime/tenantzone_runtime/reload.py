@@ -84,6 +84,48 @@ class FileStamp:
         return before_ns - self.modified_ns > _CLOCK_TICK_NS
 
 
+class WatchedFile:
+    """One file of a projected folder, read again when it has changed.
+
+    Args:
+        folder: where a ConfigMap or Secret is projected. It need not exist yet.
+        name: of the file in it.
+        max_bytes: what is longer is read this far and one byte beyond.
+    """
+
+    def __init__(self, folder: Path, name: str, max_bytes: int) -> None:
+        self._folder = folder
+        self._name = name
+        self._max_bytes = max_bytes
+        self._stamp: FileStamp | None = None
+        """None: it is read at the next look."""
+
+    def read_if_changed(self) -> bytes | None:
+        """What the file has, or None if it is as it was at the last look.
+
+        Raises:
+            FileNotFoundError: it is missing.
+            OSError: it can't be read. After either it is read at the next look that finds it.
+        """
+        try:
+            return across_swaps(self._folder, self._read_if_changed)
+        except OSError:
+            self._stamp = None
+            raise
+
+    def _read_if_changed(self) -> bytes | None:
+        path = (projection_of(self._folder) or self._folder) / self._name
+        # The stamp comes first: if the file changes in between, the next look sees another stamp and reads again.
+        began_ns = time.time_ns()
+        stamp = FileStamp.of(path)
+        if stamp == self._stamp:
+            return None
+        with path.open("rb") as file:
+            content = file.read(self._max_bytes + 1)
+        self._stamp = stamp if stamp.is_settled(began_ns) else None
+        return content
+
+
 _Stamps = tuple[FileStamp, FileStamp | None]
 _Content = tuple[bytes, bytes | None]
 """What ``config.json`` has, and what ``config.jsonl.gz`` has; None: there is none."""

@@ -3,13 +3,15 @@
 import hashlib
 import hmac
 import logging
-import time
 from pathlib import Path
 
 from tenantzone_contract.salt import SALT_KEY_FILE, SaltKeyError, parse_salt_key, salt_key_id
-from tenantzone_runtime.reload import FileStamp, across_swaps, projection_of
+from tenantzone_runtime.reload import WatchedFile
 
 _log = logging.getLogger(__name__)
+
+_MAX_BYTES = 2**20
+"""As much as a Secret can hold."""
 
 
 class SaltKeySource:
@@ -30,42 +32,29 @@ class SaltKeySource:
     """Why the file as it is now is not in force; empty if it is, or if there never was one."""
 
     def __init__(self, folder: Path, seal_key: bytes) -> None:
-        self._folder = folder
-        self._stamp: FileStamp | None = None
+        self._path = folder / SALT_KEY_FILE
+        self._file = WatchedFile(folder, SALT_KEY_FILE, _MAX_BYTES)
         self.key = hmac.digest(seal_key, b"salt key of this process's own", hashlib.sha256)
 
     def poll(self) -> bool:
         """Look at the key's file, and read it if it has changed; returns whether the key is another one than before."""
         before = self.id
         try:
-            content = across_swaps(self._folder, self._read_if_changed)
+            content = self._file.read_if_changed()
             if content is not None:
                 self.key = parse_salt_key(content)
                 self.id = salt_key_id(self.key)
                 self._complain("")
         except FileNotFoundError:
-            self._stamp = None
             self._complain("is missing" if self.id else "")
         except OSError as error:
-            self._stamp = None
             self._complain(f"can't be read: {error.strerror}")
         except SaltKeyError as error:
             self._complain(str(error))
         return self.id != before
 
-    def _read_if_changed(self) -> bytes | None:
-        path = (projection_of(self._folder) or self._folder) / SALT_KEY_FILE
-        # The stamp comes first: if the file changes in between, the next look sees another stamp and reads again.
-        began_ns = time.time_ns()
-        stamp = FileStamp.of(path)
-        if stamp == self._stamp:
-            return None
-        content = path.read_bytes()
-        self._stamp = stamp if stamp.is_settled(began_ns) else None
-        return content
-
     def _complain(self, error: str) -> None:
         if error and error != self.error:
             kept = "the key before it" if self.id else "a key of this process's own"
-            _log.error("the salt key %s: %s; %s stays in force", self._folder / SALT_KEY_FILE, error, kept)
+            _log.error("the salt key %s: %s; %s stays in force", self._path, error, kept)
         self.error = error

@@ -68,6 +68,7 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
         ("--tenant-keys", own.tenant_keys),
         ("--salt-key", own.salt_key),
         ("--tenant-identity", own.tenant_identity),
+        ("--admin-token", own.admin_token),
         ("--journal", own.journal),
     ):
         if folder is not None and folder.exists() and not folder.is_dir():
@@ -84,6 +85,8 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
         settings.JOURNAL_DIR: own.journal and str(own.journal.absolute()),
         settings.SCRUB_BLOCKS: 1 if own.scrub_blocks else None,
         settings.MAX_AUTO_REGISTERED_SERIES: own.max_auto_registered_series,
+        settings.ADMIN_TOKEN_DIR: own.admin_token and str(own.admin_token.absolute()),
+        settings.ADMIN_OPEN: 1 if own.admin_open else None,
         settings.ADMIN_HOST: own.admin_host,
         settings.ADMIN_PORT: own.admin_port,
     }
@@ -180,6 +183,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--admin-port", type=int, metavar="PORT", help=f"0 chooses a free one (default: {default.admin_port})"
+    )
+    parser.add_argument(
+        "--admin-token",
+        type=Path,
+        metavar="DIR",
+        help="the folder with the tokens that open the admin port; without any it is closed"
+        f" (default: {default.admin_token_dir})",
+    )
+    parser.add_argument(
+        "--admin-open",
+        action="store_true",
+        help="answer everybody at the admin port, who then reads what all tenants hold: where nobody else reaches it",
     )
     parser.add_argument(
         "--max-auto-registered-series",

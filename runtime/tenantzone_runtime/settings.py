@@ -16,6 +16,8 @@ SALT_DIR = "TENANTZONE_SALT_DIR"
 IDENTITY_DIR = "TENANTZONE_IDENTITY_DIR"
 ADMIN_HOST = "TENANTZONE_ADMIN_HOST"
 ADMIN_PORT = "TENANTZONE_ADMIN_PORT"
+ADMIN_TOKEN_DIR = "TENANTZONE_ADMIN_TOKEN_DIR"
+ADMIN_OPEN = "TENANTZONE_ADMIN_OPEN"
 OPEN_ROUTES = "TENANTZONE_OPEN_ROUTES"
 JOURNAL_DIR = "TENANTZONE_JOURNAL_DIR"
 JOURNAL_MAX_BYTES = "TENANTZONE_JOURNAL_MAX_BYTES"
@@ -68,6 +70,8 @@ class Settings:
     """Holds the pool's salt key, as its Secret is mounted."""
     admin_host: str
     admin_port: int
+    admin_token_dir: Path
+    """Holds the tokens that open the admin port, as their Secret is mounted."""
     open_routes: frozenset[str]
     """Paths served without a key although they show more than one tenant (``/metrics`` for instance)."""
     seal_key: bytes
@@ -77,6 +81,8 @@ class Settings:
     """Where the engine core tells the front door which config is in force; None until the first of them has made it."""
     identity_dir: Path = Path("/etc/tenantzone/identity")
     """Holds what a trusted header is proved by, or the keys that sign tokens."""
+    admin_open: bool = False
+    """Whether the admin port answers everybody who reaches it."""
     scrub_blocks: bool = False
     """Whether workers are prepared to zero blocks that come to another zone; on a CPU they always are."""
     journal_dir: Path | None = None
@@ -109,6 +115,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         identity_dir=Path(environ.get(IDENTITY_DIR, "/etc/tenantzone/identity")),
         admin_host=environ.get(ADMIN_HOST, "0.0.0.0"),
         admin_port=_number(environ, ADMIN_PORT, DEFAULT_ADMIN_PORT, "a port number"),
+        admin_token_dir=Path(environ.get(ADMIN_TOKEN_DIR, "/etc/tenantzone/admin")),
+        admin_open=environ.get(ADMIN_OPEN) == "1",
         open_routes=frozenset(filter(None, environ.get(OPEN_ROUTES, "").split(","))),
         seal_key=seal_key,
         pod_name=environ.get(POD_NAME, ""),

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from tenantzone_cli.live import EngineAnswer
-from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport
+from tenantzone_contract.report import AdminPortStatus, ConfigStatus, EngineReport, LoanReport, ZoneReport
 
 
 def zone_report(name: str, **fields: Any) -> ZoneReport:
@@ -27,6 +27,7 @@ def engine_report(
         block_size_tokens=16,
         free_blocks=50,
         config=config or ConfigStatus(),
+        admin_port=AdminPortStatus(),
         zones=zones,
         loans=loans,
         started_unix_time=0.0,

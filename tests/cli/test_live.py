@@ -9,6 +9,7 @@ from tenantzone_cli.api import Api
 from tenantzone_cli.live import EngineAnswer, ask_engines
 from tenantzone_cli.resources import Pod, Pool
 from tenantzone_runtime.admin import AdminServer
+from tenantzone_runtime.admin_access import AdminAccess
 from tests.cli.reports import engine_report
 
 NO_API_SERVER = Api(Path("/nowhere"))
@@ -16,7 +17,7 @@ NO_API_SERVER = Api(Path("/nowhere"))
 
 @pytest.fixture
 def admin_port() -> Iterator[int]:
-    server = AdminServer("127.0.0.1", 0, engine_report)
+    server = AdminServer("127.0.0.1", 0, engine_report, access=AdminAccess(None))
     server.start()
     yield server.port
     server.stop()
@@ -39,6 +40,16 @@ def test_an_engine_on_loopback_is_asked_without_the_api_server(admin_port: int):
 @pytest.mark.parametrize("ip", ["192.0.2.10", "10.0.0.7", "", "::ffff:192.0.2.10", "engine-0"])
 def test_every_other_one_through_the_api_server(admin_port: int, ip: str):
     assert ask(ip, admin_port).error == "[Errno 2] No such file or directory"
+
+
+def test_one_that_wants_a_token_which_can_not_be_read_is_named_with_the_secret(tmp_path: Path):
+    server = AdminServer("127.0.0.1", 0, engine_report, access=AdminAccess(tmp_path))
+    server.start()
+    answer = ask("127.0.0.1", server.port)
+    server.stop()
+
+    assert answer.report is None
+    assert answer.error.startswith("its admin port asks for the token in the Secret shop/tenantzone-admin-demo: ")
 
 
 def test_one_that_is_not_there_is_named_with_its_address(admin_port: int):

@@ -5,13 +5,16 @@ import os
 import signal
 import subprocess
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tenantzone_contract.admin_token import ACCEPTED_FILE, admin_secret_data, admin_secret_name, admin_token
 from tenantzone_contract.report import LoanReport
 from tenantzone_runtime.admin import AdminServer
+from tenantzone_runtime.admin_access import AdminAccess
 from tests.cli.conftest import Clinic, Plugin, Start
 from tests.cli.reports import engine_report, zone_report
 from tests.operator.fleet import pod_manifest, pod_status
@@ -37,7 +40,7 @@ def world(clinic: Clinic, clinic_kube: Kube) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def engine(clinic: Clinic, world: World) -> Iterator[None]:
+def engine(clinic: Clinic, world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Has lent 15 of acme's blocks to burst, and can't admit its next request."""
     began = time.time()
     loan = LoanReport(
@@ -58,7 +61,15 @@ def engine(clinic: Clinic, world: World) -> Iterator[None]:
         evictions={"own": 7, "limit": 2},
     )
     guest = zone_report("guest", generation=0, auto_registered=True, cached=4, state="Idle")
-    server = AdminServer("127.0.0.1", 0, lambda: engine_report(acme, burst, guest, loans=(loan,)))
+    # The Secret as the operator makes it, mounted into the engine's pod and read by the plugin.
+    data = admin_secret_data([admin_token(b"k" * 32, world.namespace, POOL)])
+    encoded = {name: b64encode(content).decode() for name, content in data.items()}
+    secrets = f"/api/v1/namespaces/{world.namespace}/secrets"
+    world.kube.call("POST", secrets, {"metadata": {"name": admin_secret_name(POOL)}, "data": encoded})
+    folder = tmp_path_factory.mktemp("admin")
+    (folder / ACCEPTED_FILE).write_bytes(data[ACCEPTED_FILE])
+    report = engine_report(acme, burst, guest, loans=(loan,))
+    server = AdminServer("127.0.0.1", 0, lambda: report, access=AdminAccess(folder))
     server.start()
     clinic.routes[f"{ADDRESS}:{PORT}"] = ("127.0.0.1", server.port)
     pods = f"/api/v1/namespaces/{world.namespace}/pods"
@@ -124,6 +135,20 @@ def test_a_user_without_the_right_is_told_which_and_sees_the_status(clinic: Clin
 
     assert rows(by_status.stdout)["acme"]["held"] == 12
     assert "it takes the right to get pods/proxy, so leave out --live" in live.stdout
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_user_who_may_not_read_the_token_is_told_in_which_secret_it_is(clinic: Clinic, plugin: Plugin, world: World):
+    inside = ("--namespace", world.namespace)
+    for number, readable in enumerate(("tenantzones.tenantzone.io,zonepools.tenantzone.io,pods", "pods/proxy")):
+        clinic.kubectl("create", "role", f"prober-{number}", "--verb=get,list", f"--resource={readable}", *inside)
+        clinic.kubectl("create", "rolebinding", f"prober-{number}", f"--role=prober-{number}", "--user=paul", *inside)
+    eventually(lambda: plugin("tz", "top", *inside, "--as=paul").returncode == 0)
+
+    live = plugin("tz", "top", *inside, "--as=paul", "--live", "--once")
+
+    secret = f"Secret {world.namespace}/{admin_secret_name(POOL)}"
+    assert f"its admin port asks for the token in the {secret}, which you may not get" in live.stdout + live.stderr
 
 
 @pytest.mark.usefixtures("engine")

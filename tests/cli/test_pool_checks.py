@@ -37,6 +37,13 @@ SALT_NOT_SHARED = {
     "message": "engines have different keys: engine-0 has 01, engine-1 has 02",
 }
 
+NOT_SECURED = {
+    "type": "AdminPortNotSecured",
+    "status": "True",
+    "reason": "AdminPortOpen",
+    "message": "whoever reaches their admin ports reads what all tenants hold: engine-0",
+}
+
 
 def packed(at_least: int) -> dict[str, Any]:
     """A ConfigMap with a compressed config of so many bytes. Most are a file's name, which gzip has room for."""
@@ -64,6 +71,13 @@ def packed(at_least: int) -> dict[str, Any]:
             "salt key shop/demo",
             "engines have different keys: engine-0 has 01, engine-1 has 02",
             id="engines with different salt keys",
+        ),
+        pytest.param(
+            {"pools": [pool(conditions=[*pool().status["conditions"], NOT_SECURED])]},
+            "WARN",
+            "admin port shop/demo",
+            "reads what all tenants hold: engine-0",
+            id="engines with an open admin port",
         ),
         # Configs.
         pytest.param({"configs": {KEY: MISSING}}, "FAIL", CONFIG_SUBJECT, "no ConfigMap", id="no config"),

@@ -17,6 +17,7 @@ from tenantzone_cli.top import Selection, document, table
 from tenantzone_contract.report import ConfigStatus, LoanReport, Rejection, parse_report
 from tenantzone_contract.text import printable
 from tenantzone_runtime.admin import AdminServer
+from tenantzone_runtime.admin_access import AdminAccess
 from tests.cli.conftest import Clinic, Plugin
 from tests.cli.healthy import NOW, pool, zone
 from tests.cli.reports import engine_report, zone_report
@@ -78,7 +79,7 @@ def hostile_engines(clinic: Clinic, world: World) -> Iterator[None]:
         loans=(loan,),
         config=ConfigStatus(rejected=Rejection(error=HOSTILE_TEXT, unix_time=0.0)),
     )
-    reporting = AdminServer("127.0.0.1", 0, lambda: report)
+    reporting = AdminServer("127.0.0.1", 0, lambda: report, access=AdminAccess(None))
     reporting.start()
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), handler) for handler in (Refusing, Endless)]
     for server in servers:

@@ -56,7 +56,11 @@ NEWER_USES = {
     "identity-keys.yaml",
     "idle-eviction.yaml",
     "lfu.yaml",
+    "no-store.yaml",
     "planned-pool.yaml",
+    "queue.yaml",
+    "request-limits.yaml",
+    "retention.yaml",
 }
 """Samples with fields, or values of fields, that the last release does not know."""
 

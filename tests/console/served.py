@@ -15,6 +15,7 @@ from tenantzone_operator.console.server import Standing, console_served
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod
 from tenantzone_operator.kube.store import Shelf, Store
 from tenantzone_runtime.admin import AdminServer
+from tenantzone_runtime.admin_access import AdminAccess
 from tenantzone_runtime.housekeeping.picture import Picture
 from tests.operator.objects import body, zone_report
 
@@ -34,7 +35,7 @@ class Engine:
         self.zones: dict[str, dict[str, Any]] = {}
         """Further fields of zones' reports."""
         self.loans: tuple[LoanReport, ...] = ()
-        self._server = AdminServer(*address, self.report, take_block_map=self.block_map)
+        self._server = AdminServer(*address, self.report, access=AdminAccess(None), take_block_map=self.block_map)
         self._server.start()
 
     def stop(self) -> None:
@@ -85,6 +86,10 @@ async def no_pods(_: Pool) -> list[Pod]:
     return []
 
 
+async def no_tokens(*_: str) -> tuple[str, ...]:
+    return ()
+
+
 class ServedConsole:
     """What a test changes is changed in the console's own thread."""
 
@@ -126,7 +131,7 @@ class ServedConsole:
         serving = threading.Event()
 
         async def serve() -> None:
-            async with console_served(self.port, self._store, no_pods, lambda: self.standing):
+            async with console_served(self.port, self._store, no_pods, no_tokens, lambda: self.standing):
                 serving.set()
                 await stop.wait()
 

@@ -14,7 +14,7 @@ from tenantzone_operator.console.live import FRESH_SECONDS, LiveEngines, NotTher
 from tenantzone_operator.engines.watch import FROZEN_SECONDS, SILENCE_SECONDS
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod
 from tenantzone_operator.kube.store import Shelf, Store
-from tests.console.served import no_pods
+from tests.console.served import no_pods, no_tokens
 from tests.operator.objects import body, registered, report, zone_report
 
 KEY = ("default", "demo")
@@ -77,7 +77,7 @@ class Clock:
 
 async def test_however_many_look_each_engine_is_asked_once(engine: Engine, store: Store):
     clock = Clock()
-    live = LiveEngines(store, no_pods, clock)
+    live = LiveEngines(store, no_pods, no_tokens, clock)
     assert engine.asked == 0
     await asyncio.gather(*(live.engines(KEY) for _ in range(20)))
     assert engine.asked == 1
@@ -88,7 +88,7 @@ async def test_however_many_look_each_engine_is_asked_once(engine: Engine, store
 
 async def test_what_declared_zones_hold_is_known_while_somebody_looks(engine: Engine, store: Store):
     clock = Clock()
-    live = LiveEngines(store, no_pods, clock)
+    live = LiveEngines(store, no_pods, no_tokens, clock)
     assert live.held(KEY) is None
     await live.engines(KEY)
     assert live.held(KEY) == {"acme": 5}
@@ -98,7 +98,7 @@ async def test_what_declared_zones_hold_is_known_while_somebody_looks(engine: En
 
 async def test_one_late_answer_is_forgiven_and_silence_is_not(engine: Engine, store: Store):
     clock = Clock()
-    live = LiveEngines(store, no_pods, clock)
+    live = LiveEngines(store, no_pods, no_tokens, clock)
     await live.engines(KEY)
     engine.status = 500
     clock.now += SILENCE_SECONDS - 0.5
@@ -111,7 +111,7 @@ async def test_one_late_answer_is_forgiven_and_silence_is_not(engine: Engine, st
 
 async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store):
     clock = Clock()
-    live = LiveEngines(store, no_pods, clock)
+    live = LiveEngines(store, no_pods, no_tokens, clock)
     engine.is_frozen = True
     await live.engines(KEY)
     clock.now += FROZEN_SECONDS + 1
@@ -121,7 +121,7 @@ async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store)
 
 
 async def test_pools_that_nobody_looks_at_any_more_are_forgotten(engine: Engine, store: Store):
-    live = LiveEngines(store, no_pods)
+    live = LiveEngines(store, no_pods, no_tokens)
     await live.engines(KEY)
     for number in range(4):
         await live.engines(("default", f"other-{number}"))
@@ -130,7 +130,7 @@ async def test_pools_that_nobody_looks_at_any_more_are_forgotten(engine: Engine,
 
 async def test_what_was_heard_is_let_go_when_nobody_looks_any_more(engine: Engine, store: Store):
     clock = Clock()
-    live = LiveEngines(store, no_pods, clock)
+    live = LiveEngines(store, no_pods, no_tokens, clock)
     (seen,) = await live.engines(KEY)
     left = weakref.ref(seen)
     live.forget_unseen()
@@ -146,7 +146,7 @@ async def test_what_was_heard_is_let_go_when_nobody_looks_any_more(engine: Engin
 @pytest.mark.parametrize(("key", "pod"), [(("default", "nobody"), "engine-0"), (KEY, "engine-1")])
 async def test_only_engines_of_the_pool_are_asked_for_pictures(store: Store, key: tuple[str, str], pod: str):
     with pytest.raises(NotThereError, match=pod):
-        await LiveEngines(store, no_pods).block_map(key, pod, 10)
+        await LiveEngines(store, no_pods, no_tokens).block_map(key, pod, 10)
 
 
 async def test_a_replica_that_watches_no_pods_asks_for_them(engine: Engine, store: Store):
@@ -162,7 +162,7 @@ async def test_a_replica_that_watches_no_pods_asks_for_them(engine: Engine, stor
         return [read_pod(each) for each in there]
 
     clock = Clock()
-    live = LiveEngines(store, list_pods, clock)
+    live = LiveEngines(store, list_pods, no_tokens, clock)
     assert live.view(KEY).pods == []
     (seen,) = await live.engines(KEY)
     assert seen.telling is not None

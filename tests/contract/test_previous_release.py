@@ -9,7 +9,11 @@ import pytest
 from tenantzone_contract.config import (
     Idle,
     PoolConfig,
+    Queue,
     Release,
+    RequestLimits,
+    RequestPriority,
+    Retention,
     RuntimeConfig,
     TenantLevel,
     UnknownTenants,
@@ -98,9 +102,31 @@ def test_what_it_knows_it_reads(previous: str):
             id="a policy that is newer",
         ),
         pytest.param(
+            config_of(
+                ZoneConfig(name="acme", tenant="acme", generation=1, retention=Retention(ttl_seconds=900.0)),
+            ),
+            "zones[0].retention: Extra inputs are not permitted",
+            id="a ttl",
+        ),
+        pytest.param(
             config_of(levels=(TenantLevel(name="gold", tenants=("gold-*",)),)),
             "pool.unknownTenants.levels: Extra inputs are not permitted",
             id="levels of unknown tenants",
+        ),
+        pytest.param(
+            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, queue=Queue(requests=9))),
+            "zones[0].queue: Extra inputs are not permitted",
+            id="a bound on the queue",
+        ),
+        pytest.param(
+            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, request_limits=RequestLimits(choices=2))),
+            "zones[0].requestLimits: Extra inputs are not permitted",
+            id="bounds on requests",
+        ),
+        pytest.param(
+            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, request_priority=RequestPriority(min=0))),
+            "zones[0].requestPriority: Extra inputs are not permitted",
+            id="a range of priorities",
         ),
     ],
 )

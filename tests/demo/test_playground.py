@@ -58,7 +58,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         simulated.start()
         place.cluster.kubectl("apply", "--filename", "manifests/samples/")
         place.cluster.kubectl("wait", "--for=condition=Ready", "tenantzones", "--all", "--timeout=60s")
-        yield Stack(place, samples, MODELS["tiny"], engine, None, {"acme": "sk-1"}, console_port)
+        yield Stack(place, samples, MODELS["tiny"], engine, None, {"acme": "sk-1"}, "token", console_port)
         simulated.stop()
         health.shutdown()
         health.server_close()

@@ -38,6 +38,7 @@ def settings(folder: Path, *open_routes: str) -> Settings:
         identity_dir=folder / "identity",
         admin_host="127.0.0.1",
         admin_port=0,
+        admin_token_dir=folder / "admin",
         open_routes=frozenset(open_routes),
         seal_key=SEAL_KEY,
         pod_name="",

@@ -1,6 +1,7 @@
 """What the ways of knowing tenants go by: tokens and their keys, certificates, secrets."""
 
 import json
+import ssl
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -100,6 +101,14 @@ class Authority:
             .not_valid_before(now - timedelta(days=2))
             .not_valid_after(now + timedelta(days=days))
         )
+
+
+def of_no_version(pem: str) -> str:
+    """A certificate whose version is none that there is."""
+    content = ssl.PEM_cert_to_DER_cert(pem)
+    third = bytes.fromhex("a003020102")
+    assert third in content
+    return ssl.DER_cert_to_PEM_cert(content.replace(third, bytes.fromhex("a003020109"), 1))
 
 
 REFUSED = [

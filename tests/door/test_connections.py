@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import threading
+import time
 from contextlib import closing
 
 import httpx
@@ -9,7 +11,13 @@ import pytest
 import uvicorn.config
 from prometheus_client import REGISTRY
 
-from tenantzone_runtime.door.connections import MAX_HEAD_BYTES, MAX_HEADERS, BoundedProtocol, bound_connections
+from tenantzone_runtime.door.connections import (
+    MAX_HEAD_BYTES,
+    MAX_HEADERS,
+    MAX_PIPELINED,
+    BoundedProtocol,
+    bound_connections,
+)
 from tenantzone_runtime.door.refusals import Reason, families
 from tests.door.harness import echo, error_of, eventually, serving
 
@@ -182,6 +190,91 @@ def test_a_connection_is_kept_for_the_next_request(url):
             client.get(f"{url}/health").extensions["network_stream"].get_extra_info("client_addr")[1] for _ in "ab"
         }
     assert len(ports) == 1
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_the_second_of_two_requests_at_once_may_take_as_long():
+    async def answer(scope, receive, send):
+        if scope["path"] == "/second":
+            await asyncio.sleep(3 * BoundedProtocol.head_seconds)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": scope["path"].encode()})
+
+    with serving(answer) as url, closing(connect(url)) as connection:
+        connection.sendall(b"".join(b"GET /%s HTTP/1.1\r\nhost: x\r\n\r\n" % name for name in (b"first", b"second")))
+        received = b""
+        while b"/second" not in received:
+            piece = connection.recv(65536)
+            assert piece, "it was closed"
+            received += piece
+        assert received.count(b"200 OK") == 2
+
+
+def test_requests_that_wait_for_one_before_them_are_bounded():
+    may_end, waiting = asyncio.Event(), []
+
+    async def hold(scope, receive, send):
+        waiting.append(asyncio.get_running_loop())
+        await may_end.wait()
+        await echo(scope, receive, send)
+
+    request = b"GET /health HTTP/1.1\r\n\r\n"
+    before = counted("pipelined")
+    with serving(hold) as url, closing(connect(url)) as few, closing(connect(url)) as many:
+        few.sendall(request * (1 + MAX_PIPELINED))
+        many.sendall(request * (2 + MAX_PIPELINED))
+        assert is_closed(many)
+        assert counted("pipelined") == before + 1
+        eventually(lambda: len(waiting) == 2)
+        waiting[0].call_soon_threadsafe(may_end.set)
+        received = b""
+        while received.count(b"200 OK") <= MAX_PIPELINED:
+            received += few.recv(65536)
+
+
+@pytest.mark.parametrize("behind", [0, 1, 3])
+def test_a_request_hears_that_its_client_has_gone(behind):
+    seen, gone = threading.Event(), threading.Event()
+
+    async def wait(scope, receive, send):
+        seen.set()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        gone.set()
+
+    with serving(wait) as url:
+        with closing(connect(url)) as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\n\r\n")
+            assert seen.wait(LONG_SECONDS)
+            for _ in range(behind):
+                connection.sendall(b"GET /health HTTP/1.1\r\n\r\n")
+                # Nothing tells that it was read; where it was not, the test holds without it.
+                time.sleep(0.05)
+        assert gone.wait(LONG_SECONDS)
+
+
+def test_a_body_that_waits_for_an_answer_is_bounded():
+    async def hold(scope, receive, send):
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    with serving(hold) as url, closing(connect(url)) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\n\r\nPOST /ping HTTP/1.1\r\ncontent-length: 1000000000\r\n\r\n")
+        assert sent_until_closed(connection, b"a" * 65536, 1600) < 32 * 2**20
+
+
+def test_a_websocket_behind_a_request_ends_the_connection_and_leaves_nothing():
+    before = len(BoundedProtocol._idle)
+    upgrade = b"GET /v1/realtime HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+
+    async def answer(scope, receive, send):
+        await asyncio.sleep(0)
+        await echo(scope, receive, send)
+
+    with serving(answer) as url, closing(connect(url)) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\n\r\n" + upgrade)
+        assert is_closed(connection)
+        eventually(lambda: len(BoundedProtocol._idle) == before)
 
 
 def test_the_connection_that_has_waited_longest_makes_room(monkeypatch, url):

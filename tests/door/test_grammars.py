@@ -1,6 +1,8 @@
 """What a request may ask of its answer's form."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -73,3 +75,29 @@ def test_what_repeats_too_often_is_named(folder, value):
 def test_what_people_ask_for_passes(folder, fields):
     seen = body_seen(call(door(folder), body=PROMPT | fields, key="acme-key"))
     assert {name: seen[name] for name in fields} == fields
+
+
+BLANKS = " " * 20_000
+LOOK = """
+import sys
+from tenantzone_runtime.door.grammars import check_grammars
+check_grammars({"structured_outputs": {"regex": sys.stdin.read()}}, 2**16)
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{" + BLANKS + "," + BLANKS, "{1" + BLANKS + ",2" + BLANKS, "{" * 20_000 + "," + BLANKS, "{" + "1" * 30_000],
+    ids=["blanks", "digits", "braces", "a long count"],
+)
+def test_what_only_begins_like_a_repetition_is_looked_at_once(text):
+    # In another process: whoever looks at each way to divide the blanks does so for hours, and nothing runs beside it.
+    subprocess.run([sys.executable, "-c", LOOK], input=text, text=True, timeout=120, check=True)
+
+
+def test_blanks_hide_no_repetition(folder):
+    for count in ("{%s1 , %s5000%s}", "{%s5000%s,%s}"):
+        error = error_of(
+            call(door(folder), body=PROMPT | {"guided_regex": "a" + count.replace("%s", " " * 100)}, key="acme-key")
+        )
+        assert (error["code"], error["param"]) == (400, "guided_regex")

@@ -24,6 +24,7 @@ from tests.door.identities import (
     bearer,
     give_files,
     key_set,
+    of_no_version,
     public_key,
     token,
 )
@@ -160,6 +161,7 @@ class TestClientCertificate:
             pytest.param(AUTHORITY.issue("gateway.example", days=-1)[0], id="an expired one"),
             pytest.param(Authority().issue("gateway.example")[0], id="another authority's of the same name"),
             pytest.param(AUTHORITY.pem, id="the authority's own"),
+            pytest.param(of_no_version(AUTHORITY.issue("gateway.example")[0]), id="of a version that there is not"),
         ],
     )
     def test_any_other_certificate_is_401(self, tmp_path, certificate):
@@ -176,7 +178,9 @@ class TestClientCertificate:
         give_files(tmp_path, ca_crt=Authority().pem)
         eventually(lambda: ask(app, {"x-tenant": "acme"}, more=more).status_code == 401)
 
-    @pytest.mark.parametrize("content", [None, "", "no certificate"])
+    @pytest.mark.parametrize(
+        "content", [None, "", "no certificate", pytest.param(of_no_version(AUTHORITY.pem), id="no version")]
+    )
     def test_without_authorities_nobody_is_served(self, tmp_path, content):
         files = {"ca_crt": content} if content is not None else {}
         app = opened(tmp_path, BY_CERTIFICATE, **files)
@@ -298,6 +302,7 @@ class TestTokens:
             "[" * 100_000,
             '{"keys": [{"kty": "oct", "k": "a2V5", "kid": "first"}]}',
             '{"keys": [{"kty": "RSA", "n": "?", "e": "AQAB", "kid": "first"}]}',
+            '{"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB", "kid": "first", "key_ops": 5}]}',
             # Its text is another in each process, and a test's name must not be.
             pytest.param(key_set(public_key(), public_key(OTHER_KEY)), id="two keys of one name"),
         ],

@@ -33,7 +33,7 @@ REFUSED = [
     ("unsupported_field", {"key": "acme-key", "body": {**PROMPT, "use_beam_search": True}}),
 ]
 
-IN_CONNECTIONS = {"large_head", "slow_head", "connections"}
+IN_CONNECTIONS = {"large_head", "slow_head", "connections", "pipelined"}
 """Those of ``test_connections.py``."""
 
 

@@ -107,9 +107,7 @@ def test_an_error_is_noted_without_its_words(folder, exporter):
         raise ValueError("the prompt was: hello")
 
     door = TenantMiddleware(fail, settings(folder))
-    with pytest.raises(ValueError, match="the prompt was"):
-        call(door, body=PROMPT, key="acme-key")
-
+    assert call(door, body=PROMPT, key="acme-key").status_code == 500
     (span,) = exporter.get_finished_spans()
     assert span.status.status_code is trace.StatusCode.ERROR
     assert "hello" not in span.to_json()

@@ -8,11 +8,16 @@ import urllib.error
 import urllib.request
 
 _REFUSED_SECONDS = 10
+_UNTIL_SECONDS = 120
+_POLL_SECONDS = 0.02
 
 
 def main(what: str, url: str, key: str, *arguments: str) -> None:
     if what == "load":
         keep_asking(url, key)
+    elif what == "until":
+        (status,) = arguments
+        await_status(url.split(","), key, int(status))
     else:
         prompt, tokens = arguments
         print(json.dumps(ask_again(url, key, prompt, int(tokens))))
@@ -51,6 +56,29 @@ def keep_asking(url: str, key: str) -> None:
         except OSError as error:
             failure = str(error)
         print(json.dumps(failure), flush=True)
+
+
+def await_status(urls: list[str], key: str, status: int) -> None:
+    """Until each of these answers with it.
+
+    Prints an empty line when it has begun, and one for each of them: the Unix time at which it did so first.
+    """
+    print(flush=True)
+    waiting, deadline = set(urls), time.monotonic() + _UNTIL_SECONDS
+    while waiting and time.monotonic() < deadline:
+        for url in sorted(waiting):
+            if status_of(url, key) == status:
+                print(time.time(), flush=True)
+                waiting.discard(url)
+        time.sleep(_POLL_SECONDS)
+
+
+def status_of(url: str, key: str) -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 if __name__ == "__main__":

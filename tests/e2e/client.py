@@ -66,14 +66,31 @@ class Client:
 
     def ask(self, tenant: str, prompt: str, tokens: int = 1) -> dict[str, Any]:
         """The answer, as the API gives it."""
-        return dict(json.loads(self.cluster.kubectl(*_asking("once", tenant, prompt, str(tokens))).stdout))
+        asking = _asking("once", _URL, f"key-of-{tenant}", prompt, str(tokens))
+        return dict(json.loads(self.cluster.kubectl(*asking).stdout))
+
+    @contextmanager
+    def until(self, status: int, key: str, addresses: list[str]) -> Iterator[list[float]]:
+        """Ask each of these engines what a key may see until each answers with this status.
+
+        When the block is left it waits for that; the Unix times at which they did so first are there then.
+        """
+        urls = ",".join(f"http://{address}:8000/v1/models" for address in addresses)
+        times: list[float] = []
+        with self.cluster.popen(*_asking("until", urls, key, str(status)), stdout=subprocess.PIPE) as asking:
+            assert asking.stdout is not None
+            asking.stdout.readline()
+            yield times
+            times.extend(float(line) for line in asking.stdout)
 
     @contextmanager
     def load(self, tenant: str) -> Iterator[Load]:
         """Ask without a pause while the block runs; what came of it is there when it is left."""
         load = Load()
         with tempfile.TemporaryFile("w+") as told:
-            with self.cluster.popen(*_asking("load", tenant), stdin=subprocess.PIPE, stdout=told) as asking:
+            with self.cluster.popen(
+                *_asking("load", _URL, f"key-of-{tenant}"), stdin=subprocess.PIPE, stdout=told
+            ) as asking:
                 yield load
             assert asking.returncode == 0, "the load ends by itself, and says what became of each request"
             told.seek(0)
@@ -82,7 +99,7 @@ class Client:
         load.failures = [outcome for outcome in outcomes if outcome is not None]
 
 
-def _asking(what: str, tenant: str, *arguments: str) -> list[str]:
+def _asking(what: str, url: str, key: str, *arguments: str) -> list[str]:
     """kubectl's arguments to run that program in the pod."""
-    program = ("python3", "-c", _ASKING.read_text(), what, _URL, f"key-of-{tenant}", *arguments)
+    program = ("python3", "-c", _ASKING.read_text(), what, url, key, *arguments)
     return ["exec", "--stdin", "--namespace", NAMESPACE, POD, "--", *program]

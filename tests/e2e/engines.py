@@ -1,6 +1,7 @@
 """CPU engines in pods, from the shipped manifests, with a model of random weights."""
 
 import json
+from base64 import b64decode
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import yaml
 
 from hack.controlplane import Cluster
 from hack.demo import tiny_model
+from tenantzone_contract.admin_token import ADMIN_TOKEN_HEADER, TOKEN_FILE, admin_secret_name
 from tenantzone_contract.report import REPORT_PATH, EngineReport, parse_report
 from tests.e2e import host_environment
 from tests.e2e.kustomizing import PROJECT, write_kustomization
@@ -108,7 +110,10 @@ class Engines:
 
     def report(self, pod: str) -> EngineReport:
         """What an engine says of itself, by way of the API server."""
-        return parse_report(self.kube.text(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}:9464/proxy{REPORT_PATH}"))
+        secret = self.get(f"secret/{admin_secret_name('demo')}")
+        shown = {ADMIN_TOKEN_HEADER: b64decode(secret["data"][TOKEN_FILE]).decode()}
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}:9464/proxy{REPORT_PATH}"
+        return parse_report(self.kube.text(path, **shown))
 
     def rows(self, zone: str) -> list[str]:
         """The engines that a zone's status speaks of."""
@@ -128,6 +133,11 @@ class Engines:
         patch = f'--patch={{"spec":{{"reserved":{blocks}}}}}'
         shown = self.kubectl("patch", f"tenantzone/{zone}", "--type=merge", patch, "-o=jsonpath={.metadata.generation}")
         return int(shown)
+
+    def give_key(self, tenant: str, keys: str) -> None:
+        """Put what a tenant's file of keys is to hold into the Secret."""
+        patch = json.dumps({"stringData": {tenant: keys}})
+        self.kubectl("patch", "secret/tenant-keys", "--type=merge", f"--patch={patch}")
 
     def await_enforced(self, zone: str, blocks: int, generation: int, pods: list[str]) -> None:
         """Wait until each of these engines enforces a reservation, by its own report."""

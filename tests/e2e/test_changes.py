@@ -8,8 +8,11 @@ import pytest
 
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, CONFIG_KEY
 from tenantzone_contract.config_text import parse_config
+from tests.e2e.engines import NAMESPACE
+from tests.e2e.kustomizing import PROJECT
 
 PATCHES = 50
+REVOCATIONS = 20
 _PAUSES = random.Random(0)
 
 
@@ -27,9 +30,38 @@ def test_patches_are_enforced_in_both_engines_soon(engines, capsys, pace, shorte
         engines.await_enforced("acme", reserved, engines.patch("acme", reserved), pods)
         seconds.append(time.monotonic() - began)
     engines.kubectl("wait", "--for=condition=Ready", "tenantzone/acme", "--timeout=30s")
+    _show(capsys, f"kubectl patch to enforced in both engines, {PATCHES} times, {pace}", seconds)
+
+
+def test_a_key_that_is_revoked_ends_soon_in_both_engines(cluster, engines, client, capsys):
+    """With the right to watch the Secret the operator has kubelet look at once."""
+    cluster.kubectl(
+        "apply", "--namespace", NAMESPACE, "--filename", str(PROJECT / "manifests/engine/secret-watch.yaml")
+    )
+    engines.kubectl("wait", "--for=condition=IdentityEnforced", "zonepool/demo", "--timeout=60s")
+    addresses = [engines.get(f"pod/{pod}")["status"]["podIP"] for pod in engines.pods()]
+    assert len(addresses) == 2
+    seconds = []
+    for number in range(REVOCATIONS):
+        time.sleep(_PAUSES.uniform(1, 2))
+        key = f"another-key-of-burst-{number}"
+        with client.until(200, key, addresses) as added:
+            engines.give_key("burst", f"key-of-burst\n{key}")
+        with client.until(401, key, addresses) as gone:
+            revoked = time.time()
+            engines.give_key("burst", "key-of-burst")
+        assert len(added) == len(gone) == 2
+        seconds.append(max(gone) - revoked)
+    _show(capsys, f"a key taken out of the Secret to refused by both engines, {REVOCATIONS} times", seconds)
+    with client.until(200, "key-of-burst", addresses) as kept:
+        pass
+    assert len(kept) == 2
+
+
+def _show(capsys, what: str, seconds: list[float]) -> None:
     with capsys.disabled():
         cuts = statistics.quantiles(seconds, n=100, method="inclusive")
-        print(f"\nkubectl patch to enforced in both engines, {PATCHES} times, {pace}, in seconds with kubectl's own:")
+        print(f"\n{what}, in seconds with kubectl's own:")
         shown = {"min": min(seconds), "p50": statistics.median(seconds), "p99": cuts[98], "max": max(seconds)}
         print("  " + "   ".join(f"{name} {value:.2f}" for name, value in shown.items()))
 

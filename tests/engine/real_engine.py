@@ -187,5 +187,5 @@ def _command(model: Path, engine: RealEngine) -> list[str]:
         "--block-size", "32", "--dtype", "float32", "--enforce-eager", "--enable-prompt-tokens-details",
         "--zones-config", str(engine.config_folder), "--tenant-keys", str(engine.keys_folder),
         "--salt-key", str(engine.salt_folder), "--journal", str(engine.journal_folder),
-        "--admin-host", engine.address, "--admin-port", str(ADMIN_PORT),
+        "--admin-host", engine.address, "--admin-port", str(ADMIN_PORT), "--admin-open",
     ]  # fmt: skip

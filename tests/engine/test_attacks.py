@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
+from bench.attacks.channels import listen
 from bench.attacks.probing import Probe, probe
 from tenantzone_contract.config import ZoneConfig
 from tests.engine.real_engine import API_PORT, RealEngine
@@ -52,6 +53,17 @@ async def test_the_attack_finds_what_the_attacker_has_sent_itself(declared: Real
 @pytest.mark.parametrize("salt", [None, "what-the-victim-sends"])
 async def test_no_answer_tells_of_what_another_tenant_has_cached(declared: RealEngine, salt: str | None):
     assert await cached_tokens_told(declared, "acme", "burst", salt=salt, seed=2) == 0
+
+
+@pytest.mark.parametrize("salt", [None, "what-the-victim-sends"])
+async def test_neither_errors_nor_figures_nor_logprobs_tell_of_another_tenants_prompts(
+    declared: RealEngine, salt: str | None
+):
+    told = await listen(
+        Tenants(declared, ("acme", "burst")), Probe(samples=PAIRS, prompt_words=WORDS, seed=3, salt=salt)
+    )
+    assert (told.error_texts, told.figures) == (0, 0)
+    assert told.by_logprobs.p_value > 0.05
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/load", "/server_info", "/kv_event_sources"])

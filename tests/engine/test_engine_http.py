@@ -12,7 +12,7 @@ import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tenantzone_contract.config import Idle, ZoneConfig
+from tenantzone_contract.config import Idle, Queue, ZoneConfig
 from tenantzone_contract.config_text import dump_config
 from tenantzone_runtime.metrics import families
 from tests.engine.real_engine import API_PORT
@@ -104,6 +104,29 @@ def test_nothing_in_the_body_changes_the_zone(engine, body):
     assert engine.zone("acme").held == held
 
 
+def test_a_request_id_that_a_client_chooses_reaches_no_other_request(engine):
+    """Neither those of its own tenant nor another's, by header or by field: nobody gets or ends another's answer."""
+    engine.declare(zone("acme"), zone("burst"))
+    chosen = {"extra_headers": {"X-Request-Id": "the-same"}, "stream": True}
+    extra = {"ignore_eos": True, "request_id": "the-same"}
+
+    def ask(tenant, tokens):
+        return engine.client(tenant).completions.create(
+            model="tiny", prompt="hello", max_tokens=tokens, temperature=0, extra_body=extra, **chosen
+        )
+
+    undisturbed = [chunk.choices[0].text for chunk in ask("acme", 2000)]
+    stream = ask("acme", 2000)
+    disturbed = [next(stream).choices[0].text]
+    for tenant in ("burst", "acme", "burst", "acme"):
+        aborted = ask(tenant, 1000)
+        next(aborted)
+        aborted.close()
+        assert len(list(ask(tenant, 3))) == 3
+    disturbed += [chunk.choices[0].text for chunk in stream]
+    assert "".join(disturbed) == "".join(undisturbed)
+
+
 def test_a_wrong_key_and_a_tenant_without_a_zone_are_refused(engine):
     engine.declare(zone("acme"))
     with pytest.raises(openai.AuthenticationError):
@@ -159,6 +182,64 @@ def test_what_the_scheduler_refuses_is_the_clients_mistake(engine, path, body, s
     assert "ERROR" not in log
     assert "Traceback" not in log
     assert engine.client("burst").completions.create(model="tiny", prompt="hello", max_tokens=1).choices
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_finds_its_zones_queue_full_is_told_when_to_come_again(engine, stream):
+    engine.declare(zone("acme", queue=Queue(requests=1)), zone("burst"))
+    # They come faster than steps are made, which have to compute them.
+    body = {"model": "tiny", "prompt": [new_prompt(60) for _ in range(30)], "max_tokens": 1, "stream": stream}
+    before = metric(engine, "tenantzone_zone_requests_total", tenant="acme", outcome="queue_full")
+    answer = httpx.post(
+        f"http://{engine.address}:{API_PORT}/v1/completions",
+        json=body,
+        headers={"authorization": "Bearer key-of-acme"},
+        timeout=60,
+    )
+    if stream and answer.status_code == 200:
+        # The first of the prompts was answered before the last one was refused.
+        error = json.loads(answer.text.split("data: ")[-2])["error"]
+    else:
+        assert answer.status_code == 429
+        assert 1 <= int(answer.headers["retry-after"]) <= 60
+        error = answer.json()["error"]
+    assert (error["code"], error["type"]) == (429, "RateLimitError")
+    assert error["message"].startswith("the queue of zone acme is full: 1 requests with 1921 prompt tokens wait")
+    engine.wait(
+        lambda: metric(engine, "tenantzone_zone_requests_total", tenant="acme", outcome="queue_full") > before,
+        "it is counted with its zone",
+    )
+    assert cached_tokens(engine.client("burst"), new_prompt()) == 0
+    assert cached_tokens(engine.client("acme"), new_prompt()) == 0, "as soon as there is room"
+
+
+@pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "beside load"])
+def test_what_is_refused_is_never_answered_whatever_form_it_asks_for(engine, is_busy):
+    engine.declare(zone("acme", limit=4), zone("burst"))
+    body = {
+        "model": "tiny",
+        "prompt": new_prompt(6),
+        "max_tokens": 1,
+        "structured_outputs": {"choice": ["yes", "no"]},
+    }
+    address = f"http://{engine.address}:{API_PORT}/v1/completions"
+    headers = {"authorization": "Bearer key-of-acme"}
+    used = engine.zone("acme").prompt_tokens
+    all_asked = threading.Event()
+
+    def load():
+        while is_busy and not all_asked.is_set():
+            cached_tokens(engine.client("burst"), new_prompt(10))
+
+    with ThreadPoolExecutor(1) as at_once, httpx.Client(timeout=60) as client:
+        loading = at_once.submit(load)
+        try:
+            answers = [client.post(address, json=body, headers=headers).status_code for _ in range(15)]
+        finally:
+            all_asked.set()
+        loading.result()
+    assert answers == [400] * 15
+    assert engine.zone("acme").prompt_tokens == used
 
 
 def test_a_form_that_is_no_grammar_is_the_clients_mistake_and_one_that_is_is_kept(engine):

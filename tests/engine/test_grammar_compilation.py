@@ -19,7 +19,7 @@ def request_of(tenant, name, *, salt="salt", sealed=None):
 @pytest.fixture
 def manager():
     manager = SimpleNamespace(executor=ThreadPoolExecutor(1))
-    compile_in_turns(manager, SEAL_KEY)
+    compile_in_turns(manager, SEAL_KEY, threads=1)
     yield manager
     manager.executor.shutdown()
 
@@ -52,6 +52,20 @@ def test_tenants_take_turns(manager, gate):
     requests = [request_of("acme", f"acme {number}") for number in range(4)]
     requests += [request_of("burst", f"burst {number}") for number in range(2)]
     assert order_of(manager, gate, requests) == ["acme 0", "burst 0", "acme 1", "burst 1", "acme 2", "acme 3"]
+
+
+def test_what_takes_hours_holds_up_its_own_tenant_alone():
+    manager = SimpleNamespace(executor=ThreadPoolExecutor(1))
+    compile_in_turns(manager, SEAL_KEY, threads=2)
+    may_end = threading.Event()
+    slow = [manager.executor.submit(lambda _: may_end.wait(60), request_of("acme", "slow")) for _ in range(3)]
+    try:
+        assert manager.executor.submit(lambda request: request.name, request_of("burst", "burst")).result(30) == "burst"
+        assert not any(future.done() for future in slow)
+    finally:
+        may_end.set()
+    assert all(future.result(60) for future in slow)
+    manager.executor.shutdown()
 
 
 def test_what_shows_no_seal_or_a_foreign_one_shares_one_turn(manager, gate):

@@ -2,8 +2,10 @@
 
 import asyncio
 import threading
+from types import SimpleNamespace
 
 import pytest
+from vllm.config import StructuredOutputsConfig
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
 from tenantzone_runtime.engine.grammar_validation import GrammarValidation
@@ -71,3 +73,32 @@ async def test_a_request_for_free_text_is_not_looked_at():
         raise AssertionError
 
     await GrammarValidation(refuse).before(SamplingParams(), None, None, None)
+
+
+@pytest.mark.parametrize("tenant", ["acme", None])
+@pytest.mark.parametrize(("backend", "by_vllm"), [("xgrammar", True), ("guidance", True), ("outlines", False)])
+async def test_no_tenants_request_decides_which_library_reads_everybodys_grammars(tenant, backend, by_vllm):
+    def choose(params, *given):
+        params.structured_outputs._backend = backend
+        params.structured_outputs._backend_was_auto = by_vllm
+
+    asked = GrammarValidation(choose).before(asked_by(tenant), None, None, None)
+    if tenant is not None and by_vllm and backend != "xgrammar":
+        with pytest.raises(ValueError, match="xgrammar can't read it, and guidance is not in use"):
+            await asked
+    else:
+        await asked
+
+
+async def test_what_makes_vllm_take_another_library_is_refused():
+    model = SimpleNamespace(is_diffusion=False)
+    validation = GrammarValidation(SamplingParams._validate_structured_outputs)
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string", "pattern": "(a|b)*a(a|b){20}"}},
+        "patternProperties": {"z": {}},
+    }
+    params = asked_by("acme")
+    params.structured_outputs = StructuredOutputsParams(json=schema)
+    with pytest.raises(ValueError, match="xgrammar can't read it, and outlines is not in use"):
+        await validation.before(params, model, StructuredOutputsConfig(), object())

@@ -7,7 +7,7 @@ from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, AnyToken, Driver, compiled, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.config import Queue, RequestLimits, ZoneConfig
 from tenantzone_runtime.engine.refusals import refusal_in
 
 CAPACITY = 100
@@ -58,12 +58,32 @@ def test_with_structured_output_whose_grammar_is_ready_it_is_not_served(driver, 
 @refused
 def test_a_grammar_that_becomes_ready_later_does_not_bring_it_back(driver, tenant, blocks):
     grammar = Future()
+    assert grammar.set_running_or_notify_cancel(), "it is being compiled, which nothing stops"
     request = driver.send(tenant, prompt(blocks), grammar=grammar)
     driver.step()
     grammar.set_result(AnyToken())
     for _ in range(3):
         assert request.request_id not in driver.step()
     assert_was_not_served(driver, request)
+
+
+@refused
+def test_a_grammar_that_nobody_waits_for_is_not_compiled(driver, tenant, blocks):
+    grammar = Future()
+    driver.send(tenant, prompt(blocks), grammar=grammar)
+    assert grammar.cancelled()
+    driver.run()
+
+
+def test_the_grammar_of_a_request_whose_client_goes_away_is_not_compiled(driver):
+    grammars = [Future(), Future()]
+    gone, stays = (driver.send("acme", prompt(1), grammar=grammar) for grammar in grammars)
+    driver.step()
+    driver.scheduler.finish_requests(gone.request_id, RequestStatus.FINISHED_ABORTED)
+    assert [grammar.cancelled() for grammar in grammars] == [True, False]
+    grammars[1].set_result(AnyToken())
+    driver.run()
+    assert driver.finished[stays.request_id] == "length"
 
 
 @refused
@@ -131,6 +151,69 @@ def test_an_error_of_the_engine_stays_one(driver):
 def test_no_text_that_a_client_stops_at_is_taken_for_a_refusal():
     completion = CompletionOutput(0, "", [], None, None, finish_reason="stop", stop_reason="tenantzone refuses 403 x")
     assert refusal_in(RequestOutput("a", None, None, None, [completion], finished=True)) is None
+
+
+def assert_waits(driver, requests, tokens):
+    queue = driver.zone("acme").queue
+    assert (queue.requests, queue.tokens) == (requests, tokens)
+
+
+def test_what_its_zones_queue_has_no_room_for_is_refused_with_a_time(driver):
+    driver.declare(zone("acme", limit=LIMIT, queue=Queue(requests=2)), zone("gold"))
+    tokens = len(prompt(LIMIT - 2))
+    running = driver.send("acme", prompt(LIMIT - 2), max_tokens=9)
+    driver.step()
+    assert_waits(driver, 0, 0)
+    waiting = [driver.send("acme", prompt(LIMIT - 2)) for _ in range(2)]
+    beyond, of_another = driver.send("acme", prompt(1), grammar=compiled()), driver.send("gold", prompt(1))
+    assert_waits(driver, 2, 2 * tokens)
+    scheduled = driver.step()
+    assert of_another.request_id in scheduled, "nobody else's queue is full"
+    assert beyond.request_id not in scheduled
+    told = refusal(driver, beyond)
+    assert told.status == 429
+    assert 1 <= told.retry_after <= 60
+    assert told.message.startswith(
+        f"the queue of zone acme is full: 2 requests with {2 * tokens} prompt tokens wait for this engine"
+    )
+    assert (beyond.num_computed_tokens, list(beyond.output_token_ids)) == (0, [])
+    assert driver.zone("acme").counters.requests == {"queue_full": 1}
+    driver.run()
+    assert {driver.finished[request.request_id] for request in (running, *waiting)} == {"length"}
+    assert_waits(driver, 0, 0)
+
+
+def test_a_queue_is_bounded_in_tokens_and_a_client_that_goes_away_makes_room(driver):
+    driver.declare(zone("acme", queue=Queue(tokens=5 * BLOCK_TOKENS)))
+    first = driver.send("acme", prompt(9))
+    beyond = driver.send("acme", prompt(1))
+    driver.scheduler.finish_requests(first.request_id, RequestStatus.FINISHED_ABORTED)
+    assert_waits(driver, 0, 0)
+    within = driver.send("acme", prompt(1))
+    driver.run()
+    assert [driver.finished.get(each.request_id) for each in (beyond, within)] == ["error", "length"]
+    assert refusal(driver, beyond).status == 429
+
+
+def test_who_was_preempted_has_had_its_turn_and_takes_nobodys_place(driver):
+    driver.declare(zone("acme", queue=Queue(requests=1)))
+    preempted = driver.send("acme", prompt(2), max_tokens=9)
+    driver.step()
+    driver.scheduler.reset_prefix_cache(reset_running_requests=True)
+    assert preempted.status == RequestStatus.PREEMPTED
+    assert_waits(driver, 0, 0)
+    assert driver.finished.get(driver.ask("acme", prompt(2)).request_id) == "length"
+    assert_waits(driver, 0, 0)
+
+
+def test_an_answer_ends_at_its_zones_bound_whatever_was_asked_for(driver):
+    driver.declare(zone("acme", request_limits=RequestLimits(max_tokens=7)), zone("gold"))
+    long, short = driver.send("acme", prompt(1), max_tokens=50), driver.send("acme", prompt(1), max_tokens=3)
+    of_another = driver.send("gold", prompt(1), max_tokens=50)
+    long.sampling_params.min_tokens = 40
+    driver.run()
+    assert [each.num_output_tokens for each in (long, short, of_another)] == [7, 3, 50]
+    assert driver.finished[long.request_id] == "length"
 
 
 def test_requests_that_are_too_long_take_nothing_from_a_neighbour(config):

@@ -46,6 +46,7 @@ class House:
             "TENANTZONE_STATE_DIR": str(self._state),
             "TENANTZONE_ADMIN_HOST": "127.0.0.1",
             "TENANTZONE_ADMIN_PORT": "0",
+            "TENANTZONE_ADMIN_OPEN": "1",
         }
         self._service = Service(engine, read_settings(environ | variables))
         self._url = f"http://127.0.0.1:{self._service.admin_port}"

@@ -1,11 +1,13 @@
 """What the objects say of each other: labels, ports and names are found where they are looked for."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.manifests.rendering import ENGINES, OVERLAYS, Objects, kustomize
+from tests.manifests.rendering import ENGINES, MANIFESTS, OVERLAYS, Objects, kustomize
 
 Template = dict[str, Any]
 OPERATOR = ("base", "ha", "monitoring")
@@ -87,9 +89,8 @@ def test_the_operator_may_reach_the_engines_and_is_let_in(rendered, overlay):
     ]
 
     assert ports(template)["admin"] in [port["port"] for rule in egress for port in rule["ports"]]
-    assert {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "tenantzone-system"}}} in admitted[
-        "from"
-    ]
+    namespaces = [each["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for each in admitted["from"]]
+    assert namespaces == ["tenantzone-system", "monitoring"]
 
 
 def test_an_engine_mounts_the_config_of_the_pool_that_chooses_it(rendered):
@@ -99,8 +100,45 @@ def test_an_engine_mounts_the_config_of_the_pool_that_chooses_it(rendered):
     mounted = {volume["name"]: volume for volume in template["spec"]["volumes"]}
 
     assert mounted["config"]["configMap"]["name"] == f"tenantzone-{pool}"
+    assert mounted["admin"]["secret"]["secretName"] == f"tenantzone-admin-{pool}"
     assert ("Secret", mounted["keys"]["secret"]["secretName"]) in objects
     assert {name for kind, name in objects if kind == "TenantZone"} == set(objects["Secret", "tenant-keys"]["data"])
+
+
+def pod_specs(body: Any) -> Iterator[dict[str, Any]]:
+    """All in an object that have containers, wherever they are in it."""
+    if isinstance(body, dict):
+        if "containers" in body:
+            yield body
+        for part in body.values():
+            yield from pod_specs(part)
+    elif isinstance(body, list):
+        for part in body:
+            yield from pod_specs(part)
+
+
+def test_each_pod_of_each_file_says_that_it_gets_no_token_but_the_operators():
+    """Patches of overlays aside, which change a Deployment that says so."""
+    said = {
+        str(file.relative_to(MANIFESTS)): [spec.get("automountServiceAccountToken") for spec in pod_specs(body)]
+        for file in sorted(MANIFESTS.rglob("*.yaml"))
+        if "chart" not in file.parts and "overlays" not in file.parts
+        for body in yaml.safe_load_all(file.read_text())
+        if list(pod_specs(body))
+    }
+    assert said.pop("base/operator.yaml") == [True]
+    assert said
+    assert {each for specs in said.values() for each in specs} == {False}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quick-start.md"])
+def test_who_brings_pods_of_his_own_is_told_so_too(page):
+    """Each block that mounts what an engine reads has it all, and no token of a service account."""
+    blocks = re.findall(r"^ *```yaml\n(.*?)^ *```$", (MANIFESTS.parent / page).read_text(), re.MULTILINE | re.DOTALL)
+    specs = [spec for block in blocks for body in yaml.safe_load_all(block) for spec in pod_specs(body)]
+    mounted = {mount["mountPath"] for spec in specs for each in spec["containers"] for mount in each["volumeMounts"]}
+    assert {"/etc/tenantzone/" + name for name in ("config", "keys", "salt", "admin")} <= mounted
+    assert [spec["automountServiceAccountToken"] for spec in specs] == [False] * len(specs)
 
 
 def test_an_engine_gets_no_token_and_the_operator_one_because_it_asks(rendered):

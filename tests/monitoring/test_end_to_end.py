@@ -103,8 +103,10 @@ def _objects() -> dict[str, object]:
 def _config(folder: Path, address: str, engine: RealEngine) -> dict[str, Any]:
     rules = folder / "rules.yaml"
     rules.write_text(yaml.safe_dump(rule_file(groups(PACE), "docs/runbooks")))
+    token = folder / "token"
+    token.write_text("token")
     managers = [{"static_configs": [{"targets": [f"{address}:{ALERTMANAGER_PORT}"]}]}]
-    return without_cluster(scrape_config([str(rules)], managers, PACE), _pods(address, engine))
+    return without_cluster(scrape_config([str(rules)], managers, PACE, str(token)), _pods(address, engine))
 
 
 def _pods(address: str, engine: RealEngine) -> list[dict[str, Any]]:
@@ -116,8 +118,8 @@ def _pods(address: str, engine: RealEngine) -> list[dict[str, Any]]:
     ours, operator = [CONFIG_HASH_ANNOTATION], {"app.kubernetes.io/name": "tenantzone-operator"}
     system = "tenantzone-system"
     return [
-        pod(f"{engine.address}:{ADMIN_PORT}", NAMESPACE, ENGINE, "admin", {}, ours),
-        pod(f"{engine.address}:{API_PORT}", NAMESPACE, ENGINE, "http", {}, ours),
+        pod(f"{engine.address}:{ADMIN_PORT}", NAMESPACE, ENGINE, "admin", {"app": "vllm"}, ours),
+        pod(f"{engine.address}:{API_PORT}", NAMESPACE, ENGINE, "http", {"app": "vllm"}, ours),
         pod(f"{address}:1", NAMESPACE, "web", "admin", {}, []),
         pod(f"{address}:{METRICS_PORT}", system, "tenantzone-operator-0", "metrics", operator, []),
         pod(f"{address}:2", system, "tenantzone-operator-0", "probes", operator, []),

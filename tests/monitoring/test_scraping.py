@@ -26,8 +26,12 @@ def by_kind(name: str) -> dict[str, dict[str, Any]]:
 
 def test_the_scrape_config_is_well_formed(tmp_path: Path):
     (config,) = documents(FOLDER / "prometheus.yaml")
-    labels = pod_labels("shop", "engine-0", "admin", {}, [CONFIG_HASH_ANNOTATION])
+    labels = pod_labels("shop", "engine-0", "admin", {"app": "vllm"}, [CONFIG_HASH_ANNOTATION])
     here = without_cluster(config, [{"targets": ["127.0.0.1:1"], "labels": labels}])
+    (engines, _) = here["scrape_configs"]
+    assert engines["authorization"] == {"credentials_file": "/etc/prometheus/tenantzone-admin-demo/token"}
+    engines["authorization"]["credentials_file"] = str(tmp_path / "token")
+    (tmp_path / "token").write_text("token")
     (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(here))
     (tmp_path / "rules.yaml").write_text((FOLDER / "rules.yaml").read_text())
     said = promtool("check", "config", tmp_path / "prometheus.yaml")
@@ -37,15 +41,18 @@ def test_the_scrape_config_is_well_formed(tmp_path: Path):
 def test_discovery_asks_for_pods():
     (config,) = documents(FOLDER / "prometheus.yaml")
     discoveries = [found for job in config["scrape_configs"] for found in job["kubernetes_sd_configs"]]
-    assert discoveries == [{"role": "pod"}, {"role": "pod", "namespaces": {"names": ["tenantzone-system"]}}]
+    assert discoveries == [
+        {"role": "pod", "namespaces": {"names": ["default"]}},
+        {"role": "pod", "namespaces": {"names": ["tenantzone-system"]}},
+    ]
 
 
 def test_the_pod_monitor_finds_the_port_that_the_engines_manifest_names():
     monitor = by_kind("engines.yaml")["PodMonitor"]
     assert monitor["apiVersion"] == GROUP_VERSION
-    assert set(monitor["spec"]) == {"namespaceSelector", "selector", "podMetricsEndpoints"}
+    assert set(monitor["spec"]) == {"selector", "podMetricsEndpoints"}
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    assert set(endpoint) == {"port", "interval", "relabelings"}
+    assert set(endpoint) == {"port", "interval", "authorization", "relabelings"}
     assert endpoint["port"] in _ports(MANIFESTS / "engine" / "engine.yaml")
     (kept,) = endpoint["relabelings"]
     assert kept == {
@@ -54,6 +61,14 @@ def test_the_pod_monitor_finds_the_port_that_the_engines_manifest_names():
         "action": "keep",
     }
     assert CONFIG_HASH_ANNOTATION == "tenantzone.io/config-hash"
+
+
+def test_the_pod_monitor_shows_the_pools_token_to_the_pools_engines_only():
+    monitor = by_kind("engines.yaml")["PodMonitor"]
+    (pool,) = documents(MANIFESTS / "samples" / "pool.yaml")
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert monitor["spec"]["selector"] == pool["spec"]["selector"]
+    assert endpoint["authorization"]["credentials"]["name"] == f"tenantzone-admin-{pool['metadata']['name']}"
 
 
 def test_the_service_monitor_finds_the_operators_pods_through_the_service():

@@ -18,6 +18,7 @@ from hack.ports import free_ports
 from tests.operator.admin_server import Engine, listening
 from tests.operator.kube import Kube, eventually, proxied
 from tests.operator.scrape import Scrape
+from tests.operator.stolen_token import stolen_token
 from tests.operator.watched_pods import Pods, watched_through
 from tests.operator.world import World, world_in
 
@@ -163,4 +164,11 @@ async def pods(proxy: Proxy, kube: Kube, namespace: str) -> AsyncIterator[Pods]:
 def world(control_plane: Cluster, kube: Kube, namespace: str, operator: Operator) -> Iterator[World]:
     """A namespace that the operator serves."""
     with world_in(control_plane, kube, namespace) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def thief(control_plane: Cluster, operator_kubeconfig: Path) -> Iterator[Kube]:
+    """The API server as somebody sees it who has the operator's token."""
+    with stolen_token(control_plane, operator_kubeconfig) as made:
         yield made

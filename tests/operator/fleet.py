@@ -3,6 +3,7 @@
 import threading
 import time
 from base64 import b64decode
+from collections.abc import Collection
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -13,6 +14,7 @@ from tenantzone_contract.fitting import grants
 from tenantzone_contract.identity import identity_digest
 from tenantzone_contract.packing import files_of, unpack_config
 from tenantzone_contract.report import (
+    AdminPortStatus,
     ConfigStatus,
     EngineReport,
     IdentityReport,
@@ -42,6 +44,7 @@ class SimulatedEngine:
         port: int,
         blocks: int,
         look_seconds: float = 0.05,
+        accepts: Collection[str] | None = None,
     ) -> None:
         self._kube = kube
         self._look_seconds = look_seconds
@@ -62,6 +65,9 @@ class SimulatedEngine:
         self.lie: Lie | None = None
         """Told in place of a report."""
         self.salt_key = SaltKeyStatus()
+        self.admin_port = AdminPortStatus()
+        self.accepts = accepts
+        """Tokens, one of which it wants to be shown; None: it answers everybody."""
         self.polls = 0
         self._config: RuntimeConfig | None = None
         self._status = ConfigStatus()
@@ -125,6 +131,7 @@ class SimulatedEngine:
             config=self._status,
             salt_key=self.salt_key,
             identity=self._identity(),
+            admin_port=self.admin_port,
             zones=self.registered
             + tuple(
                 ZoneReport(
@@ -170,6 +177,13 @@ class SimulatedEngine:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 engine.polls += 1
+                shown = self.headers.get("Authorization", "").removeprefix("Bearer ")
+                if engine.accepts is not None and shown not in engine.accepts:
+                    self.send_response(401)
+                    self.send_header("WWW-Authenticate", 'Bearer realm="tenantzone"')
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
                 answer = (engine.lie.tell if engine.lie is not None else truth)(
                     engine.report().model_dump(mode="json", by_alias=True)
                 )

@@ -33,8 +33,9 @@ class Kube:
                 return None
             raise
 
-    def text(self, path: str) -> str:
-        with self._opener.open(self._server + path, timeout=10) as answer:
+    def text(self, path: str, **headers: str) -> str:
+        request = urllib.request.Request(self._server + path, headers=headers)
+        with self._opener.open(request, timeout=10) as answer:
             return answer.read().decode()
 
     def call(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> dict[str, Any]:

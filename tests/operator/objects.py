@@ -6,6 +6,7 @@ from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.fitting import Grant, grants
 from tenantzone_contract.report import (
+    AdminPortStatus,
     ConfigStatus,
     EngineReport,
     IdentityReport,
@@ -18,6 +19,7 @@ from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.engines.views import view
 from tenantzone_operator.kube.resources import Pod, Pool, Zone, read_pod, read_pool, read_zone
 
+CLOSED = AdminPortStatus()
 NOW = "2026-01-01T00:00:00Z"
 
 
@@ -66,6 +68,7 @@ def observed(
     registered: tuple[ZoneReport, ...] = (),
     salt_key: SaltKeyStatus | None = None,
     identity: tuple[str, str] | None = None,
+    admin_port: AdminPortStatus | None = CLOSED,
     **zones: Any,
 ) -> Observation:
     """An engine that has applied a snapshot and reports its zones; `acme={"cached": 3}` says more about one of them.
@@ -82,7 +85,9 @@ def observed(
         zone_report(zone.name, **_as_asked(zone, grant) | zones.get(zone.name, {}))
         for zone, grant in zip(entries, grants(entries, blocks), strict=True)
     )
-    made = report(engine, blocks, status, registered + reports).model_copy(update={"salt_key": salt_key})
+    made = report(engine, blocks, status, registered + reports).model_copy(
+        update={"salt_key": salt_key, "admin_port": admin_port}
+    )
     if identity is not None:
         told = IdentityReport(kind="APIKeys", digest=identity[0], problem=identity[1])
         made = made.model_copy(update={"identity": told})
@@ -126,6 +131,7 @@ def report(
         block_size_tokens=16,
         free_blocks=blocks,
         config=config or ConfigStatus(),
+        admin_port=AdminPortStatus(),
         zones=zones,
         started_unix_time=0.0,
         published_unix_time=1.0,

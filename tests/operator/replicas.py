@@ -9,10 +9,7 @@ from hack.controlplane import ControlPlane
 from tests.operator.audit import AuditLog
 from tests.operator.conftest import Operator
 from tests.operator.kube import eventually
-
-NAMESPACE = "tenantzone-system"
-NAME = "tenantzone-operator"
-LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{NAME}"
+from tests.operator.lease import NAME, NAMESPACE
 
 SHORT = (
     *("--leader-elect-lease-duration", "4s"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from hack.controlplane import Cluster, ControlPlane
 from tests.operator.kube import Kube, eventually, proxied
-from tests.operator.replicas import LEASE_PATH, NAMESPACE
+from tests.operator.lease import LEASE_PATH, NAMESPACE
 
 LABELS = {"app.kubernetes.io/managed-by": "tenantzone-operator", "tenantzone.io/pool": "demo"}
 OWNER = {"apiVersion": "tenantzone.io/v1alpha1", "kind": "ZonePool", "name": "demo", "uid": "of-a-pool"}

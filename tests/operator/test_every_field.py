@@ -39,8 +39,22 @@ ZONE: dict[str, tuple[Any, Any]] = {
     "idle.release.every": ("1m", "2m"),
     "evictionPolicy": ("LRU", "Clock"),
     "scrub": ("Never", "OnTransfer"),
+    "queue.requests": (None, 100),
+    "queue.tokens": (None, 100_000),
+    "requestLimits.maxTokens": (None, 100),
+    "retention.ttl": (None, "10m"),
+    "retention.noStore": (None, True),
 }
 """Fields of a TenantZone that the engine enforces: two values of each that must make a difference."""
+
+OF_THE_DOOR: dict[str, tuple[Any, Any]] = {
+    "requestLimits.choices": (None, 2),
+    "requestLimits.logprobs": (None, 0),
+    "requestLimits.bodyBytes": (None, 10_000),
+    "requestPriority.min": (None, -5),
+    "requestPriority.max": (None, 5),
+}
+"""The same of fields that the front door enforces. tests/door/test_terms.py shows that it acts on each of them."""
 
 ZONE_PLACE = {"pool", "tenant"}
 """Whose zone it is, and where: each test here would fail without them."""
@@ -158,7 +172,7 @@ def whole(table: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
 
 
 def test_each_leaf_of_a_tenantzone_is_known():
-    assert leaves_of("tenantzones") == ZONE.keys() | ZONE_PLACE
+    assert leaves_of("tenantzones") == ZONE.keys() | OF_THE_DOOR.keys() | ZONE_PLACE
 
 
 def test_each_leaf_of_a_zonepool_is_known():
@@ -174,6 +188,16 @@ def test_a_field_of_a_tenantzone_reaches_the_core(field: str):
 
     assert made[0].config != made[1].config, "the operator does not read it"
     assert enforced(made[0]) != enforced(made[1]), "the core does not know it"
+
+
+@pytest.mark.parametrize("field", OF_THE_DOOR)
+def test_a_field_that_the_door_enforces_reaches_what_the_door_reads(field: str):
+    spec = whole(ZONE | OF_THE_DOOR)
+    made = [zone("acme", **with_value(spec, field, value)).config for value in OF_THE_DOOR[field]]
+
+    assert None not in made
+    read = [read_by_an_engine(PoolConfig(namespace="models", name="main"), each).zones for each in made if each]
+    assert read[0] != read[1]
 
 
 def enforced(declared: Zone) -> list[Any]:

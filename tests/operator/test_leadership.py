@@ -13,7 +13,8 @@ from hack.controlplane import Cluster, ControlPlane
 from tests.operator.audit import Request
 from tests.operator.gateway import gateway_to
 from tests.operator.kube import Kube, eventually
-from tests.operator.replicas import LEASE_PATH, SHORT, Replica, Replicas, replicas_of
+from tests.operator.lease import LEASE_PATH
+from tests.operator.replicas import SHORT, Replica, Replicas, replicas_of
 from tests.operator.world import World, world_in
 
 pytestmark = pytest.mark.controlplane

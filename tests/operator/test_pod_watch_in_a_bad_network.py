@@ -11,6 +11,7 @@ import pytest
 from hack.harness.proxy import BROKEN, Faults, Proxy, Refusal, error_event
 from tenantzone_operator.app import Operator as App
 from tenantzone_operator.app import Options
+from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.kube import pod_watch
 from tenantzone_operator.kube.connection import Connection
 from tenantzone_operator.kube.pod_watch import PodsUnknownError
@@ -154,7 +155,7 @@ async def test_who_knows_no_pools_pods_is_not_ready_and_who_lacks_one_says_so(
         there = body(name, metadata={"namespace": pods.key[0]}, spec={"selector": {"matchLabels": labels}})
         pods.store.pools.put(there)
 
-    leader = Leader(lambda: Reconciler(pods.store, pods.api))
+    leader = Leader(lambda: Reconciler(pods.store, pods.api, AdminKey(pods.api, pods.key[0])))
     options = Options(Connection(None), namespace=None, probes=None, lease=None)
     operator = App(options, pods.api, leader, Alone(), pods.store)
     put("demo", **OURS)

@@ -13,7 +13,8 @@ from hack.controlplane import Cluster, ControlPlane
 from tests.operator.audit import AuditLog, Request
 from tests.operator.conftest import MANIFESTS, SERVICE_ACCOUNT, Operator
 from tests.operator.kube import Kube, eventually
-from tests.operator.replicas import LEASE_PATH, NAME, NAMESPACE, SHORT
+from tests.operator.lease import LEASE_PATH, NAME, NAMESPACE
+from tests.operator.replicas import SHORT
 from tests.operator.world import World, world_in
 
 pytestmark = pytest.mark.controlplane
@@ -127,12 +128,19 @@ def test_it_asked_for_no_pods_but_those_that_a_pool_selects(record: list[Request
 
 def test_of_pods_and_config_maps_it_needs_those_of_its_pools_only(record: list[Request]):
     """So the chart's rights for listed pools suffice."""
-    asked = [request for request in record if request.group == "" and request.resource[0] != "/"]
+    in_core = [request for request in record if request.group == "" and request.resource[0] != "/"]
+    of_its_own = [request for request in in_core if request.namespace == NAMESPACE]
+    asked = [request for request in in_core if request.namespace != NAMESPACE]
     config_maps = [request for request in asked if request.resource == "configmaps" and request.verb != "create"]
 
     assert {request.resource for request in asked} == {"pods", "configmaps", "secrets"}
     assert {request.namespace for request in asked} == {"test-rights"}
     assert {request.name for request in config_maps} == {"tenantzone-demo"}
+    assert {(request.resource, request.name) for request in of_its_own} <= {
+        ("secrets", "tenantzone-operator-key"),
+        ("secrets", ""),
+    }
+    assert all(request.verb == "create" for request in of_its_own if not request.name)
 
 
 @pytest.fixture(scope="module")
@@ -158,10 +166,13 @@ def test_the_api_server_grants_it_this_and_nothing_else(as_operator: Cluster, na
     rules = [rule for rule in status["resourceRules"] if not about_oneself & set(rule["apiGroups"])]
 
     assert not status["incomplete"]
-    assert _rights(rules) == {right for right in granted() if namespace == NAMESPACE or right[1] != "leases"}
+    of_its_own = {right for right in granted() if right[1] == "leases" or right == ("", "secrets", "get")}
+    assert _rights(rules) == granted() - (set() if namespace == NAMESPACE else of_its_own)
     for rule in rules:
         if "update" in rule["verbs"]:
             assert rule["resourceNames"] == [NAME]
+        if rule["resources"] == ["secrets"] and "get" in rule["verbs"]:
+            assert rule["resourceNames"] == ["tenantzone-operator-key"]
 
 
 @pytest.mark.parametrize(

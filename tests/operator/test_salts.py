@@ -13,8 +13,9 @@ from tenantzone_contract.salt import parse_salt_key, salt_key_id
 from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.kube.conditions import Reason, Type
 from tenantzone_operator.kube.rest import RestError
-from tenantzone_operator.pool import salt_secret
-from tenantzone_operator.pool.salt_secret import SaltSecret, may_be_missing
+from tenantzone_operator.pool import pool_secret
+from tenantzone_operator.pool.pool_secret import PoolSecret
+from tenantzone_operator.pool.salt_secret import ensure_salt_secret, may_be_missing
 from tenantzone_operator.status.salts import salt_not_shared
 from tests.operator.kube import eventually
 from tests.operator.objects import observed, pool, report, silent
@@ -112,8 +113,8 @@ class Refusing:
         self.status = status
         self.keys: list[bytes] = []
 
-    async def create_salt_secret(self, _pool, key: bytes) -> None:
-        self.keys.append(key)
+    async def create_pool_secret(self, _pool, _name: str, data: dict[str, bytes]) -> None:
+        self.keys.append(data["key"])
         if self.status >= 300:
             raise RestError(self.status, "secrets is forbidden")
 
@@ -121,36 +122,36 @@ class Refusing:
 @pytest.fixture
 def clock(monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(salt_secret, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(pool_secret, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 
 def secret_of(api):
-    return SaltSecret(api, logging.getLogger(__name__))
+    return PoolSecret(api, logging.getLogger(__name__), "a new salt key")
 
 
 async def test_it_is_tried_at_once_and_then_once_a_minute_as_long_as_it_may_be_missing(clock):
     api = Refusing(409)
     secret = secret_of(api)
     for _ in range(3):
-        await secret.ensure(pool(), [])
+        await ensure_salt_secret(secret, pool(), [])
     assert (len(api.keys), secret.retry_seconds) == (1, 60.0)
     clock[0] += 60.0
-    await secret.ensure(pool(), [engine()])
+    await ensure_salt_secret(secret, pool(), [engine()])
     assert len(api.keys) == 2
     clock[0] += 60.0
-    await secret.ensure(pool(), [engine(id=ID)])
+    await ensure_salt_secret(secret, pool(), [engine(id=ID)])
     assert (len(api.keys), secret.retry_seconds) == (2, None)
     assert len(set(api.keys)) == 2
-    assert all(len(key) == 32 for key in api.keys)
+    assert all(len(parse_salt_key(key)) == 32 for key in api.keys)
 
 
 async def test_another_pool_of_the_name_is_tried_for_at_once(clock):
     api = Refusing(201)
     secret = secret_of(api)
-    await secret.ensure(pool(), [])
+    await ensure_salt_secret(secret, pool(), [])
     next_pool = replace(pool(), meta=replace(pool().meta, uid="another"))
-    await secret.ensure(next_pool, [])
+    await ensure_salt_secret(secret, next_pool, [])
     assert len(api.keys) == 2
 
 
@@ -158,19 +159,19 @@ async def test_without_the_right_it_goes_on_and_says_why(clock, caplog):
     api = Refusing(403)
     secret = secret_of(api)
     for _ in range(3):
-        await secret.ensure(pool(), [])
+        await ensure_salt_secret(secret, pool(), [])
         clock[0] += 60.0
     assert "secrets is forbidden" in secret.not_made
     assert len([line for line in caplog.messages if "can't be made" in line]) == 1
     api.status = 201
-    await secret.ensure(pool(), [])
+    await ensure_salt_secret(secret, pool(), [])
     assert secret.not_made == ""
 
 
 async def test_an_api_server_in_trouble_is_asked_again(clock):
     secret = secret_of(Refusing(503))
     with pytest.raises(RestError):
-        await secret.ensure(pool(), [])
+        await ensure_salt_secret(secret, pool(), [])
     assert secret.not_made == ""
 
 

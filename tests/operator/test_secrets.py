@@ -12,8 +12,9 @@ import pytest
 
 from hack.controlplane import ControlPlane
 from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
+from tenantzone_contract.salt import salt_secret_name
 from tenantzone_operator.kube.resources import read_pod
-from tenantzone_operator.pool.nudging import secrets_hash
+from tenantzone_operator.kube.secret_watch import MAX_SECRETS, most_mounted, secrets_hash
 from tests.door.harness import call, door, give_zones
 from tests.operator.conftest import MANIFESTS
 from tests.operator.fleet import pod_manifest
@@ -34,10 +35,11 @@ def give_secret(world: World, **keys: str) -> None:
         world.kube.merge(f"{path}/{SECRET}", {"data": gone | data})
 
 
-def add_pod(world: World, name: str) -> None:
-    """An engine's pod that mounts the Secret; nothing runs in it."""
+def add_pod(world: World, name: str, *more: str) -> None:
+    """An engine's pod that mounts the Secret, and more of them; nothing runs in it."""
     pod: dict[str, Any] = pod_manifest(name, {"pool": POOL})
-    pod["spec"]["volumes"] = [{"name": "keys", "secret": {"secretName": SECRET}}]
+    secrets = {"keys": SECRET, **{name: name for name in more}}
+    pod["spec"]["volumes"] = [{"name": name, "secret": {"secretName": secret}} for name, secret in secrets.items()]
     world.kube.call("POST", f"/api/v1/namespaces/{world.namespace}/pods", pod)
 
 
@@ -107,7 +109,7 @@ def test_without_the_right_it_goes_by_kubelets_pace_and_the_pool_says_so(world: 
     world.add_engine()
     world.await_ready("acme")
     assert "kubelet's own time" not in conditions(world.pool())["IdentityEnforced"]["message"]
-    add_pod(world, "engine-with-keys")
+    add_pod(world, "engine-with-keys", salt_secret_name(POOL))
 
     eventually(lambda: says_pace(world))
     assert told(world, "engine-with-keys") is None
@@ -142,3 +144,10 @@ def test_a_hash_is_of_all_that_a_pod_mounts_and_that_may_be_watched():
     assert len({whole, hash_of(known | {"a": "u/3"}), hash_of(known | {"inner": "u/1"}), hash_of(known, "b")}) == 4
     assert hash_of({"a": "u/1", "b": "u/2"}) == "", "what is not known yet is waited for"
     assert hash_of({}, "a", "b", "inner") == ""
+
+
+def test_an_odd_pods_secrets_displace_none_that_most_pods_mount():
+    odd = mounting(*(f"a-{number}" for number in range(MAX_SECRETS)))
+    names = most_mounted([mounting("keys", "salt"), odd, mounting("keys", "salt"), mounting("keys")])
+    assert names[:3] == ["inner", "keys", "salt"]
+    assert len(names) == len(set(names)) == 3 + MAX_SECRETS

@@ -1,18 +1,16 @@
 """What somebody can do who has the operator's token, and what not, each tried on a real API server."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hack.controlplane import Cluster
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
 from tests.operator.fleet import pod_manifest
 from tests.operator.kube import Kube
-from tests.operator.replicas import LEASE_PATH, NAMESPACE
-from tests.operator.stolen_token import AS_MANAGER, OF_OTHERS, OWNER, patched, refusal, stolen_token
+from tests.operator.lease import LEASE_PATH, NAMESPACE
+from tests.operator.stolen_token import AS_MANAGER, OF_OTHERS, OWNER, patched, refusal
 
 pytestmark = pytest.mark.controlplane
 
@@ -35,12 +33,6 @@ OF_A_LEASE: tuple[dict[str, Any], ...] = (
     {"ownerReferences": [OWNER]},
 )
 REGARDING = {"apiVersion": "tenantzone.io/v1alpha1", "kind": "TenantZone", "name": "acme"}
-
-
-@pytest.fixture(scope="module")
-def thief(control_plane: Cluster, operator_kubeconfig: Path) -> Iterator[Kube]:
-    with stolen_token(control_plane, operator_kubeconfig) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

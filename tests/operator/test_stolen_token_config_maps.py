@@ -1,14 +1,11 @@
 """What somebody who has the operator's token can do to ConfigMaps, each tried on a real API server."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hack.controlplane import Cluster
 from tests.operator.kube import Kube
-from tests.operator.stolen_token import AS_MANAGER, LABELS, OF_OTHERS, OWNER, patched, refusal, stolen_token
+from tests.operator.stolen_token import AS_MANAGER, LABELS, OF_OTHERS, OWNER, patched, refusal
 
 pytestmark = pytest.mark.controlplane
 
@@ -16,12 +13,6 @@ _CORE = "/api/v1/namespaces"
 
 METADATA = {"name": "tenantzone-demo", "labels": LABELS, "ownerReferences": [OWNER]}
 CONFIG_MAP = {"metadata": METADATA, "data": {"config.json": "{}"}}
-
-
-@pytest.fixture(scope="module")
-def thief(control_plane: Cluster, operator_kubeconfig: Path) -> Iterator[Kube]:
-    with stolen_token(control_plane, operator_kubeconfig) as made:
-        yield made
 
 
 def changed(**metadata: Any) -> dict[str, Any]:

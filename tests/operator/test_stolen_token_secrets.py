@@ -1,28 +1,29 @@
 """What somebody who has the operator's token can do to Secrets, each tried on a real API server."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hack.controlplane import Cluster
 from tests.operator.kube import Kube
-from tests.operator.stolen_token import LABELS, OF_OTHERS, OWNER, patched, refusal, stolen_token
+from tests.operator.stolen_token import LABELS, OF_OTHERS, OWNER, patched, refusal
 
 pytestmark = pytest.mark.controlplane
 
 _CORE = "/api/v1/namespaces"
-_ONLY = "no Secret but the salt key of a ZonePool"
+_SYSTEM = f"{_CORE}/tenantzone-system/secrets"
+_ONLY = "no Secret but a ZonePool's salt key and admin token, and its own key"
+_KIND = "no kind but Opaque"
 
 METADATA = {"name": "tenantzone-salt-demo", "labels": LABELS, "ownerReferences": [OWNER]}
 SECRET = {"metadata": METADATA, "type": "Opaque", "data": {"key": "AA=="}}
 
 
-@pytest.fixture(scope="module")
-def thief(control_plane: Cluster, operator_kubeconfig: Path) -> Iterator[Kube]:
-    with stolen_token(control_plane, operator_kubeconfig) as made:
-        yield made
+ADMIN = SECRET | {
+    "metadata": METADATA | {"name": "tenantzone-admin-demo"},
+    "data": {"token": "AA==", "accepted": "AA=="},
+}
+KEY = {"metadata": {"name": "tenantzone-operator-key"}, "data": {"key": "AA=="}}
 
 
 def changed(**metadata: Any) -> dict[str, Any]:
@@ -44,10 +45,14 @@ TOKEN = {"annotations": {"kubernetes.io/service-account.name": "default"}}
         pytest.param(changed(ownerReferences=[OWNER | {"apiVersion": "v1", "kind": "Pod"}]), _ONLY, id="a pod's"),
         pytest.param(changed(finalizers=["example.com/held"]), OF_OTHERS, id="a finalizer"),
         pytest.param(changed(annotations={"example.com/a": "1"}), OF_OTHERS, id="an annotation"),
-        pytest.param(SECRET | {"immutable": True}, _ONLY, id="for ever"),
+        pytest.param(SECRET | {"immutable": True}, _KIND, id="for ever"),
         pytest.param(SECRET | {"data": {"acme": "AA=="}}, _ONLY, id="another key"),
         pytest.param(SECRET | {"stringData": {"acme": "x"}}, _ONLY, id="another key in plain text"),
-        pytest.param(SECRET | {"type": "example.com/other"}, _ONLY, id="another type"),
+        pytest.param(SECRET | {"type": "example.com/other"}, _KIND, id="another type"),
+        pytest.param(changed(name="tenantzone-admin-demo"), _ONLY, id="a salt key as an admin token"),
+        pytest.param(changed() | {"data": {"token": "AA=="}}, _ONLY, id="an admin token as a salt key"),
+        pytest.param(ADMIN | {"data": {"acme": "AA=="}}, _ONLY, id="another key beside the token"),
+        pytest.param(KEY, _ONLY, id="the operator's key in another namespace"),
         pytest.param(
             changed(**TOKEN) | {"type": "kubernetes.io/service-account-token"},
             OF_OTHERS,
@@ -59,11 +64,42 @@ def test_it_makes_no_secret_but_a_pools_salt_key(thief: Kube, namespace: str, se
     assert said in refusal(thief, "POST", f"{_CORE}/{namespace}/secrets", secret)
 
 
-def test_it_makes_a_pools_salt_key_and_then_neither_reads_nor_changes_it(thief: Kube, namespace: str):
+@pytest.mark.parametrize("secret", [SECRET, ADMIN])
+def test_it_makes_a_pools_secrets_and_then_neither_reads_nor_changes_them(
+    thief: Kube, namespace: str, secret: dict[str, Any]
+):
     path = f"{_CORE}/{namespace}/secrets"
-    assert refusal(thief, "POST", path, SECRET) == ""
-    assert "already exists" in refusal(thief, "POST", path, SECRET)
-    path += "/tenantzone-salt-demo"
+    assert refusal(thief, "POST", path, secret) == ""
+    assert "already exists" in refusal(thief, "POST", path, secret)
+    path += f"/{secret['metadata']['name']}"
     assert "cannot get" in refusal(thief, "GET", path)
+    assert "cannot patch" in patched(thief, path, {"data": {"key": "AAAA"}})
+    assert "cannot delete" in refusal(thief, "DELETE", path)
+
+
+@pytest.fixture
+def no_operator_key(kube: Kube) -> Iterator[None]:
+    """Nobody has made it; what there was is there again afterwards."""
+    path = f"{_SYSTEM}/tenantzone-operator-key"
+    before = kube.get(path)
+    if before is not None:
+        kube.call("DELETE", path)
+    yield
+    if kube.get(path) is not None:
+        kube.call("DELETE", path)
+    if before is not None:
+        kube.call("POST", _SYSTEM, KEY | {"data": before["data"]})
+
+
+@pytest.mark.usefixtures("no_operator_key")
+def test_it_makes_and_reads_the_operators_own_key_and_does_not_change_it(thief: Kube):
+    """Of it the admin tokens are made, so whoever has the token reads what engines report."""
+    for spoiled in (KEY | {"data": {"other": "AA=="}}, {**KEY, "metadata": KEY["metadata"] | {"labels": {"a": "b"}}}):
+        assert refusal(thief, "POST", _SYSTEM, spoiled)
+    assert refusal(thief, "POST", _SYSTEM, KEY) == ""
+    path = f"{_SYSTEM}/tenantzone-operator-key"
+    assert refusal(thief, "GET", path) == ""
+    assert "cannot get" in refusal(thief, "GET", f"{_SYSTEM}/another")
+    assert "cannot list" in refusal(thief, "GET", _SYSTEM)
     assert "cannot patch" in patched(thief, path, {"data": {"key": "AAAA"}})
     assert "cannot delete" in refusal(thief, "DELETE", path)

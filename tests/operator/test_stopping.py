@@ -6,6 +6,7 @@ import itertools
 import kopf
 from aiohttp import web
 
+from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.kube.api import Api
 from tenantzone_operator.kube.rest import Rest
 from tenantzone_operator.kube.store import Store
@@ -35,7 +36,8 @@ async def test_a_worker_that_is_about_to_try_again_is_followed_by_none():
     for number in range(5):
         store.zones.put(body(f"zone-{number}", spec={"pool": f"pool-{number}"}))
     async with Rest(log_in) as rest:
-        reconciler = Reconciler(store, Api(rest, None))
+        api = Api(rest, None)
+        reconciler = Reconciler(store, api, AdminKey(api, "tenantzone-system"))
         reconciler.check_all()
         async with asyncio.timeout(20):
             await is_asked_often.wait()

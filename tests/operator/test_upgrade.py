@@ -9,9 +9,10 @@ from hack.controlplane import Cluster, ControlPlane
 from tests.operator.audit import AuditLog
 from tests.operator.conftest import SERVICE_ACCOUNT, Operator
 from tests.operator.kube import Kube, eventually
+from tests.operator.lease import NAME, NAMESPACE
 from tests.operator.previous import NAME as PREVIOUS
 from tests.operator.previous import is_known, unpack_previous
-from tests.operator.replicas import NAME, NAMESPACE, SHORT
+from tests.operator.replicas import SHORT
 from tests.operator.world import World, conditions, world_in
 
 pytestmark = [

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tenantzone_contract.report import ConfigStatus, EngineReport
 from tenantzone_runtime.admin import AdminServer
+from tenantzone_runtime.admin_access import AdminAccess
 from tenantzone_runtime.metrics import EngineFigures, ZoneFigures
 from tenantzone_runtime.zones.counters import Counters
 
@@ -58,6 +59,9 @@ def zone(**fields: object) -> ZoneFigures:
     return ZoneFigures(**{**known, **fields})
 
 
+EVERYBODY = AdminAccess(None)
+
+
 def figures(**fields: object) -> EngineFigures:
     known = {
         "engine_version": "0.32.0",
@@ -71,7 +75,8 @@ def figures(**fields: object) -> EngineFigures:
         "taken_unix_time": PUBLISHED,
         "config": ConfigStatus(applied_generation=5, applied_hash="sha256:00", applied_unix_time=990.0),
         "reloads": {"applied": 5, "rejected": 2},
-        "refusals": {"unbound": 1, "unknown_tenant": 0, "too_long": 0, "unsupported": 0},
+        "refusals": {"unbound": 1, "unknown_tenant": 0, "too_long": 0, "unsupported": 0, "queue_full": 0},
+        "refused_at_admin_port": 3,
         "zones": (zone(),),
     }
     return EngineFigures(**{**known, **fields})
@@ -94,9 +99,9 @@ def report(**fields: object) -> EngineReport:
 
 
 @contextmanager
-def scraped(read_figures: Callable[[], EngineFigures] = figures) -> Iterator[str]:
+def scraped(read_figures: Callable[[], EngineFigures] = figures, access: AdminAccess = EVERYBODY) -> Iterator[str]:
     """The address of an admin port."""
-    server = AdminServer("127.0.0.1", 0, report, read_figures=read_figures, now=lambda: PUBLISHED)
+    server = AdminServer("127.0.0.1", 0, report, access=access, read_figures=read_figures, now=lambda: PUBLISHED)
     server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"

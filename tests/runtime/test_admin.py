@@ -16,6 +16,7 @@ from tenantzone_contract.report import (
     parse_report,
 )
 from tenantzone_runtime.admin import AdminServer
+from tenantzone_runtime.admin_access import AdminAccess
 from tests.runtime import scraping
 
 PUBLISHED = 1_000.0
@@ -59,9 +60,13 @@ def report(**fields: object) -> EngineReport:
 
 @contextmanager
 def serving(
-    read_report: Callable[[], EngineReport] = report, *, now: float = PUBLISHED, max_age: float = 5.0
+    read_report: Callable[[], EngineReport] = report,
+    *,
+    access: AdminAccess = scraping.EVERYBODY,
+    now: float = PUBLISHED,
+    max_age: float = 5.0,
 ) -> Iterator[str]:
-    server = AdminServer("127.0.0.1", 0, read_report, max_age=max_age, now=lambda: now)
+    server = AdminServer("127.0.0.1", 0, read_report, access=access, max_age=max_age, now=lambda: now)
     server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"
@@ -131,12 +136,12 @@ def test_a_port_in_use_is_named_with_what_to_change():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=rf"127\.0\.0\.1:{port} can't be opened .*; choose another with --admin-port"):
-            AdminServer("127.0.0.1", port, report)
+            AdminServer("127.0.0.1", port, report, access=AdminAccess(None))
 
 
 def test_a_host_that_is_not_here_is_named():
     with pytest.raises(OSError, match="check --admin-host"):
-        AdminServer("192.0.2.1", 0, report)
+        AdminServer("192.0.2.1", 0, report, access=AdminAccess(None))
 
 
 def test_stopping_frees_the_port_and_leaves_no_thread():
@@ -151,6 +156,6 @@ def test_stopping_frees_the_port_and_leaves_no_thread():
 
 
 def test_stopping_before_starting_frees_the_port():
-    server = AdminServer("127.0.0.1", 0, report)
+    server = AdminServer("127.0.0.1", 0, report, access=AdminAccess(None))
     server.stop()
     socket.create_server(("127.0.0.1", server.port)).close()

@@ -12,6 +12,7 @@ import pytest
 from tenantzone_contract.blocks import DEFAULT_CELLS, MAX_CELLS, BlockKind, BlockMap, parse_block_map
 from tenantzone_contract.report import ConfigStatus, EngineReport
 from tenantzone_runtime.admin import AdminServer, TakeBlockMap
+from tenantzone_runtime.admin_access import AdminAccess
 
 REPORT = EngineReport(
     engine_version="0.32.0",
@@ -35,7 +36,7 @@ WAIT_SECONDS = 0.5
 
 @contextmanager
 def serving(take_block_map: TakeBlockMap | None) -> Iterator[str]:
-    server = AdminServer("127.0.0.1", 0, lambda: REPORT, take_block_map=take_block_map)
+    server = AdminServer("127.0.0.1", 0, lambda: REPORT, access=AdminAccess(None), take_block_map=take_block_map)
     server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"

@@ -13,6 +13,8 @@ import pytest
 from hack.controlplane.server import Server
 from hack.debian import ensure
 from hack.ports import free_ports
+from tenantzone_contract.admin_token import TOKEN_FILE, admin_secret_data, admin_token
+from tenantzone_runtime.admin_access import AdminAccess
 from tenantzone_runtime.zones.counters import Counters
 from tests.runtime.scraping import figures, scraped, zone
 
@@ -49,15 +51,21 @@ class Prometheus:
 
 @contextmanager
 def prometheus(folder: Path, *flags: str) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes an admin port with one zone, and figures that stay the same."""
+    """A Prometheus that scrapes a closed admin port with one zone, and figures that stay the same."""
+    secret = folder / "admin"
+    secret.mkdir()
+    for name, content in admin_secret_data([admin_token(b"k" * 32, "models", "demo")]).items():
+        (secret / name).write_bytes(content)
     counters = Counters()
     for each in SECONDS:
         counters.queue_time.observe(each)
     (port,) = free_ports(1)
     config = folder / "prometheus.yml"
-    with scraped(lambda: figures(zones=(zone(counters=counters),))) as url, (folder / "lock").open("w") as lock:
+    shown = figures(zones=(zone(counters=counters),))
+    with scraped(lambda: shown, AdminAccess(secret)) as url, (folder / "lock").open("w") as lock:
         targets = [{"targets": [url.removeprefix("http://")]}]
-        jobs = [{"job_name": "engine", "scrape_interval": "1s", "scrape_timeout": "1s", "static_configs": targets}]
+        job = {"job_name": "engine", "scrape_interval": "1s", "scrape_timeout": "1s", "static_configs": targets}
+        jobs = [job | {"authorization": {"credentials_file": str(secret / TOKEN_FILE)}}]
         config.write_text(json.dumps({"scrape_configs": jobs}))
         command = [
             ensure("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}",

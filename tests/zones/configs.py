@@ -14,6 +14,8 @@ MAYBE_SECONDS = st.one_of(st.none(), SECONDS)
 RELEASES = st.sampled_from([None, None, (30, 5.0), (50, 1.0), (100, 10.0)])
 """Percent, and seconds from one step to the next."""
 
+RETENTIONS = st.sampled_from([{}, {}, {}, {"ttl": 5.0}, {"ttl": 12.0}, {"no_store": True}])
+
 
 @st.composite
 def shares(draw, max_blocks, *, base=CAPACITY):
@@ -45,6 +47,7 @@ def zone_configs(draw, tenant, max_blocks):
         evict_after=draw(st.sampled_from([None, None, 5.0, 20.0])),
         release=draw(RELEASES),
         eviction_policy=draw(st.sampled_from(list(EVICTION_POLICIES))),
+        **draw(RETENTIONS),
     )
 
 
@@ -116,6 +119,8 @@ def terms_of(zone):
         "evict_after": zone.idle.evict_after_seconds,
         "release": release_of(zone.idle),
         "forget_after": zone.idle.forget_after_seconds,
+        "ttl": zone.retention.ttl_seconds,
+        "no_store": zone.retention.no_store,
         "auto": False,
         "wanted": 0,
     }
@@ -140,5 +145,7 @@ def registered_terms(unknown, tenant):
         "evict_after": template.idle.evict_after_seconds,
         "release": release_of(template.idle),
         "forget_after": template.idle.forget_after_seconds,
+        "ttl": None,
+        "no_store": False,
         "auto": True,
     }

@@ -3,9 +3,11 @@
 import itertools
 from dataclasses import dataclass
 
-from tenantzone_contract.config import Idle, Lending, PoolConfig, Release, ZoneConfig
+from tenantzone_contract.config import Idle, Lending, PoolConfig, Release, Retention, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.zones import configure, states
+from tenantzone_runtime.zones import zone as zone_terms
+from tenantzone_runtime.zones.queue import UNBOUNDED
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Zone, ZoneSpec
@@ -63,6 +65,9 @@ class Core:
         forget_after=None,
         release=None,
         auto=False,
+        queue=UNBOUNDED,
+        ttl=None,
+        no_store=False,
     ):
         """A zone without requests that holds this; quiet or not, whatever the time is."""
         quota = Quota(
@@ -82,6 +87,8 @@ class Core:
             eviction_policy=policy,
             auto_registered=auto,
             scrub=scrub,
+            queue=queue,
+            retention=zone_terms.Retention(ttl, no_store),
         )
         zone = configure.add_zone(self.ledger, spec)
         zone.last_active = active
@@ -166,4 +173,7 @@ def declare(tenant, *, lendable="100%", borrowers="SameOrHigherPriority", max_lo
         forget_after_seconds=fields.pop("forget_after", None),
         release=releasing(fields.pop("release", None)),
     )
-    return ZoneConfig(name=tenant, tenant=tenant, generation=1, lending=lending, idle=idle, **fields)
+    retention = Retention(ttl_seconds=fields.pop("ttl", None), no_store=fields.pop("no_store", False))
+    return ZoneConfig(
+        name=tenant, tenant=tenant, generation=1, lending=lending, idle=idle, retention=retention, **fields
+    )

@@ -33,14 +33,18 @@ class HistoryEngine:
     def free_blocks(self):
         return self.history.free
 
-    def has_seat(self):
-        return self.is_open and len(self.running) < self.seats
+    @property
+    def free_seats(self):
+        return self.seats - len(self.running) if self.is_open else 0
 
     def is_running(self, work):
         return work.running
 
     def front(self, zone):
         return self.queues[zone][0]
+
+    def fronts(self, zone, count):
+        return self.queues[zone][:count]
 
     def blocks_at_most(self, work):
         return work.needed + work.shared
@@ -57,6 +61,10 @@ class HistoryEngine:
         work.running = False
         self.stood_aside.add(work.zone)
         self._put(work, at_front=True)
+
+    @property
+    def waiting(self):
+        return [work for queue in self.queues.values() for work in queue]
 
     def needs(self):
         """Known beforehand is what generated tokens ask for, and not what a chunk of a prompt does."""

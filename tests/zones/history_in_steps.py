@@ -43,7 +43,7 @@ class HistoryInSteps(History):
     def _admit(self, turns_down):
         while (request := self.arbiter.next_front()) is not None:
             self.look_who_lends()
-            assert self.engine.has_seat()
+            assert self.engine.free_seats
             assert self.is_admissible(request), f"next, and can't have its blocks: {request}"
             if turns_down:
                 self._saw("turned down")
@@ -54,7 +54,7 @@ class HistoryInSteps(History):
             request.zone.account.charge(float(request.prompt))
             self._tick(request)
         self.look_who_lends()
-        if self.engine.has_seat():
+        if self.engine.free_seats:
             self.check_nobody_is_passed_over()
 
     def _takeable(self, request, *, growing=False):

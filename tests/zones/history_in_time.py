@@ -14,7 +14,9 @@ class HistoryInTime(HistoryInSteps):
         before = {zone: zone.counters.evicted.get("due", 0) for zone in self.ledger.zones.values()}
         lent = [claim for claim in self.world.claims.values() if claim.lends_unused]
         evictions = self.tenancy.upkeep(self.now, self.free)
-        idle = by_tenant(self.world.let_time_pass(self.now))
+        gone = self.world.let_time_pass(self.now)
+        self.seen |= {f"evicted: {reason}" for _, blocks, reason in gone if blocks}
+        idle = by_tenant(gone)
         for claim in lent:
             if not claim.quiet and self.world.claims.get(claim.tenant) is claim:
                 # Some moment of its own may have ended that, or none has come.
@@ -26,6 +28,14 @@ class HistoryInTime(HistoryInSteps):
         remaining = self._take_off_due(remaining, due)
         self.check_overdue()
         self._check_watermark(remaining)
+        self.check_ages()
+
+    def check_ages(self):
+        """Once time has passed, nothing is cached that was not used for its zone's ttl."""
+        for tenant, zone in self.ledger.zones.items():
+            ttl, used = zone.spec.retention.ttl_seconds, self.world.claims[tenant].used
+            if ttl is not None:
+                assert all(used[block] + ttl > self.now for block in zone.cached)
 
     def _take_off(self, remaining, counts, expected):
         """The evictions at the front that time itself brought must be what the reference says."""

@@ -34,11 +34,15 @@ class Claim:
     release: tuple[int, float] | None = None
     """Percent, and seconds from one step to the next."""
     forget_after: float | None = None
+    ttl: float | None = None
+    no_store: bool = False
     auto: bool = False
     wanted: int = 0
     """Of a zone that was registered: what its level reserves, if it fits."""
 
     in_use: set = field(default_factory=set)
+    used: dict = field(default_factory=dict)
+    """When each cached block was used last, the one that was let go first first."""
     order: LeastRecentlyUsed = field(init=False)
     """Of what it keeps cached."""
     requests: int = 0
@@ -233,6 +237,8 @@ class World:
 
     def trim(self, claim):
         paid = []
+        if claim.no_store:
+            self._lose(paid, claim, len(claim.cached), "no_store")
         self._lose(paid, claim, min(claim.held - claim.limit, len(claim.cached)), "limit")
         return paid
 
@@ -252,6 +258,8 @@ class World:
         claim.in_use -= set(kept) | set(dropped)
         for block in kept:
             claim.order.keep(block)
+            claim.used.pop(block, None)
+            claim.used[block] = self.now
         for block in dropped:
             claim.order.forget(block)
         self.free |= set(dropped)
@@ -283,6 +291,9 @@ class World:
     def change_spec(self, claim, **terms):
         if terms["policy"] != claim.policy:
             claim.order = ORDERS[terms["policy"]](claim.cached)
+        if claim.ttl is None:
+            moment = self.now if claim.requests else claim.last_active
+            claim.used = dict.fromkeys(claim.cached, moment)
         for name, value in terms.items():
             setattr(claim, name, value)
         claim.leaving = False
@@ -319,7 +330,24 @@ class World:
             if forgotten:
                 claim.leaving = True
                 self.drop_if_gone(claim)
+        paid += self.expire()
         self.give_reservations()
+        return paid
+
+    def expire(self):
+        """What was not used for its zone's ttl goes, the oldest first."""
+        paid = []
+        for claim in list(self.claims.values()):
+            if claim.ttl is None:
+                continue
+            kept = set(claim.cached)
+            old = [block for block, moment in claim.used.items() if block in kept and moment + claim.ttl <= self.now]
+            for block in old:
+                claim.order.forget(block)
+            self.free |= set(old)
+            if old:
+                paid.append((claim.tenant, old, "ttl"))
+                self.note_evicted(claim)
         return paid
 
     def lent_in_all(self):

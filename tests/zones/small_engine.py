@@ -58,8 +58,13 @@ class SmallEngine:
     def free_blocks(self):
         return self.core.free
 
-    def has_seat(self):
-        return self.is_open and len(self.running) < self.seats
+    @property
+    def free_seats(self):
+        return self.seats - len(self.running) if self.is_open else 0
+
+    @property
+    def waiting(self):
+        return [work for queue in self.queues.values() for work in queue]
 
     def needs(self):
         return [(work, work.count) for work in self.foreseen]
@@ -69,6 +74,9 @@ class SmallEngine:
 
     def front(self, zone):
         return self.queues[zone][0]
+
+    def fronts(self, zone, count):
+        return self.queues[zone][:count]
 
     def blocks_at_most(self, work):
         self.looked_at.append(work)

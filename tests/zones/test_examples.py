@@ -1,5 +1,6 @@
 """The tables of docs/algebra.md, row by row: the document says what the code does."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tenantzone_runtime.zones.eviction import make_room
 from tenantzone_runtime.zones.fair_queue import Account, FairQueue
 from tenantzone_runtime.zones.zone import EARLY_TENANT
 from tests.zones.core import Core, Request, declare
+from tests.zones.small_engine import SmallEngine
 from tests.zones.test_configure import spec_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "algebra.md"
@@ -71,6 +73,37 @@ def test_examples(zones, asks, may_take, who_pays):
     zone = core.ledger.zones[EARLY_TENANT if tenant == "(before)" else tenant]
     assert core.takeable(zone) == int(may_take)
     assert outcome(core, zone, int(count)) == who_pays
+
+
+def running(zones):
+    """As ``build`` says, with how many requests of each run: those terms are taken out."""
+    counts, kept = {}, []
+    for part in zones.split(";"):
+        name, _, terms = part.strip().partition(":")
+        others = [term.strip() for term in terms.split(",") if not term.strip().startswith("runs ")]
+        counts[name] = sum(int(term.split()[1]) for term in terms.split(",") if term.strip().startswith("runs "))
+        kept.append(f"{name}: {', '.join(others)}" if any(others) else name)
+    return "; ".join(kept), counts
+
+
+@pytest.mark.parametrize(
+    ("seats", "zones", "waits", "give_up"), [pytest.param(*row, id="; ".join(row[:3])) for row in table("Seats")]
+)
+def test_seats(seats, zones, waits, give_up):
+    zones, counts = running(zones)
+    core = build(zones)
+    engine = SmallEngine(core, seats=int(seats))
+    for name, count in counts.items():
+        for _ in range(count):
+            engine.run(core.ledger.zones[name], 1)
+    tenant, count = waits.split()
+    for _ in range(int(count)):
+        engine.wait(core.ledger.zones[tenant], 1)
+
+    engine.step()
+
+    given_up = Counter(work.zone.spec.tenant for work in engine.preempted)
+    assert (", ".join(f"{name} {count}" for name, count in given_up.items()) or "nobody") == give_up
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from pydantic import BaseModel
 
 import tenantzone_runtime
 from tenantzone_runtime.zones.enforcement import Watermarks
+from tenantzone_runtime.zones.queue import QueueBounds
 from tenantzone_runtime.zones.quota import Quota
-from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, ZoneSpec
+from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Retention, ZoneSpec
 from tests.zones.configs import configs
 
 RUNTIME = Path(tenantzone_runtime.__path__[0])
@@ -31,6 +32,8 @@ CALLED = {
     IdleTimes: {"idle"},
     ReleaseSteps: {"release"},
     LoanTerms: {"lending", "terms"},
+    QueueBounds: {"bounds"},
+    Retention: {"retention"},
     Watermarks: {"watermarks"},
 }
 """How each is called wherever it is looked at: ``zone.spec.idle.after_seconds``, or ``idle.after_seconds``."""
@@ -68,9 +71,18 @@ NOT_DRAWN = {
     "pool.unknown_tenants.template.idle.evict_after_seconds",
     "zones.generation",
     "zones.idle.forget_after_seconds",
+    "zones.queue.requests",
+    "zones.queue.tokens",
+    "zones.request_limits.body_bytes",
+    "zones.request_limits.choices",
+    "zones.request_limits.logprobs",
+    "zones.request_limits.max_tokens",
+    "zones.request_priority.max",
+    "zones.request_priority.min",
     "zones.scrub",
 }
-"""What says nothing of who gets what, or is nothing to such a zone; and a template's time, which zones draw."""
+"""What says nothing of who gets what, once it waits, or is nothing to such a zone; and a template's time, which zones
+draw."""
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

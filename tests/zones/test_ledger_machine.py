@@ -260,6 +260,17 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
             assert zone.held <= max(zone.spec.quota.limit, zone.in_use)
 
     @invariant()
+    def who_stores_nothing_keeps_nothing(self):
+        for zone in self.ledger.zones.values():
+            assert not (zone.spec.retention.no_store and zone.cached)
+
+    @invariant()
+    def what_ages_is_what_is_cached(self):
+        for zone in self.ledger.zones.values():
+            assert (zone.ages is None) == (zone.spec.retention.ttl_seconds is None)
+            assert zone.ages is None or set(zone.ages) == set(zone.cached)
+
+    @invariant()
     def counters_only_grow_and_agree(self):
         self.check_counters()
 

@@ -189,13 +189,17 @@ def test_refusals_are_counted_by_reason_and_with_the_zone_that_they_name(core):
     for tenant, reason in (("acme", "too_long"), ("acme", "too_long"), ("gone", "too_long"), ("x", "unknown_tenant")):
         core.tenancy.refused(tenant, reason)
     core.tenancy.refused(None, "unbound")
-    assert core.tenancy.refusals == {"unbound": 1, "unknown_tenant": 1, "too_long": 3, "unsupported": 0}
-    assert (zones["acme"].counters.requests, zones["gone"].counters.requests) == ({"refused": 2}, {})
+    core.tenancy.refused("acme", "queue_full")
+    refusals = {"unbound": 1, "unknown_tenant": 1, "too_long": 3, "unsupported": 0, "queue_full": 1}
+    assert core.tenancy.refusals == refusals
+    assert zones["acme"].counters.requests == {"refused": 2, "queue_full": 1}
+    assert zones["gone"].counters.requests == {}
     assert core.events("refused") == [
         Refused("acme", 2, "too_long"),
         Refused("gone", 1, "too_long"),
         Refused("x", 1, "unknown_tenant"),
         Refused(None, 1, "unbound"),
+        Refused("acme", 1, "queue_full"),
     ]
 
 

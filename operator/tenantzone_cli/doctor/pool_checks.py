@@ -9,6 +9,7 @@ from tenantzone_cli.doctor.finding import Finding, fail, name_some, ok, warn
 from tenantzone_cli.names import OPERATOR, config_map_name
 from tenantzone_cli.resources import Pool, unix_time
 from tenantzone_cli.table import duration
+from tenantzone_contract.admin_token import admin_secret_name
 from tenantzone_contract.config import ConfigError, RuntimeConfig
 from tenantzone_contract.packing import files_of, unpack_config
 from tenantzone_contract.salt import salt_secret_name
@@ -33,6 +34,7 @@ def check_pools(facts: Facts) -> Iterator[Finding]:
     for pool in facts.pools:
         yield _check_status(facts, pool)
         yield from _check_salt(pool)
+        yield from _check_admin_port(pool)
         config, found = _check_config(facts, pool)
         yield from found
         yield from check_engines(facts, pool, config.hash if config is not None else pool.status.get("configHash"))
@@ -64,6 +66,14 @@ def _check_salt(pool: Pool) -> Iterator[Finding]:
     if found is not None and found.status == "True":
         advice = f"mount the Secret {salt_secret_name(pool.name)} into all engines; docs/salts.md says what it is for"
         yield warn(f"salt key {pool.namespace}/{pool.name}", found.message, advice)
+
+
+def _check_admin_port(pool: Pool) -> Iterator[Finding]:
+    """What the operator says of engines that refuse it at their admin ports, or that tell everybody."""
+    found = pool.condition("AdminPortNotSecured")
+    if found is not None and found.status == "True":
+        advice = f"mount the Secret {admin_secret_name(pool.name)} into all engines; docs/operator.md says how"
+        yield warn(f"admin port {pool.namespace}/{pool.name}", found.message, advice)
 
 
 def _check_config(facts: Facts, pool: Pool) -> tuple[RuntimeConfig | None, list[Finding]]:

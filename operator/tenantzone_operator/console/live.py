@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -116,6 +116,7 @@ class LiveEngines:
     Args:
         store: which pools and engines there are.
         list_pods: that a pool selects; a replica that stands by watches none.
+        read_tokens: that open the admin ports of a pool's engines, by its namespace and name.
         clock: seconds that only grow.
     """
 
@@ -123,10 +124,12 @@ class LiveEngines:
         self,
         store: Store,
         list_pods: Callable[[Pool], Awaitable[list[Pod]]],
+        read_tokens: Callable[[str, str], Awaitable[Sequence[str]]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._list_pods = list_pods
+        self._read_tokens = read_tokens
         self._clock = clock
         self._pools: dict[Key, _PoolLook] = {}
 
@@ -168,6 +171,7 @@ class LiveEngines:
             max_bytes=_MAX_PICTURE_BYTES,
             quota=ReadingQuota(),
             patience=_PICTURE_SECONDS,
+            tokens=await self._read_tokens(*key),
         )
 
     def held(self, key: Key) -> dict[str, int] | None:
@@ -195,6 +199,7 @@ class LiveEngines:
         if pool is not None and key not in self._store.pods:
             with suppress(RestError, aiohttp.ClientError, TimeoutError):
                 look.pods = await self._list_pods(pool)
+        tokens = await self._read_tokens(*key)
         view = self.view(key)
         pods = sorted(view.engines, key=lambda pod: pod.meta.name)
         known = look.engines
@@ -203,17 +208,23 @@ class LiveEngines:
         max_bytes = max_report_bytes(len(view.zones), may_register=True)
         slots = asyncio.Semaphore(_AT_ONCE)
         await asyncio.gather(
-            *(self._ask_one(engine, port, max_bytes, look.quota, slots) for engine in look.engines.values())
+            *(self._ask_one(engine, port, max_bytes, look.quota, tokens, slots) for engine in look.engines.values())
         )
         look.asked_at = self._clock()
         look.fresh_until = look.asked_at + max(FRESH_SECONDS, look.quota.pause_seconds())
 
     async def _ask_one(
-        self, engine: LiveEngine, port: int, max_bytes: int, quota: ReadingQuota, slots: asyncio.Semaphore
+        self,
+        engine: LiveEngine,
+        port: int,
+        max_bytes: int,
+        quota: ReadingQuota,
+        tokens: Sequence[str],
+        slots: asyncio.Semaphore,
     ) -> None:
         try:
             async with slots:
-                report = await read_report(engine.pod, port, max_bytes, quota)
+                report = await read_report(engine.pod, port, max_bytes, quota, tokens)
         except TRANSIENT as error:
             engine.miss(error, self._clock())
         else:

@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -42,6 +42,7 @@ async def console_served(
     port: int,
     store: Store,
     list_pods: Callable[[Pool], Awaitable[list[Pod]]],
+    read_tokens: Callable[[str, str], Awaitable[Sequence[str]]],
     standing: Callable[[], Standing],
 ) -> AsyncIterator[None]:
     """Serve the console on this machine's loopback address, and nowhere else, for as long as the block runs.
@@ -50,9 +51,10 @@ async def console_served(
         port: to listen on.
         store: as the watches see it.
         list_pods: that a pool selects, for what this replica does not watch.
+        read_tokens: that open the admin ports of a pool's engines, by its namespace and name.
         standing: of this replica.
     """
-    live = LiveEngines(store, list_pods)
+    live = LiveEngines(store, list_pods, read_tokens)
     console = Console(store, live, Recording(store, live, lambda: standing().has_listed), standing)
     async with console.recording.going_on(), served(ADDRESS, port, console.application()):
         yield

@@ -9,6 +9,7 @@ import asyncio
 import socket
 from ipaddress import ip_address
 
+from tenantzone_contract.admin_token import ADMIN_REALM
 from tenantzone_operator.engines.reading_quota import ReadingQuota
 
 MAX_HEAD_BYTES = 8 * 2**10
@@ -27,11 +28,17 @@ class UnbelievableError(ValueError):
     """An answer that no engine of ours gives; to read another one like it would cost as much."""
 
 
+class TokenRefusedError(ValueError):
+    """An engine of ours answers, and refuses the token that it was shown."""
+
+
 class SlowError(TimeoutError):
     """The connection to an engine was accepted, and the answer was not there in time."""
 
 
-async def fetch(host: str, port: int, path: str, *, max_bytes: int, quota: ReadingQuota, patience: float) -> bytes:
+async def fetch(
+    host: str, port: int, path: str, *, max_bytes: int, quota: ReadingQuota, patience: float, token: str = ""
+) -> bytes:
     """Get the content at a path of an engine's admin port.
 
     Nothing is decompressed, no redirect followed, no proxy asked, and the connection is closed in any case.
@@ -43,9 +50,10 @@ async def fetch(host: str, port: int, path: str, *, max_bytes: int, quota: Readi
         max_bytes: that are believed, without the head.
         quota: pays for all that comes.
         patience: in seconds, for all of it.
+        token: to show; empty: none.
 
     Raises:
-        UnbelievableError: see there.
+        UnbelievableError, TokenRefusedError: see there.
         ValueError: the status is not 200, or the host is no address.
         SlowError, TimeoutError: it was not there in time.
         OSError: there is no connection, or it broke.
@@ -53,7 +61,9 @@ async def fetch(host: str, port: int, path: str, *, max_bytes: int, quota: Readi
     address = ip_address(host)
     is_connected = False
     name, family = (f"[{host}]", socket.AF_INET6) if address.version == 6 else (host, socket.AF_INET)
-    request = f"GET {path} HTTP/1.1\r\nHost: {name}:{port}\r\nAccept-Encoding: identity\r\nConnection: close\r\n\r\n"
+    shown = f"Authorization: Bearer {token}\r\n" if token else ""
+    head = f"Host: {name}:{port}\r\nAccept-Encoding: identity\r\nConnection: close\r\n{shown}"
+    request = f"GET {path} HTTP/1.1\r\n{head}\r\n"
     try:
         async with asyncio.timeout(patience):
             with socket.socket(family) as connection:
@@ -109,9 +119,11 @@ def _read_head(head: bytes, what: str) -> int:
     status = rest[:3]
     if version not in (b"HTTP/1.0", b"HTTP/1.1") or not status.isdigit() or status < b"200":
         raise UnbelievableError(f"{what} answers with what is not HTTP, or not at once")
+    headers = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
+    if status == b"401" and f'realm="{ADMIN_REALM}"'.encode() in dict(headers).get(b"www-authenticate", b""):
+        raise TokenRefusedError("its admin port refuses the token")
     if status != b"200":
         raise ValueError(f"{what} answers with status {int(status)}")
-    headers = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
     lengths = [value for name, value in headers if name == b"content-length"]
     if len(lengths) != 1 or not lengths[0].isdigit() or len(lengths[0]) > 12 or b"transfer-encoding" in dict(headers):
         raise UnbelievableError(f"{what} answers without saying how long its body is")

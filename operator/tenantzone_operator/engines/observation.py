@@ -14,6 +14,8 @@ class Observation:
     report: EngineView | None
     error: str = ""
     """Why there is no report."""
+    refuses: bool = False
+    """Whether there is none because it refuses the operator's tokens."""
     blocks: int | None = None
     """The engine's size, even if it does not answer now; None: it never told."""
 

@@ -101,6 +101,13 @@ class IdentityReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     problem: str = ""
 
 
+class AdminPortStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """Who may read the engine's admin port, and what is wrong with the file of tokens that it has."""
+
+    open: bool = False
+    error: str = ""
+
+
 class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """An engine's report, cut down to the fields that the operator reads."""
 
@@ -114,6 +121,7 @@ class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     pod: Name = ""
     salt_key: SaltKeyStatus | None = None
     identity: IdentityReport | None = None
+    admin_port: AdminPortStatus | None = None
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
 

@@ -54,11 +54,15 @@ class EngineView:
     """Empty: it uses one of its own; None: it does not say."""
     salt_key_error: str
     """Why the file of the pool's key is not in force, in its own words; empty if it is, or if there is none."""
+    admin_is_open: bool
+    """Whether its admin port tells everybody; one of the release before knows no tokens."""
+    admin_error: str
+    """Why the file of tokens as it is now is not in force, in its own words; empty if it is."""
 
 
 def view(report: EngineReport) -> EngineView:
     """Cut a report down to its view."""
-    config, salt_key = report.config, report.salt_key
+    config, salt_key, admin_port = report.config, report.salt_key, report.admin_port
     return EngineView(
         capacity_blocks=report.capacity_blocks,
         applied_generation=config.applied_generation,
@@ -71,6 +75,8 @@ def view(report: EngineReport) -> EngineView:
         zones={sys.intern(zone.name): zone_view(zone) for zone in report.zones if not zone.auto_registered},
         salt_key_id=salt_key.id if salt_key is not None else None,
         salt_key_error=printable(salt_key.error, _LONGEST_ERROR) if salt_key is not None else "",
+        admin_is_open=admin_port.open if admin_port is not None else True,
+        admin_error=printable(admin_port.error, _LONGEST_ERROR) if admin_port is not None else "",
     )
 
 

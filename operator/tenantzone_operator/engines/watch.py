@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tenantzone_operator.engines.answers import ANSWER_SECONDS, read_report, reason
-from tenantzone_operator.engines.http import SlowError, UnbelievableError
+from tenantzone_operator.engines.http import SlowError, TokenRefusedError, UnbelievableError
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reading_quota import ReadingQuota
 from tenantzone_operator.engines.views import EngineView, view_aside
@@ -50,6 +50,8 @@ class _Engine:
     error: str = ""
     """Why there is no report, as statuses say it: in the same words whatever is at the port. Who makes a pool chooses
     the port, and a pod's status says the address; nobody should learn by them who answers there, and how."""
+    refuses: bool = False
+    """Whether that is because it refuses the pool's tokens."""
     said: str = ""
     """The reason that the log has."""
     said_at: float = float("-inf")
@@ -72,7 +74,7 @@ class _Engine:
             self.asking.cancel()
 
     def observation(self) -> Observation:
-        return Observation(self.pod.meta.name, self.report, self.error, self.blocks)
+        return Observation(self.pod.meta.name, self.report, self.error, self.refuses, self.blocks)
 
 
 class EngineWatch:
@@ -82,6 +84,7 @@ class EngineWatch:
         changed: called when an observation differs from the one before.
         quota: of the pool's namespace.
         log: where it says whether engines answer.
+        tokens: that open their admin ports at the moment, the newest first.
     """
 
     def __init__(
@@ -89,9 +92,11 @@ class EngineWatch:
         changed: Callable[[], None],
         quota: ReadingQuota | None = None,
         log: logging.Logger | About = logger,
+        tokens: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._log = log
         self._changed = changed
+        self._tokens = tokens
         self._quota = quota or ReadingQuota()
         self._engines: dict[tuple[str, str], _Engine] = {}
         self._port = 0
@@ -184,7 +189,7 @@ class EngineWatch:
         async with self._slots:
             now = time.monotonic()
             try:
-                report = await read_report(engine.pod, self._port, self._max_bytes, self._quota)
+                report = await read_report(engine.pod, self._port, self._max_bytes, self._quota, self._tokens())
                 seen = await view_aside(report)
             except Exception as error:
                 # What nobody expected of an engine is that engine's trouble, too, and the log has all of it.
@@ -198,10 +203,15 @@ class EngineWatch:
                     engine.ask_after = now + engine.penance
                 if is_unreachable:
                     engine.report, why = None, reason(error)
-                    engine.error = f"no report from its admin port {self._port} (the operator's log says why)"
+                    engine.refuses = isinstance(error, TokenRefusedError)
+                    engine.error = (
+                        f"its admin port {self._port} refuses the operator (the pool's condition says what to mount)"
+                        if engine.refuses
+                        else f"no report from its admin port {self._port} (the operator's log says why)"
+                    )
             else:
                 ENGINE_POLLS.labels("ok").inc()
-                engine.is_prompt, engine.penance = True, 0.0
+                engine.is_prompt, engine.penance, engine.refuses = True, 0.0, False
                 engine.answered_at = now
                 engine.blocks = report.capacity_blocks
                 if report.published_unix_time != engine.published:

@@ -7,14 +7,12 @@ import asyncio
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import aiohttp
 
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
-from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
 from tenantzone_contract.packing import ConfigFiles
-from tenantzone_contract.salt import SALT_KEY_FILE, salt_secret_name
 from tenantzone_operator.kube.config_map import ConfigMap, config_map_labels, data_to_write, read_config_map
 from tenantzone_operator.kube.connection import Connection
 from tenantzone_operator.kube.names import FIELD_MANAGER, GROUP, POOLS, VERSION, ZONES, config_map_name
@@ -155,8 +153,20 @@ class Api:
         path = _path("/api/v1", pool.meta.namespace, "configmaps", name)
         return read_config_map(await self._write("PATCH", path, body, _MERGE, _PATCHED))
 
-    async def create_salt_secret(self, pool: Pool, key: bytes) -> None:
-        """Create the Secret with the pool's salt key.
+    async def read_secret(self, namespace: str, name: str) -> dict[str, str] | None:
+        """What a Secret holds, in base64; None if there is none."""
+        try:
+            found = await self.rest.call("GET", _path("/api/v1", namespace, "secrets", name))
+        except RestError as error:
+            if error.status == 404:
+                return None
+            raise
+        return dict(found.get("data") or {})
+
+    async def create_secret(
+        self, namespace: str, name: str, data: Mapping[str, bytes], metadata: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """Create a Secret.
 
         Raises:
             RestError: with status 409, there is one.
@@ -164,26 +174,24 @@ class Api:
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {
-                "name": salt_secret_name(pool.meta.name),
-                "labels": config_map_labels(pool.meta.name),
-                "ownerReferences": [_owner(pool.meta)],
-            },
+            "metadata": {"name": name, **metadata},
             "type": "Opaque",
-            "data": {SALT_KEY_FILE: b64encode(key.hex().encode()).decode()},
+            "data": {entry: b64encode(content).decode() for entry, content in data.items()},
         }
-        path = _path("/api/v1", pool.meta.namespace, "secrets")
-        await self._write("POST", path, body, "application/json", _PATCHED)
+        await self._write("POST", _path("/api/v1", namespace, "secrets"), body, "application/json", _PATCHED)
 
-    async def annotate(self, pod: Pod, config_hash: str) -> None:
-        """Annotate a pod with the hash of its config, which makes kubelet sync the pod's volumes."""
-        body = {"metadata": {"uid": pod.meta.uid, "annotations": {CONFIG_HASH_ANNOTATION: config_hash}}}
-        path = _path("/api/v1", pod.meta.namespace, "pods", pod.meta.name)
-        await self._write("PATCH", path, body, _MERGE, _PATCHED)
+    async def create_pool_secret(self, pool: Pool, name: str, data: Mapping[str, bytes]) -> None:
+        """Create a Secret that goes when the pool goes.
 
-    async def annotate_secrets(self, pod: Pod, secrets_hash: str) -> None:
-        """Annotate a pod with the hash of its Secrets' versions, which makes kubelet sync the pod's volumes."""
-        body = {"metadata": {"uid": pod.meta.uid, "annotations": {SECRETS_HASH_ANNOTATION: secrets_hash}}}
+        Raises:
+            RestError: with status 409, there is one.
+        """
+        metadata = {"labels": config_map_labels(pool.meta.name), "ownerReferences": [_owner(pool.meta)]}
+        await self.create_secret(pool.meta.namespace, name, data, metadata)
+
+    async def annotate(self, pod: Pod, annotation: str, value: str) -> None:
+        """Give a pod an annotation, which makes kubelet sync the pod's volumes."""
+        body = {"metadata": {"uid": pod.meta.uid, "annotations": {annotation: value}}}
         path = _path("/api/v1", pod.meta.namespace, "pods", pod.meta.name)
         await self._write("PATCH", path, body, _MERGE, _PATCHED)
 

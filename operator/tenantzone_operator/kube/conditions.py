@@ -25,6 +25,8 @@ class Type(StrEnum):
     """An engine is too small for what is accepted; the others are not concerned. Present only then."""
     SALT_NOT_SHARED = "SaltNotShared"
     """Not all engines have the pool's salt key, so hashes of prefixes differ. Present only then."""
+    ADMIN_PORT_NOT_SECURED = "AdminPortNotSecured"
+    """An engine refuses the operator at its admin port, or tells everybody there. Present only then."""
     NOT_ENFORCED = "NotEnforced"
     """A field is set on which nothing acts. Present only then."""
 
@@ -60,6 +62,10 @@ class Reason(StrEnum):
     SALT_KEY_REFUSED = "SaltKeyRefused"
     NO_SALT_KEY = "NoSaltKey"
     SALT_KEYS_DIFFER = "SaltKeysDiffer"
+    # AdminPortNotSecured, and SecretNotMade
+    TOKEN_REFUSED = "TokenRefused"
+    TOKENS_BROKEN = "TokensBroken"
+    ADMIN_PORT_OPEN = "AdminPortOpen"
     # IdentityEnforced
     IDENTITY_INCOMPLETE = "IdentityIncomplete"
     IDENTITY_UNUSABLE = "IdentityUnusable"

@@ -17,7 +17,11 @@ from tenantzone_contract.config import (
     Idle,
     Lending,
     PoolConfig,
+    Queue,
     Release,
+    RequestLimits,
+    RequestPriority,
+    Retention,
     TenantLevel,
     UnknownTenants,
     UnknownTenantTemplate,
@@ -214,6 +218,10 @@ def _zone_config(meta: Meta, tenant: str, spec: Body) -> ZoneConfig:
         generation=meta.generation,
         lending=_lending(spec.get("lending", {})),
         idle=_idle(spec.get("idle", {})),
+        queue=Queue(**spec.get("queue", {})),
+        request_limits=RequestLimits(**spec.get("requestLimits", {})),
+        request_priority=RequestPriority(**spec.get("requestPriority", {})),
+        retention=_retention(spec.get("retention", {})),
         **_given(eviction_policy=spec.get("evictionPolicy"), **{field: spec.get(field) for field in _COPIED}),
     )
 
@@ -324,6 +332,15 @@ def _release(share: str | None, every: str | None) -> Release | None:
     if share is None and every is None:
         return None
     return Release(**_given(share=share, every_seconds=_seconds("idle.release.every", every)))
+
+
+def _retention(spec: Body) -> Retention:
+    return _shared_retention(spec.get("ttl"), spec.get("noStore"))
+
+
+@lru_cache(_SHARED)
+def _shared_retention(ttl: str | None, no_store: bool | None) -> Retention:
+    return Retention(**_given(ttl_seconds=_seconds("retention.ttl", ttl), no_store=no_store))
 
 
 def _seconds(path: str, text: str | None) -> float | None:

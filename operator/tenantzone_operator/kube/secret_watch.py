@@ -1,14 +1,17 @@
 """Watches the Secrets that a pool's engine pods mount, each by its name and without its content."""
 
 import asyncio
+import hashlib
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
 import aiohttp
 
 from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.pod_watch import FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS, WATCH_SECONDS
+from tenantzone_operator.kube.resources import Pod
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.logs import About
 
@@ -42,18 +45,17 @@ class SecretWatches:
         self._too_many: frozenset[str] = frozenset()
 
     @property
-    def versions(self) -> Mapping[str, str]:
-        """Of those Secrets that are known, by name; empty where one is not there."""
-        return self._versions
-
-    @property
     def unwatched(self) -> Collection[str]:
         """The names of those that can't be watched: they are forbidden or too many, or have not been seen yet."""
         return self._unwatched.keys() | self._too_many
 
-    def follow(self, names: Collection[str]) -> None:
-        """Watch these Secrets from now on, and no others."""
-        wanted = sorted(names)[:MAX_SECRETS]
+    def hash_for(self, pod: Pod) -> str:
+        """What :func:`secrets_hash` makes of the Secrets as they are known now."""
+        return secrets_hash(pod, self._versions, self.unwatched)
+
+    def follow(self, names: Sequence[str]) -> None:
+        """Watch these Secrets from now on, and no others; of too many the first."""
+        wanted = names[:MAX_SECRETS]
         self._too_many = frozenset(names).difference(wanted)
         for name in self._tasks.keys() - set(wanted):
             self._tasks.pop(name).cancel()
@@ -108,3 +110,27 @@ class SecretWatches:
             self._unwatched[name] = complaint
             self._versions.pop(name, None)
             self._changed()
+
+
+def most_mounted(pods: Iterable[Pod]) -> list[str]:
+    """The names of the Secrets that pods mount, those of most pods first: an odd pod's many come behind theirs."""
+    mounts = Counter(name for pod in pods for name in set(pod.secrets))
+    return sorted(mounts, key=lambda name: (-mounts[name], name))
+
+
+def secrets_hash(pod: Pod, versions: Mapping[str, str], unwatched: Collection[str]) -> str:
+    """The hash of the versions of the Secrets that a pod mounts.
+
+    Args:
+        pod: whose.
+        versions: of those that are known, by name; empty where one is not there.
+        unwatched: those that can't be watched.
+
+    Returns:
+        It is empty if the pod mounts none, or some are not known yet.
+    """
+    watched = [name for name in pod.secrets if name not in unwatched]
+    if not watched or not all(name in versions for name in watched):
+        return ""
+    text = "".join(f"{name}={versions[name]}\n" for name in watched)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

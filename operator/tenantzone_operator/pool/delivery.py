@@ -2,11 +2,9 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
-from functools import partial
 
-from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig
+from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, MAX_GENERATION, RuntimeConfig
 from tenantzone_contract.packing import ConfigFiles, pack_config, unpack_config
 from tenantzone_contract.text import printable
 from tenantzone_operator.kube.api import Api, explain
@@ -15,9 +13,8 @@ from tenantzone_operator.kube.names import FIELD_MANAGER, MANAGED_BY_LABEL, conf
 from tenantzone_operator.kube.resources import Pod, Pool
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.logs import About
+from tenantzone_operator.pool.annotating import Annotating
 from tenantzone_operator.status.acknowledgement import History
-from tenantzone_operator.writing.refusals import Refusals
-from tenantzone_operator.writing.write_all import write_all
 
 
 class Delivery:
@@ -36,14 +33,17 @@ class Delivery:
         self._known: ConfigMap | None = None
         """As it was read or written last."""
         self._is_delivered = False
-        self._told: dict[str, str] = {}
-        self._refusals = Refusals()
+        self._annotating = Annotating(CONFIG_HASH_ANNOTATION, lambda pod: pod.config_hash, api, log)
         self._foreign = ""
         self.must_recall = True
         """Whether somebody may have changed it."""
         self._refused = ""
-        self.writes = 0
+        self._config_writes = 0
+
+    @property
+    def writes(self) -> int:
         """How many were made since the start."""
+        return self._config_writes + self._annotating.writes
 
     @property
     def not_written(self) -> str:
@@ -115,18 +115,13 @@ class Delivery:
             self._log.info("pool %s/%s: config %d, %d zones", *told, extra={"generation": config.generation})
         elif config is not self._history.newest:
             self._history.record(config, self._history.newest_bytes)
-        self._told = {pod.meta.uid: self._told.get(pod.meta.uid, pod.config_hash) for pod in pods}
-        self._refusals.keep(self._told)
-        now = time.monotonic()
-        untold = [pod for pod in pods if self._told[pod.meta.uid] != config.hash]
-        may_tell = [pod for pod in untold if self._refusals.may_try(pod.meta.uid, config.hash, now)]
-        await write_all([partial(self._annotate, pod, config.hash) for pod in may_tell])
+        await self._annotating.tell([(pod, config.hash) for pod in pods])
         return is_new
 
     @property
     def retry_seconds(self) -> float | None:
         """Seconds after which to try again a write that was refused; None if none was."""
-        return self._refusals.retry_seconds(time.monotonic())
+        return self._annotating.retry_seconds
 
     async def _write(self, pool: Pool, files: ConfigFiles) -> None:
         try:
@@ -135,18 +130,5 @@ class Delivery:
             if error.is_lasting:
                 self._refused = explain(error)
             raise
-        self.writes += 1
+        self._config_writes += 1
         self._refused = ""
-
-    async def _annotate(self, pod: Pod, config_hash: str) -> None:
-        try:
-            await self._api.annotate(pod, config_hash)
-        except RestError as error:
-            if not error.is_lasting:
-                raise
-            # Kubelet projects the config without it, too, only later. Nobody else waits for this one pod.
-            if self._refusals.note(pod.meta.uid, config_hash, time.monotonic()):
-                self._log.warning("pod %s can't be annotated: %s", pod.meta.name, explain(error))
-            return
-        self.writes += 1
-        self._told[pod.meta.uid] = config_hash

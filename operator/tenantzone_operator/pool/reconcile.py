@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 import aiohttp
 
+from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.engines.reading_quota import ReadingQuota
 from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.rest import RestError
@@ -30,9 +31,10 @@ NEEDS_CRDS = "the API server does not know our kinds: kubectl apply -f crds/"
 class Reconciler:
     """Runs a worker for each pool that exists or that a zone names."""
 
-    def __init__(self, store: Store, api: Api) -> None:
+    def __init__(self, store: Store, api: Api, admin_key: AdminKey) -> None:
         self._store = store
         self._api = api
+        self._admin_key = admin_key
         self._workers: dict[Key, PoolWorker] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._quotas: WeakValueDictionary[str, ReadingQuota] = WeakValueDictionary()
@@ -91,7 +93,7 @@ class Reconciler:
     def _start(self, key: Key) -> None:
         quota = self._quotas.setdefault(key[0], ReadingQuota())
         slots = self._slots.setdefault(key[0], WritingSlots())
-        worker = PoolWorker(key, self._store, self._api, self._recorder, quota, slots)
+        worker = PoolWorker(key, self._store, self._api, self._recorder, quota, slots, self._admin_key)
         self._workers[key] = worker
         self._tasks[key] = asyncio.create_task(worker.run(), name=f"pool {'/'.join(key)}")
         self._tasks[key].add_done_callback(lambda _: self._ended(key, worker))

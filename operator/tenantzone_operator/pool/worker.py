@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import aiohttp
 
+from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reading_quota import ReadingQuota
 from tenantzone_operator.engines.reports import max_report_bytes
@@ -16,7 +17,6 @@ from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.pod_watch import LONGEST_ASKED_SECONDS, PodsUnknownError, PodWatch
 from tenantzone_operator.kube.resources import Pool
 from tenantzone_operator.kube.rest import RestError
-from tenantzone_operator.kube.secret_watch import SecretWatches
 from tenantzone_operator.kube.store import Key, Store, View
 from tenantzone_operator.logs import About
 from tenantzone_operator.metrics.instruments import RECONCILE_SECONDS, RECONCILES
@@ -24,9 +24,8 @@ from tenantzone_operator.planning.capacity import planned_size
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import Plan, leaving, make_plan
 from tenantzone_operator.pool.delivery import Delivery
-from tenantzone_operator.pool.nudging import Nudging
+from tenantzone_operator.pool.mounts import Mounts
 from tenantzone_operator.pool.outcome import Outcome, engine_outcomes
-from tenantzone_operator.pool.salt_secret import SaltSecret
 from tenantzone_operator.status.acknowledgement import History
 from tenantzone_operator.status.notices import Reclaims, Status
 from tenantzone_operator.status.statuses import ZoneStatuses, leaving_pool_status, pool_status
@@ -64,6 +63,7 @@ class PoolWorker:
         recorder: for what a person should notice.
         quota: of what engines of the pool's namespace may send.
         slots: of what may be written of that namespace at a time.
+        admin_key: opens the engines' admin ports.
     """
 
     def __init__(
@@ -74,21 +74,25 @@ class PoolWorker:
         recorder: Recorder,
         quota: ReadingQuota,
         slots: WritingSlots,
+        admin_key: AdminKey,
     ) -> None:
         self._key = key
         self._store = store
         self._api = api
         self._log = About(logger, {"pool_namespace": key[0], "pool": key[1]})
-        self._engines = EngineWatch(changed=self._hear, quota=quota, log=self._log)
+        self._admin_key = admin_key
+        self._engines = EngineWatch(
+            changed=self._hear, quota=quota, log=self._log, tokens=lambda: admin_key.tokens(*key)
+        )
+        self._is_refused = False
+        """Whether an engine refused the pool's admin tokens when the pool was looked at last."""
         self._pods = PodWatch(key, store, api, changed=self.mark, log=self._log)
         self._max_zones = 0
         """There ever were; an engine may still report those that are gone."""
         self._history = History()
         self._room = ConfigRoom()
         self._delivery = Delivery(api, self._history, self._log)
-        self._salt_secret = SaltSecret(api, self._log)
-        self._secrets = SecretWatches(key[0], api, changed=self.mark, log=self._log)
-        self._nudging = Nudging(api, self._log)
+        self._mounts = Mounts(key, api, self._delivery, admin_key, self.mark, self._log)
         self._recorder = recorder
         self._reclaims = Reclaims()
         self._zone_statuses = ZoneStatuses()
@@ -105,7 +109,7 @@ class PoolWorker:
 
     @property
     def _writes(self) -> int:
-        return self._delivery.writes + self._nudging.writes + self._statuses.writes
+        return self._mounts.writes + self._statuses.writes
 
     @property
     def is_dirty(self) -> bool:
@@ -142,7 +146,7 @@ class PoolWorker:
             guarding.cancel()
             self._engines.stop()
             self._pods.stop()
-            self._secrets.stop()
+            self._mounts.stop()
             if self._later is not None:
                 self._later.cancel()
             await self._statuses.stop()
@@ -229,17 +233,11 @@ class PoolWorker:
             size=size,
             room=self._room,
         )
-        failure: Exception | None = None
-        self._secrets.follow({name for pod in view.pods for name in pod.secrets})
+        self._mounts.follow(view.pods)
+        failure = None
         if pool is not None and plan.config is not None:
-            try:
-                if await self._delivery.deliver(pool, view.pods, plan.config):
-                    self._engines.hurry()
-                await self._salt_secret.ensure(pool, observations)
-                await self._nudging.tell(view.pods, self._secrets.versions, self._secrets.unwatched)
-            except TRANSIENT as error:
-                # Who waits must be told so, and one pod that can't be annotated must not silence the others.
-                failure = error
+            # Who waits must be told so meanwhile.
+            failure = await self._mounts.bring(pool, view.pods, plan.config, observations, self._engines.hurry)
         await self._tell(view, plan, observations, size, began)
         if failure is not None:
             raise failure
@@ -254,7 +252,9 @@ class PoolWorker:
         self._max_zones = max(self._max_zones, len(view.zones), len(known))
         may_register = pool.config is not None and pool.config.unknown_tenants.mode == "AutoRegister"
         max_bytes = max_report_bytes(self._max_zones, may_register=may_register)
+        await self._admin_key.ensure(again=self._is_refused)
         observations = await self._engines.look_at(view.engines, pool.admin_port, max_bytes)
+        self._is_refused = any(seen.refuses for seen in observations)
         self._history.look_at_sizes(observations)
         return observations
 
@@ -275,8 +275,9 @@ class PoolWorker:
                 before=before,
                 now=now,
                 not_written=self._delivery.not_written,
-                salt_not_made=self._salt_secret.not_made,
-                unwatched=sorted(self._secrets.unwatched),
+                salt_not_made=self._mounts.salt_not_made,
+                token_not_made=self._mounts.token_not_made,
+                unwatched=self._mounts.unwatched(view.pool),
             )
         else:
             status = leaving_pool_status(view.told_pool, before=before, now=now)
@@ -311,9 +312,7 @@ class PoolWorker:
 
         waits = [
             await self._statuses.write(view, zones, pool, may_go_on),
-            self._delivery.retry_seconds,
-            self._salt_secret.retry_seconds,
-            self._nudging.retry_seconds,
+            *self._mounts.retry_seconds,
         ]
         wait = min((wait for wait in waits if wait is not None), default=None)
         if self._later is not None:

@@ -9,6 +9,7 @@ from tenantzone_operator.kube.conditions import Condition, Reason, Type, degrade
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.admission import Verdict
 from tenantzone_operator.status.acknowledgement import History, programmed
+from tenantzone_operator.status.admin_port import admin_port_not_secured
 from tenantzone_operator.status.identity import identity_enforced
 from tenantzone_operator.status.salts import salt_not_shared
 
@@ -87,6 +88,7 @@ def pool_conditions(
     history: History,
     not_written: str,
     salt_not_made: str,
+    token_not_made: str,
     unwatched: Sequence[str] = (),
 ) -> list[Condition]:
     """The conditions of a pool.
@@ -99,7 +101,8 @@ def pool_conditions(
         history: the snapshots that were given out.
         not_written: why the newest snapshot could not be given out; empty if it was.
         salt_not_made: why the Secret with the pool's salt key can't be made; empty if it can, or is there.
-        unwatched: Secrets that its pods mount and that can't be watched.
+        token_not_made: the same of the Secret with its admin token.
+        unwatched: Secrets of others that its pods mount and that can't be watched.
     """
     if pool.config is None:
         accepted = Condition(Type.ACCEPTED, "False", Reason.INVALID, pool.invalid)
@@ -128,6 +131,7 @@ def pool_conditions(
         *stalled(accepted),
         *degraded(unfit),
         *salt_not_shared(pool.meta.name, observations, salt_not_made),
+        *admin_port_not_secured(pool.meta.name, observations, token_not_made),
         *not_enforced(pool.not_enforced),
     ]
 

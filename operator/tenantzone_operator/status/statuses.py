@@ -107,6 +107,7 @@ def pool_status(
     now: str,
     not_written: str = "",
     salt_not_made: str = "",
+    token_not_made: str = "",
     unwatched: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The whole status of a pool.
@@ -121,7 +122,8 @@ def pool_status(
         now: RFC 3339.
         not_written: why the newest snapshot could not be given out; empty if it was.
         salt_not_made: why the Secret with the pool's salt key can't be made; empty if it can, or is there.
-        unwatched: Secrets that its pods mount and that can't be watched.
+        token_not_made: the same of the Secret with its admin token.
+        unwatched: Secrets of others that its pods mount and that can't be watched.
     """
     done = [
         not not_written and observation.report is not None and history.acknowledges_newest(observation.report)
@@ -129,7 +131,7 @@ def pool_status(
     ]
     verdicts = plan.verdicts.values()
     conditions = pool_conditions(
-        pool, plan.pool_left_out, observations, done, history, not_written, salt_not_made, unwatched
+        pool, plan.pool_left_out, observations, done, history, not_written, salt_not_made, token_not_made, unwatched
     )
     status: dict[str, Any] = {
         "observedGeneration": pool.meta.generation,

@@ -1,4 +1,4 @@
-"""Bounds below the front door: how large and how slow the head of a request may be, and how many connections there are.
+"""Bounds below the front door: of heads in size and time, of connections, and of requests that wait on one of them.
 
 The door sees a request once its head is complete. Until then uvicorn collects the head, whoever sends it, without a
 bound: its parser copies what it has of a header with each piece that comes. So this is uvicorn's own protocol, with a
@@ -10,6 +10,8 @@ import asyncio
 from typing import Any, ClassVar
 
 import uvicorn.config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from tenantzone_runtime.door.answers import App, Receive, Refusal, Scope, Send
 from tenantzone_runtime.door.peer import PeerProtocol
@@ -23,6 +25,8 @@ HEAD_SECONDS = 10.0
 """Until the head of a request is complete: since the connection was made, or since the last answer ended."""
 UNREAD_SECONDS = 120.0
 """How long a client may take nothing of an answer that it was sent."""
+MAX_PIPELINED = 16
+"""Requests of a connection that wait for the answer to one before them: each takes far more memory than bytes."""
 MAX_CONNECTIONS = 4096
 """In one API server. Beyond it, the connections that have waited longest without a request are closed first."""
 
@@ -64,6 +68,8 @@ class BoundedProtocol(PeerProtocol):
         """Whether what came last has ended a head, or brought some of a body."""
         self._unfinished_bytes = 0
         """Of a head, or of what may stand behind a body in chunks, what came in pieces that did neither."""
+        self._running: RequestResponseCycle | None = None
+        """What is being answered; uvicorn knows the last request only, which may be waiting for this one."""
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
@@ -78,6 +84,9 @@ class BoundedProtocol(PeerProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
         self._stop_awaiting()
         self._stop_waiting_for_reader()
 
@@ -95,6 +104,8 @@ class BoundedProtocol(PeerProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        if len(self.pipeline) >= MAX_PIPELINED:
+            self._abort_pipeline()
         self._in_head = self._has_progressed = True
 
     def on_headers_complete(self) -> None:
@@ -103,6 +114,11 @@ class BoundedProtocol(PeerProtocol):
         if len(self.headers) > self._max_headers or self._head_bytes() > self._max_head:
             self.app = _refuse_head
         super().on_headers_complete()
+        if not self.pipeline:
+            self._running = self.cycle
+        else:
+            # Uvicorn has stopped reading, and would not hear that the client has gone.
+            self.flow.resume_reading()
 
     def on_chunk_header(self) -> None:
         """Note that a piece of a body in chunks begins; the parser calls this."""
@@ -111,10 +127,22 @@ class BoundedProtocol(PeerProtocol):
     def on_body(self, body: bytes) -> None:
         self._has_progressed = True
         super().on_body(body)
+        if self.pipeline and len(self.cycle.body) > HIGH_WATER_LIMIT:
+            self._abort_pipeline()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over, unless there is still something to be answered on it."""
+        if self._is_answering():
+            count_refusal("pipelined")
+            self.transport.abort()
+        else:
+            super().handle_websocket_upgrade()
 
     def on_response_complete(self) -> None:
+        if self.pipeline:
+            self._running, _ = self.pipeline[-1]
         super().on_response_complete()
-        if not self.pipeline:
+        if not self._is_answering():
             self._await_head()
 
     def pause_writing(self) -> None:
@@ -124,6 +152,12 @@ class BoundedProtocol(PeerProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._stop_waiting_for_reader()
+
+    def _abort_pipeline(self) -> None:
+        count_refusal("pipelined")
+        self.transport.abort()
+        # Nothing else ends the parser's work on what came in the same piece.
+        raise ConnectionAbortedError("too much waits for the answer to a request before it")
 
     def _head_bytes(self) -> int:
         # As it stands on the wire: ": " and a line's end with each header.

@@ -27,7 +27,8 @@ _FIELDS = (
     "output_config",
 )
 """Of all routes: what has such a thing in it."""
-_REPETITION = re.compile(r"\{\s*(\d*)\s*(?:,\s*(\d*)\s*)?\}")
+_REPETITION = re.compile(r"\{\s*(?:(\d+)\s*)?(?:,\s*(?:(\d+)\s*)?)?\}")
+"""Blanks can be divided in one way only: where there are several, a text of a few kilobytes takes hours."""
 _LONGEST_COUNT = 6
 """Digits; a longer one is too large, whatever it says."""
 
@@ -87,6 +88,6 @@ def _repetitions_squared(text: str) -> int:
     return sum(_count(*match.groups()) ** 2 for match in _REPETITION.finditer(text))
 
 
-def _count(least: str, most: str | None) -> int:
-    longest = max(least, most or "", key=len)
+def _count(least: str | None, most: str | None) -> int:
+    longest = max(least or "", most or "", key=len)
     return 10**_LONGEST_COUNT if len(longest) > _LONGEST_COUNT else max(int(least or 0), int(most or 0))

@@ -34,7 +34,13 @@ class Intake:
         self._worker = ThreadPoolExecutor(1, "tenantzone-door")
 
     async def take(
-        self, receive: Receive, declared_length: bytes | None, route: Route, held: Held, remake: Remake
+        self,
+        receive: Receive,
+        declared_length: bytes | None,
+        route: Route,
+        held: Held,
+        remake: Remake,
+        limit: int | None = None,
     ) -> bytes:
         """Read a request's body, and make the one that goes on.
 
@@ -44,13 +50,14 @@ class Intake:
             route: of the request.
             held: the request, as it counts for its tenant.
             remake: makes the body that goes on, on whatever thread.
+            limit: bytes that a body of this zone may have, if that is less than any may; None: it is not.
 
         Raises:
             Refusal: the body is not within bounds, or holds no object in JSON, or ``remake`` refuses it.
             ClientDisconnected: it never came to its end.
         """
-        limit = self._bounds.max_body_bytes if route.brings_media else self._bounds.max_text_bytes
-        body = await read_body(receive, declared_length, limit, held.add)
+        of_any = self._bounds.max_body_bytes if route.brings_media else self._bounds.max_text_bytes
+        body = await read_body(receive, declared_length, min(of_any, limit or of_any), held.add)
         if len(body) <= _SMALL_BYTES:
             return self._work(body, route, remake)
         async with held.turn:

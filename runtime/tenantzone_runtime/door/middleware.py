@@ -10,19 +10,22 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.identity import IdentityConfig
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
 from tenantzone_runtime.door.binding import bind, check_fields, without_seal
+from tenantzone_runtime.door.discretion import discreet
 from tenantzone_runtime.door.headers import check_headers
 from tenantzone_runtime.door.holdings import Held, Holdings
-from tenantzone_runtime.door.identities.asking import unusable, without_headers
+from tenantzone_runtime.door.identities.asking import Identity, unusable, without_headers
 from tenantzone_runtime.door.identities.choice import has_identity_files, make_identity
-from tenantzone_runtime.door.identity import KeyRing
+from tenantzone_runtime.door.identities.key_ring import KeyRing
 from tenantzone_runtime.door.intake import Intake
 from tenantzone_runtime.door.limits import ClientDisconnected
 from tenantzone_runtime.door.opening import open_all
 from tenantzone_runtime.door.refusals import count_refusal
 from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
+from tenantzone_runtime.door.terms import check_terms
 from tenantzone_runtime.door.verdict import judged
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.reload import ConfigSource
@@ -58,7 +61,8 @@ class TenantMiddleware:
 
     def __init__(self, app: App, settings: Settings | None = None) -> None:
         self._app = app
-        self._judged_app = judged(app)
+        self._discreet_app = discreet(app)
+        self._judged_app = discreet(judged(app))
         self._settings = settings or read_settings(os.environ)
         if not self._settings.seal_key:
             raise ValueError(
@@ -77,8 +81,8 @@ class TenantMiddleware:
         self._identity = make_identity(None, self._keys, self._settings.identity_dir)
         self._has_identity_files = False
         """Whether the folder of another identity than API keys has or had anything in it."""
-        self._zones: Mapping[str, str] = {}
-        """Names, by tenant."""
+        self._zones: Mapping[str, ZoneConfig] = {}
+        """The declared ones, by tenant."""
         self._registers_unknown = False
         self._holdings = Holdings(self._settings.bounds)
         self._intake = Intake(self._settings.bounds)
@@ -111,9 +115,10 @@ class TenantMiddleware:
         try:
             route = self._route(scope)
             if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
-                tenant = self._tenant(scope)
+                identity = self._identity  # another may come into force meanwhile
+                tenant = self._tenant(scope, identity)
                 held = self._holdings.admit(tenant)
-                scope = without_headers(scope, self._identity.secret_headers)
+                scope = without_headers(scope, identity.secret_headers)
                 if route.access is Access.SEALED:
                     attributes = self._attributes(tenant)
                 if scope["method"] == "POST":
@@ -124,7 +129,7 @@ class TenantMiddleware:
         except ClientDisconnected:
             return
         else:
-            app = self._judged_app if attributes else self._app
+            app = self._judged_app if attributes else self._discreet_app
             if attributes and self._tracing is not None:
                 await self._tracing.call(app, scope, receive, send, attributes)
             else:
@@ -141,7 +146,7 @@ class TenantMiddleware:
         return {
             "tenantzone.tenant": tenant,
             # A zone that the engine makes for a tenant without one has the tenant's name.
-            "tenantzone.zone": self._zones.get(tenant, tenant),
+            "tenantzone.zone": self._zones[tenant].name if tenant in self._zones else tenant,
             "tenantzone.pool": config.pool.name,
             "tenantzone.pool_namespace": config.pool.namespace,
             "tenantzone.config_generation": config.generation,
@@ -164,10 +169,10 @@ class TenantMiddleware:
             raise Refusal(403, "closed_route", f"{method} {path} is closed to tenants: {route.reason}")
         return route
 
-    def _tenant(self, scope: Scope) -> str:
+    def _tenant(self, scope: Scope, identity: Identity) -> str:
         if self._config.config is None and self._has_identity_files:
             raise unusable()
-        tenant = self._identity.tenant_of(scope)
+        tenant = identity.tenant_of(scope)
         if self._config.config is not None and tenant not in self._zones and not self._registers_unknown:
             raise Refusal(
                 403, "no_zone", f"Tenant {tenant!r} has no zone on this engine; ask for a TenantZone in its pool"
@@ -180,16 +185,28 @@ class TenantMiddleware:
         """The request with the body that goes on in the place of the client's."""
         check_headers(scope["headers"])
         declared_length = _header(scope["headers"], b"content-length")
-        body = await self._intake.take(receive, declared_length, route, held, partial(self._remake, route, tenant))
+        zone = self._zones.get(tenant)
+        remake = partial(self._remake, route, tenant, zone, scope["headers"])
+        limit = None if zone is None else zone.request_limits.body_bytes
+        body = await self._intake.take(receive, declared_length, route, held, remake, limit)
         framing = (b"content-length", b"transfer-encoding")
         headers = [header for header in scope["headers"] if header[0].lower() not in framing]
         headers.append((b"content-length", str(len(body)).encode()))
         return {**scope, "headers": headers}, _replay(body, receive)
 
-    def _remake(self, route: Route, tenant: str, body: bytes, parsed: dict[str, Any]) -> bytes:
+    def _remake(
+        self,
+        route: Route,
+        tenant: str,
+        zone: ZoneConfig | None,
+        headers: Headers,
+        body: bytes,
+        parsed: dict[str, Any],
+    ) -> bytes:
         if route.access is not Access.SEALED:
             return body
         check_fields(parsed, route.refused_fields)
+        check_terms(parsed, headers, route.path, zone)
         if self._config.config is None:
             return without_seal(parsed)
         return bind(parsed, self._settings.seal_key, self._salt.key, tenant)
@@ -209,16 +226,18 @@ class TenantMiddleware:
         self._has_identity_files = self._has_identity_files or has_identity_files(self._settings.identity_dir)
         if self._config.poll():
             if (config := self._config.config) is not None:
-                self._zones = {zone.tenant: zone.name for zone in config.zones}
+                self._zones = {zone.tenant: zone for zone in config.zones}
                 self._registers_unknown = config.pool.unknown_tenants.mode == "AutoRegister"
-                if config.pool.identity != self._declared:
-                    self._declared = config.pool.identity
-                    self._identity = make_identity(self._declared, self._keys, self._settings.identity_dir)
                 describe_process(
                     pool=config.pool.name, pool_namespace=config.pool.namespace, generation=config.generation
                 )
             if rejection := self._config.rejection:
                 _log.error("the front door keeps its last good config: %s", rejection.error)
+        declared = self._config.config.pool.identity if self._config.config is not None else None
+        if declared != self._declared:
+            # Told after it is made: where that fails, nobody is served until it does not.
+            self._identity = make_identity(declared, self._keys, self._settings.identity_dir)
+            self._declared = declared
         self._identity.refresh()
         self._looked_at = time.monotonic()
 

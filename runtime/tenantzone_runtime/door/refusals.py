@@ -34,7 +34,10 @@ Reason = Literal[
     "large_head",
     "slow_head",
     "connections",
+    "pipelined",
     "unsupported_field",
+    "request_limits",
+    "request_priority",
     "websocket",
     "engine",
 ]

@@ -26,16 +26,18 @@ class _Verdict:
 _current: ContextVar[_Verdict | None] = ContextVar("tenantzone_verdict", default=None)
 
 
-async def refuse(status: int, message: str) -> None:
+async def refuse(status: int, message: str, retry_after: int | None = None) -> None:
     """Have the door answer the request that this is called for with an error; returns if no door is there.
 
     Args:
         status: HTTP status, one that the door answers with.
         message: for the client.
+        retry_after: seconds after which the client should ask again; None: that is not said.
     """
     verdict = _current.get()
     if verdict is not None:
-        verdict.refusal = Refusal(status, "engine", message)
+        headers = {} if retry_after is None else {"retry-after": str(retry_after)}
+        verdict.refusal = Refusal(status, "engine", message, headers=headers)
         verdict.is_given.set()
         # Until vLLM cancels this.
         await asyncio.sleep(_PATIENCE_SECONDS)

@@ -18,11 +18,13 @@ NO_SESSIONS: Final = STREAMING_SESSIONS.refusal()
 class BindingError(Exception):
     """A request that can't be bound to a zone, so it must not be served."""
 
-    def __init__(self, reason: RefusalReason, tenant: str | None, message: str) -> None:
+    def __init__(self, reason: RefusalReason, tenant: str | None, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.reason = reason
         self.tenant = tenant
         """None: it shows none that could be believed."""
+        self.retry_after = retry_after
+        """Whole seconds after which it may be bound; None: who knows."""
 
 
 def refusal_of(request: Request) -> BindingError | None:
@@ -51,12 +53,13 @@ class Binder:
         """Find a request's zone, and bound the request's length by it; None where no zone is declared: stock vLLM then.
 
         Raises:
-            BindingError: zones are declared, and the request has no valid seal, its tenant no zone, or its prompt is
-                longer than its zone can ever hold.
+            BindingError: zones are declared, and the request has no valid seal, its tenant no zone, its prompt is
+                longer than its zone can ever hold, or its zone's queue is full.
         """
         zone = self._find(request, now)
         if zone is not None:
             self._fit(request, zone)
+            self._check_queue(request, zone, now)
         return zone
 
     def _find(self, request: Request, now: float) -> Zone | None:
@@ -79,6 +82,8 @@ class Binder:
         limit, prompt = zone.spec.quota.limit, int(request.num_prompt_tokens)
         self._check_room(zone, prompt, limit, f"the limit of zone {zone.spec.tenant}")
         request.max_tokens = min(request.max_tokens, limit * self._block_size - prompt)
+        if zone.spec.max_tokens is not None:
+            request.max_tokens = min(request.max_tokens, zone.spec.max_tokens)
         # What other zones never lend is out of reach, whatever the limit says: it would wait for ever.
         reachable = self._tenancy.ledger.totals.reachable(zone)
         if self._demand.peak(prompt + 1) > reachable:
@@ -91,6 +96,19 @@ class Binder:
                 "too_long",
                 zone.spec.tenant,
                 f"the prompt of {prompt} tokens does not fit into {of}: {blocks} blocks of {self._block_size} tokens",
+            )
+
+    @staticmethod
+    def _check_queue(request: Request, zone: Zone, now: float) -> None:
+        queue, bounds = zone.queue, zone.spec.queue
+        if not queue.has_room(bounds, request.num_prompt_tokens):
+            seconds = queue.retry_after(bounds, now)
+            raise BindingError(
+                "queue_full",
+                zone.spec.tenant,
+                f"the queue of zone {zone.spec.tenant} is full: {queue.requests} requests with {queue.tokens} prompt "
+                f"tokens wait for this engine; repeat this one in {seconds} s",
+                seconds,
             )
 
     @staticmethod

@@ -21,6 +21,7 @@ from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones import states
 from tenantzone_runtime.zones.configure import discard_if_gone
 from tenantzone_runtime.zones.eviction import Evictions, make_room, trim_to_limit
+from tenantzone_runtime.zones.parts import slices
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
@@ -145,8 +146,10 @@ class ZoneBlockPool(BlockPool):
     def cache_full_blocks(
         self, request: Request, blocks: list[KVCacheBlock], num_cached_blocks: int, *args: Any, **kwargs: Any
     ) -> None:
-        """Put a request's full blocks into the index of its zone."""
+        """Put a request's full blocks into the index of its zone, unless the zone stores nothing."""
         zone = zone_of(request)
+        if zone is not None and zone.spec.retention.no_store:
+            return
         if zone is not None and zone.parked and _begin_alike(request, self.front(zone), num_cached_blocks):
             # It needs fewer blocks now.
             self.ledger.totals.stir(zone)
@@ -247,6 +250,9 @@ class ZoneBlockPool(BlockPool):
                 self.ledger.totals.stir(owner)
         self.acting = before
         self.free_block_queue.prepend_n(blocks)
+        self._tidy_index(owner)
+
+    def _tidy_index(self, owner: Zone) -> None:
         index = self._index.get(owner)
         if index is not None and not len(index):
             del self._index[owner]
@@ -255,6 +261,20 @@ class ZoneBlockPool(BlockPool):
         discard_if_gone(self.ledger, zone)
         if not self.ledger.is_present(zone):
             self._index.pop(zone, None)
+
+    def forget_in_use(self, zone: Zone, at_once: int) -> Iterator[None]:
+        """Forget the prefixes of blocks that a zone's requests use: nobody finds them, and they go once let go.
+
+        It pauses after every ``at_once`` blocks that the engine has, and anything may happen then.
+        """
+        owner = self.ledger.owner
+        for part in slices(self.blocks, at_once):
+            with self.acting_for(zone):
+                for block in part:
+                    if owner[block.block_id] is zone and block.ref_cnt > 0:
+                        self._maybe_evict_cached_block(block)
+            yield
+        self._tidy_index(zone)
 
     def evict_blocks(self, block_ids: set[int]) -> None:
         """Forget the prefixes of given blocks, whoever owns them; those that no request uses are free then."""

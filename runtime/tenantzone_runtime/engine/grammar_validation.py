@@ -16,6 +16,8 @@ from tenantzone_runtime.seal import SEAL_ARGUMENT
 
 _VALIDATED: Final = "tenantzone_validated"
 _WORKERS: Final = 2
+_LIBRARY: Final = "xgrammar"
+"""vLLM's first choice."""
 
 _Validate = Callable[[SamplingParams, Any, Any, Any], None]
 
@@ -36,7 +38,7 @@ class GrammarValidation:
         """Validate in advance what vLLM is about to.
 
         Raises:
-            ValueError: of vLLM's, as it would be raised later.
+            ValueError: of vLLM's, as it would be raised later; or a tenant's would take another library than others'.
         """
         if getattr(params, "structured_outputs", None) is None:
             return
@@ -45,12 +47,31 @@ class GrammarValidation:
             await asyncio.get_running_loop().run_in_executor(
                 self._workers, self._validate, params, model_config, config, tokenizer
             )
+        if _tenant_of(params):
+            _check_library(params)
         setattr(params.structured_outputs, _VALIDATED, True)
 
     def once(self, params: SamplingParams, model_config: Any, config: Any, tokenizer: Any) -> None:
         """Take the place of vLLM's own, and leave out what was done before."""
         if not getattr(params.structured_outputs, _VALIDATED, False):
             self._validate(params, model_config, config, tokenizer)
+
+
+def _check_library(params: SamplingParams) -> None:
+    """Check that vLLM has not passed a schema on to a library that is there for what xgrammar can't read.
+
+    The first request decides which library an engine reads all grammars with, whoever sends it; and by a pattern of a
+    few bytes, outlines can be kept busy for hours.
+
+    Raises:
+        ValueError: it has.
+    """
+    wanted = params.structured_outputs
+    if wanted is not None and wanted._backend_was_auto and wanted._backend != _LIBRARY:
+        raise ValueError(
+            f"The form that the answer should have is not supported: {_LIBRARY} can't read it, and {wanted._backend} "
+            "is not in use for this model"
+        )
 
 
 def _tenant_of(params: SamplingParams) -> str:

@@ -11,7 +11,7 @@ from vllm.v1.request import Request, RequestStatus
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.foreign_block import ForeignBlockError
 from tenantzone_runtime.engine.latencies import Latencies
-from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.engine.requests import leave_queue, zone_of
 from tenantzone_runtime.zones.fair_queue import INPUT
 
 _RUNNING = RequestStatus.RUNNING
@@ -183,9 +183,11 @@ class ZoneKVCacheManager(KVCacheManager):
         zone = zone_of(request)
         if zone is None or request.num_preemptions > 0:
             return
-        self.latencies.scheduled(request, zone, self.block_pool.ledger.now)
+        now = self.block_pool.ledger.now
+        self.latencies.scheduled(request, zone, now)
+        leave_queue(request, zone, now, is_served=True)
         zone.account.charge(INPUT * (request.num_prompt_tokens - num_hits))
         zone.counters.prompt_tokens += request.num_prompt_tokens
-        if self.prefix_cache_lookup_enabled(request):
+        if self.prefix_cache_lookup_enabled(request) and not zone.spec.retention.no_store:
             zone.counters.prefix_query_tokens += request.num_tokens
             zone.counters.prefix_hit_tokens += num_hits

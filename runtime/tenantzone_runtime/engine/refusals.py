@@ -24,6 +24,7 @@ _STATUSES: Final[Mapping[RefusalReason, int]] = {
     "unknown_tenant": 403,
     "too_long": 400,
     "unsupported": 400,
+    "queue_full": 429,
 }
 
 
@@ -33,6 +34,8 @@ class EngineRefusal(NamedTuple):
     status: int
     """HTTP status."""
     message: str
+    retry_after: int | None
+    """Seconds; None: repeated, it may be refused again."""
 
 
 def mark(outputs: Iterable[EngineCoreOutputs], refused: Mapping[str, BindingError]) -> None:
@@ -40,7 +43,7 @@ def mark(outputs: Iterable[EngineCoreOutputs], refused: Mapping[str, BindingErro
     for of_client in outputs:
         for output in of_client.outputs:
             if (error := refused.get(output.request_id)) is not None:
-                output.stop_reason = f"{_MARK}{_STATUSES[error.reason]} {error}"
+                output.stop_reason = f"{_MARK}{_STATUSES[error.reason]} {error.retry_after or 0} {error}"
 
 
 def refusal_in(output: RequestOutput) -> EngineRefusal | None:
@@ -48,8 +51,8 @@ def refusal_in(output: RequestOutput) -> EngineRefusal | None:
     for completion in output.outputs:
         reason = completion.stop_reason
         if completion.finish_reason == "error" and isinstance(reason, str) and reason.startswith(_MARK):
-            status, _, message = reason.removeprefix(_MARK).partition(" ")
-            return EngineRefusal(int(status), message)
+            status, seconds, message = reason.removeprefix(_MARK).split(" ", 2)
+            return EngineRefusal(int(status), message, int(seconds) or None)
     return None
 
 

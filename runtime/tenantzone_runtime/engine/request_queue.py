@@ -36,6 +36,10 @@ class ZoneRequestQueue(RequestQueue):
         """The next request of a zone that has one, admissible or not."""
         return self._queues[zone].peek_request()
 
+    def fronts(self, zone: Zone, count: int) -> list[Request]:
+        """The next requests of a zone that has one, ``count`` at the most, in their order."""
+        return list(islice(self._queues[zone], count))
+
     def adopt(self) -> None:
         """Move requests that waited before zones were declared into the queue of the zone that they have now."""
         requests = list(self._before_zones)

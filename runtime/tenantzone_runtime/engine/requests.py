@@ -25,6 +25,20 @@ def count_generated(request: Request, zone: Zone) -> None:
         zone.account.charge(OUTPUT * tokens)
 
 
+def enter_queue(request: Request, zone: Zone, now: float) -> None:
+    """Count a request that has just arrived among those of its zone that wait."""
+    request.queued_tokens = request.num_prompt_tokens
+    zone.queue.enter(request.queued_tokens, now)
+
+
+def leave_queue(request: Request, zone: Zone, now: float, *, is_served: bool) -> None:
+    """Count a request that is scheduled, or has ended, off those that wait; harmless if it is none of them."""
+    tokens = getattr(request, "queued_tokens", None)
+    if tokens is not None:
+        request.queued_tokens = None
+        zone.queue.leave(tokens, now, is_served=is_served)
+
+
 _OUTCOMES: Final[dict[FinishReason, Outcome]] = {
     FinishReason.STOP: "stop",
     FinishReason.LENGTH: "length",

@@ -23,13 +23,13 @@ from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.engine.binding import NO_SESSIONS, Binder, BindingError, refusal_of
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
-from tenantzone_runtime.engine.grammar_compilation import compile_in_turns
+from tenantzone_runtime.engine.grammar_compilation import cancel_compilation, compile_in_turns
 from tenantzone_runtime.engine.guard import Guard
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.latencies import note_arrival
 from tenantzone_runtime.engine.refusals import mark
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
-from tenantzone_runtime.engine.requests import count_generated, outcome_of, zone_of
+from tenantzone_runtime.engine.requests import count_generated, enter_queue, leave_queue, outcome_of, zone_of
 from tenantzone_runtime.engine.scrubbing import check_scrub, model_needs_zeroing
 from tenantzone_runtime.engine.substitution import zone_classes
 from tenantzone_runtime.engine.versions import check_supported, check_version
@@ -121,6 +121,8 @@ class ZoneAwareScheduler(AsyncScheduler):
                 self._adopt_requests()
                 had_zones = True
             yield
+            if zone.spec.retention.no_store:
+                yield from self.block_pool.forget_in_use(zone, BLOCKS_AT_ONCE)
 
     def _adopt_requests(self) -> None:
         """Bind requests that came before any zone was declared to a zone of their own, which no config declares."""
@@ -198,12 +200,14 @@ class ZoneAwareScheduler(AsyncScheduler):
         request.zone = zone
         if zone is not None:
             self.tenancy.request_arrived(zone, now)
+            enter_queue(request, zone, now)
 
     def _refuse(self, request: Request, error: BindingError) -> None:
         logger.debug("request %s is refused: %s", request.request_id, error, extra={"tenant": error.tenant})
         self.tenancy.refused(error.tenant, error.reason)
         self._refused[request.request_id] = request
         request.refusal = error
+        cancel_compilation(request)
 
     def _enqueue_waiting_request(self, request: Request) -> None:
         if request.request_id not in self._refused:
@@ -303,15 +307,18 @@ class ZoneAwareScheduler(AsyncScheduler):
     def _free_request(self, request: Request, delay_free_blocks: bool = False) -> Any:
         # However it has ended.
         self._refused.pop(request.request_id, None)
+        cancel_compilation(request)
         return super()._free_request(request, delay_free_blocks)
 
     def _free_blocks(self, request: Request) -> None:
         super()._free_blocks(request)
         zone = zone_of(request)
         if zone is not None:
+            now = time.monotonic()
             count_generated(request, zone)
+            leave_queue(request, zone, now, is_served=False)
             zone.counters.request_ended(outcome_of(request))
-            self.tenancy.request_finished(zone, time.monotonic())
+            self.tenancy.request_finished(zone, now)
 
     # Pauses and resets
 

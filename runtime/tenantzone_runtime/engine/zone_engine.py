@@ -1,7 +1,7 @@
 """vLLM's scheduler as the arbiter sees it."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.request_queue import SchedulingPolicy
@@ -46,6 +46,7 @@ class ZoneEngine:
         self._demand = demand
         self.fail = fail
         self.front: Callable[[Zone], Request] = queue.front
+        self.fronts: Callable[[Zone, int], Sequence[Request]] = queue.fronts
         self.blocks_to_admit = demand.to_admit
 
     @property
@@ -74,10 +75,19 @@ class ZoneEngine:
     def goes_on(self) -> bool:
         return bool(self._scheduler.pause_state != PauseState.PAUSED_ALL)
 
-    def has_seat(self) -> bool:
+    @property
+    def seats(self) -> int:
+        return int(self._scheduler.max_num_active_reqs)
+
+    @property
+    def free_seats(self) -> int:
         scheduler = self._scheduler
         seated = len(scheduler.running) + scheduler.num_waiting_for_streaming_input
-        return self.is_open and bool(seated < scheduler.max_num_active_reqs)
+        return max(0, self.seats - seated) if self.is_open else 0
+
+    @property
+    def waiting(self) -> Sized:
+        return self._queue
 
     def needs(self) -> Iterable[tuple[Request, int]]:
         running = self._scheduler.running

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from tenantzone_contract.report import (
+    AdminPortStatus,
     ConfigStatus,
     EngineReport,
     IdentityReport,
@@ -63,6 +64,7 @@ def make_report(
     started_unix_time: float,
     salt_key: SaltKeyStatus | None = None,
     identity: IdentityReport | None = None,
+    admin_port: AdminPortStatus | None = None,
 ) -> EngineReport:
     """An immutable snapshot. What a zone's loans come to agrees with the loans that are told."""
     published_unix_time = time.time()
@@ -79,6 +81,7 @@ def make_report(
         config=config,
         salt_key=salt_key,
         identity=identity,
+        admin_port=admin_port,
         zones=tuple(_zone_report(zone, counts, lending) for zone, counts in zones),
         loans=tuple(map(_loan_report, loans)),
         started_unix_time=started_unix_time,
@@ -93,6 +96,7 @@ def make_figures(
     *,
     pod: str,
     started_unix_time: float,
+    refused_at_admin_port: int = 0,
 ) -> EngineFigures:
     """Make the figures of a scrape, an immutable snapshot."""
     taken_unix_time = time.time()
@@ -136,6 +140,7 @@ def make_figures(
         config=config,
         reloads=dict(reloads),
         refusals=pool.refusals,
+        refused_at_admin_port=refused_at_admin_port,
         zones=tuple(zones),
     )
 

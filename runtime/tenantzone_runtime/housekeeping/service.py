@@ -24,6 +24,7 @@ class Service:
         self._admin = AdminServer(
             settings.admin_host,
             settings.admin_port,
+            access=self._housekeeping.admin_access,
             read_report=lambda: self._housekeeping.report,
             read_figures=self._housekeeping.figures,
             take_block_map=lambda cells: take_block_map(engine, self._housekeeping.report, cells),

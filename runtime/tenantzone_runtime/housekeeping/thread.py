@@ -10,6 +10,7 @@ import threading
 import time
 
 from tenantzone_contract.report import EngineReport
+from tenantzone_runtime.admin_access import AdminAccess
 from tenantzone_runtime.housekeeping.applied import AppliedConfig
 from tenantzone_runtime.housekeeping.auditing import Auditing, open_journal
 from tenantzone_runtime.housekeeping.engine import ServedEngine
@@ -33,8 +34,8 @@ class Housekeeping:
 
     Args:
         engine: whose zones.
-        settings: the folders of config and salt key, this engine pod's name, where a journal is written, and the folder
-            that the front door reads.
+        settings: the folders of config, salt key and admin tokens, this engine pod's name, where a journal is written,
+            and the folder that the front door reads.
     """
 
     def __init__(self, engine: ServedEngine, settings: Settings) -> None:
@@ -46,6 +47,8 @@ class Housekeeping:
         self._applied = AppliedConfig(settings.state_dir)
         self._salting = Salting(engine, settings)
         self._identifying = Identifying(settings)
+        self.admin_access = AdminAccess(None if settings.admin_open else settings.admin_token_dir)
+        """Who may read what is told here; followed in each turn."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tenantzone-housekeeping", daemon=True)
         self._is_asked_for = True
@@ -84,6 +87,7 @@ class Housekeeping:
         has_news = self._reloading.turn()
         self._applied.show(self._reloading.in_force)
         has_news |= self._salting.turn()
+        self.admin_access.poll()
         self._engine.let_time_pass()
         self._auditing.turn()
         # A report of a thousand zones takes milliseconds: not ten times a second, where nobody reads it.
@@ -101,6 +105,7 @@ class Housekeeping:
             self._reloading.reloads,
             pod=self._pod,
             started_unix_time=self._started_unix_time,
+            refused_at_admin_port=self.admin_access.refused,
         )
         with self._scraped:
             self._figures = figures
@@ -117,6 +122,7 @@ class Housekeeping:
             started_unix_time=self._started_unix_time,
             salt_key=self._salting.status,
             identity=self._identifying.look(in_force.pool.identity if in_force is not None else None),
+            admin_port=self.admin_access.status,
         )
 
     def _run(self) -> None:

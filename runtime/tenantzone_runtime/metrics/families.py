@@ -39,8 +39,15 @@ _ENGINE = (
         "engine_refused_requests_total",
         "Requests that the scheduler refused. unbound: without a valid seal of the front door, so that they went past "
         "it; unknown_tenant: without a zone; too_long: they could never fit the zone's limit; unsupported: of a kind "
-        "that does not go with zones.",
+        "that does not go with zones; queue_full: as much of their zone waited as may.",
         lambda engine: engine.refusals,
+    ),
+    Family(
+        "tenantzone_engine_refused_admin_requests_total",
+        "counter",
+        (),
+        "Requests to the admin port that showed no token in force.",
+        lambda engine: [((), engine.refused_at_admin_port)],
     ),
 )
 
@@ -121,8 +128,8 @@ _COUNTERS = (
         ("reason", "beneficiary"),
         "evicted_blocks_total",
         "Cached KV-cache blocks that the zone lost. reason: quiet, reclaim, own, relief, limit, watermark, due, idle, "
-        "removed or reset; beneficiary: whom it made room for, by priority against this zone (none: nobody in "
-        "particular).",
+        "ttl, no_store, removed or reset; beneficiary: whom it made room for, by priority against this zone (none: "
+        "nobody in particular).",
         lambda zone: zone.counters.all_evictions.items(),
     ),
     of_zones(
@@ -155,7 +162,8 @@ _COUNTERS = (
         "counter",
         ("outcome",),
         "requests_total",
-        "Requests that have ended: stop, length, abort, error as vLLM says; refused: before they could wait; other.",
+        "Requests that have ended: stop, length, abort, error as vLLM says; refused: before they could wait; "
+        "queue_full: the same, as much of the zone waited as may; other.",
         lambda zone: each_of(get_args(Outcome), zone.counters.requests),
     ),
     of_zones_by(

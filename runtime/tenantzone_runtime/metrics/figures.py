@@ -56,4 +56,6 @@ class EngineFigures:
     config: ConfigStatus
     reloads: Mapping[ReloadResult, int]
     refusals: Mapping[RefusalReason, int]
+    refused_at_admin_port: int
+    """Requests to the admin port without a token that is in force."""
     zones: tuple[ZoneFigures, ...]

@@ -15,6 +15,7 @@ from tenantzone_runtime.zones.audit import PreemptionReason
 from tenantzone_runtime.zones.claims import Claims
 from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.hopeless import Hopeless
+from tenantzone_runtime.zones.seats import Seats
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.yielding import Yielding
 from tenantzone_runtime.zones.zone import Zone
@@ -50,6 +51,7 @@ class Arbiter(Generic[W]):
         self._hopeless = Hopeless(tenancy, engine, self._admission)
         self._claims = Claims[W]()
         self._yielding = Yielding(tenancy, engine, self._claims, self.preempt)
+        self._seats = Seats(self._totals, engine, self._can_begin, self.preempt)
         self._sent_back: dict[Zone, None] = {}
         """Zones of which a request was preempted since the last step: none of theirs is admitted in this one."""
         self._short: dict[Zone, None] = {}
@@ -63,12 +65,14 @@ class Arbiter(Generic[W]):
         """Note that the zone has a waiting request, or that its next one is another than before."""
         self._forget_front()
         self._admission.enter(zone)
+        self._seats.waits(zone)
         self._hopeless.look_at_front(zone)
 
     def waits_no_more(self, zone: Zone) -> None:
         """Note that the last waiting request of the zone has left its queue."""
         self._forget_front()
         self._admission.leave(zone)
+        self._seats.waits_no_more(zone)
         self._hopeless.look_at_front(zone)
         self._tenancy.may_go_on(zone)
 
@@ -76,6 +80,7 @@ class Arbiter(Generic[W]):
         """Forget the waiting request that was named last, which most likely was admitted."""
         if self._front is not None:
             self._claims.drop(self._front)
+            self._seats.sat_down(self._front)
             self._front = None
             self._admission.somebody_was_admitted()
 
@@ -106,6 +111,7 @@ class Arbiter(Generic[W]):
                     self._admission.look_again(zone)
                 else:
                     self._claim(zone)
+            self._seats.begin_step()
 
     def may_continue(self, work: W, count: int) -> bool:
         """Whether a running request may take blocks now; else it loses its turn, and is helped before the next step."""
@@ -117,7 +123,7 @@ class Arbiter(Generic[W]):
 
     def next_front(self) -> W | None:
         """The waiting request to admit next; None if there is no seat, or no zone's next request can have blocks."""
-        if self._front is None and self._engine.has_seat():
+        if self._front is None and self._engine.free_seats:
             self._admission.wake()
             zone = self._next_zone()
             if zone is None and not self._engine.running:
@@ -151,6 +157,7 @@ class Arbiter(Generic[W]):
     def preempt(self, work: W, reason: PreemptionReason, beneficiary: Zone | None) -> None:
         """Send a running request back to wait; it does not come back in this step."""
         self._engine.preempt(work)
+        self._seats.stood_up(work.zone)
         self.note_preemption(work, reason, beneficiary)
         self._yielding.forget(work)
         self._sent_back[work.zone] = None
@@ -208,6 +215,8 @@ class Arbiter(Generic[W]):
 
     def _is_admissible(self, zone: Zone) -> bool:
         """Whether a zone's next request gets its blocks now, if need be of what others merely cache; else it waits."""
+        if not self._seats.may_sit(zone):
+            return False
         work = self._engine.front(zone)
         denied = self._denied(work)
         if denied is not None and not denied.headroom and self._evict_surplus_for(work, denied.blocks):
@@ -224,6 +233,9 @@ class Arbiter(Generic[W]):
         else:
             self._admission.park(zone, denied.blocks, work.peak, denied.headroom)
         return False
+
+    def _can_begin(self, work: W) -> bool:
+        return self._denied(work) is None
 
     def _denied(self, work: W) -> _Denied | None:
         """What a waiting request would be denied if it were admitted now; None: nothing."""

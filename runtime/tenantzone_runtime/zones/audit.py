@@ -14,14 +14,15 @@ Change = Literal["declared", "registered", "changed", "active", "idle", "evicted
 registered, forgotten: for a tenant without a TenantZone. active, idle, evicted: the state that it is in now.
 """
 
-PreemptionReason = Literal["reclaim", "due", "own", "reset", "violation"]
-"""reclaim: for a zone that is entitled to the blocks. due: a loan and its grace are over. own: for the zone itself.
-reset: the prefix cache was reset. violation: it was caught with a block that is not its zone's.
+PreemptionReason = Literal["reclaim", "seat", "due", "own", "reset", "violation"]
+"""reclaim: for a zone that is entitled to the blocks. seat: for one that is entitled to the seat. due: a loan and its
+grace are over. own: for the zone itself. reset: the prefix cache was reset. violation: it was caught with a block that
+is not its zone's.
 """
 
-RefusalReason = Literal["unbound", "unknown_tenant", "too_long", "unsupported"]
+RefusalReason = Literal["unbound", "unknown_tenant", "too_long", "unsupported", "queue_full"]
 """unbound: no valid seal of the front door. unknown_tenant: no zone. too_long: it could never fit the zone's limit.
-unsupported: a kind of request that does not go with zones.
+unsupported: a kind of request that does not go with zones. queue_full: as much of its zone waits as may.
 """
 
 

@@ -14,9 +14,10 @@ from tenantzone_runtime.zones.eviction import trim_to_limit
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.parts import ALL
+from tenantzone_runtime.zones.queue import QueueBounds
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.usage import zone_usage
-from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Zone, ZoneSpec, new_zone
+from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Retention, Zone, ZoneSpec, new_zone
 
 
 def zone_specs(config: RuntimeConfig, capacity: int) -> list[ZoneSpec]:
@@ -52,6 +53,9 @@ def _spec(zone: ZoneConfig, grant: Grant) -> ZoneSpec:
         ),
         eviction_policy=zone.eviction_policy,
         scrub=zone.scrub == "OnTransfer",
+        queue=QueueBounds(zone.queue.requests, zone.queue.tokens),
+        max_tokens=zone.request_limits.max_tokens,
+        retention=Retention(zone.retention.ttl_seconds, zone.retention.no_store),
         awaited=grant.lacking,
     )
 
@@ -112,7 +116,7 @@ def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Z
         at_once: the most blocks of a zone that are evicted before something is yielded.
 
     Yields:
-        Zones, with blocks of theirs that were evicted: their limit fell below what they hold, or they leave. What is
+        Zones, with blocks of theirs that were evicted: they may keep less than they hold, or they leave. What is
         not asked for is not done.
     """
     for zone, spec in changes.leaving:
@@ -134,9 +138,9 @@ def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Z
 
 
 def change_spec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = ALL) -> list[int]:
-    """Give a zone another spec; returns blocks that were evicted because its limit fell, at most ``at_once``."""
+    """Give a zone another spec; returns blocks that it may not keep and that were evicted, at most ``at_once``."""
     if zone.spec != spec or zone.leaving:
-        ledger.totals.change_spec(zone, spec)
+        ledger.change_spec(zone, spec)
         ledger.overflow.place(zone)
         zone.leaving = False
         _note(ledger, zone, "changed")
@@ -148,7 +152,7 @@ def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
     if not zone.leaving:
         zone.leaving = True
         _note(ledger, zone, "leaving")
-        ledger.totals.change_spec(zone, replace(zone.spec, quota=Quota(0, zone.spec.quota.limit, 0), awaited=0))
+        ledger.change_spec(zone, replace(zone.spec, quota=Quota(0, zone.spec.quota.limit, 0), awaited=0))
     blocks = ledger.evict(zone, min(len(zone.cached), at_once), "removed")
     discard_if_gone(ledger, zone)
     return blocks

@@ -12,8 +12,9 @@ from tenantzone_contract.report import EvictionReason, WaitReason
 from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
 from tenantzone_runtime.zones.histogram import Histogram, add_growth
 
-Outcome = Literal["stop", "length", "abort", "error", "refused", "other"]
-"""How a request ended: vLLM's own reasons, those that we do not know as ``other``; or refused before it could wait."""
+Outcome = Literal["stop", "length", "abort", "error", "refused", "queue_full", "other"]
+"""How a request ended: vLLM's own reasons, those that we do not know as ``other``; or refused
+before it could wait, with ``queue_full`` since others of its zone wait."""
 
 Beneficiary = Literal["self", "higher_priority", "same_priority", "lower_priority", "none"]
 """Whom an eviction made room for, by priority against the zone that lost the blocks. none: nobody in particular, or a
@@ -30,6 +31,8 @@ EVICTIONS_FOR: Final[dict[EvictionReason, tuple[Beneficiary, ...]]] = {
     "watermark": ("none",),
     "due": _OTHERS,
     "idle": ("none",),
+    "ttl": ("none",),
+    "no_store": ("none",),
     "removed": ("none",),
     "reset": ("none",),
 }

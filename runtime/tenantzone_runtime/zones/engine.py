@@ -3,7 +3,7 @@
 vLLM's adapter, the simulator and the random histories are such engines; none of them decides who gets what.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from typing import Protocol, TypeVar
 
 from tenantzone_runtime.zones.eviction import Evictions
@@ -49,8 +49,17 @@ class Engine(Protocol[W]):
     def goes_on(self) -> bool:
         """Whether the requests that run are computed; a pause may stop that, too."""
 
-    def has_seat(self) -> bool:
-        """Whether the engine is open, and one more request can run."""
+    @property
+    def seats(self) -> int:
+        """Requests that can run at once."""
+
+    @property
+    def free_seats(self) -> int:
+        """Requests that can run beside those that do; none while the engine is not open."""
+
+    @property
+    def waiting(self) -> Sized:
+        """The requests that wait."""
 
     def needs(self) -> Iterable[tuple[W, int]]:
         """The running requests that will ask for blocks in the coming step, in the engine's order, with how many.
@@ -63,6 +72,9 @@ class Engine(Protocol[W]):
 
     def front(self, zone: Zone) -> W:
         """The next waiting request of a zone that has one."""
+
+    def fronts(self, zone: Zone, count: int) -> Sequence[W]:
+        """The next waiting requests of a zone that has one, in their order, ``count`` at the most and one at least."""
 
     def blocks_at_most(self, work: W) -> int:
         """The blocks to admit a waiting request if none of its prefix is cached: no less than ``blocks_to_admit``.

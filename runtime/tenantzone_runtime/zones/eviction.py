@@ -104,8 +104,10 @@ def cover_loans(ledger: Ledger, borrower: Zone, count: int, covers: Callable[[Zo
 def trim_to_limit(ledger: Ledger, zone: Zone, at_once: int = ALL) -> list[int]:
     """Evict what a zone keeps cached beyond its limit, ``at_once`` blocks at most, and return their ids.
 
-    It is called after the limit fell or blocks came back.
+    It is called after the spec changed or blocks came back. A zone that stores nothing keeps nothing.
     """
+    if zone.spec.retention.no_store:
+        return ledger.evict(zone, min(len(zone.cached), at_once), "no_store") if zone.cached else []
     over = min(zone.held - zone.spec.quota.limit, len(zone.cached), at_once)
     return ledger.evict(zone, over, "limit") if over > 0 else []
 

@@ -7,16 +7,17 @@ Requests that came before any zone was declared belong to a zone of their own fr
 free.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from tenantzone_contract.report import EvictionReason, WaitReason
 from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.counters import Beneficiary
 from tenantzone_runtime.zones.eviction_policies.order import Links
+from tenantzone_runtime.zones.expiry import Expiry
 from tenantzone_runtime.zones.overflow import Overflow
 from tenantzone_runtime.zones.totals import Totals
 from tenantzone_runtime.zones.trail import Trail
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 
 class Ledger:
@@ -37,6 +38,7 @@ class Ledger:
         self.totals = Totals(block_count if capacity is None else capacity)
         self.trail = Trail()
         self.overflow = Overflow()
+        self.expiry = Expiry(block_count)
         self.now = now
         """Kept up to date by whoever uses the ledger: block-seconds are counted by it."""
         self.cached_blocks = 0
@@ -54,6 +56,7 @@ class Ledger:
         zone.number = self._zones_entered
         self.zones[zone.spec.tenant] = zone
         self.totals.enter(zone)
+        self.expiry.follow(zone, self.now)
         self.overflow.place(zone)
 
     def discard(self, zone: Zone) -> None:
@@ -61,7 +64,7 @@ class Ledger:
         assert zone.held == 0, "a zone leaves when its last block is free"
         self.totals.leave(zone)
         self.overflow.remove(zone)
-        zone.timer = None
+        zone.timer = zone.expires = None
         del self.zones[zone.spec.tenant]
 
     def is_present(self, zone: Zone) -> bool:
@@ -87,17 +90,19 @@ class Ledger:
             above_reservation = zone.surplus - surplus_before
             self.trail.granted(zone.spec.tenant, count, above_reservation=above_reservation, held=zone.held)
 
-    def reuse(self, zone: Zone, block_ids: Iterable[int]) -> None:
+    def reuse(self, zone: Zone, block_ids: Sequence[int]) -> None:
         """Put cached blocks of the zone to use again, after a prefix hit."""
         count = zone.cached.hit(block_ids)
+        self.expiry.used(zone, block_ids)
         zone.in_use += count
         self.cached_blocks -= count
         self.totals.reckon(zone)
 
-    def release(self, zone: Zone, kept: Iterable[int], dropped: list[int]) -> None:
+    def release(self, zone: Zone, kept: Sequence[int], dropped: list[int]) -> None:
         """Release blocks that the last request let go: ``kept`` ones as most recently used, ``dropped`` ones freed."""
         self.accrue(zone)
         kept_count = zone.cached.keep(kept)
+        self.expiry.kept(zone, kept, self.now)
         zone.cached.drop(dropped)
         self._disown(zone, dropped)
         zone.in_use -= kept_count + len(dropped)
@@ -121,12 +126,27 @@ class Ledger:
         zone.cached.remove(block_id)
         self._count_evicted(zone, [block_id], reason, None)
 
+    def evict_expired(self, zone: Zone, at_most: int) -> list[int]:
+        """Make blocks free that were not used for as long as the zone's ttl, at most so many; returns their ids."""
+        self.accrue(zone)
+        block_ids = self.expiry.expired(zone, self.now, at_most)
+        for block_id in block_ids:
+            zone.cached.remove(block_id)
+        self._count_evicted(zone, block_ids, "ttl", None)
+        return block_ids
+
+    def change_spec(self, zone: Zone, spec: ZoneSpec) -> None:
+        """Give a zone another spec; what it holds stays."""
+        self.totals.change_spec(zone, spec)
+        self.expiry.follow(zone, self.now)
+
     def _count_evicted(
         self, zone: Zone, block_ids: list[int], reason: EvictionReason, beneficiary: Zone | None
     ) -> None:
         if not block_ids:
             return
         self._disown(zone, block_ids)
+        self.expiry.used(zone, block_ids)
         count = len(block_ids)
         self.cached_blocks -= count
         self.held_blocks -= count

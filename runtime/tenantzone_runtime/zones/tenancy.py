@@ -105,7 +105,7 @@ class Tenancy:
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
         zone = None if tenant is None else self.ledger.zones.get(tenant)
         if zone is not None and not zone.leaving:
-            zone.counters.request_ended("refused")
+            zone.counters.request_ended("queue_full" if reason == "queue_full" else "refused")
 
     def evict_surplus_for(self, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
         """Make room for a zone's next request that was denied ``count`` blocks, if they are merely cached by others."""
@@ -161,6 +161,7 @@ class Tenancy:
         """
         self.ledger.now = now
         yield from self._let_time_pass(at_once)
+        yield from self._expire(at_once)
         zones_at_once = zones_for(at_once)
         # As many as have changed by now: who changes in a pause is not waited for.
         for _ in range(self.ledger.totals.changed // zones_at_once):
@@ -226,6 +227,10 @@ class Tenancy:
     def usage_in_slices(self, at_once: int = MAX_AT_ONCE) -> Iterator[Iterator[Event]]:
         """The events of `usage`, with pauses after ``at_once`` zones or loans, in which anything may happen."""
         return tell_usage(self.ledger, self.loans, at_once)
+
+    def _expire(self, at_once: int) -> Iterator[Evictions]:
+        for zone in self.ledger.expiry.gone_off(self.ledger.now):
+            yield [(zone, self.ledger.evict_expired(zone, at_once))]
 
     def _let_time_pass(self, at_once: int) -> Iterator[Evictions]:
         now, freed = self.ledger.now, 0

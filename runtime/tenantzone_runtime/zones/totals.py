@@ -25,7 +25,7 @@ class Totals:
     """
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+        self.capacity = capacity
         self._active_weight = 0
         """Of all zones that are not quiet."""
         self.promised = 0
@@ -47,6 +47,8 @@ class Totals:
         self._above_reservation = VictimOrder()
         self.changes = 0
         """Grows with each change."""
+        self.spec_changes = 0
+        """Grows with each zone that gets another spec."""
         self._changed: dict[Zone, None] = {}
 
     @property
@@ -94,6 +96,7 @@ class Totals:
         self.leave(zone)
         zone.follow(spec)
         self.enter(zone)
+        self.spec_changes += 1
         # Parked or not: what it reserves now, its next request may be entitled to.
         self.stir(zone)
 
@@ -171,7 +174,7 @@ class Totals:
         """
         promise = zone.spec.quota
         kept = self._kept - quota.floor(promise, quiet=True) + self._never_lent.above(zone.spec.priority)
-        return min(max(promise.limit, peak), max(promise.reserved, self._capacity - kept))
+        return min(max(promise.limit, peak), max(promise.reserved, self.capacity - kept))
 
     def spare(self, zone: Zone, free: int) -> int:
         """Blocks that are nobody's promise, for this zone, if ``free`` blocks are free; may be negative."""
@@ -224,12 +227,12 @@ class Totals:
 
     def share(self, zone: Zone) -> int:
         """The zone's share of the blocks that nobody reserved, by weight among the zones that are not quiet."""
-        return (self._capacity - self.promised) * zone.spec.weight // max(self._active_weight, zone.spec.weight)
+        return (self.capacity - self.promised) * zone.spec.weight // max(self._active_weight, zone.spec.weight)
 
     @property
     def share_of_one(self) -> float:
         """The share of a zone with weight 1, if it were not rounded down."""
-        return (self._capacity - self.promised) / self._active_weight if self._active_weight else inf
+        return (self.capacity - self.promised) / self._active_weight if self._active_weight else inf
 
     def surplus_cached_elsewhere(self, zone: Zone) -> int:
         """The blocks that other active zones keep cached above their reservations."""

@@ -7,10 +7,12 @@ from typing import Final
 
 from tenantzone_contract.config import Borrowers, EvictionPolicy
 from tenantzone_contract.report import WaitReason, ZoneState
+from tenantzone_runtime.zones.ages import Ages
 from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder, Links
 from tenantzone_runtime.zones.fair_queue import Account
+from tenantzone_runtime.zones.queue import UNBOUNDED, Queue, QueueBounds
 from tenantzone_runtime.zones.quota import Quota
 
 
@@ -58,6 +60,16 @@ class LoanTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """How long what a zone's requests have computed is kept for others that begin alike."""
+
+    ttl_seconds: float | None = None
+    """A cached block goes when it was not used for so long; None: it stays as long as there is room."""
+    no_store: bool = False
+    """Whether nothing is kept at all."""
+
+
+@dataclass(frozen=True, slots=True)
 class ZoneSpec:
     """The spec of a zone as the config gives it, in blocks of this engine."""
 
@@ -72,6 +84,10 @@ class ZoneSpec:
     eviction_policy: EvictionPolicy = "LRU"
     scrub: bool = False
     """Whether a block's memory is zeroed before another zone gets it."""
+    queue: QueueBounds = UNBOUNDED
+    max_tokens: int | None = None
+    """Of an answer; None: as many as fit."""
+    retention: Retention = Retention()
     auto_registered: bool = False
     """For a tenant that no config declares; see ``registration``."""
     level: str = ""
@@ -115,6 +131,7 @@ class Zone:
     counters: Counters = field(default_factory=Counters)
     account: Account = field(default_factory=Account)
     """Its place in the fair queue."""
+    queue: Queue = field(default_factory=Queue)
 
     # The zone's part in the ledger's sums, and its place in the ledger's orders.
     number: int = 0
@@ -133,6 +150,10 @@ class Zone:
     """Blocks of its surplus on loans; the same."""
     usage_told: Used = (0.0, 0, 0, 0)
     """What the journal has."""
+    ages: Ages | None = None
+    """Of what it keeps cached; None: it has no ttl. Only the ledger changes them."""
+    expires: float | None = None
+    """When it is looked at next because a block may have to go by its ttl; None: not before it keeps another one."""
     timer: float | None = None
     """When the zone is looked at next because time has passed; None: not before something else happens to it."""
 

@@ -18,6 +18,7 @@ class Events:
         self._socket = socket
         self._decoder = msgspec.msgpack.Decoder(type=KVEventBatch)
         self.raw = b""
+        """What came, as it came."""
 
     def until(self, kind, condition) -> list:
         """The next events of a kind, until the condition holds for the hashes of their blocks."""
@@ -34,6 +35,8 @@ class Events:
         who listens."""
         while not any(event.token_ids == prompt[:BLOCK_TOKENS] for event in self.until(BlockStored, bool)):
             pass
+        # The older ones may name an adapter, which whoever runs the engine calls as he likes.
+        self.raw = b""
 
     def stored(self, blocks: int) -> list:
         return self.until(BlockStored, lambda found: len(found) == blocks)

@@ -23,6 +23,7 @@ def main(folder: Path) -> None:
         "VLLM_NO_USAGE_STATS": "1",
         "TENANTZONE_ADMIN_HOST": "127.0.0.1",
         "TENANTZONE_ADMIN_PORT": "0",
+        "TENANTZONE_ADMIN_OPEN": "1",
         "TENANTZONE_CONFIG_DIR": str(folder / "config"),
         "TENANTZONE_SEAL_KEY": SEAL_KEY,
     }

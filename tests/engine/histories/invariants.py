@@ -155,11 +155,27 @@ class Invariants:
             if isinstance(event, Preempted) and loser in before.in_use and event.reason in ("reclaim", "due"):
                 most = before.in_use[loser] + before.growth_of(loser)
                 assert most > before.reserved[loser], "a request is preempted within its zone's reservation for another"
+            if isinstance(event, Preempted) and event.reason == "seat":
+                self._a_seat_is_given_up_for_an_owner(before, event, loser, gainer)
             if gainer is not None and gainer not in admitted and not before.growth_of(gainer):
                 needless = "evicted" if isinstance(event, Evicted) else "preempted"
                 assert not paused, f"{needless} for a request that a pause holds back"
                 if isinstance(event, Evicted) and event.reason != "due":
                     assert not seats_taken, f"evicted for a request that has no seat: {event}"
+
+    def _a_seat_is_given_up_for_an_owner(
+        self, before: Snapshot, event: Preempted, loser: Zone | None, gainer: Zone | None
+    ) -> None:
+        assert len(before.running) + len(before.waiting) > self._scheduler.max_num_running_reqs
+        if loser in before.own_seats:
+            kept = before.seats_of(loser) - event.requests
+            assert kept >= before.own_seats[loser], "a request is preempted that runs on a seat of its zone's own"
+        if gainer in before.own_seats:
+            # Zones without a seat of their own share one.
+            most = max(1, before.own_seats[gainer])
+            assert before.seats_of(gainer) + event.requests <= most, (
+                "a seat is given up for nobody who is entitled to it"
+            )
 
     def _who_runs_is_scheduled(self, before: Snapshot, after: Snapshot, scheduled: dict[str, int]) -> None:
         # What leaves a window in the midst of the step comes too late for who stands before.
@@ -192,7 +208,9 @@ class Invariants:
         for zone in entitled:
             if any(request.status == RequestStatus.RUNNING for request in waiting[zone]):
                 self._passed_over[zone] = 0
-            elif has_seat and self._scheduler.pause_state == PauseState.UNPAUSED:
+            elif (
+                has_seat or before.seats_of(zone) < before.own_seats[zone]
+            ) and self._scheduler.pause_state == PauseState.UNPAUSED:
                 self._passed_over[zone] += 1
                 assert self._passed_over[zone] <= MAX_PASSED_OVER, "an entitled zone does not get its blocks"
 

@@ -37,6 +37,11 @@ class Snapshot:
     """Zones that owe blocks which they may still use, while no other zone keeps any for itself."""
     free: int
     """Blocks that nobody holds."""
+    own_seats: dict[Zone, int]
+    """Requests of each zone that may run whatever others do."""
+
+    def seats_of(self, zone: Zone) -> int:
+        return sum(zone_of(request) is zone for request in self.running)
 
     def growth_of(self, zone: Zone) -> int:
         return sum(self.growth[request] for request in self.running if zone_of(request) is zone)
@@ -75,6 +80,10 @@ def take_snapshot(driver: Driver) -> Snapshot:
             and not any(_keeps_from(other, zone) for other in zones if other is not zone)
         },
         free=pool.free_block_queue.num_free_blocks,
+        own_seats={
+            zone: zone.spec.quota.reserved * scheduler.max_num_running_reqs // pool.ledger.totals.capacity
+            for zone in zones
+        },
     )
 
 

@@ -7,6 +7,9 @@ from typing import Protocol
 from tenantzone_runtime.door.answers import Refusal, Scope
 from tenantzone_runtime.door.refusals import Reason
 
+ABOUT = "the front door's identity"
+"""What the files are for that an identity goes by, as the log says it."""
+
 Headers = Sequence[tuple[bytes, bytes]]
 
 _TENANT = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,251}[A-Za-z0-9])?")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from tenantzone_contract.identity import CA_FILE, JWKS_FILE, SECRET_FILE, IdentityConfig
 from tenantzone_runtime.door.identities.asking import Identity
+from tenantzone_runtime.door.identities.key_ring import KeyRing
 from tenantzone_runtime.door.identities.keys import KeyIdentity
 from tenantzone_runtime.door.identities.tokens import TokenIdentity
 from tenantzone_runtime.door.identities.trusted_header import HeaderIdentity
-from tenantzone_runtime.door.identity import KeyRing
 
 
 def make_identity(declared: IdentityConfig | None, keys: KeyRing, folder: Path) -> Identity:

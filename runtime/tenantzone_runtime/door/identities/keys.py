@@ -2,7 +2,7 @@
 
 from tenantzone_runtime.door.answers import Scope
 from tenantzone_runtime.door.identities.asking import Headers, unauthorized
-from tenantzone_runtime.door.identity import KeyRing
+from tenantzone_runtime.door.identities.key_ring import KeyRing
 
 
 class KeyIdentity:

@@ -12,8 +12,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
 from tenantzone_contract.identity import CA_FILE, SECRET_FILE, ClientCertificate, Proof, SecretHeader
 from tenantzone_runtime.door.answers import Scope
-from tenantzone_runtime.door.identities.asking import only_header, unauthorized, unusable
-from tenantzone_runtime.door.identities.mounted_file import MountedFile
+from tenantzone_runtime.door.identities.asking import ABOUT, only_header, unauthorized, unusable
+from tenantzone_runtime.mounted_file import MountedFile
 
 _MIN_SECRET_LENGTH = 16
 _MAX_KNOWN = 1024
@@ -52,7 +52,7 @@ class SharedSecret:
 
     def __init__(self, declared: SecretHeader, folder: Path) -> None:
         self._header = declared.name.lower().encode()
-        self._file = MountedFile(folder, SECRET_FILE, _read_secrets)
+        self._file = MountedFile(folder, SECRET_FILE, _read_secrets, about=ABOUT)
 
     @property
     def problem(self) -> str:
@@ -100,7 +100,7 @@ class GatewayCertificate:
 
     def __init__(self, declared: ClientCertificate, folder: Path) -> None:
         self._subjects = frozenset(declared.subjects)
-        self._file = MountedFile(folder, CA_FILE, _read_certificates)
+        self._file = MountedFile(folder, CA_FILE, _read_certificates, about=ABOUT)
         self._known: tuple[_Certificates, dict[str, x509.Certificate]] = ((), {})
         """The issuers, and certificates that were found good by these very ones, by their PEM. How long they are valid
         is looked at each time."""
@@ -129,7 +129,7 @@ class GatewayCertificate:
         if certificate is None:
             try:
                 certificate = x509.load_pem_x509_certificate(pem.encode())
-            except ValueError:
+            except (ValueError, x509.InvalidVersion):
                 return False
             if not self._names_gateway(certificate) or not any(_has_issued(issuer, certificate) for issuer in issuers):
                 return False
@@ -142,7 +142,7 @@ class GatewayCertificate:
         names = {certificate.subject.rfc4514_string()}
         try:
             found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        except (x509.ExtensionNotFound, ValueError):
+        except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
             pass
         else:
             names |= {*found.get_values_for_type(x509.DNSName)}
@@ -166,5 +166,5 @@ def _read_certificates(content: bytes) -> _Certificates:
     """
     try:
         return tuple(x509.load_pem_x509_certificates(content))
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         raise ValueError("expected certificates in PEM") from None

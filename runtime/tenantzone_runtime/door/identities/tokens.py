@@ -12,8 +12,8 @@ import jwt
 
 from tenantzone_contract.identity import JWKS_FILE, Jwt
 from tenantzone_runtime.door.answers import Refusal, Scope
-from tenantzone_runtime.door.identities.asking import check_tenant_name, only_header, unauthorized, unusable
-from tenantzone_runtime.door.identities.mounted_file import MountedFile
+from tenantzone_runtime.door.identities.asking import ABOUT, check_tenant_name, only_header, unauthorized, unusable
+from tenantzone_runtime.mounted_file import MountedFile
 
 _MAX_TOKEN_BYTES = 16 * 2**10
 _MAX_KEYS = 256
@@ -44,7 +44,9 @@ class TokenIdentity:
 
     def __init__(self, declared: Jwt, folder: Path) -> None:
         self._declared = declared
-        self._file = MountedFile(folder, JWKS_FILE, lambda content: read_keys(content, declared.algorithms))
+        self._file = MountedFile(
+            folder, JWKS_FILE, lambda content: read_keys(content, declared.algorithms), about=ABOUT
+        )
         self._known: tuple[Keys | None, _Found] = (None, {})
         """The keys, and what was found with these very keys: they may change while a token is looked at."""
 
@@ -137,13 +139,15 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Keys:
 
 def _is_for(entry: Mapping[str, Any], algorithm: str) -> bool:
     """Whether a key is there to check signatures of an algorithm."""
+    operations = entry.get("key_ops") or ["verify"]
     return (
         entry.get("kty") == _TYPES[algorithm[:2]]
         and entry.get("crv") in (None, _CURVES.get(algorithm))
         and entry.get("alg") in (None, algorithm)
         and entry.get("use") in (None, "sig")
         and isinstance(entry.get("kid"), str | None)
-        and "verify" in (entry.get("key_ops") or ["verify"])
+        and isinstance(operations, list)
+        and "verify" in operations
     )
 
 

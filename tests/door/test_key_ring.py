@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.door.identity import MIN_KEY_LENGTH, KeyFileError, KeyRing, parse_keys
+from tenantzone_runtime.door.identities.key_ring import MIN_KEY_LENGTH, KeyFileError, KeyRing, parse_keys
 from tests.door.harness import eventually
 from tests.runtime.folders import project
 

@@ -1,0 +1,99 @@
+"""The operator's key, of which the tokens are made that open engines' admin ports."""
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+
+import aiohttp
+
+from tenantzone_contract.admin_token import (
+    ADMIN_KEY_SECRET,
+    KEY_FILE,
+    AdminTokenError,
+    admin_token,
+    new_admin_key,
+    parse_admin_keys,
+)
+from tenantzone_operator.kube.api import Api, explain
+from tenantzone_operator.kube.rest import RestError
+
+logger = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 10.0
+"""Between two looks at the Secret, however many engines refuse what is made of it."""
+_CONFLICT = 409
+
+
+class AdminKey:
+    """The key from its Secret in the operator's own namespace, made where there is none and never overwritten.
+
+    Args:
+        api: for reading and making it.
+        namespace: the operator's own.
+    """
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._keys: tuple[bytes, ...] = ()
+        self._looked_at = float("-inf")
+        self._looking = asyncio.Lock()
+        self.problem = ""
+        """Why there is none; empty if there is one, or if nobody has asked for it yet."""
+
+    def tokens(self, namespace: str, pool: str) -> tuple[str, ...]:
+        """The tokens of a pool, the newest first; none without a key."""
+        return tuple(admin_token(key, namespace, pool) for key in self._keys)
+
+    async def look_up(self, namespace: str, pool: str) -> tuple[str, ...]:
+        """The tokens of a pool, after a look at the Secret if there is no key yet; none while none can be had."""
+        with suppress(RestError, aiohttp.ClientError, TimeoutError):
+            await self.ensure()
+        return self.tokens(namespace, pool)
+
+    async def ensure(self, *, again: bool = False) -> None:
+        """Have the key, if it can be had.
+
+        Args:
+            again: look whether it is another one by now.
+
+        Raises:
+            RestError, aiohttp.ClientError, TimeoutError: the API server is in trouble; it may be over soon.
+        """
+        async with self._looking:
+            is_due = time.monotonic() - self._looked_at >= AGAIN_SECONDS
+            if not is_due or (self._keys and not again):
+                return
+            try:
+                self._keys = parse_admin_keys(await self._read_or_make())
+            except RestError as error:
+                # Where there is no such namespace, there is none tomorrow.
+                if not error.is_lasting and error.status != 404:
+                    raise
+                self._complain(explain(error))
+            except AdminTokenError as error:
+                self._complain(str(error))
+            else:
+                self.problem = ""
+            self._looked_at = time.monotonic()
+
+    async def _read_or_make(self) -> dict[str, str]:
+        """What the Secret holds."""
+        found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
+        if found is None:
+            try:
+                await self._api.create_secret(self._namespace, ADMIN_KEY_SECRET, {KEY_FILE: new_admin_key()})
+                logger.info("the Secret %s/%s has a new key", self._namespace, ADMIN_KEY_SECRET)
+            except RestError as error:
+                # Another replica was faster.
+                if error.status != _CONFLICT:
+                    raise
+            found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
+        return found or {}
+
+    def _complain(self, why: str) -> None:
+        problem = f"the Secret {self._namespace}/{ADMIN_KEY_SECRET}: {why}"
+        if problem != self.problem:
+            logger.warning("no key for engines' admin ports: %s", problem)
+        self.problem = problem

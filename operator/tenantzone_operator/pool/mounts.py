@@ -1,0 +1,125 @@
+"""What a pool's engine pods mount: the config, the Secrets, and what makes kubelet look at them."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import aiohttp
+
+from tenantzone_contract.admin_token import admin_secret_name
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
+from tenantzone_contract.salt import salt_secret_name
+from tenantzone_operator.engines.admin_key import AdminKey
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.kube.api import Api
+from tenantzone_operator.kube.resources import Pod, Pool
+from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.secret_watch import SecretWatches, most_mounted
+from tenantzone_operator.kube.store import Key
+from tenantzone_operator.logs import About
+from tenantzone_operator.pool.admin_secret import ensure_admin_secret
+from tenantzone_operator.pool.annotating import Annotating
+from tenantzone_operator.pool.delivery import Delivery
+from tenantzone_operator.pool.pool_secret import PoolSecret
+from tenantzone_operator.pool.salt_secret import ensure_salt_secret
+
+_TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
+"""What may go well when it is tried again."""
+
+
+class Mounts:
+    """Brings what the pods of one pool mount.
+
+    Args:
+        key: of the pool.
+        api: for writing it.
+        delivery: of the pool's config.
+        admin_key: of which its admin tokens are made.
+        changed: called when a Secret that a pod mounts is another one.
+        log: where it says so.
+    """
+
+    def __init__(
+        self, key: Key, api: Api, delivery: Delivery, admin_key: AdminKey, changed: Callable[[], None], log: About
+    ) -> None:
+        self._key = key
+        self._delivery = delivery
+        self._admin_key = admin_key
+        self._salt = PoolSecret(api, log, "a new salt key")
+        self._admin = PoolSecret(api, log, "the pool's admin token")
+        self._secrets = SecretWatches(key[0], api, changed=changed, log=log)
+        self._annotating = Annotating(SECRETS_HASH_ANNOTATION, lambda pod: pod.secrets_hash, api, log)
+
+    @property
+    def writes(self) -> int:
+        """How many were made since the start, of those that engines see."""
+        return self._delivery.writes + self._annotating.writes
+
+    @property
+    def retry_seconds(self) -> list[float | None]:
+        """Seconds after which to try again what could not be written; None for what was."""
+        return [each.retry_seconds for each in (self._delivery, self._salt, self._admin, self._annotating)]
+
+    @property
+    def salt_not_made(self) -> str:
+        """Why the Secret with the pool's salt key can't be made; empty if it can, or is there."""
+        return self._salt.not_made
+
+    @property
+    def token_not_made(self) -> str:
+        """The same of the Secret with its admin token."""
+        return self._admin_key.problem or self._admin.not_made
+
+    def unwatched(self, pool: Pool) -> list[str]:
+        """Secrets of others that its pods mount and that can't be watched.
+
+        Of what the operator makes itself nobody waits for a change.
+        """
+        name = pool.meta.name
+        return sorted(set(self._secrets.unwatched) - {salt_secret_name(name), admin_secret_name(name)})
+
+    def follow(self, pods: Sequence[Pod]) -> None:
+        """Watch the Secrets that these pods mount, and no others."""
+        self._secrets.follow(most_mounted(pods))
+
+    def stop(self) -> None:
+        self._secrets.stop()
+
+    async def bring(
+        self,
+        pool: Pool,
+        pods: Sequence[Pod],
+        config: RuntimeConfig,
+        observations: Sequence[Observation],
+        delivered: Callable[[], None],
+    ) -> Exception | None:
+        """Bring all that is not there yet; what fails keeps back nothing else.
+
+        Args:
+            pool: whose pods.
+            pods: all of them.
+            config: of the pool.
+            observations: what its engines say.
+            delivered: called when the config was written.
+
+        Returns:
+            Of what went wrong and may go well later, the first; None: nothing.
+        """
+
+        async def deliver() -> None:
+            if await self._delivery.deliver(pool, pods, config):
+                delivered()
+
+        failure: Exception | None = None
+        for step in (
+            # Before the annotation that makes kubelet look: then it brings them with the config.
+            partial(ensure_salt_secret, self._salt, pool, observations),
+            partial(ensure_admin_secret, self._admin, pool, observations, self._admin_key.tokens(*self._key)),
+            deliver,
+            partial(self._annotating.tell, [(pod, self._secrets.hash_for(pod)) for pod in pods]),
+        ):
+            try:
+                await step()
+            except _TRANSIENT as error:
+                failure = failure or error
+        return failure

@@ -1,0 +1,41 @@
+"""Whether the admin ports of a pool's engines are closed, and open to the operator, as a condition; pure."""
+
+from collections.abc import Sequence
+
+from tenantzone_contract.admin_token import admin_secret_name
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some
+
+_FOLDER = "/etc/tenantzone/admin"
+
+
+def admin_port_not_secured(pool: str, observations: Sequence[Observation], not_made: str) -> list[Condition]:
+    """The condition that names engines which refuse the operator, or which tell everybody all; none if there are none.
+
+    Args:
+        pool: its name.
+        observations: one for each ready engine of the pool.
+        not_made: why the Secret with the token can't be made; empty if it can, or is there.
+    """
+    secret = admin_secret_name(pool)
+    told = {seen.pod: seen.report for seen in observations if seen.report is not None}
+    refusing = [seen.pod for seen in observations if seen.refuses]
+    broken = [f"{pod}: {report.admin_error}" for pod, report in told.items() if report.admin_error]
+    are_open = [pod for pod, report in told.items() if report.admin_is_open]
+    found: list[tuple[Reason, str]] = []
+    if not_made and (refusing or broken or not observations):
+        found.append((Reason.SECRET_NOT_MADE, f"the Secret {secret} can't be made: {not_made}"))
+    if refusing:
+        advice = f"mount the Secret {secret} at {_FOLDER}; if it is mounted, delete it, and it is made anew"
+        found.append((Reason.TOKEN_REFUSED, f"engines refuse the operator's token, {advice}: {name_some(refusing)}"))
+    if broken:
+        kept = f"what is mounted of the Secret {secret} is not in force, and the tokens before it are"
+        found.append((Reason.TOKENS_BROKEN, f"{kept}: {name_some(broken)}"))
+    if are_open:
+        advice = f"mount the Secret {secret} at {_FOLDER} and start them without --admin-open"
+        message = f"whoever reaches their admin ports reads what all tenants hold, {advice}: {name_some(are_open)}"
+        found.append((Reason.ADMIN_PORT_OPEN, message))
+    if not found:
+        return []
+    message = "; ".join(message for _, message in found)
+    return [Condition(Type.ADMIN_PORT_NOT_SECURED, "True", found[0][0], message)]

@@ -1,0 +1,104 @@
+"""Bounds what a zone's tenant may ask for in one request: how long, how many and how detailed answers, how urgent.
+
+vLLM reads some numbers from texts and from other kinds of number. Here only whole numbers count as such where there is
+a bound, so that door and vLLM never read two different ones.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tenantzone_contract.config import RequestPriority, ZoneConfig
+from tenantzone_runtime.door.answers import Refusal
+from tenantzone_runtime.door.refusals import Reason
+
+PRIORITY_HEADER: Final = "x-vllm-priority"
+"""What stands there goes before the body's ``priority``, for vLLM."""
+
+_ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens", "min_tokens")
+_CHOICES: Final = ("n", "best_of")
+_LOGPROBS: Final = ("logprobs", "top_logprobs", "prompt_logprobs")
+_LOGPROB_TOKENS: Final = "logprob_token_ids"
+_WITH_COUNTED_LOGPROBS: Final = "/v1/completions"
+"""Where ``logprobs`` is a number; elsewhere it says whether."""
+
+
+def check_terms(
+    body: Mapping[str, Any], headers: Sequence[tuple[bytes, bytes]], path: str, zone: ZoneConfig | None
+) -> None:
+    """Check that a request asks for no more than its zone lets it.
+
+    An answer's length that is not asked for the scheduler bounds.
+
+    Args:
+        body: parsed.
+        headers: of the request.
+        path: of its route.
+        zone: of its tenant; None: one that bounds nothing.
+
+    Raises:
+        Refusal: a field or header beyond its bound, named.
+    """
+    if zone is None:
+        return
+    limits = zone.request_limits
+    _check_fields(body, _ANSWER_TOKENS, limits.max_tokens, "maxTokens")
+    _check_fields(body, _CHOICES, limits.choices, "choices")
+    _check_logprobs(body, path, limits.logprobs)
+    _check_priority(body, headers, zone.request_priority)
+
+
+def _check_fields(body: Mapping[str, Any], fields: Sequence[str], bound: int | None, name: str) -> None:
+    if bound is None:
+        return
+    for field in fields:
+        value = body.get(field)
+        if value is not None and _whole(field, value, "request_limits") > bound:
+            raise _beyond(field, name, bound)
+
+
+def _check_logprobs(body: Mapping[str, Any], path: str, bound: int | None) -> None:
+    if bound is None:
+        return
+    for field in _LOGPROBS:
+        value = body.get(field)
+        if value is None or (field == "logprobs" and isinstance(value, bool) and path != _WITH_COUNTED_LOGPROBS):
+            continue
+        # -1 stands for the whole vocabulary.
+        if not 0 <= _whole(field, value, "request_limits") <= bound:
+            raise _beyond(field, "logprobs", bound)
+    tokens = body.get(_LOGPROB_TOKENS)
+    if isinstance(tokens, list) and len(tokens) > bound:
+        raise _beyond(_LOGPROB_TOKENS, "logprobs", bound)
+
+
+def _check_priority(body: Mapping[str, Any], headers: Sequence[tuple[bytes, bytes]], bounds: RequestPriority) -> None:
+    if bounds == RequestPriority():
+        return
+    if (value := body.get("priority")) is not None:
+        _check_range("priority", _whole("priority", value, "request_priority"), bounds)
+    for name, text in headers:
+        if name.lower() == PRIORITY_HEADER.encode():
+            try:
+                value = int(text)
+            except ValueError:
+                continue  # vLLM passes over it
+            _check_range(PRIORITY_HEADER, value, bounds)
+
+
+def _check_range(name: str, value: int, bounds: RequestPriority) -> None:
+    lowest, highest = bounds.min, bounds.max
+    if (lowest is not None and value < lowest) or (highest is not None and value > highest):
+        low, high = ("any" if bound is None else bound for bound in (lowest, highest))
+        message = f"'{name}' is {value}; this tenant's requests may have one from {low} to {high} (requestPriority)"
+        raise Refusal(400, "request_priority", message, param=name)
+
+
+def _whole(field: str, value: object, reason: Reason) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise Refusal(400, reason, f"'{field}' must be a whole number", param=field)
+
+
+def _beyond(field: str, name: str, bound: int) -> Refusal:
+    message = f"'{field}' asks for more than this tenant's requests may have: {bound} (requestLimits.{name})"
+    return Refusal(400, "request_limits", message, param=field)

@@ -1,0 +1,37 @@
+"""The age of what a zone with a ttl keeps cached: when each block was used last, whatever the policy's order."""
+
+from collections.abc import Iterable
+from itertools import islice, takewhile
+
+from tenantzone_runtime.zones.eviction_policies.lru import LeastRecentlyUsed
+
+
+class Ages(LeastRecentlyUsed):
+    """A zone's cached blocks, the one that was used longest ago first, each with the time of its last use.
+
+    It has links of its own: the policy's order of the same blocks is another one.
+    """
+
+    __slots__ = ()
+
+    def keep_since(self, block_ids: Iterable[int], moment: float) -> None:
+        """Keep blocks that a request has let go at this time, which is no earlier than that of any before."""
+        block_ids = list(block_ids)
+        self._append(block_ids)
+        noted = self.links.noted
+        for block_id in block_ids:
+            noted[block_id] = moment
+
+    @property
+    def oldest(self) -> float | None:
+        """The time of the first block's last use; None: there is no block."""
+        return self.links.noted[self._first] if len(self) else None
+
+    def unused_for(self, seconds: float, now: float, at_most: int) -> list[int]:
+        """The first blocks, at most so many, that were not used for so long."""
+        noted = self.links.noted
+
+        def is_old(block_id: int) -> bool:
+            return bool(noted[block_id] + seconds <= now)
+
+        return list(islice(takewhile(is_old, self), at_most))

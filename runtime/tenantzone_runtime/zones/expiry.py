@@ -1,0 +1,78 @@
+"""Expiry: when blocks of zones with a ttl have to go because nobody has used them for that long.
+
+What a zone is looked at for costs the same however many blocks it has: the oldest one says when, and there is one entry
+for each zone. A block that requests use has no age; it begins anew when the last of them lets it go.
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+from tenantzone_runtime.zones.ages import Ages
+from tenantzone_runtime.zones.eviction_policies.order import Links
+from tenantzone_runtime.zones.zone import Zone
+
+
+class Expiry:
+    """The ages of one engine's cached blocks, of zones that have a ttl. Only the ledger changes them.
+
+    Args:
+        block_count: block ids run from 0 to ``block_count - 1``.
+    """
+
+    def __init__(self, block_count: int) -> None:
+        self._block_count = block_count
+        self._links: Links | None = None
+        """Made for the first zone that has a ttl."""
+        self._heap: list[tuple[float, int, Zone]] = []
+
+    def follow(self, zone: Zone, now: float) -> None:
+        """Follow the ttl of a zone's new spec.
+
+        What it cached before it had one counts as used when its last request ended, or now while it has requests.
+        """
+        if zone.spec.retention.ttl_seconds is None:
+            if zone.ages is not None:
+                zone.ages.clear()
+                zone.ages = None
+        elif zone.ages is None:
+            if self._links is None:
+                self._links = Links(self._block_count)
+            zone.ages = Ages(self._links)
+            self.kept(zone, list(zone.cached), now if zone.requests else max(zone.last_active, zone.born))
+        else:
+            self._set(zone)
+
+    def kept(self, zone: Zone, block_ids: Sequence[int], moment: float) -> None:
+        """Blocks were let go by the last request that used them."""
+        if zone.ages is not None and block_ids:
+            zone.ages.keep_since(block_ids, moment)
+            self._set(zone)
+
+    def used(self, zone: Zone, block_ids: Sequence[int]) -> None:
+        """Cached blocks are in use again, or are cached no more."""
+        if zone.ages is not None:
+            zone.ages.hit(block_ids)
+
+    def expired(self, zone: Zone, now: float, at_most: int) -> list[int]:
+        """Blocks of the zone that have to go, at most so many."""
+        ttl = zone.spec.retention.ttl_seconds
+        return [] if zone.ages is None or ttl is None else zone.ages.unused_for(ttl, now, at_most)
+
+    def gone_off(self, now: float) -> Iterator[Zone]:
+        """Zones that may have blocks which have to go; a zone is told again if some are left when it is gone on."""
+        while self._heap and self._heap[0][0] <= now:
+            moment, _, zone = heapq.heappop(self._heap)
+            if zone.expires == moment:
+                zone.expires = None
+                yield zone
+                self._set(zone)
+
+    def _set(self, zone: Zone) -> None:
+        """Have the zone looked at when its oldest block has to go, or before."""
+        ttl = zone.spec.retention.ttl_seconds
+        if zone.ages is None or ttl is None or (oldest := zone.ages.oldest) is None:
+            return
+        moment = oldest + ttl
+        if zone.expires is None or moment < zone.expires:
+            zone.expires = moment
+            heapq.heappush(self._heap, (moment, zone.number, zone))

@@ -1,0 +1,94 @@
+"""A zone's queue: how much of it may wait, and how long whoever finds it full should stay away.
+
+A request waits from its arrival until it is first scheduled; one that was preempted has had its turn, and counts no
+more. How fast the queue is served is estimated from what has left it, over the time in which anybody waited: a zone
+that asks for little is not slow. Of the past, what is WINDOW_SECONDS ago counts a third, twice as long ago a ninth.
+"""
+
+from dataclasses import dataclass
+from math import ceil, exp
+from typing import Final
+
+WINDOW_SECONDS: Final = 10.0
+"""Of time in which somebody waited: so fast the estimate forgets."""
+
+MIN_RETRY_SECONDS: Final = 1
+MAX_RETRY_SECONDS: Final = 60
+"""Nobody knows what a queue is like in a minute; and OpenAI's clients pass over a longer time."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBounds:
+    """What of a zone may wait in this engine; None: as much as comes."""
+
+    requests: int | None = None
+    tokens: int | None = None
+    """Of their prompts."""
+
+
+UNBOUNDED: Final = QueueBounds()
+
+
+@dataclass(slots=True, eq=False)
+class Queue:
+    """What of a zone waits to be scheduled for the first time, and how fast it was served of late."""
+
+    requests: int = 0
+    tokens: int = 0
+    """Of their prompts."""
+    _looked_at: float = 0.0
+    _seconds: float = 0.0
+    """In which somebody waited, and what was served in them, the longer ago the less."""
+    _served_requests: float = 0.0
+    _served_tokens: float = 0.0
+
+    def enter(self, tokens: int, now: float) -> None:
+        """Let a request whose prompt has so many tokens wait."""
+        self._let_time_pass(now)
+        self.requests += 1
+        self.tokens += tokens
+
+    def leave(self, tokens: int, now: float, *, is_served: bool) -> None:
+        """Take out a request that was scheduled, or that has ended without."""
+        self._let_time_pass(now)
+        self.requests -= 1
+        self.tokens -= tokens
+        if is_served:
+            self._served_requests += 1
+            self._served_tokens += tokens
+
+    def has_room(self, bounds: QueueBounds, tokens: int) -> bool:
+        """Whether a request of so many tokens may wait, too. Where nobody waits, any may, whatever its length."""
+        return not self.requests or not (
+            _is_beyond(bounds.requests, self.requests + 1) or _is_beyond(bounds.tokens, self.tokens + tokens)
+        )
+
+    def retry_after(self, bounds: QueueBounds, now: float) -> int:
+        """Whole seconds after which whoever finds no room should come again.
+
+        In that time all that waits now is served, at the rate of late: of requests and of tokens, as far as they are
+        bounded, by what takes longer. One more counts as served than was, so that a queue of which nothing was served
+        yet has a rate, too.
+        """
+        self._let_time_pass(now)
+        by_requests = self.requests * self._seconds / (self._served_requests + 1)
+        mean = self.tokens / self.requests if self.requests else 0.0
+        by_tokens = self.tokens * self._seconds / (self._served_tokens + mean) if self.tokens else 0.0
+        bounded = [
+            seconds
+            for bound, seconds in ((bounds.requests, by_requests), (bounds.tokens, by_tokens))
+            if bound is not None
+        ]
+        return max(MIN_RETRY_SECONDS, min(MAX_RETRY_SECONDS, ceil(max(bounded, default=0.0))))
+
+    def _let_time_pass(self, now: float) -> None:
+        if self.requests and now > self._looked_at:
+            kept = exp((self._looked_at - now) / WINDOW_SECONDS)
+            self._seconds = self._seconds * kept + WINDOW_SECONDS * (1 - kept)
+            self._served_requests *= kept
+            self._served_tokens *= kept
+        self._looked_at = now
+
+
+def _is_beyond(bound: int | None, amount: int) -> bool:
+    return bound is not None and amount > bound

@@ -1,0 +1,179 @@
+"""Seats: how many requests of a zone may run at once, and who gives one up for whom.
+
+An engine computes so many requests at a time and no more. A zone that reserves blocks reserves the same share of the
+seats, rounded down. Zones whose share rounds to none have one seat between them, which they get in turn. What a zone
+does not use is lent without terms: a waiting request that is entitled to a seat gets one before the next step, from a
+zone that has more than its own. Blocks of whoever gives it up stay cached, as far as they fit, so resuming is cheap.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Generic
+
+from tenantzone_runtime.zones.audit import PreemptionReason
+from tenantzone_runtime.zones.engine import Engine, W
+from tenantzone_runtime.zones.totals import Totals
+from tenantzone_runtime.zones.zone import Zone
+
+_PASSED_OVER = 16
+"""Requests of a zone that wait for something else than blocks, a grammar for instance, behind which others are seen."""
+_LOOKED_AT = 16
+"""Zones without a seat of their own of which so many are looked at before a step, for the one that they share."""
+
+
+def share_of_seats(reserved: int, capacity: int, seats: int) -> int:
+    """The seats that come with a reservation of blocks: the same share, rounded down.
+
+    Args:
+        reserved: blocks.
+        capacity: blocks of the engine.
+        seats: of the engine.
+    """
+    return reserved * seats // capacity if capacity else 0
+
+
+class Seats(Generic[W]):
+    """The seats of one engine.
+
+    Args:
+        totals: of its zones.
+        engine: whose requests.
+        can_begin: whether a waiting request could have its blocks now.
+        preempt: sends a running request back to wait, for a reason and somebody's benefit; tells ``stood_up`` of it.
+    """
+
+    def __init__(
+        self,
+        totals: Totals,
+        engine: Engine[W],
+        can_begin: Callable[[W], bool],
+        preempt: Callable[[W, PreemptionReason, Zone | None], None],
+    ) -> None:
+        self._totals = totals
+        self._engine = engine
+        self._can_begin = can_begin
+        self._preempt = preempt
+        self._owners: dict[Zone, None] = {}
+        """Zones with a waiting request and seats of their own, ..."""
+        self._others: dict[Zone, None] = {}
+        """... and those without, in the order in which they get the one that they share."""
+        self._sorted_at = 0
+        """Changes of specs that were made when these two were told apart."""
+        self._held: Counter[Zone] = Counter()
+        """Running requests by zone, as counted in this step."""
+        self._kept: Counter[Zone] = Counter()
+        """Seats that are kept in this step for zones that are entitled to them."""
+
+    def reserved(self, zone: Zone) -> int:
+        """The zone's own seats."""
+        return share_of_seats(zone.spec.quota.reserved, self._totals.capacity, self._engine.seats)
+
+    def waits(self, zone: Zone) -> None:
+        """Note that the zone has a waiting request."""
+        (self._owners if self.reserved(zone) else self._others).setdefault(zone)
+
+    def waits_no_more(self, zone: Zone) -> None:
+        """Note that the zone has none."""
+        self._owners.pop(zone, None)
+        self._others.pop(zone, None)
+
+    def begin_step(self) -> None:
+        """Keep seats for waiting requests that are entitled to them, and let others give theirs up if too few are free.
+
+        Nobody is looked at while there are seats for all who wait.
+        """
+        self._kept.clear()
+        if self._engine.free_seats >= len(self._engine.waiting):
+            return
+        self._tell_apart()
+        self._held = Counter(work.zone for work in self._engine.running)
+        for zone, count in self._claims():
+            self._kept[zone] = count
+            self._make_free(zone)
+
+    def may_sit(self, zone: Zone) -> bool:
+        """Whether the zone's next request may have a seat, beside those that are kept for others."""
+        return self._engine.free_seats > self._kept.total() - self._kept[zone]
+
+    def sat_down(self, work: W) -> None:
+        """Note that a zone's next request has left the queue, most likely for a seat."""
+        zone = work.zone
+        if self._kept[zone] and self._engine.blocks_at_most(work):
+            self._kept[zone] -= 1
+        self._held[zone] += 1
+
+    def stood_up(self, zone: Zone) -> None:
+        """Note that a running request of the zone was sent back to wait."""
+        self._held[zone] -= 1
+
+    def _tell_apart(self) -> None:
+        if self._sorted_at != self._totals.spec_changes:
+            self._sorted_at = self._totals.spec_changes
+            waiting = [*self._owners, *self._others]
+            self._owners.clear()
+            self._others.clear()
+            for zone in waiting:
+                self.waits(zone)
+
+    def _claims(self) -> Iterator[tuple[Zone, int]]:
+        """The zones that are entitled to seats which they do not have, with how many."""
+        for zone in list(self._owners):
+            if count := self._ready(zone, self.reserved(zone) - self._held[zone]):
+                yield zone, count
+        if self._others and self._shared() > self._shared_in_use():
+            for zone in list(islice(self._others, _LOOKED_AT)):
+                # The next time it is another's turn.
+                del self._others[zone]
+                self._others[zone] = None
+                if self._ready(zone, 1):
+                    yield zone, 1
+                    return
+
+    def _ready(self, zone: Zone, most: int) -> int:
+        """How many of the zone's waiting requests could run if they had seats, of the first ``most``."""
+        if most <= 0 or zone.parked:
+            return 0
+        ready = blocks = 0
+        for work in self._engine.fronts(zone, most + _PASSED_OVER):
+            count = self._engine.blocks_at_most(work)
+            if not count:
+                # It waits for something else, and is passed over.
+                continue
+            blocks += count
+            if ready == most or not (zone.is_entitled_to(blocks) if ready else self._can_begin(work)):
+                break
+            ready += 1
+        return ready
+
+    def _make_free(self, zone: Zone) -> None:
+        """Have others give up seats until those that are kept are free, or nobody has more than its own."""
+        while self._engine.free_seats < self._kept.total():
+            victim = self._victim(zone)
+            if victim is None:
+                return
+            self._preempt(victim, "seat", zone)
+
+    def _victim(self, beneficiary: Zone) -> W | None:
+        """The running request that gives up its seat: the youngest of those of the lowest priority.
+
+        None if no zone has more than its own.
+        """
+        shared_may_yield = self._shared_in_use() > self._shared()
+        victim: W | None = None
+        for work in self._engine.by_seniority():
+            zone = work.zone
+            own = self.reserved(zone)
+            may_yield = zone is not beneficiary and self._held[zone] > own and (own or shared_may_yield)
+            if may_yield and (victim is None or zone.spec.priority <= victim.zone.spec.priority):
+                victim = work
+        return victim
+
+    def _shared(self) -> int:
+        """The seat that zones without one of their own share; 0 if all are others' own who are there now."""
+        present = self._owners.keys() | self._held.keys()
+        return int(sum(map(self.reserved, present)) < self._engine.seats)
+
+    def _shared_in_use(self) -> int:
+        """The seats that zones without one of their own have."""
+        return sum(count for zone, count in self._held.items() if not self.reserved(zone))

@@ -1,0 +1,81 @@
+"""What a tenant hears of the server's own failures, and who else hears of it."""
+
+import logging
+
+import pytest
+
+from tenantzone_runtime.door.answers import App, Receive, Scope, Send
+from tenantzone_runtime.door.discretion import FAILED
+from tests.door.harness import PROMPT, call, door, error_of
+
+TOLD = (
+    b"""{"error": {"message": "'float' object has no attribute 'get'", "type": "InternalServerError", "code": 500}}"""
+)
+
+
+def answering(status: int, *parts: bytes) -> App:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": [(b"x-of-the-app", b"1")]})
+        for number, part in enumerate(parts, start=1):
+            await send({"type": "http.response.body", "body": part, "more_body": number < len(parts)})
+
+    return app
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/tokenize"])
+@pytest.mark.parametrize("parts", [(TOLD,), (TOLD[:20], TOLD[20:], b"")])
+def test_of_a_failure_of_the_server_a_tenant_hears_that_it_happened(
+    folder, path: str, parts: tuple[bytes, ...], caplog
+):
+    with caplog.at_level(logging.ERROR):
+        answer = call(door(folder, answering(500, *parts)), path=path, body=PROMPT, key="acme-key")
+    assert answer.status_code == 500
+    assert error_of(answer) == {"message": FAILED, "type": "InternalServerError", "param": None, "code": 500}
+    assert "object has no attribute" in caplog.text
+    assert path in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/tokenize"])
+def test_an_exception_does_not_pass_the_door(folder, path: str, caplog):
+    async def failing(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AttributeError("'float' object has no attribute 'get'")
+
+    answer = call(door(folder, failing), path=path, body=PROMPT, key="acme-key")
+    assert error_of(answer)["message"] == FAILED
+    assert "AttributeError: 'float' object has no attribute 'get'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b"""{"error": {"message": "KeyError: 'acme'", "type": "InternalServerError", "code": 500}}""",
+        b"""{"type":"error","error":{"type":"internal_error","message":"KeyError: 'acme'"}}""",
+    ],
+)
+def test_in_the_midst_of_a_stream_too(folder, event: bytes, caplog):
+    stream = (b'data: {"choices": []}\n\n', b"event: error\ndata: " + event + b"\n\ndata: [DONE]\n\n")
+    answer = call(door(folder, answering(200, *stream)), body=PROMPT, key="acme-key")
+    assert answer.status_code == 200
+    assert "KeyError" not in answer.text
+    assert FAILED in answer.text
+    assert answer.text.startswith('data: {"choices": []}\n\nevent: error\ndata: {')
+    assert answer.text.endswith("\n\ndata: [DONE]\n\n")
+    assert "KeyError" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, b'{"error": {"message": "no such field", "type": "BadRequestError", "code": 400}}'),
+        (503, b"busy"),
+        (200, b'data: {"choices": [{"text": "it said \\"code\\":500"}]}\n\ndata: {"metadata": {"code":500}}\n\n'),
+        (200, b'data: {"code":500}, which is not JSON\n\n'),
+    ],
+)
+def test_other_answers_pass_as_they_are(folder, status: int, body: bytes):
+    answer = call(door(folder, answering(status, body)), body=PROMPT, key="acme-key")
+    assert (answer.status_code, answer.content, answer.headers["x-of-the-app"]) == (status, body, "1")
+
+
+def test_without_tenants_the_server_answers_as_stock_does(tmp_path):
+    assert call(door(tmp_path, answering(500, TOLD)), body=PROMPT).content == TOLD

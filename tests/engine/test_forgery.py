@@ -1,0 +1,101 @@
+"""Forged requests to the real engine, the short form of `python -m bench.attacks.forgery`."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+import httpx
+import pytest
+
+from bench.attacks.forgery import Forgeries, figures_of, forge_at
+from bench.attacks.forging import Forged, Forger, forge, on_the_wire
+from tenantzone_contract.config import Lending, ZoneConfig
+from tenantzone_runtime.door.discretion import FAILED
+from tests.engine.real_engine import API_PORT, RealEngine
+
+pytestmark = pytest.mark.engine
+
+REQUESTS = 300
+VICTIMS = ("acme", "gold")
+OWN = {"Authorization": "Bearer key-of-burst"}
+
+
+class Attacked:
+    """The real engine, as the attack sees it."""
+
+    def __init__(self, engine: RealEngine) -> None:
+        self.url = f"http://{engine.address}:{API_PORT}"
+        self.metrics = engine.metrics
+
+
+@pytest.fixture(scope="module")
+def attacked(engine: RealEngine) -> Attacked:
+    engine.add_keys("gold")
+    zones = [
+        ZoneConfig(name=name, tenant=name, generation=1, reserved="30%", lending=Lending(lendable="0%"))
+        for name in VICTIMS
+    ]
+    engine.declare(*zones, ZoneConfig(name="burst", tenant="burst", generation=1))
+    for name in VICTIMS:
+        engine.client(name).completions.create(model="tiny", prompt="A secret of mine. " * 20, max_tokens=1)
+    return Attacked(engine)
+
+
+def attack(attacked: Attacked, forged: Sequence[Forged]) -> Forgeries:
+    return asyncio.run(forge_at(attacked, forged, VICTIMS, lambda _: None))
+
+
+def check(found: Forgeries, sent: int) -> None:
+    assert found.sent == sent
+    assert not found.moved, "a victim's zone was charged"
+    assert not found.telling
+    assert not found.hung
+    assert found.is_alive
+
+
+def served(attacked: Attacked) -> float:
+    return sum(
+        float(count)
+        for name, count in figures_of(attacked.metrics(), "burst").items()
+        if name.startswith("tenantzone_zone_prompt_tokens_total")
+    )
+
+
+def test_no_forged_request_is_taken_for_another_tenants(attacked: Attacked):
+    forged = forge(Forger("tiny", OWN, VICTIMS), REQUESTS, seed_number=1)
+    assert len(forged) == REQUESTS
+    before = served(attacked)
+    found = attack(attacked, forged)
+    check(found, len(forged))
+    # Enough of them come as far as the engine, in the forger's own name, and most do not.
+    assert served(attacked) > before
+    assert found.statuses.keys() >= {200, 400, 401, 404, 413}
+
+
+def test_no_request_by_the_servers_own_description_is_taken_for_another_tenants(attacked: Attacked):
+    pytest.importorskip("schemathesis")
+    from bench.attacks.described import draw_described
+
+    description = httpx.get(f"{attacked.url}/openapi.json", headers=OWN).json()
+    forged = draw_described(description, OWN, REQUESTS, seed_number=1)
+    check(attack(attacked, forged), len(forged))
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+@pytest.mark.parametrize(("field", "value"), [("structured_outputs", 1.5), ("stop", "\ud800")])
+def test_what_vllm_does_not_foresee_tells_nothing_of_its_insides(
+    attacked: Attacked, path: str, field: str, value: object
+):
+    asked = {"prompt": "a", "messages": [{"role": "user", "content": "a"}], "model": "tiny", "max_tokens": 1}
+    headers = {**OWN, "Content-Type": "application/json"}
+    answer = httpx.post(attacked.url + path, content=json.dumps({**asked, field: value}), headers=headers)
+    assert answer.status_code in (400, 500)
+    assert answer.status_code == 400 or answer.json()["error"]["message"] == FAILED
+
+
+def test_the_attack_notices_who_uses_the_victims_key(attacked: Attacked):
+    body = b'{"model": "tiny", "prompt": "a", "max_tokens": 1}'
+    headers = {"Authorization": "Bearer key-of-acme", "Content-Type": "application/json"}
+    found = attack(attacked, [Forged(on_the_wire("POST", "/v1/completions", headers, body))])
+    assert found.statuses == {200: 1}
+    assert any(line.startswith("tenantzone_zone_prompt_tokens_total") for line in found.moved)

@@ -1,0 +1,182 @@
+"""Who may run at once with others, and who gives up a seat for whom."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from tenantzone_runtime.zones.seats import share_of_seats
+from tests.zones.core import Core, declare
+from tests.zones.small_engine import SmallEngine, preemptions
+
+
+@given(st.lists(st.integers(0, 1000), max_size=30), st.integers(1, 300))
+def test_what_zones_reserve_of_blocks_they_never_reserve_more_of_in_seats(reserved, seats):
+    capacity = sum(reserved) + 1
+    shares = [share_of_seats(each, capacity, seats) for each in reserved]
+    assert all(share * capacity <= each * seats for share, each in zip(shares, reserved, strict=True))
+    assert sum(shares) < seats
+
+
+def full(core: Core, zone, *, seats: int) -> SmallEngine:
+    """An engine all of whose seats a zone has."""
+    engine = SmallEngine(core, seats=seats)
+    for _ in range(seats):
+        engine.run(zone, 1)
+    return engine
+
+
+def test_who_is_entitled_to_a_seat_has_it_in_the_next_step_from_the_youngest_of_who_has_more(core):
+    burst, acme = core.zone("burst"), core.zone("acme", reserved=50)
+    engine = full(core, burst, seats=4)
+    youngest = engine.running[-1]
+    work = engine.wait(acme, 5)
+
+    assert engine.step() == ([], [work])
+
+    assert engine.preempted == [youngest]
+    assert preemptions(core) == [("burst", "seat", "acme")]
+
+
+def test_all_that_wait_within_their_seats_and_blocks_have_them_in_one_step(core):
+    burst, acme = core.zone("burst"), core.zone("acme", reserved=50)
+    engine = full(core, burst, seats=8)
+    works = [engine.wait(acme, 5) for _ in range(6)]
+
+    _, admitted = engine.step()
+
+    assert admitted == works[:4]
+    assert len(engine.preempted) == 4
+    assert engine.step() == ([], []), "it has all of its own"
+
+
+def test_what_it_has_beyond_its_blocks_it_is_not_entitled_to_in_seats(core):
+    burst, acme = core.zone("burst"), core.zone("acme", reserved=50)
+    engine = full(core, burst, seats=8)
+    works = [engine.wait(acme, 24) for _ in range(4)]
+
+    assert engine.step() == ([], works[:2])
+
+    assert len(engine.preempted) == 2
+
+
+def test_a_seat_that_is_kept_goes_to_nobody_whose_turn_it_would_be(core):
+    burst, other, acme = core.zone("burst"), core.zone("other"), core.zone("acme", reserved=50)
+    engine = full(core, burst, seats=4)
+    acme.account.charge(1e6)
+    engine.wait(other, 1)
+    work = engine.wait(acme, 5)
+
+    assert engine.step() == ([], [work])
+
+
+def test_who_has_its_own_gives_up_none_and_the_lowest_priority_goes_first(core):
+    gold = core.zone("gold", reserved=30, priority=5)
+    low, high = core.zone("low", priority=0), core.zone("high", priority=9)
+    acme = core.zone("acme", reserved=40)
+    engine = SmallEngine(core, seats=10)
+    for zone, count in ((low, 3), (high, 4), (gold, 3)):
+        for _ in range(count):
+            engine.run(zone, 1)
+    for _ in range(4):
+        engine.wait(acme, 1)
+
+    engine.step()
+
+    assert [work.zone for work in engine.preempted] == [low, low, low, high]
+
+
+def test_nobody_gives_up_a_seat_for_a_request_that_can_not_have_its_blocks(core):
+    burst, acme = core.zone("burst"), core.zone("acme", reserved=50)
+    engine = full(core, burst, seats=4)
+    engine.run(burst, 40)
+    engine.seats = 5
+    engine.wait(acme, 80)
+    engine.wait(acme, 1, waits_for_else=True)
+
+    assert engine.step() == ([], [])
+    assert engine.preempted == []
+
+
+def test_nobody_gives_up_a_seat_for_a_request_that_waits_for_something_else(core):
+    burst, acme = core.zone("burst"), core.zone("acme", reserved=50)
+    engine = full(core, burst, seats=4)
+    engine.wait(acme, 1, waits_for_else=True)
+
+    engine.step()
+
+    assert engine.preempted == []
+
+
+def test_who_waits_behind_a_request_that_waits_for_something_else_gets_the_seat(core):
+    burst, other, acme = core.zone("burst"), core.zone("other"), core.zone("acme", reserved=50)
+    engine = full(core, burst, seats=4)
+    acme.account.charge(1e6)
+    engine.wait(other, 1)
+    engine.wait(acme, 1, waits_for_else=True)
+    work = engine.wait(acme, 1)
+
+    assert engine.step() == ([], [work])
+    assert len(engine.preempted) == 1
+
+
+def test_zones_without_a_seat_of_their_own_share_one_in_turn(core):
+    gold = core.zone("gold", reserved=50)
+    engine = full(core, gold, seats=4)
+    small = [core.zone(f"small-{number}", reserved=1) for number in range(3)]
+    works = [engine.wait(zone, 1) for zone in small]
+
+    served = []
+    for _ in range(3):
+        _, (work,) = engine.step()
+        served.append(work)
+        assert engine.step() == ([], []), "the seat is in use"
+        engine.end(work)
+        engine.wait(work.zone, 1)
+
+    assert served == works
+    assert [work.zone for work in engine.preempted] == [gold]
+
+
+def test_the_seat_that_they_share_is_no_more_than_what_owners_leave(core):
+    one, two = core.zone("one", reserved=50), core.zone("two", reserved=50)
+    small = core.zone("small")
+    engine = SmallEngine(core, seats=4)
+    engine.run(one, 1)
+    engine.run(one, 1)
+    engine.run(small, 1)
+    engine.run(small, 1)
+    works = [engine.wait(two, 1), engine.wait(two, 1)]
+
+    assert engine.step() == ([], works)
+    assert [work.zone for work in engine.preempted] == [small, small]
+
+
+def test_a_reservation_that_grows_brings_its_seats_to_who_waits_already(core):
+    burst, acme = core.zone("burst"), core.zone("acme")
+    engine = full(core, burst, seats=4)
+    engine.wait(core.zone("other"), 1)
+    engine.step()
+    works = [engine.wait(acme, 1), engine.wait(acme, 1)]
+    assert engine.step() == ([], [])
+
+    core.apply(*(declare(name, reserved=60 if name == "acme" else 0) for name in ("acme", "burst", "other")))
+
+    assert engine.step() == ([], works)
+
+
+@pytest.mark.parametrize("seats", [1, 2, 3])
+def test_with_hardly_a_seat_each_zone_gets_in_sooner_or_later(core, seats):
+    zones = [core.zone("acme", reserved=40), core.zone("gold", reserved=40), core.zone("burst")]
+    engine = SmallEngine(core, seats=seats)
+    for zone in zones:
+        for _ in range(5):
+            engine.wait(zone, 1)
+
+    served = set()
+    for _ in range(20):
+        served |= {work.zone for work in engine.step()[1]}
+        for work in list(engine.running):
+            engine.end(work)
+
+    assert served == set(zones)
+    assert engine.queues == {}
