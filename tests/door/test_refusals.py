@@ -7,6 +7,8 @@ from typing import get_args
 import pytest
 from prometheus_client import REGISTRY
 
+from tenantzone_contract.config import CONFIG_KEY
+from tenantzone_contract.config_text import dump_config
 from tenantzone_runtime.door import limits
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.door.refusals import Reason, families
@@ -15,6 +17,7 @@ from tenantzone_runtime.settings import Bounds
 from tests.door.harness import PROMPT, call, echo, give_zones, settings
 from tests.door.identities import REFUSED as REFUSED_IDENTITIES
 from tests.door.identities import SECRET, give_files, key_set
+from tests.runtime.folders import config, project, zone
 
 REFUSED = [
     ("no_key", {}),
@@ -32,6 +35,8 @@ REFUSED = [
     ("complex_grammar", {"key": "acme-key", "body": {**PROMPT, "guided_regex": "a{5000}"}}),
     ("unsupported_field", {"key": "acme-key", "body": {**PROMPT, "use_beam_search": True}}),
 ]
+
+BEYOND_TERMS = [("request_limits", {"max_tokens": 8}), ("request_priority", {"priority": 1})]
 
 IN_CONNECTIONS = {"large_head", "slow_head", "connections", "pipelined"}
 """Those of ``test_connections.py``."""
@@ -55,6 +60,16 @@ def test_a_refusal_of_somebody_who_is_not_known_is_counted(folder, reason, ident
     give_files(folder, secret=SECRET, **{"jwks.json": key_set()})
     before = refusals()
     assert call(TenantMiddleware(echo, settings(folder)), **({"body": PROMPT} | request_)).status_code >= 400
+    assert refusals() == {**before, reason: before[reason] + 1}
+
+
+@pytest.mark.parametrize(("reason", "fields"), BEYOND_TERMS)
+def test_a_refusal_of_what_is_beyond_a_zones_terms_is_counted(folder, reason, fields):
+    terms = {"requestLimits": {"maxTokens": 7}, "requestPriority": {"min": 0, "max": 0}}
+    project(folder / "config", {CONFIG_KEY: dump_config(config(2, zone("acme", **terms)))})
+    before = refusals()
+    answer = call(TenantMiddleware(echo, settings(folder)), body={**PROMPT, **fields}, key="acme-key")
+    assert answer.status_code == 400
     assert refusals() == {**before, reason: before[reason] + 1}
 
 
@@ -117,4 +132,5 @@ def test_what_passes_is_not_counted(folder):
 def test_there_is_a_test_for_each_reason():
     elsewhere = {"websocket", "engine", "slow_body", "tenant_requests", "tenant_bodies", "all_bodies", *IN_CONNECTIONS}
     by_identity = {reason for reason, *_ in REFUSED_IDENTITIES}
-    assert {reason for reason, _ in REFUSED} | by_identity | elsewhere == set(get_args(Reason))
+    by_terms = {reason for reason, _ in BEYOND_TERMS}
+    assert {reason for reason, _ in REFUSED} | by_identity | by_terms | elsewhere == set(get_args(Reason))

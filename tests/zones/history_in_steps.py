@@ -1,5 +1,9 @@
 """Steps of an engine, decided by the arbiter, and each decision checked against the reference."""
 
+from collections import Counter
+
+from tenantzone_runtime.zones.seats import share_of_seats
+from tests.zones.configs import CAPACITY
 from tests.zones.history import History
 
 
@@ -177,6 +181,9 @@ class HistoryInSteps(History):
             assert any(loan.grace_until <= self.now for loan in past)
             return
         claim = self.world.claims[beneficiary.spec.tenant]
+        if reason == "seat":
+            self._check_seat(victim, claim, running)
+            return
         lacking = [*self._lacking(claim, running)]
         if reason == "own":
             assert victim is [work for work in running if work.zone is beneficiary][-1]
@@ -188,6 +195,32 @@ class HistoryInSteps(History):
             (work.claim.priority, -index, work)
             for index, work in enumerate(running)
             if work.claim is not claim and len(work.claim.in_use) > work.claim.reserved
+        ]
+        assert victim is min(yielding, key=lambda rank: rank[:2])[2]
+
+    def _check_seat(self, victim, beneficiary, running):
+        """Who has its own seats gives up none; of the others the youngest request of the lowest priority does."""
+        held = Counter(work.claim for work in running)
+
+        def own(claim):
+            return share_of_seats(claim.reserved, CAPACITY, self.engine.seats)
+
+        fronts = [front for front in self._fronts() if front.claim is beneficiary]
+        assert fronts, "a seat for nobody"
+        assert self.engine.free_seats < len(self.engine.waiting), "a seat is free for each"
+        present = held.keys() | {front.claim for front in self._fronts()}
+        shared = int(sum(map(own, present)) < self.engine.seats)
+        in_shared = sum(count for claim, count in held.items() if not own(claim))
+        if own(beneficiary):
+            assert held[beneficiary] < own(beneficiary), "it has all of its own"
+        else:
+            assert in_shared < shared, "the seat that it shares is taken"
+
+        def may_yield(claim):
+            return claim is not beneficiary and held[claim] > own(claim) and (own(claim) or in_shared > shared)
+
+        yielding = [
+            (work.claim.priority, -index, work) for index, work in enumerate(running) if may_yield(work.claim)
         ]
         assert victim is min(yielding, key=lambda rank: rank[:2])[2]
 

@@ -90,6 +90,11 @@ class Admission:
             self._unpark(zone)
             self._fair.set_aside(zone.account)
 
+    def take_back(self, zones: list[Zone]) -> None:
+        """Put zones that stood aside back into the queue, within the step."""
+        for zone in zones:
+            self._fair.release(zone.account)
+
     def end_step(self) -> None:
         """Put zones that stood aside in the step back into the queue."""
         self._denials.line_up()

@@ -126,6 +126,10 @@ class Arbiter(Generic[W]):
         if self._front is None and self._engine.free_seats:
             self._admission.wake()
             zone = self._next_zone()
+            if zone is None and (turned_away := self._seats.let_go()):
+                # Those for whom seats were kept had no use for them after all: none stays empty while somebody waits.
+                self._admission.take_back(turned_away)
+                zone = self._next_zone()
             if zone is None and not self._engine.running:
                 zone = self._get_unstuck()
             if zone is not None:

@@ -64,6 +64,8 @@ class Seats(Generic[W]):
         """Running requests by zone, as counted in this step."""
         self._kept: Counter[Zone] = Counter()
         """Seats that are kept in this step for zones that are entitled to them."""
+        self._turned_away: list[Zone] = []
+        """Zones that were denied a seat in this step since it is kept for another."""
 
     def reserved(self, zone: Zone) -> int:
         """The zone's own seats."""
@@ -84,6 +86,7 @@ class Seats(Generic[W]):
         Nobody is looked at while there are seats for all who wait.
         """
         self._kept.clear()
+        self._turned_away.clear()
         if self._engine.free_seats >= len(self._engine.waiting):
             return
         self._tell_apart()
@@ -94,7 +97,16 @@ class Seats(Generic[W]):
 
     def may_sit(self, zone: Zone) -> bool:
         """Whether the zone's next request may have a seat, beside those that are kept for others."""
-        return self._engine.free_seats > self._kept.total() - self._kept[zone]
+        may_sit = self._engine.free_seats > self._kept.total() - self._kept[zone]
+        if not may_sit:
+            self._turned_away.append(zone)
+        return may_sit
+
+    def let_go(self) -> list[Zone]:
+        """Keep nothing any more in this step; returns the zones that were turned away for what was kept."""
+        self._kept.clear()
+        turned_away, self._turned_away = self._turned_away, []
+        return turned_away
 
     def sat_down(self, work: W) -> None:
         """Note that a zone's next request has left the queue, most likely for a seat."""

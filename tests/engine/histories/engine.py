@@ -35,6 +35,9 @@ class Compilation:
     fails: bool
 
     def end(self) -> None:
+        """Tell the outcome, unless nobody wants to know it any more: the request was aborted."""
+        if not self.future.set_running_or_notify_cancel():
+            return
         if self.fails:
             self.future.set_exception(ValueError("the grammar does not compile"))
         else:
