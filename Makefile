@@ -39,7 +39,7 @@ quick: python ## the loop of an hour, in under a minute: style, types, import ru
 	@$(VENV)/ruff check
 	@$(VENV)/mypy
 	@found=$$($(VENV)/lint-imports) || { echo "$$found"; exit 1; }
-	@HYPOTHESIS_PROFILE=quick $(VENV)/python -m pytest -q -x -m "not controlplane and not engine" --numprocesses=2 --dist=loadgroup $(or $(ARGS),$(PURE_TESTS))
+	@HYPOTHESIS_PROFILE=quick $(VENV)/python -m pytest -q -x -m "not controlplane and not engine" --numprocesses=3 --dist=loadgroup $(or $(ARGS),$(PURE_TESTS))
 
 lint: python ## format, style, types and import rules
 	@$(VENV)/ruff format --check

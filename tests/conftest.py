@@ -6,17 +6,12 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-import hypothesis
 import pytest
 
 from hack.controlplane import Cluster, connect_or_start
 from hack.version import VERSION
 
-# A busy machine makes any example slow; what is tested is what comes out.
-hypothesis.settings.register_profile("tests", deadline=None)
-hypothesis.settings.load_profile("tests")
-
-pytest_plugins = ["tests.shared_engine", "tests.side_by_side", "tests.time_by_folder"]
+pytest_plugins = ["tests.examples", "tests.shared_engine", "tests.side_by_side", "tests.time_by_folder"]
 
 # Tests that several modules inherit; what they assert is to be told as elsewhere.
 pytest.register_assert_rewrite("tests.housekeeping.engine_port")
