@@ -39,7 +39,7 @@ class Engine:
 
     Args:
         name: for logs and tables.
-        zones: how many are declared. 0: ours without a config. None: stock vLLM.
+        zones: those that are declared, or how many plain ones. 0: ours without a config. None: stock vLLM.
         model: the folder of the model.
         folder: for its config, keys and log; it must exist.
         cores: that all its processes run on.
@@ -50,7 +50,7 @@ class Engine:
     def __init__(
         self,
         name: str,
-        zones: int | None,
+        zones: int | Sequence[ZoneConfig] | None,
         *,
         model: Path,
         folder: Path,
@@ -61,12 +61,13 @@ class Engine:
         self.name = name
         port, admin_port = free_ports(2)
         self.url = f"http://127.0.0.1:{port}"
-        self._zones = zones
+        declared = _plain_zones(zones) if isinstance(zones, int) else tuple(zones or ())
+        self._zones = len(declared)
         self._admin_url = f"http://127.0.0.1:{admin_port}"
         self._log = folder / "engine.log"
         command = _stock_command(model) if zones is None else _zone_command(model, folder, admin_port=admin_port)
-        if zones:
-            _declare(folder, zones, tenants)
+        if declared:
+            _declare(folder, declared, tenants)
         with self._log.open("wb") as output, _running_on(cores):
             self._process = subprocess.Popen(
                 [sys.executable, "-I", _LIFELINE, *command, "--port", str(port), *flags],
@@ -203,16 +204,22 @@ def _flags() -> Sequence[str]:
     )  # fmt: skip
 
 
-def _declare(folder: Path, zones: int, tenants: int) -> None:
+def _plain_zones(count: int) -> tuple[ZoneConfig, ...]:
+    # The one that sends requests works within its reservation at times, and above it at others.
+    reserved = ["50%"] + [0] * (count - 1)
+    names = [f"tenant-{number}" for number in range(count)]
+    return tuple(
+        ZoneConfig(name=name, tenant=name, generation=1, reserved=amount)
+        for name, amount in zip(names, reserved[:count], strict=True)
+    )
+
+
+def _declare(folder: Path, zones: Sequence[ZoneConfig], tenants: int) -> None:
     (folder / "config").mkdir()
     (folder / "keys").mkdir()
-    names = [f"tenant-{number}" for number in range(zones)]
-    for number, name in enumerate(names[:tenants]):
-        (folder / "keys" / name).write_text(_key(number))
-    declared = [ZoneConfig(name=name, tenant=name, generation=1) for name in names]
-    # The one that sends requests works within its reservation at times, and above it at others.
-    declared[0] = ZoneConfig(name=names[0], tenant=names[0], generation=1, reserved="50%")
-    config = make_config(1, PoolConfig(namespace="bench", name="pool"), tuple(declared))
+    for number, zone in enumerate(zones[:tenants]):
+        (folder / "keys" / zone.tenant).write_text(_key(number))
+    config = make_config(1, PoolConfig(namespace="bench", name="pool"), tuple(zones))
     (folder / "config" / CONFIG_KEY).write_text(dump_config(config))
 
 

@@ -1,0 +1,51 @@
+"""The ways to serve two tenants from one engine that are compared."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenantzone_contract.config import ZoneConfig
+
+SEATS = 16
+QUEUED = 16
+"""Requests that may wait where stock vLLM bounds them; the bound is the same for all tenants."""
+
+QUIET, FLOOD = "quiet", "flood"
+"""The tenants, in the order in which engines give them keys."""
+
+_ZONES = (
+    ZoneConfig(name=QUIET, tenant=QUIET, generation=1, reserved="50%", weight=100, priority=10),
+    ZoneConfig(name=FLOOD, tenant=FLOOD, generation=1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way."""
+
+    name: str
+    zones: tuple[ZoneConfig, ...] | None = None
+    """None: stock vLLM."""
+    flags: tuple[str, ...] = ()
+    """Of vLLM, beyond those of all arms."""
+    fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By tenant, what the bodies of its requests say besides."""
+    is_behind_kvwarden: bool = False
+
+
+ARMS = (
+    Arm("stock"),
+    Arm(
+        "stock, bounded queue",
+        flags=("--max-num-queued-reqs", str(QUEUED)),
+        fields={tenant: {"cache_salt": tenant} for tenant in (QUIET, FLOOD)},
+    ),
+    Arm(
+        "stock, by priority",
+        flags=("--scheduling-policy", "priority"),
+        fields={QUIET: {"priority": 0}, FLOOD: {"priority": 10}},
+    ),
+    Arm("KVWarden", is_behind_kvwarden=True),
+    Arm("zones", zones=_ZONES),
+)
+"""The first one is the reference."""

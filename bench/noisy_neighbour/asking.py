@@ -1,0 +1,187 @@
+"""The two tenants' requests: a quiet one's at random times, and a neighbour's that never end."""
+
+import asyncio
+import itertools
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+_REFUSED_WAIT_SECONDS = 0.25
+"""After a refusal that does not say how long to wait."""
+_DATA = b"data: "
+_WORDS = 4000
+"""Of the model's vocabulary that prompts are made of; each is one token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Where a tenant's requests go, and what each of them says."""
+
+    url: str
+    headers: Mapping[str, str]
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the requests of both tenants look like."""
+
+    prefix_tokens: int = 128
+    """That the quiet tenant's prompts share."""
+    own_tokens: int = 64
+    answer_tokens: int = 16
+    flood_tokens: int = 1500
+    flood_answer_tokens: int = 64
+    rate: float = 2.0
+    """The quiet tenant's requests per second, at the times of a Poisson process."""
+    requests: int = 100
+    """Of the quiet tenant in each phase."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """When the pieces of an answer came, in seconds of ``time.perf_counter``."""
+
+    sent_at: float
+    tokens_at: list[float] = field(default_factory=list)
+    """Of pieces that are not empty: some servers send an empty one first."""
+    status: int = 200
+
+    @property
+    def first_token_seconds(self) -> float:
+        return self.tokens_at[0] - self.sent_at
+
+    @property
+    def token_seconds(self) -> list[float]:
+        """The times between two tokens."""
+        return [after - before for before, after in itertools.pairwise(self.tokens_at)]
+
+
+class AskingError(Exception):
+    """The quiet tenant's request was refused or has ended early: what was measured is worth nothing."""
+
+
+async def ask_quietly(session: aiohttp.ClientSession, tenant: Tenant, shape: Shape, seed: int) -> list[Answer]:
+    """Send the quiet tenant's requests, each at its time, and wait for all answers.
+
+    Raises:
+        AskingError: a request was not answered in full.
+    """
+    dice = random.Random(seed)
+    prefix = " ".join(_words(random.Random(0), shape.prefix_tokens))
+    asked = []
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(shape.requests):
+            await asyncio.sleep(dice.expovariate(shape.rate))
+            prompt = f"{prefix} {' '.join(_words(dice, shape.own_tokens))}"
+            asked.append(tasks.create_task(_ask(session, tenant, prompt, shape.answer_tokens)))
+    answers = [task.result() for task in asked]
+    for answer in answers:
+        if answer.status != 200 or len(answer.tokens_at) != shape.answer_tokens:
+            raise AskingError(f"status {answer.status}, {len(answer.tokens_at)} of {shape.answer_tokens} tokens")
+    return answers
+
+
+class Flood:
+    """A neighbour's requests, so many at a time, of distinct prompts, for as long as it is entered.
+
+    Args:
+        session: that it sends them by.
+        tenant: whose they are.
+        shape: of each.
+        at_once: how many.
+        seed: of its prompts.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, tenant: Tenant, shape: Shape, at_once: int, seed: int) -> None:
+        self._session = session
+        self._tenant = tenant
+        self._shape = shape
+        self._at_once = at_once
+        self._dice = random.Random(seed)
+        self._under_way: list[Answer] = []
+        self._tokens = 0
+        self._answers = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self.refused = 0
+        """Requests that were not let in, each of which is sent again."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of prompts and answers that were computed so far: a prompt's count with the answer's first."""
+        return self._tokens + sum(map(self._computed, self._under_way))
+
+    @property
+    def answers(self) -> int:
+        """That are complete."""
+        return self._answers
+
+    @asynccontextmanager
+    async def entered(self) -> AsyncIterator[None]:
+        """Begin, and end with all that is under way given up."""
+        self._tasks = [asyncio.create_task(self._keep_asking()) for _ in range(self._at_once)]
+        try:
+            yield
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def check(self) -> None:
+        """Raise what went wrong in it, if anything did."""
+        for task in self._tasks:
+            if task.done():
+                task.result()
+
+    def _computed(self, answer: Answer) -> int:
+        return self._shape.flood_tokens + len(answer.tokens_at) if answer.tokens_at else 0
+
+    async def _keep_asking(self) -> None:
+        while True:
+            answer = Answer(time.perf_counter())
+            self._under_way.append(answer)
+            prompt = " ".join(_words(self._dice, self._shape.flood_tokens))
+            wait = await _send(self._session, self._tenant, prompt, self._shape.flood_answer_tokens, answer)
+            self._under_way.remove(answer)
+            self._tokens += self._computed(answer)
+            if answer.status == 200:
+                self._answers += 1
+            else:
+                self.refused += 1
+                await asyncio.sleep(wait)
+
+
+async def _ask(session: aiohttp.ClientSession, tenant: Tenant, prompt: str, tokens: int) -> Answer:
+    answer = Answer(time.perf_counter())
+    await _send(session, tenant, prompt, tokens, answer)
+    return answer
+
+
+async def _send(session: aiohttp.ClientSession, tenant: Tenant, prompt: str, tokens: int, answer: Answer) -> float:
+    """Note when tokens come; returns how many seconds to wait where the request is refused."""
+    body = {"prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "temperature": 0, "stream": True}
+    async with session.post(
+        f"{tenant.url}/v1/completions", headers=tenant.headers, json={**body, **tenant.fields}
+    ) as response:
+        answer.status = response.status
+        if response.status != 200:
+            return float(response.headers.get("Retry-After", _REFUSED_WAIT_SECONDS))
+        async for line in response.content:
+            if line.startswith(_DATA + b"{") and _has_text(line):
+                answer.tokens_at.append(time.perf_counter())
+    return 0.0
+
+
+def _has_text(line: bytes) -> bool:
+    choices = json.loads(line.removeprefix(_DATA)).get("choices")
+    return bool(choices and choices[0]["text"])
+
+
+def _words(dice: random.Random, count: int) -> Iterator[str]:
+    return (f"w{dice.randrange(_WORDS)}" for _ in range(count))

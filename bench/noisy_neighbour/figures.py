@@ -1,0 +1,91 @@
+"""What the phases add up to: figures with confidence intervals over seeds, as rows beside each other."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from scipy.stats import t as student
+
+from bench.end_to_end.results import percentile
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """The quiet tenant's requests of one phase, alone or beside the flood."""
+
+    first_token_seconds: tuple[float, ...]
+    token_seconds: tuple[float, ...]
+    """The times between two tokens, of all answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """One arm, with one seed."""
+
+    solo: Phase
+    beside: Phase
+    flood_tokens_beside: float
+    """Per second, of the flood beside the quiet tenant."""
+    flood_tokens_alone: float
+    flood_refused: int
+    """Requests of the flood that were not let in, beside the quiet tenant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A mean over seeds."""
+
+    mean: float
+    margin: float
+    """Of its confidence interval, by Student's t: the mean of further seeds lies so near it. 0 for a single seed."""
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3g} ± {self.margin:.2g}" if self.margin else f"{self.mean:.3g}"
+
+
+def figure(values: Sequence[float]) -> Figure:
+    """The mean of one value per seed.
+
+    Raises:
+        statistics.StatisticsError: there are none.
+    """
+    if len(values) < 2:
+        return Figure(statistics.fmean(values), 0.0)
+    spread = statistics.stdev(values) / len(values) ** 0.5
+    return Figure(statistics.fmean(values), float(student.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * spread)
+
+
+def _ms(percent: float, of: Callable[[Seed], tuple[float, ...]]) -> Callable[[Seed, Seed], float]:
+    return lambda seed, _: 1000 * percentile(of(seed), percent)
+
+
+def _times_solo(seed: Seed, _: Seed) -> float:
+    return percentile(seed.beside.first_token_seconds, 99) / percentile(seed.solo.first_token_seconds, 99)
+
+
+COLUMNS: Mapping[str, Callable[[Seed, Seed], float]] = {
+    "solo TTFT p99, ms": _ms(99, lambda seed: seed.solo.first_token_seconds),
+    "flood TTFT p50, ms": _ms(50, lambda seed: seed.beside.first_token_seconds),
+    "flood TTFT p99, ms": _ms(99, lambda seed: seed.beside.first_token_seconds),
+    "p99 to solo": _times_solo,
+    "solo between tokens p99, ms": _ms(99, lambda seed: seed.solo.token_seconds),
+    "flood between tokens p50, ms": _ms(50, lambda seed: seed.beside.token_seconds),
+    "flood between tokens p99, ms": _ms(99, lambda seed: seed.beside.token_seconds),
+    "flood tokens/s, to the first arm": lambda seed, first: seed.flood_tokens_beside / first.flood_tokens_beside,
+    "flood alone, to the first arm": lambda seed, first: seed.flood_tokens_alone / first.flood_tokens_alone,
+    "flood refused": lambda seed, _: float(seed.flood_refused),
+}
+"""Of one seed of an arm, and the same seed of the first arm."""
+
+
+def table(arms: Mapping[str, Sequence[Seed]]) -> str:
+    """A row per arm in Markdown, each figure with its confidence interval; the first arm is the reference."""
+    reference = next(iter(arms.values()))
+    rows = [f"| arm | {' | '.join(COLUMNS)} |", "|---" * (1 + len(COLUMNS)) + "|"]
+    for name, seeds in arms.items():
+        pairs = list(zip(seeds, reference, strict=True))
+        cells = [str(figure([value(*pair) for pair in pairs])) for value in COLUMNS.values()]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(rows)
