@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     FailFast,
@@ -75,6 +76,13 @@ Count = Annotated[int, Field(ge=1, lt=2**31)]
 Seconds = Annotated[float, Field(ge=0)]
 TenantPattern = Annotated[str, Field(max_length=253, pattern=r"^([A-Za-z0-9][-_.A-Za-z0-9]*\*?|\*)$")]
 """A tenant's name; or how the names of several begin, and ``*``."""
+
+
+def _not_none_at_all(share: int | str) -> int | str:
+    if share in (0, "0%"):
+        raise ValueError("expected at least 1, or at least 1%: with none no request could ever run")
+    return share
+
 
 Borrowers = Literal["SameOrHigherPriority", "AnyPriority"]
 """Which zones may borrow from a zone, by their priority against the lender's."""
@@ -145,6 +153,21 @@ class RequestPriority(_Model):
     max: Annotated[int, Field(ge=0, lt=2**31)] | None = None
 
 
+class SeatShare(_Model):
+    """Requests of a zone that run at once in one engine; each a number, or a percentage of what the engine can run."""
+
+    reserved: BlockShare | None = None
+    """None: the share that comes with the blocks that the zone reserves."""
+    limit: Annotated[BlockShare, AfterValidator(_not_none_at_all)] | None = None
+    """None: as many as are free."""
+
+    @model_validator(mode="after")
+    def _amounts_agree(self) -> Self:
+        if self.reserved is not None and _exceeds(self.reserved, self.limit):
+            raise ValueError(f"reserved ({self.reserved}) must not exceed limit ({self.limit})")
+        return self
+
+
 class Retention(_Model):
     """How long what a zone's requests have computed is kept for others that begin alike."""
 
@@ -179,12 +202,13 @@ class ZoneConfig(_Model):
     queue: Queue = Queue()
     request_limits: RequestLimits = RequestLimits()
     request_priority: RequestPriority = RequestPriority()
-
     retention: Retention = Retention()
+    seats: SeatShare = SeatShare()
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without_unset(self, dump(self), "queue", "request_limits", "request_priority", "retention")
+        newer = ("queue", "request_limits", "request_priority", "retention", "seats")
+        return _without_unset(self, dump(self), *newer)
 
     @cached_property
     def text(self) -> str:

@@ -37,3 +37,33 @@ def grants(zones: Sequence[ZoneConfig], capacity: int) -> list[Grant]:
         granted.append(Grant(reserved, limit, wanted - reserved))
         room -= reserved
     return granted
+
+
+@dataclass(frozen=True, slots=True)
+class SeatGrant:
+    """What one engine grants a zone of the requests that it can run at once."""
+
+    reserved: int | None
+    """All that the zone asks for, or none; None: it asks for the share that comes with its blocks."""
+    limit: int | None
+    lacking: int
+    """Seats that it asks for and of which there are too few."""
+
+
+def seat_grants(zones: Sequence[ZoneConfig], seats: int) -> list[SeatGrant]:
+    """What an engine with so many seats grants each of these zones, in their order, by the rule of :func:`grants`.
+
+    What zones ask for by name goes before the shares that come with blocks: these are of what is left.
+    """
+    granted = []
+    room = seats
+    for zone in zones:
+        limit = None if zone.seats.limit is None else min(seats, ceil_blocks(zone.seats.limit, seats))
+        if zone.seats.reserved is None:
+            granted.append(SeatGrant(None, limit, 0))
+            continue
+        wanted = floor_blocks(zone.seats.reserved, seats)
+        reserved = wanted if wanted <= min(room, seats if limit is None else limit) else 0
+        granted.append(SeatGrant(reserved, limit, wanted - reserved))
+        room -= reserved
+    return granted

@@ -97,6 +97,10 @@ class ZoneReport(_Model):
     """Of ``unknownTenants.levels``, the one that the tenant is of; empty: none."""
     awaited_reservation: Count = 0
     """Blocks that its TenantZone or its level reserves and that do not fit now; ``reserved`` is 0 then."""
+    reserved_seats: Count = 0
+    """Requests that can run at once whatever others do."""
+    awaited_seats: Count = 0
+    """What its TenantZone reserves of these by name and of which the engine has too few."""
     lent: Count = 0
     """Blocks of its reservation that others stand on now."""
     borrowed: Count = 0
@@ -195,6 +199,8 @@ class EngineReport(_Model):
     """Blocks that requests can use (vLLM's null block is not among them)."""
     block_size_tokens: Count
     free_blocks: Count
+    seats: Count = 0
+    """Requests that can run at once; 0: the engine is of the release before, and does not say."""
     config: ConfigStatus
     salt_key: SaltKeyStatus | None = None
     """None: the engine is of the release before, with a key of its own."""

@@ -1,4 +1,4 @@
-"""Amounts of KV-cache blocks: a count, or a percentage of what one engine has."""
+"""Amounts of KV-cache blocks or of seats: a count, or a percentage of what one engine has."""
 
 import re
 from typing import Annotated, Any
@@ -13,10 +13,10 @@ Percent = str
 
 def _check(value: Any) -> int | str:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError('expected a number of blocks or a percentage such as "25%"')
+        raise ValueError('expected a whole number or a percentage such as "25%"')
     if isinstance(value, int):
         if value < 0:
-            raise ValueError("expected a number of blocks that is not negative")
+            raise ValueError("expected a whole number that is not negative")
         return value
     if not _PERCENT.fullmatch(value):
         raise ValueError(f'expected a whole percentage from "0%" to "100%", got {value!r}')

@@ -61,6 +61,7 @@ NEWER_USES = {
     "queue.yaml",
     "request-limits.yaml",
     "retention.yaml",
+    "seats.yaml",
 }
 """Samples with fields, or values of fields, that the last release does not know."""
 

@@ -15,6 +15,7 @@ from tenantzone_contract.config import (
     RequestPriority,
     Retention,
     RuntimeConfig,
+    SeatShare,
     TenantLevel,
     UnknownTenants,
     UnknownTenantTemplate,
@@ -127,6 +128,11 @@ def test_what_it_knows_it_reads(previous: str):
             config_of(ZoneConfig(name="acme", tenant="acme", generation=1, request_priority=RequestPriority(min=0))),
             "zones[0].requestPriority: Extra inputs are not permitted",
             id="a range of priorities",
+        ),
+        pytest.param(
+            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, seats=SeatShare(limit=4))),
+            "zones[0].seats: Extra inputs are not permitted",
+            id="seats",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.config import Idle, UnknownTenants
+from tenantzone_contract.config import Idle, SeatShare, UnknownTenants
 from tenantzone_contract.report import SaltKeyStatus
 from tenantzone_contract.salt import salt_key_id
 from tenantzone_runtime.housekeeping import reloading, salting
@@ -137,6 +137,15 @@ class EnginePort:
         assert [each.awaited_reservation for each in house.report().zones] == [0, 50]
         (warning,) = [record.getMessage() for record in caplog.records if record.name == reloading.__name__]
         assert warning.endswith("large (50 blocks)")
+
+    def test_seats_are_told_and_what_zones_reserve_of_them_by_name(self, engine: DrivenEngine, house: House) -> None:
+        seats = engine.tenancy.ledger.totals.seats
+        by_name = SeatShare(reserved=seats - 1)
+        house.enforce(zone("old", seats=by_name), zone("young", seats=by_name), zone("plain", reserved="100%"))
+        report = house.report()
+        assert report.seats == seats > 1
+        told = {each.name: (each.reserved_seats, each.awaited_seats) for each in report.zones}
+        assert told == {"old": (seats - 1, 0), "young": (0, seats - 1), "plain": (1, 0)}
 
     # Requests
 

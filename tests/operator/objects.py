@@ -64,6 +64,7 @@ def observed(
     *,
     engine: str = "engine-0",
     blocks: int = 100,
+    seats: int = 0,
     error: str = "",
     registered: tuple[ZoneReport, ...] = (),
     salt_key: SaltKeyStatus | None = None,
@@ -86,7 +87,7 @@ def observed(
         for zone, grant in zip(entries, grants(entries, blocks), strict=True)
     )
     made = report(engine, blocks, status, registered + reports).model_copy(
-        update={"salt_key": salt_key, "admin_port": admin_port}
+        update={"seats": seats, "salt_key": salt_key, "admin_port": admin_port}
     )
     if identity is not None:
         told = IdentityReport(kind="APIKeys", digest=identity[0], problem=identity[1])

@@ -23,6 +23,7 @@ from tests.operator.objects import pool, zone
 
 CRDS = Path(__file__).parents[2] / "crds"
 CAPACITY = 1000
+SEATS = 100
 
 ZONE: dict[str, tuple[Any, Any]] = {
     "priority": (0, 7),
@@ -39,6 +40,8 @@ ZONE: dict[str, tuple[Any, Any]] = {
     "idle.release.every": ("1m", "2m"),
     "evictionPolicy": ("LRU", "Clock"),
     "scrub": ("Never", "OnTransfer"),
+    "seats.reserved": (None, "20%"),
+    "seats.limit": (None, 5),
     "queue.requests": (None, 100),
     "queue.tokens": (None, 100_000),
     "requestLimits.maxTokens": (None, 100),
@@ -202,7 +205,7 @@ def test_a_field_that_the_door_enforces_reaches_what_the_door_reads(field: str):
 
 def enforced(declared: Zone) -> list[Any]:
     assert declared.config is not None, declared.invalid
-    return zone_specs(read_by_an_engine(PoolConfig(namespace="models", name="main"), declared.config), CAPACITY)
+    return zone_specs(read_by_an_engine(PoolConfig(namespace="models", name="main"), declared.config), CAPACITY, SEATS)
 
 
 def read_by_an_engine(shared: PoolConfig, *zones: ZoneConfig) -> RuntimeConfig:

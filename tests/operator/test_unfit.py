@@ -56,6 +56,16 @@ def test_an_engine_that_is_too_small_for_one_zone_degrades_that_zone_and_the_poo
     assert whole["capacityBlocks"] == 100
 
 
+def test_an_engine_with_too_few_seats_degrades_the_zone_that_reserves_them_and_makes_nobody_wait():
+    few = observed(BOTH, engine="few", seats=8, second={"awaited_seats": 12})
+    first, second, whole = statuses(observed(BOTH), few)
+
+    assert shown(first) == FINE
+    assert shown(second) == FINE | {"Degraded": "True EngineUnfit"}
+    assert message(second, "Degraded") == "few runs 8 requests at once and lacks the zone's 12"
+    assert shown(whole) == FINE_POOL
+
+
 def test_nobody_waits_for_one_that_does_not_even_have_the_config():
     first, second, _ = statuses(observed(BOTH), observed(None, engine="small", blocks=60))
 

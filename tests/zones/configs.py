@@ -16,6 +16,13 @@ RELEASES = st.sampled_from([None, None, (30, 5.0), (50, 1.0), (100, 10.0)])
 
 RETENTIONS = st.sampled_from([{}, {}, {}, {"ttl": 5.0}, {"ttl": 12.0}, {"no_store": True}])
 
+SEATS = st.one_of(
+    st.just({}),
+    st.builds(dict, reserved=st.sampled_from([0, 1, 2, "40%"])),
+    st.builds(dict, limit=st.sampled_from([1, 2, "50%"])),
+    st.builds(dict, reserved=st.sampled_from([1, 4]), limit=st.sampled_from([4, "60%"])),
+)
+
 
 @st.composite
 def shares(draw, max_blocks, *, base=CAPACITY):
@@ -47,6 +54,7 @@ def zone_configs(draw, tenant, max_blocks):
         evict_after=draw(st.sampled_from([None, None, 5.0, 20.0])),
         release=draw(RELEASES),
         eviction_policy=draw(st.sampled_from(list(EVICTION_POLICIES))),
+        seats=draw(SEATS),
         **draw(RETENTIONS),
     )
 
@@ -121,6 +129,7 @@ def terms_of(zone):
         "forget_after": zone.idle.forget_after_seconds,
         "ttl": zone.retention.ttl_seconds,
         "no_store": zone.retention.no_store,
+        "seats": (zone.seats.reserved, zone.seats.limit),
         "auto": False,
         "wanted": 0,
     }
@@ -147,5 +156,6 @@ def registered_terms(unknown, tenant):
         "forget_after": template.idle.forget_after_seconds,
         "ttl": None,
         "no_store": False,
+        "seats": (None, None),
         "auto": True,
     }

@@ -10,7 +10,7 @@ from tenantzone_runtime.zones import zone as zone_terms
 from tenantzone_runtime.zones.queue import UNBOUNDED
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.tenancy import Tenancy
-from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Zone, ZoneSpec
+from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, SeatQuota, Zone, ZoneSpec
 
 
 @dataclass(eq=False)
@@ -68,6 +68,7 @@ class Core:
         queue=UNBOUNDED,
         ttl=None,
         no_store=False,
+        seats=None,
     ):
         """A zone without requests that holds this; quiet or not, whatever the time is."""
         quota = Quota(
@@ -89,6 +90,7 @@ class Core:
             scrub=scrub,
             queue=queue,
             retention=zone_terms.Retention(ttl, no_store),
+            seats=seats if isinstance(seats, SeatQuota) else SeatQuota(reserved=seats),
         )
         zone = configure.add_zone(self.ledger, spec)
         zone.last_active = active

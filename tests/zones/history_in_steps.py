@@ -2,8 +2,6 @@
 
 from collections import Counter
 
-from tenantzone_runtime.zones.seats import share_of_seats
-from tests.zones.configs import CAPACITY
 from tests.zones.history import History
 
 
@@ -49,6 +47,7 @@ class HistoryInSteps(History):
             self.look_who_lends()
             assert self.engine.free_seats
             assert self.is_admissible(request), f"next, and can't have its blocks: {request}"
+            assert not self._is_at_seat_limit(request.claim), f"next, and beyond its seats: {request}"
             if turns_down:
                 self._saw("turned down")
                 self.arbiter.turned_down(request)
@@ -86,13 +85,19 @@ class HistoryInSteps(History):
         headroom = self.engine.headroom if self.engine.running else 0
         return not headroom or count + headroom <= self.free + cached or self.world.is_entitled(claim, count)
 
+    def _is_at_seat_limit(self, claim):
+        limit = claim.seats[1]
+        return limit is not None and sum(work.claim is claim for work in self.engine.running) >= limit
+
     def _fronts(self):
         return [queue[0] for queue in self.engine.queues.values()]
 
     def check_nobody_is_passed_over(self):
         """A seat is free and nobody is next: nobody could be admitted, but for who was just sent back."""
         for front in self._fronts():
-            if front.zone not in self.engine.stood_aside:
+            if self._is_at_seat_limit(front.claim):
+                self._saw("at its limit of seats")
+            elif front.zone not in self.engine.stood_aside:
                 assert not self.is_admissible(front, with_relief=True), f"passed over: {front}"
                 if self.world.is_entitled(front.claim, front.needed):
                     self.promised.append(front)
@@ -203,11 +208,12 @@ class HistoryInSteps(History):
         held = Counter(work.claim for work in running)
 
         def own(claim):
-            return share_of_seats(claim.reserved, CAPACITY, self.engine.seats)
+            return self.world.own_seats(claim, self.engine.seats)
 
         fronts = [front for front in self._fronts() if front.claim is beneficiary]
         assert fronts, "a seat for nobody"
         assert self.engine.free_seats < len(self.engine.waiting), "a seat is free for each"
+        assert not self._is_at_seat_limit(beneficiary), "it may not have another seat"
         present = held.keys() | {front.claim for front in self._fronts()}
         shared = int(sum(map(own, present)) < self.engine.seats)
         in_shared = sum(count for claim, count in held.items() if not own(claim))
@@ -234,7 +240,7 @@ class HistoryInSteps(History):
             if count > self._takeable(work, growing=True):
                 yield count
         for front in self._fronts():
-            if front.claim is claim and front.needed > self._takeable(front):
+            if front.claim is claim and not self._is_at_seat_limit(claim) and front.needed > self._takeable(front):
                 yield front.needed
 
 

@@ -36,6 +36,8 @@ class Claim:
     forget_after: float | None = None
     ttl: float | None = None
     no_store: bool = False
+    seats: tuple[int | None, int | None] = (None, None)
+    """What it reserves of them by name and gets, and its limit."""
     auto: bool = False
     wanted: int = 0
     """Of a zone that was registered: what its level reserves, if it fits."""
@@ -288,6 +290,14 @@ class World:
             claim.reserved = claim.lendable = claim.wanted if claim.wanted <= room else 0
             room -= claim.reserved
 
+    def own_seats(self, claim, seats):
+        """The seats that a zone reserves, of so many: by name, or by its blocks a share of the others."""
+        by_name, limit = claim.seats
+        if by_name is not None:
+            return by_name
+        left = seats - sum(other.seats[0] or 0 for other in self.claims.values())
+        return min(claim.reserved * left // self.capacity, seats if limit is None else limit)
+
     def change_spec(self, claim, **terms):
         if terms["policy"] != claim.policy:
             claim.order = ORDERS[terms["policy"]](claim.cached)
@@ -301,6 +311,7 @@ class World:
 
     def dismiss(self, claim):
         claim.leaving, claim.reserved, claim.lendable = True, 0, 0
+        claim.seats = (None, claim.seats[1])
         paid = []
         self._lose(paid, claim, len(claim.cached), "removed")
         self.drop_if_gone(claim)

@@ -14,7 +14,7 @@ from tests.zones.registered import GOLD, anybody, arrive
 
 def spec_of(capacity=255, **fields):
     zone = ZoneConfig(name="acme", tenant="acme-id", generation=7, **fields)
-    (spec,) = zone_specs(make_config(1, PoolConfig(namespace="n", name="p"), (zone,)), capacity)
+    (spec,) = zone_specs(make_config(1, PoolConfig(namespace="n", name="p"), (zone,)), capacity, 10)
     return spec
 
 
@@ -70,7 +70,7 @@ def test_the_same_percentage_on_engines_of_different_sizes(capacity, expected):
 @pytest.mark.parametrize("capacity", [1, 7, 99, 100, 101])
 def test_percentages_that_add_up_to_a_hundred_fit_every_engine(capacity):
     zones = tuple(declare(f"zone-{share}", reserved=f"{share}%") for share in (33, 21, 17, 29))
-    specs = zone_specs(make_config(1, PoolConfig(namespace="n", name="p"), zones), capacity)
+    specs = zone_specs(make_config(1, PoolConfig(namespace="n", name="p"), zones), capacity, 10)
     assert sum(spec.quota.reserved for spec in specs) <= capacity
 
 

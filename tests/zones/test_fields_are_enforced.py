@@ -18,7 +18,7 @@ import tenantzone_runtime
 from tenantzone_runtime.zones.enforcement import Watermarks
 from tenantzone_runtime.zones.queue import QueueBounds
 from tenantzone_runtime.zones.quota import Quota
-from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Retention, ZoneSpec
+from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Retention, SeatQuota, ZoneSpec
 from tests.zones.configs import configs
 
 RUNTIME = Path(tenantzone_runtime.__path__[0])
@@ -34,6 +34,7 @@ CALLED = {
     LoanTerms: {"lending", "terms"},
     QueueBounds: {"bounds"},
     Retention: {"retention"},
+    SeatQuota: {"seats"},
     Watermarks: {"watermarks"},
 }
 """How each is called wherever it is looked at: ``zone.spec.idle.after_seconds``, or ``idle.after_seconds``."""

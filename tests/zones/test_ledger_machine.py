@@ -11,8 +11,9 @@ from hypothesis import settings, target
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tenantzone_runtime.zones.seats import own_seats
 from tenantzone_runtime.zones.zone import EARLY_TENANT
-from tests.zones.configs import CAPACITY, TENANTS, configs, registered_terms, terms_of
+from tests.zones.configs import CAPACITY, TENANTS, blocks_of, configs, registered_terms, terms_of
 from tests.zones.history import Request, by_tenant
 from tests.zones.history_at_rest import HistoryAtRest
 
@@ -66,6 +67,7 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
                 self._saw("a reservation that does not fit")
                 term["reserved"] = term["lendable"] = 0
             left -= term["reserved"]
+        self._fit_seats(terms)
         evictions = self.tenancy.apply(config, self.now)
         self.config = config
         self.world.now = self.now
@@ -74,6 +76,19 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
         assert by_tenant(payments) == by_tenant(paid)
         self.check_reasons(paid)
         self._adopt()
+
+    def _fit_seats(self, terms):
+        left = self.seats
+        for term in terms.values():
+            asked, limit = term["seats"]
+            limit = None if limit is None else min(self.seats, blocks_of(limit, self.seats, up=True))
+            if asked is not None:
+                asked = blocks_of(asked, self.seats)
+                if asked > min(left, self.seats if limit is None else limit):
+                    self._saw("reserves more seats than there are")
+                    asked = 0
+                left -= asked
+            term["seats"] = asked, limit
 
     def _adopt(self):
         """What came before the first zone belongs to a zone of its own from now on."""
@@ -242,6 +257,8 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
         for tenant, zone in self.ledger.zones.items():
             claim = self.world.claims[tenant]
             assert (zone.spec.quota.reserved, zone.spec.weight) == (claim.reserved, claim.weight)
+            assert (zone.spec.seats.reserved, zone.spec.seats.limit) == claim.seats
+            assert own_seats(zone.spec, self.ledger.totals) == self.world.own_seats(claim, self.seats)
             if claim.auto and claim.reserved < claim.wanted:
                 self._saw("awaits a reservation")
             assert (zone.state, zone.quiet, zone.leaving) == (claim.state, claim.quiet, claim.leaving)

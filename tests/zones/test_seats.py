@@ -1,10 +1,16 @@
 """Who may run at once with others, and who gives up a seat for whom."""
 
+from contextlib import suppress
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+from pydantic import ValidationError
 
-from tenantzone_runtime.zones.seats import share_of_seats
+from tenantzone_contract.config import SeatShare
+from tenantzone_contract.fitting import SeatGrant, seat_grants
+from tenantzone_runtime.zones.seats import own_seats, share_of_seats
+from tenantzone_runtime.zones.zone import SeatQuota
 from tests.zones.core import Core, declare
 from tests.zones.small_engine import SmallEngine, preemptions
 
@@ -180,3 +186,119 @@ def test_with_hardly_a_seat_each_zone_gets_in_sooner_or_later(core, seats):
 
     assert served == set(zones)
     assert engine.queues == {}
+
+
+def test_seats_that_are_reserved_by_name_need_no_blocks(core):
+    burst, acme = core.zone("burst"), core.zone("acme", seats=SeatQuota(reserved=2))
+    engine = full(core, burst, seats=4)
+    works = [engine.wait(acme, 5) for _ in range(3)]
+
+    assert engine.step() == ([], works[:2])
+    assert len(engine.preempted) == 2
+
+
+def test_the_share_that_comes_with_blocks_is_of_what_nobody_reserves_by_name(core):
+    burst = core.zone("burst")
+    acme, gold = core.zone("acme", reserved=50), core.zone("gold", seats=SeatQuota(reserved=4))
+    engine = full(core, burst, seats=8)
+    works = [engine.wait(acme, 1) for _ in range(4)] + [engine.wait(gold, 1) for _ in range(4)]
+
+    _, admitted = engine.step()
+
+    assert sorted(map(works.index, admitted)) == [0, 1, 4, 5, 6, 7], "half of the four that are left, and four"
+
+
+def test_who_reserves_no_seat_by_name_has_none_for_its_blocks(core):
+    burst, acme = core.zone("burst"), core.zone("acme", reserved=50, seats=SeatQuota(reserved=0))
+    engine = full(core, burst, seats=4)
+    engine.wait(acme, 1)
+
+    assert engine.step() == ([], []), "it waits for one like any other"
+
+
+def test_no_more_run_at_once_than_the_zones_limit_however_many_seats_are_free(core):
+    acme, other = core.zone("acme", seats=SeatQuota(limit=2)), core.zone("other")
+    engine = SmallEngine(core, seats=8)
+    works = [engine.wait(acme, 1) for _ in range(4)]
+    beside = engine.wait(other, 1)
+
+    _, admitted = engine.step()
+    assert set(map(id, admitted)) == set(map(id, [*works[:2], beside]))
+    assert engine.step() == ([], [])
+    engine.end(works[0])
+    assert engine.step() == ([], [works[2]])
+
+
+def test_nobody_yields_blocks_or_seats_for_who_is_at_its_limit(core):
+    burst = core.zone("burst")
+    acme = core.zone("acme", reserved=50, seats=SeatQuota(reserved=1, limit=1))
+    engine = SmallEngine(core, seats=4)
+    engine.run(acme, 1)
+    for _ in range(3):
+        engine.run(burst, 33)
+    engine.wait(acme, 20)
+
+    assert engine.step() == ([], [])
+    assert engine.preempted == []
+
+
+def test_a_limit_that_is_lowered_lets_run_what_runs(core):
+    acme = core.zone("acme")
+    engine = SmallEngine(core, seats=8)
+    running = [engine.run(acme, 1) for _ in range(4)]
+    waiting = engine.wait(acme, 1)
+
+    core.apply(declare("acme", seats={"limit": 2}))
+
+    assert engine.step() == ([], [])
+    assert engine.running == running
+    for work in running[:3]:
+        engine.end(work)
+    assert engine.step() == ([], [waiting])
+
+
+def test_a_limit_that_goes_lets_in_who_waits(core):
+    core.apply(declare("acme", seats={"limit": "25%"}))
+    engine = SmallEngine(core, seats=4)
+    acme = core.tenancy.zone_for("acme", 0.0)
+    core.apply(declare("acme", seats={"limit": "25%"}))
+    works = [engine.wait(acme, 1) for _ in range(3)]
+    assert engine.step() == ([], works[:1])
+
+    core.apply(declare("acme"))
+
+    assert engine.step() == ([], works[1:])
+
+
+def test_of_seats_reserved_by_name_who_is_older_has_them_and_who_does_not_fit_none():
+    zones = [declare("old", seats={"reserved": 3}), declare("young", seats={"reserved": 2}), declare("plain")]
+
+    assert seat_grants(zones, 4) == [SeatGrant(3, None, 0), SeatGrant(0, None, 2), SeatGrant(None, None, 0)]
+    assert seat_grants(zones, 5) == [SeatGrant(3, None, 0), SeatGrant(2, None, 0), SeatGrant(None, None, 0)]
+
+
+SEAT_SHARES = st.one_of(st.integers(0, 12), st.integers(0, 100).map("{}%".format))
+SEAT_LIMITS = st.one_of(st.none(), st.integers(1, 12), st.integers(1, 100).map("{}%".format))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.one_of(st.none(), SEAT_SHARES), SEAT_LIMITS), max_size=6),
+    st.integers(1, 12),
+)
+def test_whatever_is_reserved_it_is_no_more_than_there_is_and_within_each_limit(asked, seats):
+    core = Core(180)
+    core.ledger.totals.seats = seats
+    zones = []
+    for number, (blocks, reserved, limit) in enumerate(asked):
+        with suppress(ValidationError):
+            share = SeatShare(reserved=reserved, limit=limit)
+            zones.append(declare(f"zone-{number}", reserved=blocks, seats=share))
+    core.apply(*zones)
+
+    own = {zone.spec.tenant: own_seats(zone.spec, core.ledger.totals) for zone in core.ledger.zones.values()}
+
+    assert sum(own.values()) <= seats
+    for zone in core.ledger.zones.values():
+        limit = zone.spec.seats.limit
+        assert limit is None or own[zone.spec.tenant] <= limit
+        assert limit is None or limit >= 1, "a zone that may run nothing could never end a request"

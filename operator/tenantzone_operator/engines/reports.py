@@ -53,6 +53,7 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     auto_registered: bool = False
     lent: Blocks = 0
     borrowed: Blocks = 0
+    awaited_seats: Count = 0
 
     @property
     def evicted(self) -> Mapping[str, int]:
@@ -119,6 +120,7 @@ class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     config: ConfigStatus
     published_unix_time: UnixTime
     pod: Name = ""
+    seats: Count = 0
     salt_key: SaltKeyStatus | None = None
     identity: IdentityReport | None = None
     admin_port: AdminPortStatus | None = None

@@ -33,6 +33,8 @@ class ZoneView:
     blocks_evicted: int
     taken_back: int
     """Of the evicted blocks: those that it had borrowed."""
+    awaited_seats: int
+    """What it reserves by name of the requests that run at once, and of which the engine has too few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class EngineView:
     """An engine's report, cut down to what statuses and plans need."""
 
     capacity_blocks: int
+    seats: int
+    """Requests that can run at once; 0: it does not say."""
     applied_generation: int | None
     applied_hash: str | None
     nack: str
@@ -65,6 +69,7 @@ def view(report: EngineReport) -> EngineView:
     config, salt_key, admin_port = report.config, report.salt_key, report.admin_port
     return EngineView(
         capacity_blocks=report.capacity_blocks,
+        seats=report.seats,
         applied_generation=config.applied_generation,
         applied_hash=config.applied_hash,
         nack=printable(config.rejected.error, _LONGEST_ERROR) if config.rejected is not None else "",
@@ -103,4 +108,5 @@ def zone_view(report: ZoneReport) -> ZoneView:
         prefix_hit_tokens=report.prefix_hit_tokens,
         blocks_evicted=min(sum(evicted.values()), MAX_COUNT) if evicted else 0,
         taken_back=sum(evicted.get(reason, 0) for reason in _TAKEN_BACK) if evicted else 0,
+        awaited_seats=report.awaited_seats,
     )

@@ -22,6 +22,7 @@ from tenantzone_contract.config import (
     RequestLimits,
     RequestPriority,
     Retention,
+    SeatShare,
     TenantLevel,
     UnknownTenants,
     UnknownTenantTemplate,
@@ -222,6 +223,7 @@ def _zone_config(meta: Meta, tenant: str, spec: Body) -> ZoneConfig:
         request_limits=RequestLimits(**spec.get("requestLimits", {})),
         request_priority=RequestPriority(**spec.get("requestPriority", {})),
         retention=_retention(spec.get("retention", {})),
+        seats=SeatShare(**spec.get("seats", {})),
         **_given(eviction_policy=spec.get("evictionPolicy"), **{field: spec.get(field) for field in _COPIED}),
     )
 

@@ -57,6 +57,7 @@ def zone_conditions(
     else:
         engines = Condition(Type.PROGRAMMED, "False", Reason.NOT_ACCEPTED, "the engines do not get this generation")
     lacking = [_lack(seen, history, zone.meta.name) for seen in compress(observations, unfit) if verdict.accepted]
+    lacking += _lack_of_seats(observations, zone.meta.name)
     return [accepted, engines, _ready(accepted, engines), *stalled(accepted), *degraded(lacking)]
 
 
@@ -68,6 +69,15 @@ def _lack(seen: Observation, history: History, zone: str) -> str:
         return f"{seen.pod} has {blocks} blocks and lacks the zone's {lacks}"
     in_all = sum(history.lacking(seen).values())
     return f"{seen.pod} has {blocks} blocks, lacks {in_all} and refuses the config: {seen.nack}"
+
+
+def _lack_of_seats(observations: Sequence[Observation], zone: str) -> list[str]:
+    """In words, which engines run too few requests at once for what a zone reserves of these by name."""
+    return [
+        f"{seen.pod} runs {seen.report.seats} requests at once and lacks the zone's {found.awaited_seats}"
+        for seen in observations
+        if seen.report is not None and (found := seen.zones.get(zone)) is not None and found.awaited_seats
+    ]
 
 
 def _difference(verdict: Verdict, observations: Sequence[Observation], history: History) -> Condition | None:

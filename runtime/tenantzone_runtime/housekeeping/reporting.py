@@ -27,6 +27,8 @@ from tenantzone_runtime.metrics.figures import EngineFigures, ReloadResult, Zone
 from tenantzone_runtime.zones.counters import Counters, evicted_by_reason
 from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
 from tenantzone_runtime.zones.overflow import OVERFLOW_NAME
+from tenantzone_runtime.zones.seats import own_seats
+from tenantzone_runtime.zones.totals import Totals
 from tenantzone_runtime.zones.zone import Zone
 
 _REPORTED: Final = (
@@ -72,17 +74,19 @@ def make_report(
     loans = copy_loans(engine, pool.loans)
     lending = _Lending(loans)
     zones = copy_zones(engine, pool.zones, _put_reported, _take_reported)
+    totals = engine.tenancy.ledger.totals
     return EngineReport(
         engine_version=engine.engine_version,
         pod=pod,
         capacity_blocks=len(engine.block_ids),
         block_size_tokens=engine.block_size_tokens,
         free_blocks=pool.free_blocks,
+        seats=totals.seats,
         config=config,
         salt_key=salt_key,
         identity=identity,
         admin_port=admin_port,
-        zones=tuple(_zone_report(zone, counts, lending) for zone, counts in zones),
+        zones=tuple(_zone_report(zone, counts, lending, totals) for zone, counts in zones),
         loans=tuple(map(_loan_report, loans)),
         started_unix_time=started_unix_time,
         published_unix_time=published_unix_time,
@@ -168,7 +172,7 @@ def _take_reported(values: Iterator[Any]) -> dict[str, Any]:
     return numbers | {"evictions": evicted, "evicted_blocks": in_older_words(evicted)}
 
 
-def _zone_report(zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending) -> ZoneReport:
+def _zone_report(zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending, totals: Totals) -> ZoneReport:
     spec = zone.spec
     return ZoneReport(
         name=spec.name,
@@ -185,6 +189,8 @@ def _zone_report(zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending) -
         auto_registered=spec.auto_registered,
         level=spec.level,
         awaited_reservation=spec.awaited,
+        reserved_seats=own_seats(spec, totals),
+        awaited_seats=spec.seats.awaited,
         lent=lending.lent[zone.zone],
         borrowed=lending.borrowed[zone.zone],
         **counts,

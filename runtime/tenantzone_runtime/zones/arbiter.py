@@ -43,6 +43,7 @@ class Arbiter(Generic[W]):
         self._tenancy = tenancy
         self._ledger = tenancy.ledger
         self._totals = tenancy.ledger.totals
+        self._totals.seats = engine.seats
         self._engine = engine
         self._admission = Admission(tenancy.ledger)
         self._withheld: list[W] = []
@@ -106,8 +107,9 @@ class Arbiter(Generic[W]):
             self._hopeless.fail()
             self._admission.wake()
             self._look_at_short()
+            self._seats.count()
             for zone in self._admission.take_unseen():
-                if zone in self._sent_back:
+                if zone in self._sent_back or self._seats.is_at_limit(zone):
                     self._admission.look_again(zone)
                 else:
                     self._claim(zone)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tenantzone_contract.config import ConfigError, Idle, RuntimeConfig, ZoneConfig
-from tenantzone_contract.fitting import Grant, grants
+from tenantzone_contract.fitting import Grant, SeatGrant, grants, seat_grants
 from tenantzone_contract.share import floor_blocks, percentage
 from tenantzone_runtime.zones.audit import Change, Lifecycle
 from tenantzone_runtime.zones.eviction import trim_to_limit
@@ -17,11 +17,20 @@ from tenantzone_runtime.zones.parts import ALL
 from tenantzone_runtime.zones.queue import QueueBounds
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.usage import zone_usage
-from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Retention, Zone, ZoneSpec, new_zone
+from tenantzone_runtime.zones.zone import (
+    IdleTimes,
+    LoanTerms,
+    ReleaseSteps,
+    Retention,
+    SeatQuota,
+    Zone,
+    ZoneSpec,
+    new_zone,
+)
 
 
-def zone_specs(config: RuntimeConfig, capacity: int) -> list[ZoneSpec]:
-    """The specs of a config's zones on an engine of ``capacity`` blocks.
+def zone_specs(config: RuntimeConfig, capacity: int, seats: int) -> list[ZoneSpec]:
+    """The specs of a config's zones on an engine of ``capacity`` blocks, which can run ``seats`` requests at once.
 
     A reservation's percentage is rounded down and a limit's up. A zone whose reservation does not fit here reserves
     nothing and awaits it.
@@ -33,10 +42,11 @@ def zone_specs(config: RuntimeConfig, capacity: int) -> list[ZoneSpec]:
         if zone.eviction_policy not in EVICTION_POLICIES:
             known = ", ".join(EVICTION_POLICIES)
             raise ConfigError(f"zones[{number}].evictionPolicy: this engine knows {known}, not {zone.eviction_policy}")
-    return [_spec(zone, grant) for zone, grant in zip(config.zones, grants(config.zones, capacity), strict=True)]
+    granted = zip(config.zones, grants(config.zones, capacity), seat_grants(config.zones, seats), strict=True)
+    return [_spec(*of_zone) for of_zone in granted]
 
 
-def _spec(zone: ZoneConfig, grant: Grant) -> ZoneSpec:
+def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
     lendable = min(grant.reserved, floor_blocks(zone.lending.lendable, grant.reserved))
     return ZoneSpec(
         tenant=zone.tenant,
@@ -56,6 +66,7 @@ def _spec(zone: ZoneConfig, grant: Grant) -> ZoneSpec:
         queue=QueueBounds(zone.queue.requests, zone.queue.tokens),
         max_tokens=zone.request_limits.max_tokens,
         retention=Retention(zone.retention.ttl_seconds, zone.retention.no_store),
+        seats=SeatQuota(seats.reserved, seats.limit, seats.lacking),
         awaited=grant.lacking,
     )
 
@@ -101,7 +112,9 @@ def difference(zones: list[Zone], specs: list[ZoneSpec], *, passing_over_same: b
 
     def grows(spec: ZoneSpec) -> bool:
         zone = known.get(spec.tenant)
-        return zone is None or spec.quota.reserved > zone.spec.quota.reserved
+        if zone is None or spec.quota.reserved > zone.spec.quota.reserved:
+            return True
+        return (spec.seats.reserved or 0) > (zone.spec.seats.reserved or 0)
 
     leaving = [(zone, zone.spec) for zone in zones if zone.spec.tenant not in staying]
     return Difference(leaving, sorted(filter(changes, specs), key=grows))
@@ -152,7 +165,9 @@ def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
     if not zone.leaving:
         zone.leaving = True
         _note(ledger, zone, "leaving")
-        ledger.change_spec(zone, replace(zone.spec, quota=Quota(0, zone.spec.quota.limit, 0), awaited=0))
+        promised_nothing = Quota(0, zone.spec.quota.limit, 0)
+        seats = SeatQuota(limit=zone.spec.seats.limit)
+        ledger.change_spec(zone, replace(zone.spec, quota=promised_nothing, seats=seats, awaited=0))
     blocks = ledger.evict(zone, min(len(zone.cached), at_once), "removed")
     discard_if_gone(ledger, zone)
     return blocks

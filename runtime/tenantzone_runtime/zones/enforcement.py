@@ -65,7 +65,8 @@ class Enforcement:
         Raises:
             ConfigError: it can't be enforced on this engine.
         """
-        return Plan(config, {spec.tenant: spec for spec in configure.zone_specs(config, self._capacity)})
+        specs = configure.zone_specs(config, self._capacity, self._ledger.totals.seats)
+        return Plan(config, {spec.tenant: spec for spec in specs})
 
     def begin(self, plan: Plan, now: float) -> None:
         """Begin to bring a plan's config into force.

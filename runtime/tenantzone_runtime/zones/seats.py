@@ -1,9 +1,10 @@
 """Seats: how many requests of a zone may run at once, and who gives one up for whom.
 
 An engine computes so many requests at a time and no more. A zone that reserves blocks reserves the same share of the
-seats, rounded down. Zones whose share rounds to none have one seat between them, which they get in turn. What a zone
-does not use is lent without terms: a waiting request that is entitled to a seat gets one before the next step, from a
-zone that has more than its own. Blocks of whoever gives it up stay cached, as far as they fit, so resuming is cheap.
+seats, rounded down, of those that no zone reserves by name. Zones whose share rounds to none have one seat between
+them, which they get in turn. A zone with a limit has no more than that. What a zone does not use is lent without terms:
+a waiting request that is entitled to a seat gets one before the next step, from a zone that has more than its own.
+Blocks of whoever gives it up stay cached, as far as they fit, so resuming is cheap.
 """
 
 from collections import Counter
@@ -14,7 +15,7 @@ from typing import Generic
 from tenantzone_runtime.zones.audit import PreemptionReason
 from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.totals import Totals
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 _PASSED_OVER = 16
 """Requests of a zone that wait for something else than blocks, a grammar for instance, behind which others are seen."""
@@ -31,6 +32,15 @@ def share_of_seats(reserved: int, capacity: int, seats: int) -> int:
         seats: of the engine.
     """
     return reserved * seats // capacity if capacity else 0
+
+
+def own_seats(spec: ZoneSpec, totals: Totals) -> int:
+    """The seats that a zone reserves: by name, or the share of what is left that comes with its blocks."""
+    by_name, limit = spec.seats.reserved, spec.seats.limit
+    if by_name is not None:
+        return by_name
+    share = share_of_seats(spec.quota.reserved, totals.capacity, max(0, totals.seats - totals.seats_reserved))
+    return share if limit is None else min(share, limit)
 
 
 class Seats(Generic[W]):
@@ -58,45 +68,63 @@ class Seats(Generic[W]):
         """Zones with a waiting request and seats of their own, ..."""
         self._others: dict[Zone, None] = {}
         """... and those without, in the order in which they get the one that they share."""
+        self._limited: dict[Zone, None] = {}
+        """Those of both that have a limit."""
         self._sorted_at = 0
         """Changes of specs that were made when these two were told apart."""
         self._held: Counter[Zone] = Counter()
         """Running requests by zone, as counted in this step."""
         self._kept: Counter[Zone] = Counter()
         """Seats that are kept in this step for zones that are entitled to them."""
+        self._is_short = False
+        """Whether there were fewer seats than waiting requests before this step."""
         self._turned_away: list[Zone] = []
         """Zones that were denied a seat in this step since it is kept for another."""
 
     def reserved(self, zone: Zone) -> int:
         """The zone's own seats."""
-        return share_of_seats(zone.spec.quota.reserved, self._totals.capacity, self._engine.seats)
+        return own_seats(zone.spec, self._totals)
 
     def waits(self, zone: Zone) -> None:
         """Note that the zone has a waiting request."""
         (self._owners if self.reserved(zone) else self._others).setdefault(zone)
+        if zone.spec.seats.limit is not None:
+            self._limited[zone] = None
 
     def waits_no_more(self, zone: Zone) -> None:
         """Note that the zone has none."""
         self._owners.pop(zone, None)
         self._others.pop(zone, None)
+        self._limited.pop(zone, None)
+
+    def count(self) -> None:
+        """Count who has how many, before the step, unless there are seats for all who wait and none has a limit."""
+        self._kept.clear()
+        self._turned_away.clear()
+        self._tell_apart()
+        self._is_short = self._engine.free_seats < len(self._engine.waiting)
+        if self._is_short or self._limited:
+            self._held = Counter(work.zone for work in self._engine.running)
 
     def begin_step(self) -> None:
         """Keep seats for waiting requests that are entitled to them, and let others give theirs up if too few are free.
 
         Nobody is looked at while there are seats for all who wait.
         """
-        self._kept.clear()
-        self._turned_away.clear()
-        if self._engine.free_seats >= len(self._engine.waiting):
-            return
-        self._tell_apart()
-        self._held = Counter(work.zone for work in self._engine.running)
-        for zone, count in self._claims():
-            self._kept[zone] = count
-            self._make_free(zone)
+        if self._is_short:
+            for zone, count in self._claims():
+                self._kept[zone] = count
+                self._make_free(zone)
+
+    def is_at_limit(self, zone: Zone) -> bool:
+        """Whether as many requests of the zone run as may run at once."""
+        limit = zone.spec.seats.limit
+        return limit is not None and self._held[zone] >= limit
 
     def may_sit(self, zone: Zone) -> bool:
         """Whether the zone's next request may have a seat, beside those that are kept for others."""
+        if self.is_at_limit(zone):
+            return False
         may_sit = self._engine.free_seats > self._kept.total() - self._kept[zone]
         if not may_sit:
             self._turned_away.append(zone)
@@ -123,8 +151,8 @@ class Seats(Generic[W]):
         if self._sorted_at != self._totals.spec_changes:
             self._sorted_at = self._totals.spec_changes
             waiting = [*self._owners, *self._others]
-            self._owners.clear()
-            self._others.clear()
+            for zones in (self._owners, self._others, self._limited):
+                zones.clear()
             for zone in waiting:
                 self.waits(zone)
 
@@ -144,7 +172,7 @@ class Seats(Generic[W]):
 
     def _ready(self, zone: Zone, most: int) -> int:
         """How many of the zone's waiting requests could run if they had seats, of the first ``most``."""
-        if most <= 0 or zone.parked:
+        if most <= 0 or zone.parked or self.is_at_limit(zone):
             return 0
         ready = blocks = 0
         for work in self._engine.fronts(zone, most + _PASSED_OVER):
@@ -153,10 +181,17 @@ class Seats(Generic[W]):
                 # It waits for something else, and is passed over.
                 continue
             blocks += count
-            if ready == most or not (zone.is_entitled_to(blocks) if ready else self._can_begin(work)):
+            if ready == most or not (self._can_follow(zone, blocks) if ready else self._can_begin(work)):
                 break
             ready += 1
         return ready
+
+    def _can_follow(self, zone: Zone, blocks: int) -> bool:
+        """Whether another request could run beside the zone's ones before it, which need so many blocks with it."""
+        if zone.is_entitled_to(blocks):
+            return True
+        # Seats that come with blocks are for requests within these; seats by name are for any that find blocks.
+        return zone.spec.seats.reserved is not None and blocks <= self._engine.free_blocks
 
     def _make_free(self, zone: Zone) -> None:
         """Have others give up seats until those that are kept are free, or nobody has more than its own."""
@@ -184,7 +219,7 @@ class Seats(Generic[W]):
     def _shared(self) -> int:
         """The seat that zones without one of their own share; 0 if all are others' own who are there now."""
         present = self._owners.keys() | self._held.keys()
-        return int(sum(map(self.reserved, present)) < self._engine.seats)
+        return int(sum(map(self.reserved, present)) < self._totals.seats)
 
     def _shared_in_use(self) -> int:
         """The seats that zones without one of their own have."""

@@ -26,6 +26,10 @@ class Totals:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
+        self.seats = 0
+        """Requests that the engine can run at once; the arbiter says it, before there is a config."""
+        self.seats_reserved = 0
+        """Of these, what zones reserve by name, and not by their blocks."""
         self._active_weight = 0
         """Of all zones that are not quiet."""
         self.promised = 0
@@ -70,6 +74,7 @@ class Totals:
     def enter(self, zone: Zone) -> None:
         """Count a zone that is new."""
         self.promised += zone.spec.quota.reserved
+        self.seats_reserved += zone.spec.seats.reserved or 0
         self._kept += quota.floor(zone.spec.quota, quiet=True)
         self._never_lent.add(zone.spec.priority, _lent_to_none_below(zone))
         self.reckon(zone)
@@ -77,6 +82,7 @@ class Totals:
     def leave(self, zone: Zone) -> None:
         """Count a zone no more."""
         self.promised -= zone.spec.quota.reserved
+        self.seats_reserved -= zone.spec.seats.reserved or 0
         self._kept -= quota.floor(zone.spec.quota, quiet=True)
         self._never_lent.add(zone.spec.priority, -_lent_to_none_below(zone))
         self._withheld.add(zone.spec.priority, -zone.withheld)

@@ -70,6 +70,18 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
+class SeatQuota:
+    """What a zone's config says of the requests that run at once, on this engine."""
+
+    reserved: int | None = None
+    """None: the share that comes with its blocks."""
+    limit: int | None = None
+    """None: as many as are free."""
+    awaited: int = 0
+    """Seats that it is to reserve and of which the engine has too few: none is reserved then."""
+
+
+@dataclass(frozen=True, slots=True)
 class ZoneSpec:
     """The spec of a zone as the config gives it, in blocks of this engine."""
 
@@ -88,6 +100,7 @@ class ZoneSpec:
     max_tokens: int | None = None
     """Of an answer; None: as many as fit."""
     retention: Retention = Retention()
+    seats: SeatQuota = SeatQuota()
     auto_registered: bool = False
     """For a tenant that no config declares; see ``registration``."""
     level: str = ""
