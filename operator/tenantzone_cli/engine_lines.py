@@ -1,17 +1,21 @@
 """What the engines say about one zone: its reservation, loans, waiting requests and amounts. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Zone
 from tenantzone_cli.table import duration, render, shown
 from tenantzone_contract.report import LoanReport, ZoneReport
 from tenantzone_contract.summary import ZoneSummary
+from tenantzone_contract.text import printable
 
-_WAITS = {
-    "limit": "its own limit is in use; raise spec.limit, or let it wait",
-    "reserved": "the blocks that are there are kept for other zones; reserve some for it, or let others lend more",
-    "in_use": "other requests use the blocks; they come back as these end",
+_WAITS: Mapping[str, str] = {
+    "limit": "waits for blocks: its own limit is in use; raise spec.limit, or let it wait",
+    "reserved": "waits for blocks: what is there is kept for other zones; reserve some for it, or let others lend more",
+    "in_use": "waits for blocks: other requests use them; they come back as these end",
+    "seats": "waits for a seat: the engine runs as many requests as it can; reserve blocks or spec.seats, or raise "
+    "--max-num-seqs",
+    "seat_limit": "waits for a seat: the zone runs as many requests as spec.seats.limit lets it",
 }
 
 
@@ -58,7 +62,9 @@ def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
         if report is None or not (report.running_requests or report.waiting_requests):
             continue
         line = f"  {answer.pod}: {report.running_requests} running, {report.waiting_requests} waiting"
-        lines.append(f"{line}: {_WAITS[report.wait_reason]}" if report.wait_reason is not None else line)
+        reason = report.waiting_for
+        # A newer engine may have reasons that have no sentence here.
+        lines.append(f"{line}: {_WAITS.get(reason, printable(reason))}" if reason is not None else line)
     if lines:
         yield "Requests"
         yield from lines

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -44,12 +44,18 @@ _OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {
 EVICTIONS_IN_NEWER_WORDS: Final[Mapping[str, str]] = {"recall": "reclaim", "reclaim": "watermark"}
 """What the reasons of an engine of the release before are now. Its ``reclaim`` may be relief: it does not say."""
 
-WaitReason = Literal["limit", "reserved", "in_use"]
-"""Why a zone's next request waits for blocks.
+WaitReason = Literal["limit", "reserved", "in_use", "seats", "seat_limit"]
+"""Why a zone's next request waits.
 
-limit: its own zone's limit is in use. reserved: the blocks are there, free or cached, and kept for others. in_use:
-other requests use them.
+For blocks. limit: its own zone's limit is in use. reserved: the blocks are there, free or cached, and kept for others.
+in_use: other requests use them. For a seat. seats: the engine runs as many requests as it can. seat_limit: the zone
+runs as many as it may.
 """
+
+OlderWaitReason = Literal["limit", "reserved", "in_use"]
+"""What an operator of the release before knows: it refuses a report with another word."""
+
+_FOR_BLOCKS: Final[frozenset[str]] = frozenset(get_args(OlderWaitReason))
 
 MAX_COUNT: Final = 2**53 - 1
 """The largest number that every reader of JSON knows exactly."""
@@ -89,8 +95,11 @@ class ZoneReport(_Model):
     preemptions: Count = 0
     violations: Count = 0
     """Requests that were failed because they were about to use a block of another zone: a defect, never normal."""
-    wait_reason: WaitReason | None = None
-    """Why its next request could not be admitted in the last step; None: it could, or none waits."""
+    wait_reason: OlderWaitReason | None = None
+    """``waits_for`` if that is for blocks; else None."""
+    waits_for: str | None = None
+    """A :data:`WaitReason`: why its next request could not be admitted in the last step; None: it could, none waits, or
+    the engine is of the release before. A newer engine may have reasons that this code does not know."""
     auto_registered: bool = False
     """Made for a tenant without a TenantZone, as the pool says of unknown tenants; ``generation`` is 0 then."""
     level: str = ""
@@ -111,6 +120,11 @@ class ZoneReport(_Model):
     @property
     def held(self) -> int:
         return self.in_use + self.cached
+
+    @property
+    def waiting_for(self) -> str | None:
+        """Why its next request waits, whichever release's words the engine uses."""
+        return self.waits_for or self.wait_reason
 
     @property
     def evicted(self) -> Mapping[str, int]:
@@ -212,6 +226,11 @@ class EngineReport(_Model):
     loans: tuple[LoanReport, ...] = ()
     started_unix_time: float
     published_unix_time: float
+
+
+def for_blocks(reason: WaitReason | None) -> OlderWaitReason | None:
+    """The reason, if it is blocks that are waited for."""
+    return cast(OlderWaitReason, reason) if reason in _FOR_BLOCKS else None
 
 
 def in_older_words(evicted: Mapping[EvictionReason, int]) -> dict[str, int]:

@@ -204,13 +204,29 @@ def test_a_zone_is_found_among_loans_by_its_tenant():
     assert "lent to u: 5 blocks" in explained(zone(tenant="t"), answer(engine_report(report, loans=(loan,))))
 
 
-@pytest.mark.parametrize("reason", ["limit", "reserved", "in_use"])
-def test_why_requests_wait_is_said_with_what_to_do(reason: str):
-    report = zone_report("acme", waiting_requests=2, wait_reason=reason)
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        ("limit", "waits for blocks: its own limit is in use; raise spec.limit, or let it wait"),
+        ("reserved", "waits for blocks: what is there is kept for other zones; reserve some for it"),
+        ("in_use", "waits for blocks: other requests use them; they come back as these end"),
+        ("seats", "waits for a seat: the engine runs as many requests as it can; reserve blocks or spec.seats"),
+        ("seat_limit", "waits for a seat: the zone runs as many requests as spec.seats.limit lets it"),
+        ("something newer", "something newer"),
+    ],
+)
+def test_why_requests_wait_is_said_with_what_to_do(reason: str, why: str):
+    report = zone_report("acme", waiting_requests=2, waits_for=reason)
 
     (line,) = [line for line in explained(zone(), answer(engine_report(report))).splitlines() if "waiting" in line]
 
-    assert line.startswith("  engine-0: 0 running, 2 waiting: ")
+    assert line.startswith(f"  engine-0: 0 running, 2 waiting: {why}")
+
+
+def test_why_requests_of_an_engine_of_the_release_before_wait_is_said_too():
+    report = zone_report("acme", waiting_requests=2, wait_reason="limit")
+
+    assert "2 waiting: waits for blocks: its own limit" in explained(zone(), answer(engine_report(report)))
 
 
 def test_engines_that_could_not_be_asked_are_named_once_for_each_reason():

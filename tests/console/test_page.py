@@ -163,7 +163,7 @@ def test_axe_finds_nothing_to_complain_about(
     console.add_zone("refused", status={"conditions": [NOT_READY]})
     console.add_pod("engine-1", ip="127.0.0.9")
     with opened(browser, console.url, color_scheme=scheme, bypass_csp=True) as page:
-        expect(page.locator("#zone-rows")).to_contain_text("the blocks are kept for others")
+        expect(page.locator("#zone-rows")).to_contain_text("waits for blocks: they are kept for others")
         expect(page.locator("#zone-rows")).to_contain_text("no room is left")
         page.get_by_text("The map as a table").click()
         assert_accessible(page)

@@ -1,8 +1,10 @@
-"""For how long zones have waited for blocks."""
+"""For how long zones have waited, for blocks and for seats."""
 
 import pytest
 
+from tenantzone_runtime.zones.zone import SeatQuota
 from tests.zones.core import Core, declare
+from tests.zones.small_engine import SmallEngine
 
 
 @pytest.fixture
@@ -108,3 +110,78 @@ def test_a_waiting_zone_is_short_of_what_it_was_promised_and_of_no_more(in_use, 
     assert acme.short == short
     step(core, acme, 11.0, admitted=True)
     assert acme.short == 0
+
+
+class TestSeats:
+    """Requests of one block each, in an engine with two seats; each step takes a second."""
+
+    @pytest.fixture
+    def engine(self, core):
+        return SmallEngine(core, seats=2)
+
+    def steps(self, core, engine, count):
+        for _ in range(count):
+            engine.step()
+            core.now += 1.0
+
+    def stalled(self, core, zone):
+        core.tenancy.count(zone)
+        return zone.counters.stalled_seconds
+
+    def test_who_waits_while_no_seat_is_free_waits_for_one(self, core, engine):
+        burst, other = core.zone("burst"), core.zone("other")
+        running = [engine.run(burst, 1) for _ in range(2)]
+        self.steps(core, engine, 1)
+        engine.wait(other, 1)
+        self.steps(core, engine, 3)
+        assert core.tenancy.is_full
+        engine.end(running[0])
+        self.steps(core, engine, 2)
+        assert self.stalled(core, other) == {"seats": 3.0}
+        assert self.stalled(core, burst) == {}, "who runs does not wait"
+
+    def test_while_seats_are_free_nobody_waits_for_one(self, core, engine):
+        acme = core.zone("acme")
+        engine.wait(acme, 1)
+        self.steps(core, engine, 3)
+        engine.wait(acme, 1, waits_for_else=True)
+        self.steps(core, engine, 3)
+        assert self.stalled(core, acme) == {}
+
+    def test_who_was_denied_its_blocks_waits_for_these_and_for_no_seat(self, core, engine):
+        burst, other = core.zone("burst"), core.zone("other")
+        large = engine.run(burst, 90)
+        engine.wait(other, 20)
+        self.steps(core, engine, 2)
+        small = engine.run(burst, 1)
+        self.steps(core, engine, 4)
+        assert self.stalled(core, other) == {"in_use": 6.0}
+        engine.end(large)
+        engine.end(small)
+        self.steps(core, engine, 1)
+        assert self.stalled(core, other) == {"in_use": 6.0}
+
+    def test_who_runs_as_many_as_it_may_waits_for_its_own_seat(self, core, engine):
+        acme = core.zone("acme", seats=SeatQuota(limit=1))
+        engine.run(acme, 1)
+        waiting = engine.wait(acme, 1)
+        self.steps(core, engine, 2)
+        assert (acme.wait_reason, acme.short) == ("seat_limit", 0)
+        engine.end(engine.running[0])
+        assert engine.step() == ([], [waiting])
+        assert self.stalled(core, acme) == {"seat_limit": 2.0}
+
+    def test_while_the_engine_takes_on_no_request_nobody_waits_for_a_seat(self, core, engine):
+        burst, other = core.zone("burst"), core.zone("other")
+        for _ in range(2):
+            engine.run(burst, 1)
+        engine.wait(other, 1)
+        self.steps(core, engine, 2)
+        engine.is_open = False
+        engine.arbiter.pause()
+        self.steps(core, engine, 5)
+        assert not core.tenancy.is_full
+        engine.is_open = True
+        engine.arbiter.pause()
+        self.steps(core, engine, 2)
+        assert self.stalled(core, other) == {"seats": 4.0}, "of nine seconds it took on nothing for five"

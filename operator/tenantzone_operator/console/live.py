@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import aiohttp
 
 from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, BlockMap, parse_block_map
-from tenantzone_contract.report import WaitReason
 from tenantzone_contract.summary import ZoneSummary
 from tenantzone_contract.text import printable
 from tenantzone_operator.engines.answers import read_answer, read_report, reason
@@ -52,7 +51,7 @@ class LiveZone:
     is_registered: bool
     waiting_requests: int
     running_requests: int
-    wait_reason: WaitReason | None
+    wait_reason: str | None
     amounts: ZoneView
 
 
@@ -274,6 +273,6 @@ def _zone_look(zone: ZoneReport) -> LiveZone:
         is_registered=zone.auto_registered,
         waiting_requests=zone.waiting_requests,
         running_requests=zone.running_requests,
-        wait_reason=zone.wait_reason,
+        wait_reason=printable(zone.waiting_for) if zone.waiting_for is not None else None,
         amounts=zone_view(zone),
     )

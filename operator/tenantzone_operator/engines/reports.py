@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from tenantzone_contract.report import EVICTIONS_IN_NEWER_WORDS, MAX_COUNT, WaitReason, ZoneState
+from tenantzone_contract.report import EVICTIONS_IN_NEWER_WORDS, MAX_COUNT, OlderWaitReason, ZoneState
 
 MAX_BLOCKS = 2**31 - 1
 
@@ -49,11 +49,17 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     prefix_hit_tokens: Count = 0
     evictions: dict[Name, Count] | None = None
     evicted_blocks: dict[Name, Count] = {}
-    wait_reason: WaitReason | None = None
+    wait_reason: OlderWaitReason | None = None
+    waits_for: Name | None = None
     auto_registered: bool = False
     lent: Blocks = 0
     borrowed: Blocks = 0
     awaited_seats: Count = 0
+
+    @property
+    def waiting_for(self) -> str | None:
+        """Why its next request waits, whichever release's words the engine uses."""
+        return self.waits_for or self.wait_reason
 
     @property
     def evicted(self) -> Mapping[str, int]:

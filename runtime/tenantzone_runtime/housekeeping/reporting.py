@@ -18,6 +18,7 @@ from tenantzone_contract.report import (
     LoanReport,
     SaltKeyStatus,
     ZoneReport,
+    for_blocks,
     in_older_words,
 )
 from tenantzone_contract.summary import busiest
@@ -28,7 +29,7 @@ from tenantzone_runtime.zones.counters import Counters, evicted_by_reason
 from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
 from tenantzone_runtime.zones.overflow import OVERFLOW_NAME
 from tenantzone_runtime.zones.seats import own_seats
-from tenantzone_runtime.zones.totals import Totals
+from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 _REPORTED: Final = (
@@ -74,19 +75,18 @@ def make_report(
     loans = copy_loans(engine, pool.loans)
     lending = _Lending(loans)
     zones = copy_zones(engine, pool.zones, _put_reported, _take_reported)
-    totals = engine.tenancy.ledger.totals
     return EngineReport(
         engine_version=engine.engine_version,
         pod=pod,
         capacity_blocks=len(engine.block_ids),
         block_size_tokens=engine.block_size_tokens,
         free_blocks=pool.free_blocks,
-        seats=totals.seats,
+        seats=engine.tenancy.ledger.totals.seats,
         config=config,
         salt_key=salt_key,
         identity=identity,
         admin_port=admin_port,
-        zones=tuple(_zone_report(zone, counts, lending, totals) for zone, counts in zones),
+        zones=tuple(_zone_report(zone, counts, lending, engine.tenancy) for zone, counts in zones),
         loans=tuple(map(_loan_report, loans)),
         started_unix_time=started_unix_time,
         published_unix_time=published_unix_time,
@@ -172,8 +172,10 @@ def _take_reported(values: Iterator[Any]) -> dict[str, Any]:
     return numbers | {"evictions": evicted, "evicted_blocks": in_older_words(evicted)}
 
 
-def _zone_report(zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending, totals: Totals) -> ZoneReport:
+def _zone_report(zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending, tenancy: Tenancy) -> ZoneReport:
     spec = zone.spec
+    waiting = zone.requests - zone.running_requests
+    reason = zone.wait_reason or ("seats" if waiting and tenancy.is_full else None)
     return ZoneReport(
         name=spec.name,
         tenant=spec.tenant,
@@ -183,13 +185,14 @@ def _zone_report(zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending, t
         limit=spec.quota.limit,
         in_use=zone.in_use,
         cached=zone.held - zone.in_use,
-        waiting_requests=zone.requests - zone.running_requests,
+        waiting_requests=waiting,
         running_requests=zone.running_requests,
-        wait_reason=zone.wait_reason,
+        wait_reason=for_blocks(reason),
+        waits_for=reason,
         auto_registered=spec.auto_registered,
         level=spec.level,
         awaited_reservation=spec.awaited,
-        reserved_seats=own_seats(spec, totals),
+        reserved_seats=own_seats(spec, tenancy.ledger.totals),
         awaited_seats=spec.seats.awaited,
         lent=lending.lent[zone.zone],
         borrowed=lending.borrowed[zone.zone],

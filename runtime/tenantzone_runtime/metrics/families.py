@@ -170,8 +170,9 @@ _COUNTERS = (
         "counter",
         ("reason",),
         "stalled_seconds_total",
-        "Time in which the zone's next request waited for blocks, as the last step found. limit: its own zone's limit "
-        "is in use; reserved: blocks are there and kept for others; in_use: other requests use them.",
+        "Time in which the zone's next request waited, as the last step found. For blocks: limit, its own zone's limit "
+        "is in use; reserved, blocks are there and kept for others; in_use, other requests use them. For a seat: "
+        "seats, the engine runs as many requests as it can; seat_limit, the zone runs as many as it may.",
         lambda zone: each_of(get_args(WaitReason), zone.counters.stalled_seconds),
     ),
     of_zones(

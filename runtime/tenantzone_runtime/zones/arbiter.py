@@ -67,6 +67,7 @@ class Arbiter(Generic[W]):
         self._forget_front()
         self._admission.enter(zone)
         self._seats.waits(zone)
+        self._tenancy.waits(zone)
         self._hopeless.look_at_front(zone)
 
     def waits_no_more(self, zone: Zone) -> None:
@@ -75,7 +76,7 @@ class Arbiter(Generic[W]):
         self._admission.leave(zone)
         self._seats.waits_no_more(zone)
         self._hopeless.look_at_front(zone)
-        self._tenancy.may_go_on(zone)
+        self._tenancy.waits_no_more(zone)
 
     def _forget_front(self) -> None:
         """Forget the waiting request that was named last, which most likely was admitted."""
@@ -149,6 +150,7 @@ class Arbiter(Generic[W]):
     def end_step(self) -> None:
         """End the step, so that what stood aside in it may be asked for again."""
         self._front = None
+        self._tenancy.seats_are(taken=self._engine.is_open and not self._engine.free_seats)
         self._claims.clear()
         self._sent_back.clear()
         self._admission.end_step()
@@ -221,6 +223,9 @@ class Arbiter(Generic[W]):
 
     def _is_admissible(self, zone: Zone) -> bool:
         """Whether a zone's next request gets its blocks now, if need be of what others merely cache; else it waits."""
+        if self._seats.is_at_limit(zone):
+            self._tenancy.must_wait_for_own_seat(zone)
+            return False
         if not self._seats.may_sit(zone):
             return False
         work = self._engine.front(zone)

@@ -123,8 +123,6 @@ class Seats(Generic[W]):
 
     def may_sit(self, zone: Zone) -> bool:
         """Whether the zone's next request may have a seat, beside those that are kept for others."""
-        if self.is_at_limit(zone):
-            return False
         may_sit = self._engine.free_seats > self._kept.total() - self._kept[zone]
         if not may_sit:
             self._turned_away.append(zone)

@@ -1,9 +1,12 @@
-"""Stalls: for how long each zone's next request has waited for blocks, and why.
+"""Stalls: for how long each zone's next request has waited, and why.
 
 As for the ``some`` of Linux' pressure stall information, time counts in which there was something to do and nothing to
 do it with. A zone whose next request was denied its blocks is stalled from then on until it is looked at again and may
 have them; and it is looked at as soon as something changes for it. Or until it has no waiting request, or the engine
 takes on none. So a step costs nothing for zones that are stalled, nor for those that are not.
+
+Nobody looks at zones while no seat is free. That time runs on one clock for all of them: of who waits, and is not
+stalled for another reason, it counts as waiting for a seat.
 """
 
 from tenantzone_contract.report import WaitReason
@@ -16,21 +19,50 @@ class Stalls:
     def __init__(self) -> None:
         self._since: dict[Zone, float] = {}
         """From when on the time of each stalled zone is not counted yet."""
+        self._queued: dict[Zone, float] = {}
+        """Zones with waiting requests, with the time on the clock of seats up to which theirs is counted."""
+        self._full_seconds = 0.0
+        self._full_since: float | None = None
+        """Since when no seat is free; None: one is."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no seat is free."""
+        return self._full_since is not None
+
+    def seats_are(self, *, taken: bool, now: float) -> None:
+        """Note whether all seats are taken from now on."""
+        if taken != self.is_full:
+            self._full_seconds = self._clock(now)
+            self._full_since = now if taken else None
+
+    def enter(self, zone: Zone, now: float) -> None:
+        """Note that a zone has a waiting request."""
+        if zone not in self._queued:
+            self._queued[zone] = self._clock(now)
+
+    def leave(self, zone: Zone, now: float) -> None:
+        """Note that a zone has no waiting request any more."""
+        self.count(zone, now)
+        self._queued.pop(zone, None)
+        self.end(zone, now)
 
     def begin(self, zone: Zone, denied: int, reason: WaitReason, now: float) -> None:
         """Begin or go on with the stall of a zone whose next request was denied so many blocks."""
         zone.denied = denied
         if zone.wait_reason != reason:
-            self._count(zone, now)
+            self.count(zone, now)
             zone.wait_reason = reason
             self._since[zone] = now
 
     def end(self, zone: Zone, now: float) -> None:
-        """End the stall of a zone whose next request need not wait for blocks, or that has none."""
+        """End the stall of a zone whose next request need not wait for what it was denied, or that has none."""
         if zone.wait_reason is not None:
-            self._count(zone, now)
+            self.count(zone, now)
             del self._since[zone]
             zone.wait_reason, zone.denied = None, 0
+            if zone in self._queued:
+                self._queued[zone] = self._clock(now)
 
     def end_all(self, now: float) -> None:
         """End the stalls of all zones."""
@@ -38,13 +70,20 @@ class Stalls:
             self.end(zone, now)
 
     def count(self, zone: Zone, now: float) -> None:
-        """Bring the zone's counter of stalled seconds up to date."""
-        if zone in self._since:
-            self._count(zone, now)
+        """Bring the zone's counters of stalled seconds up to date."""
+        if zone.wait_reason is not None:
+            self._add(zone, zone.wait_reason, now - self._since[zone])
             self._since[zone] = now
+        elif zone in self._queued:
+            clock = self._clock(now)
+            self._add(zone, "seats", clock - self._queued[zone])
+            self._queued[zone] = clock
 
-    def _count(self, zone: Zone, now: float) -> None:
-        reason = zone.wait_reason
-        if reason is not None:
+    def _add(self, zone: Zone, reason: WaitReason, seconds: float) -> None:
+        if seconds:
             stalled = zone.counters.stalled_seconds
-            stalled[reason] = stalled.get(reason, 0.0) + now - self._since[zone]
+            stalled[reason] = stalled.get(reason, 0.0) + seconds
+
+    def _clock(self, now: float) -> float:
+        """For how long no seat was free, in all."""
+        return self._full_seconds + (0.0 if self._full_since is None else now - self._full_since)

@@ -94,7 +94,7 @@ class Tenancy:
         self.ledger.now = now
         states.request_finished(self.ledger, zone)
         if zone.requests == 0:
-            self._stalls.end(zone, now)
+            self._stalls.leave(zone, now)
         configure.discard_if_gone(self.ledger, zone)
         if self.ledger.is_present(zone):
             self._timers.set(zone)
@@ -115,13 +115,35 @@ class Tenancy:
         """Note that a zone's next request, of this peak, waits, because it was denied so many blocks."""
         self._stalls.begin(zone, count, self.ledger.wait_reason(zone, count, free, peak), self.ledger.now)
 
+    def must_wait_for_own_seat(self, zone: Zone) -> None:
+        """Note that a zone's next request waits because the zone runs as many as it may."""
+        self._stalls.begin(zone, 0, "seat_limit", self.ledger.now)
+
     def may_go_on(self, zone: Zone) -> None:
-        """Note that a zone's next request need not wait for blocks."""
+        """Note that a zone's next request need not wait for blocks, nor for its zone's limit of seats."""
         self._stalls.end(zone, self.ledger.now)
 
+    def waits(self, zone: Zone) -> None:
+        """Note that the zone has a waiting request."""
+        self._stalls.enter(zone, self.ledger.now)
+
+    def waits_no_more(self, zone: Zone) -> None:
+        """Note that the zone has none."""
+        self._stalls.leave(zone, self.ledger.now)
+
+    def seats_are(self, *, taken: bool) -> None:
+        """Note whether, from now on, the engine runs as many requests as it can."""
+        self._stalls.seats_are(taken=taken, now=self.ledger.now)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the engine ran as many requests as it can after its last step."""
+        return self._stalls.is_full
+
     def nobody_waits(self) -> None:
-        """Note that no zone's next request waits for blocks now, since the engine takes on none."""
+        """Note that no zone's next request waits for anything now, since the engine takes on none."""
         self._stalls.end_all(self.ledger.now)
+        self.seats_are(taken=False)
 
     def why_never(self, zone: Zone, count: int, peak: int) -> str:
         """A sentence that says why a zone's next request, which asks for so many blocks, can never have them."""

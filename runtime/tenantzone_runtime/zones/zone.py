@@ -210,7 +210,7 @@ class Zone:
         What asks for more than the reservation borrows all of it, and was promised nothing.
         """
         quota = self.spec.quota
-        if self.wait_reason in (None, "limit") or self.in_use + self.denied > quota.reserved:
+        if self.wait_reason in (None, "limit", "seat_limit") or self.in_use + self.denied > quota.reserved:
             return 0
         return max(0, quota.reserved - self.held)
 

@@ -23,9 +23,11 @@ export function duration(seconds) {
 const USES = { in_use: "in use", cached: "cached", free: "free" };
 
 const WAITS = {
-  limit: "its limit is in use",
-  reserved: "the blocks are kept for others",
-  in_use: "other requests use the blocks",
+  limit: "blocks: its limit is in use",
+  reserved: "blocks: they are kept for others",
+  in_use: "blocks: other requests use them",
+  seats: "a seat: the engine runs as many requests as it can",
+  seat_limit: "a seat: it runs as many requests as it may",
 };
 
 export const waiting = (reason) => WAITS[reason] ?? reason;

@@ -75,7 +75,7 @@ function fill(row, zone, looks, colours, widest) {
 /** What is wrong with the zone, or holds it up. */
 function trouble(zone) {
   if (zone.ready.status && zone.ready.status !== "True") return zone.ready.message;
-  return zone.waitReason ? `waits for blocks: ${waiting(zone.waitReason)}` : "";
+  return zone.waitReason ? `waits for ${waiting(zone.waitReason)}` : "";
 }
 
 export function showReady(badge, { ready, registered }) {
