@@ -37,13 +37,13 @@ def free_address(*ports: int) -> str:
     """A loopback address with these ports free: like pods, engines differ by address and not by port.
 
     Raises:
-        RuntimeError: there is none.
+        OSError: there is none.
     """
     for last in random.sample(_LAST_OF_LOOPBACK, k=len(_LAST_OF_LOOPBACK)):
         ip = f"127.0.0.{last}"
         if _take(ip, *ports):
             return ip
-    raise RuntimeError(f"no loopback address has the ports {ports} free; end what listens on 0.0.0.0 there")
+    raise OSError(f"no loopback address has the ports {ports} free; end what listens on 0.0.0.0 there")
 
 
 def _take(ip: str, *ports: int) -> bool:

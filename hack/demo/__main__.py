@@ -23,8 +23,8 @@ _EXPLAINED = (
     ClusterError,
     CommandFailed,
     OpenAIError,
+    OSError,
     ProcessDiedError,
-    TimeoutError,
     playground.KeeperError,
 )
 """Errors whose message says what went wrong; a traceback would only hide it."""

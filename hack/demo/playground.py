@@ -4,6 +4,7 @@ One process of ours, the keeper, holds all the others, which end with it; so ``d
 """
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -122,7 +123,7 @@ Everything runs: control plane, operator, engine. To look at it, open http://loc
 
 To play with it, first, in your shell:
 
-  . {_EXPORTS}
+  . {shlex.quote(str(_EXPORTS))}
 
 That sets KUBECONFIG, OPENAI_BASE_URL ({stack.zone.base_url}), ENGINE_ADMIN and each tenant's key. Then, for instance:
 

@@ -14,7 +14,15 @@ import httpx
 
 from hack.controlplane import Cluster, connect_or_start
 from hack.demo.console import chapter, say, wait_until
-from hack.demo.engines import API_PORT, Engine, cores_for, engine_environment, stock_command, zone_command
+from hack.demo.engines import (
+    API_PORT,
+    Engine,
+    cores_for,
+    engine_environment,
+    reach_directly,
+    stock_command,
+    zone_command,
+)
 from hack.demo.model import Model, prepare
 from hack.demo.paths import PYTHON, demo_environment
 from hack.demo.processes import Processes
@@ -128,6 +136,7 @@ def _start_engines(
     """Start them first: they take longest. The zone engine finds its config when the operator has written it."""
     count = 2 if compare else 1
     zone = Engine("zone engine", free_address(API_PORT, samples.admin_port))
+    reach_directly(zone)
     (folder / "volumes" / CONFIG_VOLUME).mkdir(parents=True)
     keys, volumes = folder / "keys", folder / "volumes"
     command = zone_command(zone, model, keys=keys, volumes=volumes, admin_port=samples.admin_port)
@@ -135,6 +144,7 @@ def _start_engines(
     if not compare:
         return zone, None
     stock = Engine("stock engine", free_address(API_PORT))
+    reach_directly(stock)
     engines.start("stock-engine", stock_command(stock, model), engine_environment(cores_for(1, count)))
     say(f"Two engines are starting side by side, on {zone.ip} and {stock.ip}; their logs are in {folder / 'log'}.")
     return zone, stock

@@ -39,6 +39,8 @@ _STALE_SECONDS = 2.5 * RESYNC_SECONDS
 _SILENCE_SECONDS = 10.0
 """... or whom the API server has not answered for this long."""
 _PAUSE_SECONDS = 1.0
+_KOPF_SECONDS = 8.0
+"""For kopf to end by itself: it gives what it has begun five."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,6 @@ class Operator:
         try:
             registry = make_registry(self._options.connection, self._store, self.leader, self._resync, end)
             await _run_kopf(registry, self._options.namespace, stop)
-        except kopf.LoginError:
-            raise
         except Exception as error:
             logger.warning("watching: %s; beginning anew", explain(error))
         finally:
@@ -199,7 +199,30 @@ async def _run_kopf(registry: kopf.OperatorRegistry, namespace: str | None, stop
     )
     # kopf has put its own in their place, which nobody would hear while it ends with an error.
     _stop_on_signals(stop)
-    await kopf.run_tasks(tasks, ignored=others)
+    running = asyncio.create_task(kopf.run_tasks(tasks, ignored=others), name="kopf")
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    await end_stubborn(running, others)
+    running.result()
+
+
+async def end_stubborn(
+    running: asyncio.Task[None], others: set[asyncio.Task[Any]], patience: float = _KOPF_SECONDS
+) -> None:
+    """Wait until kopf has ended, which began with the end of one of its root tasks.
+
+    kopf cancels what is left once, and waits without end. A watch whose session was closed just then wants to log in
+    again, waits for a task that has ended before it, and outlives one cancellation.
+
+    Args:
+        running: kopf as a whole.
+        others: what was there before it, and stays.
+        patience: seconds for kopf to end by itself. Then everything else is cancelled, again and again.
+    """
+    await asyncio.wait({running}, timeout=patience)
+    while not running.done():
+        for task in asyncio.all_tasks() - others - {running}:
+            task.cancel()
+        await asyncio.wait({running}, timeout=_PAUSE_SECONDS)
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import kopf
 
 from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.login import KopfLogin
 from tenantzone_operator.kube.names import GROUP, POOLS, VERSION, ZONES
 from tenantzone_operator.kube.resources import Body
 from tenantzone_operator.kube.store import Store
@@ -79,9 +80,11 @@ def make_registry(
     """
     registry = kopf.OperatorRegistry()
 
+    login = KopfLogin(connection)
+
     @kopf.on.login(registry=registry)
     async def log_in(**_: Any) -> kopf.ConnectionInfo:
-        return await connection.for_kopf()
+        return await login.log_in()
 
     def ask_if_listed(event: Body) -> None:
         if event["type"] is None:

@@ -7,10 +7,12 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from hack.controlplane import ControlPlane
+from hack.demo import playground
 from hack.demo.engines import API_PORT, Engine
 from hack.demo.model import MODELS
 from hack.demo.playground import exports, guide
@@ -105,6 +107,20 @@ def test_top_shows_the_zones(stack: Stack, run: Run):
     done = run(suggested(stack, "kubectl tenantzone top") + " --live")
 
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["NAME", "acme", "burst"]
+
+
+def test_the_exports_are_read_as_the_guide_says_in_a_folder_with_spaces_in_its_name(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / "it's a playground, überall"
+    folder.mkdir()
+    monkeypatch.setattr(playground, "_EXPORTS", folder / "exports")
+    (folder / "exports").write_text(exports(stack))
+    reading = next(line for line in guide(stack).splitlines() if line.startswith("  . "))
+
+    done = subprocess.run(["sh", "-c", f"{reading}\necho $KUBECONFIG"], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == str(stack.cluster.kubeconfig)
 
 
 def test_in_somebodys_cluster_doctor_is_told_where_the_operator_is(stack: Stack):

@@ -1,5 +1,6 @@
 """Credentials as kubectl takes them, and what becomes of answers."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -223,7 +224,7 @@ def test_outside_of_a_pod_a_cluster_must_be_named(tmp_path: Path, monkeypatch: p
         from_service_account(tmp_path)
 
 
-Answer = Callable[[web.Request], Awaitable[web.Response]]
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @pytest.fixture
@@ -279,6 +280,62 @@ async def test_credentials_that_are_not_to_be_had_for_a_while_are_asked_for_agai
         assert await rest.call("GET", "/") == {"fine": True}
 
     assert not caught.value.is_lasting
+
+
+async def test_requests_under_way_are_not_lost_when_another_one_logs_in_again(
+    server: Callable[[Answer], Awaitable[str]],
+):
+    began, renewed = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        is_new = request.headers["Authorization"] == "Bearer second"
+        if request.path == "/slow":
+            began.set()
+            await renewed.wait()
+        elif not is_new:
+            return web.json_response({"message": "expired"}, status=401)
+        return web.json_response({"new": is_new})
+
+    url, tokens = await server(answer), iter(["first", "second"])
+
+    async def log_in() -> kopf.ConnectionInfo:
+        return kopf.ConnectionInfo(server=url, token=next(tokens))
+
+    async with Rest(log_in) as rest:
+        slow = asyncio.create_task(rest.call("POST", "/slow", body={}))
+        await began.wait()
+        assert await rest.call("GET", "/") == {"new": True}
+        renewed.set()
+        assert await slow == {"new": False}
+
+
+async def test_a_watch_goes_on_when_another_request_logs_in_again(server: Callable[[Answer], Awaitable[str]]):
+    renewed = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if "watch" not in request.query:
+            is_new = request.headers["Authorization"] == "Bearer second"
+            return web.json_response({}, status=200 if is_new else 401)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"type":"ADDED"}\n')
+        await renewed.wait()
+        await response.write(b'{"type":"DELETED"}\n')
+        return response
+
+    url, tokens, seen = await server(answer), iter(["first", "second"]), []
+
+    async def log_in() -> kopf.ConnectionInfo:
+        return kopf.ConnectionInfo(server=url, token=next(tokens))
+
+    async with Rest(log_in) as rest:
+        async for event in rest.watch("/", {}, patience=30):
+            seen.append(event["type"])
+            if not renewed.is_set():
+                await rest.call("GET", "/")
+                renewed.set()
+
+    assert seen == ["ADDED", "DELETED"]
 
 
 async def test_a_refusal_carries_the_servers_words_and_wishes(server: Callable[[Answer], Awaitable[str]]):

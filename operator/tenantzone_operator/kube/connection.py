@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import kopf
 
 from tenantzone_operator.kube.kubeconfig import CredentialsError, from_kubeconfig, from_service_account
+from tenantzone_operator.kube.tls_files import check_tls
 
 __all__ = ["Connection", "CredentialsError"]
 
@@ -24,6 +25,13 @@ class Connection:
             CredentialsError: the kubeconfig or the pod's service account can't be used.
         """
         # In a thread: a kubeconfig may name a program that takes its time.
-        if self.kubeconfig:
-            return await asyncio.to_thread(from_kubeconfig, self.kubeconfig)
-        return await asyncio.to_thread(from_service_account)
+        return await asyncio.to_thread(self._read)
+
+    def _read(self) -> kopf.ConnectionInfo:
+        found = from_kubeconfig(self.kubeconfig) if self.kubeconfig else from_service_account()
+        try:
+            check_tls(found)
+        except (OSError, ValueError) as error:
+            where = f"kubeconfig {self.kubeconfig}" if self.kubeconfig else "the pod's service account"
+            raise CredentialsError(f"{where}: {error}") from None
+        return found

@@ -3,8 +3,10 @@
 import base64
 import json
 import os
+import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,32 +31,57 @@ def ask_plugin(plugin: Section, cluster: Section) -> dict[str, Any]:
         cluster: for which credentials are needed; the plugin is told of it if it wants to be.
 
     Raises:
-        ValueError: it gives nothing by which a server would know the user.
-        OSError: it can't be run.
+        ValueError: it can't be run, takes too long, or gives nothing by which a server would know the user.
+        OSError: the cluster's certificate can't be read.
     """
+    if plugin.get("interactiveMode") == "Always":
+        raise ValueError(f"{plugin['command']} asks on a terminal (interactiveMode), where nobody answers an operator")
     version = plugin["apiVersion"]
     about = {"cluster": _about(cluster)} if plugin.get("provideClusterInfo") else {}
     request = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False, **about}}
     variables = {entry["name"]: entry["value"] for entry in plugin.get("env") or []}
     try:
-        done = subprocess.run(
+        code, output, complaint = _run(
             [plugin["command"], *(plugin.get("args") or [])],
-            env={**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(request)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
+            {**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(request)},
         )
-    except subprocess.TimeoutExpired as error:
-        raise ValueError(str(error)) from None
-    if done.returncode != 0:
-        raise ValueError(f"{plugin['command']} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-    status = json.loads(done.stdout)["status"]
-    given = {_FIELDS[key]: value for key, value in status.items() if key in _FIELDS and value}
+    except subprocess.TimeoutExpired:
+        # The error itself shows the arguments, which may be secret.
+        raise ValueError(f"{plugin['command']} timed out after {_SECONDS:g} s") from None
+    except OSError as error:
+        hint = f"; {plugin['installHint']}" if plugin.get("installHint") else ""
+        raise ValueError(f"{plugin['command']} can't be run: {error.strerror}{hint}") from None
+    if code != 0:
+        raise ValueError(f"{plugin['command']} ended with {code}: {complaint.strip()[-500:]}")
+    try:
+        status = json.loads(output)["status"]
+        given = {_FIELDS[key]: value for key, value in status.items() if key in _FIELDS and value}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise ValueError(f"{plugin['command']} printed something else than an ExecCredential with a status") from None
     if not ("token" in given or {"client-certificate-data", "client-key-data"} <= given.keys()):
         raise ValueError(f"{plugin['command']} gave neither a token nor a certificate with its key")
     return given
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str, str]:
+    """A program's exit code, output and errors; it has no terminal. If it takes too long, it and its children end."""
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            output, complaint = process.communicate(timeout=_SECONDS)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, output, complaint
 
 
 def _about(cluster: Section) -> dict[str, Any]:

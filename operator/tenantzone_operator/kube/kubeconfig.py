@@ -4,7 +4,6 @@ Why no client library does this is in docs/decisions/0006-own-requests-to-kubern
 """
 
 import os
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import kopf
 import yaml
 
 from tenantzone_operator.kube.credential_plugin import Section, ask_plugin
+from tenantzone_operator.kube.proxy import proxy_of_the_environment
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _UNSUPPORTED = {
@@ -42,9 +42,12 @@ def from_kubeconfig(paths: str) -> kopf.ConnectionInfo:
         named = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
         # If none is there, reading the first one says so.
         config = _merged([path for path in named if path.exists()] or named[:1])
-        context = config["contexts"][config["current-context"]]
-        return _connection(config["clusters"][context["cluster"]], config["users"][context["user"]])
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        if "current-context" not in config:
+            raise ValueError("no context is chosen; kubectl config use-context NAME does")
+        context = _section(config, "contexts", config["current-context"])
+        cluster = _section(config, "clusters", context["cluster"])
+        return _connection(cluster, _section(config, "users", context["user"]))
+    except (OSError, ValueError) as error:
         raise CredentialsError(f"kubeconfig {paths}: {error}") from None
     except (KeyError, TypeError, AttributeError) as error:
         raise CredentialsError(f"kubeconfig {paths}: nothing usable under {error}") from None
@@ -56,13 +59,15 @@ def from_service_account(folder: Path = _SERVICE_ACCOUNT) -> kopf.ConnectionInfo
     The token is another one after some time: call again when it is refused.
 
     Raises:
-        CredentialsError: this process does not run in a pod.
+        CredentialsError: this process does not run in a pod, or has no token at the moment.
     """
     try:
         host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-        token = (folder / "token").read_text().strip()
+        token = _token_in(folder / "token")
     except (KeyError, OSError) as error:
         raise CredentialsError(f"not in a pod ({error}); name a cluster with --kubeconfig or KUBECONFIG") from None
+    except ValueError as error:
+        raise CredentialsError(str(error)) from None
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return kopf.ConnectionInfo(server=server, ca_path=str(folder / "ca.crt"), token=token)
 
@@ -71,7 +76,7 @@ def _merged(paths: Sequence[Path]) -> dict[str, Any]:
     """All kubeconfig files as one, with their lists of named sections as dicts."""
     merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}}
     for path in paths:
-        content = yaml.safe_load(path.read_text()) or {}
+        content = _read(path)
         if content.get("current-context"):
             merged.setdefault("current-context", content["current-context"])
         for kind in ("clusters", "users", "contexts"):
@@ -79,6 +84,27 @@ def _merged(paths: Sequence[Path]) -> dict[str, Any]:
                 section = item.get(kind[:-1]) or {}
                 merged[kind].setdefault(item["name"], _located(section, path.absolute().parent))
     return merged
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text()) or {}
+    except yaml.MarkedYAMLError as error:
+        # The whole error shows the line, which may have a token in it.
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
+        raise ValueError(f"{path}{line}: {error.problem}") from None
+    except (UnicodeDecodeError, yaml.YAMLError):
+        raise ValueError(f"{path} is not text in YAML") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is no kubeconfig")
+    return content
+
+
+def _section(config: dict[str, Any], kind: str, name: str) -> Section:
+    section: Section | None = config[kind].get(name)
+    if section is None:
+        raise ValueError(f"nothing is named {name} in {kind}")
+    return section
 
 
 def _located(section: Section, folder: Path) -> dict[str, Any]:
@@ -95,11 +121,12 @@ def _connection(cluster: Section, user: Section) -> kopf.ConnectionInfo:
     for field, instead in _UNSUPPORTED.items():
         if cluster.get(field) or user.get(field):
             raise ValueError(f"{field} is not supported; {instead}")
+    _check_server(cluster)
     if "exec" in user:
         user = {**user, **ask_plugin(user["exec"], cluster)}
     if _has(user, "client-certificate") and not _has(user, "client-key"):
         raise ValueError("a client certificate without its key")
-    token = Path(user["tokenFile"]).read_text().strip() if user.get("tokenFile") else user.get("token")
+    token = _token_in(Path(user["tokenFile"])) if user.get("tokenFile") else _checked_token("token", user.get("token"))
     return kopf.ConnectionInfo(
         server=cluster["server"],
         ca_path=_unless(cluster, "certificate-authority-data", "certificate-authority"),
@@ -116,6 +143,38 @@ def _connection(cluster: Section, user: Section) -> kopf.ConnectionInfo:
     )
 
 
+def _check_server(cluster: Section) -> None:
+    url = urlsplit(cluster["server"])
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError("server is not a URL that begins with https:// or http://")
+    insecure = cluster.get("insecure-skip-tls-verify")
+    if insecure not in (None, True, False):
+        # In quotes, even "false" would be something.
+        raise ValueError("insecure-skip-tls-verify is true or false, without quotes")
+    if insecure and _has(cluster, "certificate-authority"):
+        raise ValueError("a certificate-authority beside insecure-skip-tls-verify; take out one of them")
+
+
+def _token_in(path: Path) -> str:
+    """The token in a file, which for a moment may be empty while another one is written into it."""
+    try:
+        token = _checked_token(str(path), path.read_text().strip())
+    except UnicodeDecodeError:
+        token = None
+    if not token:
+        # Without one the requests would be those of nobody, which the API server may let through to fewer things.
+        raise ValueError(f"{path} holds no token")
+    return token
+
+
+def _checked_token(where: str, token: object) -> str | None:
+    if not token:
+        return None
+    if not isinstance(token, str) or not (token.isascii() and token.isprintable()):
+        raise ValueError(f"{where} is not a token: it is no text, has several lines, or signs that no header has")
+    return token
+
+
 def _has(section: Section, field: str) -> bool:
     return bool(section.get(field) or section.get(f"{field}-data"))
 
@@ -127,15 +186,21 @@ def _unless(section: Section, data: str, file: str) -> str | None:
 
 def _proxy(cluster: Section) -> str | None:
     """That of the cluster, else that of the environment."""
-    url: str | None = cluster.get("proxy-url") or _proxy_of_the_environment(cluster["server"])
-    if url and (scheme := urlsplit(url).scheme) not in ("http", "https"):
-        raise ValueError(f"a proxy of http or https is supported, not of {scheme}")
+    url: str | None = cluster.get("proxy-url") or proxy_of_the_environment(cluster["server"])
+    if not url:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        raise ValueError(f"a proxy of http or https is supported, not of {parts.scheme or 'a URL without either'}")
+    if not parts.hostname or not _has_port(url):
+        # What it is instead may have a password in it.
+        raise ValueError("the URL of the proxy has no host, or a port that there is not")
     return url
 
 
-def _proxy_of_the_environment(server: str) -> str | None:
-    """As the variables HTTPS_PROXY, HTTP_PROXY and NO_PROXY have it."""
-    target = urlsplit(server)
-    if urllib.request.proxy_bypass(target.netloc):
-        return None
-    return urllib.request.getproxies().get(target.scheme)
+def _has_port(url: str) -> bool:
+    """Whether a URL's port can be one, named or not."""
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False

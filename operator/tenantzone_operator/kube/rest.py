@@ -4,7 +4,9 @@ import asyncio
 import json
 import time
 from asyncio import sslproto
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Self
 
 import aiohttp
@@ -43,6 +45,14 @@ class RestError(Exception):
         return 400 <= self.status < 500 and self.status not in (401, 404, 409, 429)
 
 
+@dataclass(slots=True, eq=False)
+class _Session:
+    client: aiohttp.ClientSession
+    server: str
+    requests: int = 0
+    """How many are under way."""
+
+
 class Rest:
     """A session with the API server, to be used as a context manager.
 
@@ -56,8 +66,7 @@ class Rest:
         self._trace_configs = list(trace_configs)
         self._login = asyncio.Lock()
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self._session: aiohttp.ClientSession | None = None
-        self._server = ""
+        self._session: _Session | None = None
 
     async def __aenter__(self) -> Self:
         await self._renew(None)
@@ -65,7 +74,7 @@ class Rest:
 
     async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
-            await self._session.close()
+            await self._session.client.close()
 
     async def call(
         self,
@@ -86,15 +95,16 @@ class Rest:
             TimeoutError: nor in time.
         """
         async with self._slots:
-            session = self._session
-            try:
-                return await self._call(method, path, body, content_type, params, headers, timeout)
-            except RestError as error:
-                if error.status != 401:
-                    raise
-            # A service account's token is another one after some time.
-            await self._renew(session)
-            return await self._call(method, path, body, content_type, params, headers, timeout)
+            async with self._used() as session:
+                try:
+                    return await self._call(session, method, path, body, content_type, params, headers, timeout)
+                except RestError as error:
+                    if error.status != 401:
+                        raise
+                # A service account's token is another one after some time.
+                await self._renew(session)
+            async with self._used() as session:
+                return await self._call(session, method, path, body, content_type, params, headers, timeout)
 
     async def watch(
         self, path: str, params: Mapping[str, str], patience: float, headers: Mapping[str, str] | None = None
@@ -112,26 +122,39 @@ class Rest:
             aiohttp.ClientError: there is none, or it broke.
             TimeoutError: it has not ended by then.
         """
+        async with self._used() as session:
+            async with session.client.get(
+                session.server + path,
+                params={**params, "watch": "true"},
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=patience, sock_connect=_CONNECT_SECONDS),
+                allow_redirects=False,
+            ) as response:
+                if response.status == 200:
+                    async for line in _lines(response):
+                        yield _object(line)
+                    return
+                refusal = _refusal(response, await response.text())
+            if refusal.status == 401:
+                await self._renew(session)
+            raise refusal
+
+    @asynccontextmanager
+    async def _used(self) -> AsyncIterator[_Session]:
+        """The session for one request, which is not closed under it when another one has taken its place."""
         session = self._session
         assert session is not None, "it is not entered"
-        async with session.get(
-            self._server + path,
-            params={**params, "watch": "true"},
-            headers=headers,
-            timeout=aiohttp.ClientTimeout(total=patience, sock_connect=_CONNECT_SECONDS),
-            allow_redirects=False,
-        ) as response:
-            if response.status == 200:
-                async for line in _lines(response):
-                    yield _object(line)
-                return
-            refusal = _refusal(response, await response.text())
-        if refusal.status == 401:
-            await self._renew(session)
-        raise refusal
+        session.requests += 1
+        try:
+            yield session
+        finally:
+            session.requests -= 1
+            if session is not self._session and session.requests == 0:
+                await session.client.close()
 
     async def _call(
         self,
+        session: _Session,
         method: str,
         path: str,
         body: object,
@@ -142,7 +165,7 @@ class Rest:
     ) -> dict[str, Any]:
         began, code = time.monotonic(), "error"
         try:
-            response, text = await self._ask(method, path, body, content_type, params, headers, timeout)
+            response, text = await self._ask(session, method, path, body, content_type, params, headers, timeout)
             code = str(response.status)
         finally:
             count_api_request(method, path, code, time.monotonic() - began)
@@ -152,6 +175,7 @@ class Rest:
 
     async def _ask(
         self,
+        session: _Session,
         method: str,
         path: str,
         body: object,
@@ -161,10 +185,9 @@ class Rest:
         timeout: float,  # noqa: ASYNC109
     ) -> tuple[aiohttp.ClientResponse, str]:
         """The answer to a request, whatever its status, and its text."""
-        assert self._session is not None, "it is not entered"
-        async with self._session.request(
+        async with session.client.request(
             method,
-            self._server + path,
+            session.server + path,
             params=params,
             data=json.dumps(body, separators=(",", ":")) if body is not None else None,
             headers={**({"Content-Type": content_type} if body is not None else {}), **(headers or {})},
@@ -173,28 +196,27 @@ class Rest:
         ) as response:
             return response, await response.text()
 
-    async def _renew(self, refused: aiohttp.ClientSession | None) -> None:
+    async def _renew(self, refused: _Session | None) -> None:
         """Log in again, unless somebody has done so since the session was refused."""
         async with self._login:
             if self._session is not refused:
                 return
             try:
                 connection = await self._log_in()
-            except CredentialsError as error:
+                tls = connection.as_ssl_context()
+            except (CredentialsError, OSError) as error:
                 if refused is None:
                     raise
                 # They may be there soon: the next request comes by here again.
                 raise RestError(401, f"no new credentials: {error}") from None
-            session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=connection.as_ssl_context(), limit=0),
+            client = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=tls, limit=0),
                 headers=connection.as_http_headers() | _HEADERS,
                 proxy=connection.proxy_url,
                 trust_env=connection.trust_env,
                 trace_configs=self._trace_configs,
             )
-            self._session, self._server = session, connection.server.rstrip("/")
-            if refused is not None:
-                await refused.close()
+            self._session = _Session(client, connection.server.rstrip("/"))
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hack.harness.proxy import Faults, Proxy, error_event
+from hack.harness.proxy import Faults, Proxy, Refusal, error_event
 from tests.operator.bad_watches import bad_watches
 from tests.operator.faults.convergence import assert_converged, change, settle
 from tests.operator.kube import eventually
@@ -35,6 +35,16 @@ def test_a_watch_ends_with_an_error(world: World, proxy: Proxy, code: int):
     settle(world)
 
     proxy.send_into_watches(error_event(code))
+    entries = change(world)
+
+    assert_converged(world, proxy, entries)
+
+
+def test_a_watch_is_refused_for_a_moment_with_the_only_credentials_that_there_are(world: World, proxy: Proxy):
+    settle(world)
+
+    proxy.faults = Faults(watches=Refusal(401))
+    proxy.break_watches()
     entries = change(world)
 
     assert_converged(world, proxy, entries)
