@@ -18,16 +18,18 @@ class Client(Rest):
 
     async def events(self, path: str) -> AsyncIterator[dict[str, Any]]:
         """Events of a kind from now on, beginning with what there is."""
-        assert self._session is not None
         version = "0"
         while True:
             params = {"watch": "true", "resourceVersion": version}
-            async with self._session.get(
-                self._server + path,
-                params=params,
-                timeout=aiohttp.ClientTimeout(total=None),
-                read_bufsize=_LARGEST_LINE,
-            ) as response:
+            async with (
+                self._used() as session,
+                session.client.get(
+                    session.server + path,
+                    params=params,
+                    timeout=aiohttp.ClientTimeout(total=None),
+                    read_bufsize=_LARGEST_LINE,
+                ) as response,
+            ):
                 if response.status == 429:
                     # The API server has just learned about the kind.
                     await asyncio.sleep(_PAUSE_SECONDS)
@@ -39,7 +41,6 @@ class Client(Rest):
                     yield event
 
     async def text(self, path: str) -> str:
-        assert self._session is not None
-        async with self._session.get(self._server + path) as response:
+        async with self._used() as session, session.client.get(session.server + path) as response:
             response.raise_for_status()
             return await response.text()
