@@ -160,6 +160,10 @@ class Retention(_Model):
         return self
 
 
+PurgeId = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$")]
+"""The name of one purge of a zone; empty: none."""
+
+
 class ZoneConfig(_Model):
     """The config of one tenant's zone."""
 
@@ -181,10 +185,12 @@ class ZoneConfig(_Model):
     request_priority: RequestPriority = RequestPriority()
 
     retention: Retention = Retention()
+    purge: PurgeId = ""
+    """What was cached when an engine first reads this id goes, once; empty: nothing is to go."""
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without_unset(self, dump(self), "queue", "request_limits", "request_priority", "retention")
+        return _without_unset(self, dump(self), "queue", "request_limits", "request_priority", "retention", "purge")
 
     @cached_property
     def text(self) -> str:
