@@ -282,10 +282,20 @@ class ZoneBlockPool(BlockPool):
         """
         owner = self.ledger.owner
         for part in slices(self.blocks, at_once) if self._purges else ():
+            left_behind: dict[Zone, list[int]] = {}
             for block in part:
                 zone = owner[block.block_id]
-                if zone in self._purges and block.block_hash is not None:
-                    self._forget_if_withdrawn(zone, block)
+                if zone not in self._purges or not self._is_withdrawn(zone, block):
+                    continue
+                if block.ref_cnt > 0:
+                    self._purges[zone].withdrawn += 1
+                    with self.acting_for(zone):
+                        self._maybe_evict_cached_block(block)
+                else:
+                    left_behind.setdefault(zone, []).append(block.block_id)
+            for zone, block_ids in left_behind.items():
+                forgetting.evict_left_behind(self.ledger, zone, block_ids)
+                self.return_evicted(zone, block_ids)
             yield
         for zone in self._purges:
             index = self._index.get(zone)
@@ -294,19 +304,12 @@ class ZoneBlockPool(BlockPool):
             self._tidy_index(zone)
         self._purges.clear()
 
-    def _forget_if_withdrawn(self, zone: Zone, block: KVCacheBlock) -> None:
-        index, purge = self._index.get(zone), self._purges[zone]
-        if not isinstance(index, PurgedIndex) or index.contain(block.block_hash, block.block_id):
-            return
-        if block.ref_cnt > 0:
-            purge.withdrawn += 1
-            with self.acting_for(zone):
-                self._maybe_evict_cached_block(block)
-        else:
-            # Its request has let it go since the zone's cached blocks were evicted.
-            purge.evicted += 1
-            self.ledger.evict_block(zone, block.block_id, "purge")
-            self.return_evicted(zone, [block.block_id])
+    def _is_withdrawn(self, zone: Zone, block: KVCacheBlock) -> bool:
+        """Whether a block of a zone that is being purged keeps a prefix that nobody finds."""
+        index = self._index.get(zone)
+        if block.block_hash is None or not isinstance(index, PurgedIndex):
+            return False
+        return not index.contain(block.block_hash, block.block_id)
 
     def forget_in_use(self, zone: Zone, at_once: int) -> Iterator[None]:
         """Forget the prefixes of blocks that a zone's requests use: nobody finds them, and they go once let go.

@@ -128,8 +128,8 @@ _COUNTERS = (
         ("reason", "beneficiary"),
         "evicted_blocks_total",
         "Cached KV-cache blocks that the zone lost. reason: quiet, reclaim, own, relief, limit, watermark, due, idle, "
-        "ttl, no_store, purge, removed or reset; beneficiary: whom it made room for, by priority against this zone (none: "
-        "nobody in particular).",
+        "ttl, no_store, purge, removed or reset; beneficiary: whom it made room for, by priority against this zone "
+        "(none: nobody in particular).",
         lambda zone: zone.counters.all_evictions.items(),
     ),
     of_zones(

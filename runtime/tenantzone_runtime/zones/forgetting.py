@@ -38,13 +38,29 @@ def purge(ledger: Ledger, zone: Zone, at_once: int) -> Iterator[tuple[Zone, list
     """
     if not _is_due(zone):
         return
-    under_way = _begin(zone)
-    while ledger.is_present(zone) and zone.purge is under_way:
-        evicted = ledger.evict(zone, min(len(zone.cached), at_once), "purge")
-        under_way.evicted += len(evicted)
+    _begin(zone)
+    # No more than there is now: requests that come meanwhile may cache as fast as this goes.
+    left = len(zone.cached)
+    while True:
+        evicted = evict(ledger, zone, min(left, len(zone.cached), at_once))
+        left -= len(evicted)
         yield zone, evicted
-        if not zone.cached:
+        if not left or not zone.cached:
             return
+
+
+def evict(ledger: Ledger, zone: Zone, blocks: int) -> list[int]:
+    """Evict so many cached blocks of a zone for its purge, and return their ids."""
+    assert zone.purge is not None, "a purge has begun"
+    zone.purge.evicted += blocks
+    return ledger.evict(zone, blocks, "purge")
+
+
+def evict_left_behind(ledger: Ledger, zone: Zone, block_ids: list[int]) -> None:
+    """Evict given cached blocks of a zone for its purge: requests have let them go since it began."""
+    assert zone.purge is not None, "a purge has begun"
+    zone.purge.evicted += len(block_ids)
+    ledger.evict_blocks(zone, block_ids, "purge")
 
 
 def complete(ledger: Ledger, zone: Zone) -> None:
@@ -61,9 +77,8 @@ def _is_due(zone: Zone) -> bool:
     return bool(wanted) and (last is None or last.id != wanted or not last.is_complete)
 
 
-def _begin(zone: Zone) -> Purge:
+def _begin(zone: Zone) -> None:
     """Begin the purge, or go on with it after a config that failed in the midst."""
     if zone.purge is None or zone.purge.id != zone.spec.purge:
         zone.purge = Purge(zone.spec.purge)
         zone.purges += 1
-    return zone.purge

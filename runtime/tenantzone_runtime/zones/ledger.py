@@ -125,17 +125,20 @@ class Ledger:
 
     def evict_block(self, zone: Zone, block_id: int, reason: EvictionReason) -> None:
         """Make one given cached block free."""
+        self.evict_blocks(zone, [block_id], reason)
+
+    def evict_blocks(self, zone: Zone, block_ids: list[int], reason: EvictionReason) -> None:
+        """Make given cached blocks free."""
         self.accrue(zone)
-        zone.cached.remove(block_id)
-        self._count_evicted(zone, [block_id], reason, None)
+        for block_id in block_ids:
+            zone.cached.remove(block_id)
+        self._count_evicted(zone, block_ids, reason, None)
 
     def evict_expired(self, zone: Zone, at_most: int) -> list[int]:
         """Make blocks free that were not used for as long as the zone's ttl, at most so many; returns their ids."""
         self.accrue(zone)
         block_ids = self.expiry.expired(zone, self.now, at_most)
-        for block_id in block_ids:
-            zone.cached.remove(block_id)
-        self._count_evicted(zone, block_ids, "ttl", None)
+        self.evict_blocks(zone, block_ids, "ttl")
         return block_ids
 
     def change_spec(self, zone: Zone, spec: ZoneSpec) -> None:
