@@ -160,6 +160,9 @@ class Retention(_Model):
         return self
 
 
+PURGE_ANNOTATION: Final = "tenantzone.io/purge"
+"""Set on a TenantZone to an id that was not there before, to have all go that the zone has cached."""
+
 PurgeId = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$")]
 """The name of one purge of a zone; empty: none."""
 

@@ -21,7 +21,19 @@ ZoneState = Literal["Active", "Idle", "Evicted"]
 """Active: a request waits or runs. Idle: none does. Evicted: idle and all blocks gone; the binding is kept."""
 
 EvictionReason = Literal[
-    "quiet", "reclaim", "own", "relief", "limit", "watermark", "due", "idle", "ttl", "no_store", "purge", "removed", "reset"
+    "quiet",
+    "reclaim",
+    "own",
+    "relief",
+    "limit",
+    "watermark",
+    "due",
+    "idle",
+    "ttl",
+    "no_store",
+    "purge",
+    "removed",
+    "reset",
 ]
 """Why a cached block was evicted.
 

@@ -48,7 +48,11 @@ def begin(driver, tokens, steps=2, **arguments):
 def hashed(driver, tenant="acme"):
     """Blocks of a tenant that somebody could find."""
     pool = driver.scheduler.block_pool
-    return [each for each in pool.blocks if each.block_hash is not None and pool.ledger.owner[each.block_id].spec.tenant == tenant]
+    return [
+        each
+        for each in pool.blocks
+        if each.block_hash is not None and pool.ledger.owner[each.block_id].spec.tenant == tenant
+    ]
 
 
 def receipt(driver):
@@ -187,7 +191,7 @@ def test_from_its_first_moment_on_nothing_old_is_found_while_steps_go_on(driver,
     with in_each_pause(monkeypatch, ask) as pauses:
         purge(driver, "one")
     assert len(pauses) > 5
-    first = {seed: tokens for seed, tokens in reversed(hits)}
+    first = dict(reversed(hits))
     assert first == {2: 0, 3: 0}
     driver.check()
     driver.run()

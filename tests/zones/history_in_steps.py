@@ -219,9 +219,7 @@ class HistoryInSteps(History):
         def may_yield(claim):
             return claim is not beneficiary and held[claim] > own(claim) and (own(claim) or in_shared > shared)
 
-        yielding = [
-            (work.claim.priority, -index, work) for index, work in enumerate(running) if may_yield(work.claim)
-        ]
+        yielding = [(work.claim.priority, -index, work) for index, work in enumerate(running) if may_yield(work.claim)]
         assert victim is min(yielding, key=lambda rank: rank[:2])[2]
 
     def _lacking(self, claim, running):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tenantzone_contract.identity import identity_digest
 from tenantzone_contract.report import MAX_COUNT, EvictionReason, ZoneState
 from tenantzone_contract.text import printable
-from tenantzone_operator.engines.reports import EngineReport, ZoneReport
+from tenantzone_operator.engines.reports import EngineReport, PurgeReport, ZoneReport
 
 _LONGEST_ERROR = 1000
 _IN_THREAD_ZONES = 200
@@ -33,6 +33,10 @@ class ZoneView:
     blocks_evicted: int
     taken_back: int
     """Of the evicted blocks: those that it had borrowed."""
+    purge: PurgeReport | None = None
+    """The last one that the engine has carried out; None: there was none, or it is too old to carry one out."""
+    unscrubbed: int = 0
+    """Free blocks that hold data of the zone until another tenant gets them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +107,7 @@ def zone_view(report: ZoneReport) -> ZoneView:
         prefix_hit_tokens=report.prefix_hit_tokens,
         blocks_evicted=min(sum(evicted.values()), MAX_COUNT) if evicted else 0,
         taken_back=sum(evicted.get(reason, 0) for reason in _TAKEN_BACK) if evicted else 0,
+        purge=report.purge,
+        # It changes with each block, and only what is known of a purge is shown.
+        unscrubbed=report.unscrubbed_blocks if report.purge is not None else 0,
     )
