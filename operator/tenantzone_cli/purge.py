@@ -48,9 +48,7 @@ def ask(api: Api, namespace: str, name: str, purge: str) -> None:
     api.ask("PATCH", _path(namespace, name), body=patch, headers=headers)
 
 
-def wait(
-    api: Api, namespace: str, name: str, purge: str, timeout: float, tell: Callable[[str], None]
-) -> Body:
+def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, tell: Callable[[str], None]) -> Body:
     """Wait until every engine has acknowledged a purge, and return its record from the zone's status.
 
     Args:

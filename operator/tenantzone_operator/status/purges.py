@@ -58,8 +58,8 @@ def purged(
     """The condition about the purge that somebody asks for; none if nobody does."""
     if zone.purge_invalid:
         message = (
-            f"the annotation {PURGE_ANNOTATION} is no id of a purge, and nothing is purged: {zone.purge_invalid}; set it "
-            "to another text of 1 to 63 letters, digits, -, _ and ., or run kubectl tenantzone purge"
+            f"the annotation {PURGE_ANNOTATION} is no id of a purge, and nothing is purged: {zone.purge_invalid}; set "
+            "it to another text of 1 to 63 letters, digits, -, _ and ., or run kubectl tenantzone purge"
         )
         return [Condition(Type.PURGED, "False", Reason.PURGE_INVALID, message)]
     if record is None or record["id"] != _wanted(zone):

@@ -7,7 +7,6 @@ is what was computed before, or is made of it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tenantzone_runtime.zones.audit import Purged
 from tenantzone_runtime.zones.ledger import Ledger
