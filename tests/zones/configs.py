@@ -47,6 +47,7 @@ def zone_configs(draw, tenant, max_blocks):
         evict_after=draw(st.sampled_from([None, None, 5.0, 20.0])),
         release=draw(RELEASES),
         eviction_policy=draw(st.sampled_from(list(EVICTION_POLICIES))),
+        purge=draw(st.sampled_from(["", "", "first", "second"])),
         **draw(RETENTIONS),
     )
 
@@ -121,6 +122,7 @@ def terms_of(zone):
         "forget_after": zone.idle.forget_after_seconds,
         "ttl": zone.retention.ttl_seconds,
         "no_store": zone.retention.no_store,
+        "purge": zone.purge,
         "auto": False,
         "wanted": 0,
     }
@@ -147,5 +149,6 @@ def registered_terms(unknown, tenant):
         "forget_after": template.idle.forget_after_seconds,
         "ttl": None,
         "no_store": False,
+        "purge": "",
         "auto": True,
     }
