@@ -74,3 +74,4 @@ def _values(zone: Zone) -> Iterator[tuple[str, float]]:
     yield "prefix_query_tokens_total", counters.prefix_query_tokens
     yield "prefix_hit_tokens_total", counters.prefix_hit_tokens
     yield "violations_total", counters.violations
+    yield "scrubbed_blocks_total", counters.scrubbed_blocks

@@ -16,6 +16,8 @@ from tenantzone_cli.doctor.diagnosis import examine
 from tenantzone_cli.doctor.finding import Level, lines
 from tenantzone_cli.explain import explain, gather
 from tenantzone_cli.kubectl import Kubectl, KubectlError
+from tenantzone_cli.purge import PurgeError, ask, new_id, wait
+from tenantzone_cli.purge import table as purge_table
 from tenantzone_cli.rows import Rates
 from tenantzone_cli.salt import SaltError, key_of_file, key_of_pool
 from tenantzone_cli.top import Selection, document, read_rows, silent_engines, table
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return _run(parsed)
-    except (ApiError, Unreachable, KubectlError, SaltError) as error:
+    except (ApiError, Unreachable, KubectlError, SaltError, PurgeError) as error:
         print(printable(f"kubectl tenantzone: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -53,7 +55,8 @@ def _run(parsed: argparse.Namespace) -> int:
     with ThreadPoolExecutor(max_workers=1) as thread:
         asked = thread.submit(_namespace, kubectl, parsed)
         with kubectl.connected() as api:
-            run = {"top": _top, "explain": _explain, "doctor": _doctor, "salt": _salt}[parsed.command]
+            commands = {"top": _top, "explain": _explain, "doctor": _doctor, "salt": _salt, "purge": _purge}
+            run = commands[parsed.command]
             return run(api, asked.result(), parsed)
 
 
@@ -112,6 +115,18 @@ def _doctor(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
 def _salt(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
     assert namespace is not None, "one pool is in one namespace"
     return _print_salt(key_of_pool(api, namespace, parsed.pool), parsed)
+
+
+def _purge(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
+    assert namespace is not None, "one zone is in one namespace"
+    zone, purge = parsed.zone.rpartition("/")[2], new_id(time.time())
+    ask(api, namespace, zone, purge)
+    if parsed.no_wait:
+        print(purge)
+        return 0
+    record = wait(api, namespace, zone, purge, parsed.timeout, lambda state: print(printable(state), file=sys.stderr))
+    print(json.dumps(record, indent=1) if parsed.output else "\n".join(_fit_to_show(purge_table(record))))
+    return 0
 
 
 def _print_salt(key: bytes, parsed: argparse.Namespace) -> int:

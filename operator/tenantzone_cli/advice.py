@@ -53,10 +53,12 @@ _REASONS = {
     "AdminPortOpen": (
         "Mount the Secret tenantzone-admin-{pool} at /etc/tenantzone/admin, and start the engines without --admin-open."
     ),
+    "PurgePending": "Wait, or see why the engines that the message names do not answer or refuse the config.",
+    "PurgeInvalid": "Ask for the purge by kubectl tenantzone purge {zone} -n {namespace}, which makes an id.",
     "FieldsNotEnforced": "The fields that the message names do nothing in this version; remove them, or live with it.",
 }
 
-_NOTHING_TO_DO = frozenset({"Accepted", "Acknowledged", "Enforced", "NotAccepted"})
+_NOTHING_TO_DO = frozenset({"Accepted", "Acknowledged", "Enforced", "NotAccepted", "Purged"})
 """NotAccepted says no more than that another condition says why."""
 
 

@@ -70,6 +70,19 @@ def _parser() -> argparse.ArgumentParser:
     whose = salt.add_mutually_exclusive_group()
     whose.add_argument("--pool", metavar="NAME", help="whose key; default: the only pool of the namespace")
     whose.add_argument("--key-file", type=Path, metavar="FILE", help="the key, so that no cluster is asked")
+    purge = commands.add_parser(
+        "purge", parents=[common], help="evict all that a zone has cached, in every engine; takes the right to patch it"
+    )
+    purge.add_argument("zone", metavar="ZONE", help="the TenantZone's name")
+    purge.add_argument(
+        "--timeout",
+        type=_seconds,
+        metavar="SECONDS",
+        default=180.0,
+        help="how long to wait for all engines (default: %(default)g); the purge goes on after it",
+    )
+    purge.add_argument("--no-wait", action="store_true", help="print the purge's id, and wait for no engine")
+    purge.add_argument("-o", "--output", choices=("json",), help="for programs")
     return parser
 
 

@@ -35,6 +35,7 @@ class Thing:
     """Unix time."""
     spec: Body
     status: Body
+    annotations: Body
 
     @property
     def key(self) -> tuple[str, str]:
@@ -194,7 +195,7 @@ def unix_time(text: str | None) -> float | None:
         return None
 
 
-def _common(body: Body) -> tuple[str, str, int, float | None, Body, Body]:
+def _common(body: Body) -> tuple[str, str, int, float | None, Body, Body, Body]:
     metadata = body["metadata"]
     return (
         metadata["namespace"],
@@ -203,4 +204,5 @@ def _common(body: Body) -> tuple[str, str, int, float | None, Body, Body]:
         unix_time(metadata.get("creationTimestamp")),
         body.get("spec", {}),
         body.get("status", {}),
+        metadata.get("annotations") or {},
     )

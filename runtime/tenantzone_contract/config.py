@@ -183,6 +183,13 @@ class Retention(_Model):
         return self
 
 
+PURGE_ANNOTATION: Final = "tenantzone.io/purge"
+"""Set on a TenantZone to an id that was not there before, to have all go that the zone has cached."""
+
+PurgeId = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$")]
+"""The name of one purge of a zone; empty: none."""
+
+
 class ZoneConfig(_Model):
     """The config of one tenant's zone."""
 
@@ -204,10 +211,12 @@ class ZoneConfig(_Model):
     request_priority: RequestPriority = RequestPriority()
     retention: Retention = Retention()
     seats: SeatShare = SeatShare()
+    purge: PurgeId = ""
+    """What was cached when an engine first reads this id goes, once; empty: nothing is to go."""
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        newer = ("queue", "request_limits", "request_priority", "retention", "seats")
+        newer = ("queue", "request_limits", "request_priority", "retention", "seats", "purge")
         return _without_unset(self, dump(self), *newer)
 
     @cached_property

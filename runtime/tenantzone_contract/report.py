@@ -21,7 +21,19 @@ ZoneState = Literal["Active", "Idle", "Evicted"]
 """Active: a request waits or runs. Idle: none does. Evicted: idle and all blocks gone; the binding is kept."""
 
 EvictionReason = Literal[
-    "quiet", "reclaim", "own", "relief", "limit", "watermark", "due", "idle", "ttl", "no_store", "removed", "reset"
+    "quiet",
+    "reclaim",
+    "own",
+    "relief",
+    "limit",
+    "watermark",
+    "due",
+    "idle",
+    "ttl",
+    "no_store",
+    "purge",
+    "removed",
+    "reset",
 ]
 """Why a cached block was evicted.
 
@@ -29,8 +41,8 @@ quiet: S1, from a zone past its idle window, for another zone. reclaim: S1b, sur
 its reservation. own: S2, the zone's least recently used. relief: surplus of an active zone, for another zone's request
 that was denied blocks or grows. limit: held would pass the zone's limit. watermark: the engine ran low on free blocks.
 due: they stood on a loan whose time was over. idle: the zone has had no request for long. ttl: nobody used them for as
-long as the zone keeps them. no_store: the zone stores nothing any more. removed: the zone is gone from the config.
-reset: the prefix cache was reset.
+long as the zone keeps them. no_store: the zone stores nothing any more. purge: somebody had all that the zone
+cached go. removed: the zone is gone from the config. reset: the prefix cache was reset.
 """
 
 _OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {
@@ -39,6 +51,7 @@ _OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {
     "watermark": "reclaim",
     "ttl": "idle",
     "no_store": "reset",
+    "purge": "reset",
 }
 """What an operator of the release before knows these reasons as."""
 EVICTIONS_IN_NEWER_WORDS: Final[Mapping[str, str]] = {"recall": "reclaim", "reclaim": "watermark"}
@@ -66,6 +79,16 @@ Count = Annotated[int, Field(ge=0)]
 class _Model(BaseModel):
     # An older operator must be able to read a newer engine's report: unknown fields are ignored.
     model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class PurgeReport(_Model):
+    """The last purge of a zone that an engine has carried out, in KV-cache blocks."""
+
+    id: str
+    evicted: Count = 0
+    """Cached blocks that went."""
+    withdrawn: Count = 0
+    """Blocks that running requests used: nobody finds them since, and they are free once they are let go."""
 
 
 class ZoneReport(_Model):
@@ -116,6 +139,12 @@ class ZoneReport(_Model):
     """Blocks that it holds on others' reservations now."""
     block_seconds: Annotated[float, Field(ge=0)] = 0.0
     """Blocks held times seconds, since the engine started."""
+    purge: PurgeReport | None = None
+    """None: there was no purge, or the engine is of the release before."""
+    scrubbed_blocks: Count = 0
+    """Blocks that were zeroed because another tenant got them, since the engine started."""
+    unscrubbed_blocks: Count = 0
+    """Free blocks that still hold data of the zone: each is zeroed before another tenant gets it."""
 
     @property
     def held(self) -> int:

@@ -24,7 +24,7 @@ def admin_port() -> Iterator[int]:
 
 
 def ask(ip: str, port: int) -> EngineAnswer:
-    pool = Pool("shop", "demo", 1, None, {"adminPort": port}, {})
+    pool = Pool("shop", "demo", 1, None, {"adminPort": port}, {}, {})
     (answer,) = ask_engines(NO_API_SERVER, [(pool, Pod("shop", "engine-0", True, "", {}, ip))])
     return answer
 

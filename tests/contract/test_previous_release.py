@@ -110,6 +110,11 @@ def test_what_it_knows_it_reads(previous: str):
             id="a ttl",
         ),
         pytest.param(
+            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, purge="one")),
+            "zones[0].purge: Extra inputs are not permitted",
+            id="a purge",
+        ),
+        pytest.param(
             config_of(levels=(TenantLevel(name="gold", tenants=("gold-*",)),)),
             "pool.unknownTenants.levels: Extra inputs are not permitted",
             id="levels of unknown tenants",

@@ -131,6 +131,29 @@ class EnginePort:
         (acme,) = report.zones
         assert (acme.limit, acme.cached, report.free_blocks) == (CAPACITY, 10, CAPACITY - 10)
 
+    def test_a_purge_is_carried_out_before_its_config_is_in_force_and_told(
+        self, engine: DrivenEngine, house: House
+    ) -> None:
+        house.enforce(zone("acme"), zone("burst"))
+        for tenant in ("acme", "burst"):
+            engine.send(tenant, 20)
+        run(engine)
+        house.enforce(zone("acme", purge="one"), zone("burst"))
+        acme, burst = house.report().zones
+        assert acme.purge is not None
+        assert (acme.purge.id, acme.purge.evicted, acme.cached) == ("one", 20, 0)
+        assert (burst.purge, burst.cached) == (None, 20)
+        labels = {"pool": "main", "zone": "acme", "tenant": "acme", "reason": "purge", "beneficiary": "none"}
+        assert house.metric("zone_evicted_blocks_total", **labels) == 20
+        house.stop()
+        (told,) = [record for record in records(house.journal) if record["kind"] == "purged"]
+        assert {key: told[key] for key in ("zone", "id", "evicted", "withdrawn")} == {
+            "zone": "acme",
+            "id": "one",
+            "evicted": 20,
+            "withdrawn": 0,
+        }
+
     def test_what_the_engine_is_too_small_for_is_named(self, house: House, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.WARNING, logger=reloading.__name__)
         house.enforce(zone("old", reserved=60), zone("large", reserved=50))

@@ -18,6 +18,7 @@ from tenantzone_contract.report import (
     ConfigStatus,
     EngineReport,
     IdentityReport,
+    PurgeReport,
     Rejection,
     SaltKeyStatus,
     ZoneReport,
@@ -69,6 +70,7 @@ class SimulatedEngine:
         self.accepts = accepts
         """Tokens, one of which it wants to be shown; None: it answers everybody."""
         self.polls = 0
+        self._purges: dict[str, PurgeReport] = {}
         self._config: RuntimeConfig | None = None
         self._status = ConfigStatus()
         self._stopping = threading.Event()
@@ -108,8 +110,18 @@ class SimulatedEngine:
             rejected = Rejection(error=str(error), unix_time=time.time())
             self._status = self._status.model_copy(update={"rejected": rejected})
         else:
+            self._purge(config)
             self._config = config
             self._status = ConfigStatus(applied_generation=config.generation, applied_hash=config.hash)
+
+    def _purge(self, config: RuntimeConfig) -> None:
+        """Carry out the purges that are new; a zone that is new has nothing cached."""
+        known = {zone.name for zone in self._config.zones} if self._config is not None else set()
+        for zone in config.zones:
+            done = self._purges.get(zone.name)
+            if zone.purge and (done is None or done.id != zone.purge):
+                evicted = self.cached.pop(zone.name, 0) if zone.name in known else 0
+                self._purges[zone.name] = PurgeReport(id=zone.purge, evicted=evicted)
 
     def sync_salt_key(self) -> None:
         """Read the Secret of the salt key; the key stays if it is gone."""
@@ -144,6 +156,7 @@ class SimulatedEngine:
                     awaited_reservation=grant.lacking,
                     in_use=0,
                     cached=self.cached.get(zone.name, 0),
+                    purge=self._purges.get(zone.name),
                     **self.details.get(zone.name, {}),
                 )
                 for zone, grant in held

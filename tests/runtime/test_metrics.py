@@ -87,6 +87,7 @@ OF_EACH_ZONE = [
     ("generation_tokens_total", 60),
     ("preemptions_total", 4),
     ("violations_total", 0),
+    ("scrubbed_blocks_total", 0),
     ("block_seconds_total", 12.5),
     ("lent_block_seconds_total", 2.5),
     ("borrowed_block_seconds_total", 0.5),

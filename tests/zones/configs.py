@@ -55,6 +55,7 @@ def zone_configs(draw, tenant, max_blocks):
         release=draw(RELEASES),
         eviction_policy=draw(st.sampled_from(list(EVICTION_POLICIES))),
         seats=draw(SEATS),
+        purge=draw(st.sampled_from(["", "", "first", "second"])),
         **draw(RETENTIONS),
     )
 
@@ -130,6 +131,7 @@ def terms_of(zone):
         "ttl": zone.retention.ttl_seconds,
         "no_store": zone.retention.no_store,
         "seats": (zone.seats.reserved, zone.seats.limit),
+        "purge": zone.purge,
         "auto": False,
         "wanted": 0,
     }
@@ -157,5 +159,6 @@ def registered_terms(unknown, tenant):
         "ttl": None,
         "no_store": False,
         "seats": (None, None),
+        "purge": "",
         "auto": True,
     }

@@ -31,6 +31,8 @@ class Request:
     priority: int = 0
     zone: Zone | None = None
     claim: Claim | None = None
+    purges: int = 0
+    """Of its zone, before it was admitted for the first time."""
     peak: int = 0
     ticks: int = 0
     blocks: list[int] = field(default_factory=list)
@@ -172,6 +174,8 @@ class History:
         """A request that may take blocks does so: hits of its zone's cache first, if it is admitted."""
         zone, claim = request.zone, request.claim
         hits = 0 if growing else min(request.hits, count, len(claim.cached))
+        if not growing and not request.ticks:
+            request.purges = claim.purges
         blocks = claim.cached[-2::-2][:hits]
         self.ledger.reuse(zone, blocks)
         self.world.reuse(claim, blocks)
@@ -205,7 +209,11 @@ class History:
     def let_go(self, request, kept):
         """A request lets its blocks go; of so many the prefix is kept."""
         zone, claim = request.zone, request.claim
-        kept = 0 if claim.leaving else min(kept, len(request.blocks))
+        assert zone.purges == claim.purges
+        is_forgotten = claim.leaving or request.purges != claim.purges
+        if request.purges != claim.purges and request.blocks:
+            self._saw("ended after a purge")
+        kept = 0 if is_forgotten else min(kept, len(request.blocks))
         kept, dropped = request.blocks[:kept], request.blocks[kept:]
         request.blocks = []
         self.ledger.release(zone, kept, dropped)

@@ -38,6 +38,7 @@ class Claim:
     no_store: bool = False
     seats: tuple[int | None, int | None] = (None, None)
     """What it reserves of them by name and gets, and its limit."""
+    purge: str = ""
     auto: bool = False
     wanted: int = 0
     """Of a zone that was registered: what its level reserves, if it fits."""
@@ -55,8 +56,12 @@ class Claim:
     """Quiet before its time, because none of its requests can be admitted."""
     leaving: bool = False
     overdue: int = 0
+    purged: str = ""
+    """The id of the last purge."""
+    purges: int = 0
 
     def __post_init__(self):
+        self.purged = self.purge
         self.order = ORDERS[self.policy]()
 
     @property
@@ -307,7 +312,16 @@ class World:
         for name, value in terms.items():
             setattr(claim, name, value)
         claim.leaving = False
-        return self.trim(claim)
+        return self.trim(claim) + self.forget(claim)
+
+    def forget(self, claim):
+        """A purge that is new takes all that is cached."""
+        paid = []
+        if claim.purge and claim.purge != claim.purged:
+            claim.purged = claim.purge
+            claim.purges += 1
+            self._lose(paid, claim, len(claim.cached), "purge")
+        return paid
 
     def dismiss(self, claim):
         claim.leaving, claim.reserved, claim.lendable = True, 0, 0

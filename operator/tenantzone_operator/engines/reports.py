@@ -32,6 +32,14 @@ _THREADS = ThreadPoolExecutor(2, thread_name_prefix="reports")
 """For what would keep everybody else waiting."""
 
 
+class PurgeReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """The last purge of a zone that the engine has carried out, in blocks."""
+
+    id: Name
+    evicted: Count = 0
+    withdrawn: Count = 0
+
+
 class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """One zone on one engine, as the contract's ``ZoneReport`` has it."""
 
@@ -60,6 +68,9 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     def waiting_for(self) -> str | None:
         """Why its next request waits, whichever release's words the engine uses."""
         return self.waits_for or self.wait_reason
+
+    purge: PurgeReport | None = None
+    unscrubbed_blocks: Blocks = 0
 
     @property
     def evicted(self) -> Mapping[str, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tenantzone_contract.identity import identity_digest
 from tenantzone_contract.report import MAX_COUNT, EvictionReason, ZoneState
 from tenantzone_contract.text import printable
-from tenantzone_operator.engines.reports import EngineReport, ZoneReport
+from tenantzone_operator.engines.reports import EngineReport, PurgeReport, ZoneReport
 
 _LONGEST_ERROR = 1000
 _IN_THREAD_ZONES = 200
@@ -35,6 +35,10 @@ class ZoneView:
     """Of the evicted blocks: those that it had borrowed."""
     awaited_seats: int
     """What it reserves by name of the requests that run at once, and of which the engine has too few."""
+    purge: PurgeReport | None = None
+    """The last one that the engine has carried out; None: there was none, or it is too old to carry one out."""
+    unscrubbed: int = 0
+    """Free blocks that hold data of the zone until another tenant gets them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,4 +113,7 @@ def zone_view(report: ZoneReport) -> ZoneView:
         blocks_evicted=min(sum(evicted.values()), MAX_COUNT) if evicted else 0,
         taken_back=sum(evicted.get(reason, 0) for reason in _TAKEN_BACK) if evicted else 0,
         awaited_seats=report.awaited_seats,
+        purge=report.purge,
+        # It changes with each block, and only what is known of a purge is shown.
+        unscrubbed=report.unscrubbed_blocks if report.purge is not None else 0,
     )

@@ -27,6 +27,8 @@ class Type(StrEnum):
     """Not all engines have the pool's salt key, so hashes of prefixes differ. Present only then."""
     ADMIN_PORT_NOT_SECURED = "AdminPortNotSecured"
     """An engine refuses the operator at its admin port, or tells everybody there. Present only then."""
+    PURGED = "Purged"
+    """The purge that somebody asked for is carried out by every ready engine. Of a TenantZone, and only if one did."""
     NOT_ENFORCED = "NotEnforced"
     """A field is set on which nothing acts. Present only then."""
 
@@ -69,6 +71,10 @@ class Reason(StrEnum):
     # IdentityEnforced
     IDENTITY_INCOMPLETE = "IdentityIncomplete"
     IDENTITY_UNUSABLE = "IdentityUnusable"
+    # Purged
+    PURGED = "Purged"
+    PURGE_PENDING = "PurgePending"
+    PURGE_INVALID = "PurgeInvalid"
     # NotEnforced
     FIELDS_NOT_ENFORCED = "FieldsNotEnforced"
 

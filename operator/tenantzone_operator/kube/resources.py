@@ -10,13 +10,15 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from tenantzone_contract.config import (
     CONFIG_HASH_ANNOTATION,
+    PURGE_ANNOTATION,
     Idle,
     Lending,
     PoolConfig,
+    PurgeId,
     Queue,
     Release,
     RequestLimits,
@@ -46,7 +48,9 @@ from tenantzone_operator.kube.not_enforced import pool_fields
 Body = Mapping[str, Any]
 """An object as the API server sends it."""
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model")
+
+_PURGE_ID = TypeAdapter(PurgeId)
 
 _SHARED = 1024
 """How many different terms of lending and idling are kept to be shared."""
@@ -90,6 +94,8 @@ class Zone:
     """What the spec asks the engines for; None if it is invalid."""
     invalid: str
     status: Body
+    purge_invalid: str = ""
+    """What is wrong with the id of the purge that somebody asks for; empty: nothing, or nobody asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +134,9 @@ def read_zone(body: Body) -> Zone:
     """A TenantZone from its JSON in the API."""
     meta, spec = _meta(body), body.get("spec", {})
     tenant = spec.get("tenant", meta.name)
-    config, invalid = _build(lambda: _zone_config(meta, tenant, spec))
+    purge = (body["metadata"].get("annotations") or {}).get(PURGE_ANNOTATION, "")
+    _, purge_invalid = _build(lambda: _PURGE_ID.validate_python(purge))
+    config, invalid = _build(lambda: _zone_config(meta, tenant, spec, "" if purge_invalid else purge))
     return Zone(
         meta=meta,
         pool=sys.intern(spec.get("pool", "")),
@@ -136,6 +144,7 @@ def read_zone(body: Body) -> Zone:
         config=config,
         invalid=invalid,
         status=_shared(body.get("status", {})),
+        purge_invalid=purge_invalid,
     )
 
 
@@ -212,7 +221,7 @@ def _shared(value: Any) -> Any:
     return value
 
 
-def _zone_config(meta: Meta, tenant: str, spec: Body) -> ZoneConfig:
+def _zone_config(meta: Meta, tenant: str, spec: Body, purge: str) -> ZoneConfig:
     return ZoneConfig(
         name=meta.name,
         tenant=tenant,
@@ -224,6 +233,7 @@ def _zone_config(meta: Meta, tenant: str, spec: Body) -> ZoneConfig:
         request_priority=RequestPriority(**spec.get("requestPriority", {})),
         retention=_retention(spec.get("retention", {})),
         seats=SeatShare(**spec.get("seats", {})),
+        purge=sys.intern(purge),
         **_given(eviction_policy=spec.get("evictionPolicy"), **{field: spec.get(field) for field in _COPIED}),
     )
 

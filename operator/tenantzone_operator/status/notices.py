@@ -19,6 +19,8 @@ class Notable(StrEnum):
     OVERCOMMITTED = "Overcommitted"
     CONFIG_TOO_LARGE = "ConfigTooLarge"
     CONFIG_REJECTED = "ConfigRejected"
+    PURGED = "Purged"
+    PURGE_INVALID = "PurgeInvalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,14 @@ def zone_notices(before: Status, after: Status) -> list[Notice]:
     if before.get("state") in ("Active", "Idle") and after.get("state") == "Evicted" and has_lost:
         note = "all its cached blocks were evicted, in every engine; it stays declared, its next request starts cold"
         notices.append(Notice(Notable.ZONE_EVICTED, "Evict", "Normal", note))
+    purge, refusal = after.get("purge", {}), _condition(after, Type.PURGED)
+    if "completedAt" in purge and purge != before.get("purge"):
+        note = f"purge {purge['id']}: what the zone had cached is gone in every engine; status.purge has the counts"
+        notices.append(Notice(Notable.PURGED, "Purge", "Normal", note))
+    if refusal.get("reason") == Reason.PURGE_INVALID and refusal["message"] != _condition(before, Type.PURGED).get(
+        "message"
+    ):
+        notices.append(Notice(Notable.PURGE_INVALID, "Refuse", "Warning", refusal["message"]))
     return notices
 
 

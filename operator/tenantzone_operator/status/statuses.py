@@ -12,6 +12,7 @@ from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.admission import Budget, Verdict
 from tenantzone_operator.planning.plan import Plan
 from tenantzone_operator.status.acknowledgement import History
+from tenantzone_operator.status.purges import purge_record, purged
 from tenantzone_operator.status.readiness import (
     acknowledged,
     applied,
@@ -82,7 +83,11 @@ def zone_status(
     """
     reports = [observation.zones.get(zone.meta.name) for observation in observations]
     done = acknowledged(verdict, observations, history)
-    conditions = zone_conditions(zone, verdict, observations, done, history, not_written)
+    purge = purge_record(zone, verdict, observations, before, now)
+    conditions = [
+        *zone_conditions(zone, verdict, observations, done, history, not_written),
+        *purged(zone, verdict, observations, purge, not_written),
+    ]
     rows = [
         _row(observation, report, has_it, history.lacks(observation, zone.meta.name))
         for observation, report, has_it in zip(observations, reports, done, strict=True)
@@ -93,6 +98,7 @@ def zone_status(
         "message": _message(conditions),
         **ZoneSummary.of(report for report in reports if report is not None).status_fields(),
         **({"engines": rows} if rows else {}),
+        **({"purge": dict(purge)} if purge is not None else {}),
     }
 
 

@@ -17,13 +17,14 @@ from vllm.v1.request import Request
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.engine.foreign_block import ForeignBlockError
 from tenantzone_runtime.engine.prefix_index import NoPrefixes
-from tenantzone_runtime.engine.requests import zone_of
-from tenantzone_runtime.zones import states
+from tenantzone_runtime.engine.purged_index import PurgedIndex
+from tenantzone_runtime.engine.requests import may_be_cached, zone_of
+from tenantzone_runtime.zones import forgetting, states
 from tenantzone_runtime.zones.configure import discard_if_gone
 from tenantzone_runtime.zones.eviction import Evictions, make_room, trim_to_limit
 from tenantzone_runtime.zones.parts import slices
 from tenantzone_runtime.zones.tenancy import Tenancy
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.zone import Purge, Zone
 
 
 class ZoneBlockPool(BlockPool):
@@ -40,6 +41,8 @@ class ZoneBlockPool(BlockPool):
         self._unowned_index = BlockHashToBlockMap()
         self._index: dict[Zone, BlockHashToBlockMap] = {}
         """Of zones with prefixes; never empty ones, whose tables would stay as large as they ever were."""
+        self._purges: dict[Zone, Purge] = {}
+        """Those that are under way."""
         self._no_prefixes = NoPrefixes(self._begin_index)
         self.acting: Zone | None = None
         """On whose behalf; None: nobody's in particular."""
@@ -146,9 +149,9 @@ class ZoneBlockPool(BlockPool):
     def cache_full_blocks(
         self, request: Request, blocks: list[KVCacheBlock], num_cached_blocks: int, *args: Any, **kwargs: Any
     ) -> None:
-        """Put a request's full blocks into the index of its zone, unless the zone stores nothing."""
+        """Put a request's full blocks into the index of its zone, unless they are not to be kept."""
         zone = zone_of(request)
-        if zone is not None and zone.spec.retention.no_store:
+        if zone is not None and not may_be_cached(request, zone):
             return
         if zone is not None and zone.parked and _begin_alike(request, self.front(zone), num_cached_blocks):
             # It needs fewer blocks now.
@@ -261,6 +264,52 @@ class ZoneBlockPool(BlockPool):
         discard_if_gone(self.ledger, zone)
         if not self.ledger.is_present(zone):
             self._index.pop(zone, None)
+            self._purges.pop(zone, None)
+
+    def withdraw(self, zone: Zone) -> None:
+        """Have nobody find any prefix that the zone has, if a purge of it has just begun; harmless if not."""
+        purge = zone.purge
+        if purge is None or not forgetting.is_under_way(zone) or self._purges.get(zone) is purge:
+            return
+        self._purges[zone] = purge
+        if zone in self._index:
+            self._index[zone] = PurgedIndex(self._index[zone])
+
+    def forget_withdrawn(self, at_once: int) -> Iterator[None]:
+        """Let no block keep a prefix that a purge has withdrawn, so that it goes once its requests let it go.
+
+        It pauses after every ``at_once`` blocks that the engine has, and anything may happen then.
+        """
+        owner = self.ledger.owner
+        for part in slices(self.blocks, at_once) if self._purges else ():
+            left_behind: dict[Zone, list[int]] = {}
+            for block in part:
+                zone = owner[block.block_id]
+                if zone not in self._purges or not self._is_withdrawn(zone, block):
+                    continue
+                if block.ref_cnt > 0:
+                    self._purges[zone].withdrawn += 1
+                    with self.acting_for(zone):
+                        self._maybe_evict_cached_block(block)
+                else:
+                    left_behind.setdefault(zone, []).append(block.block_id)
+            for zone, block_ids in left_behind.items():
+                forgetting.evict_left_behind(self.ledger, zone, block_ids)
+                self.return_evicted(zone, block_ids)
+            yield
+        for zone in self._purges:
+            index = self._index.get(zone)
+            while isinstance(index, PurgedIndex):
+                self._index[zone] = index = index.found
+            self._tidy_index(zone)
+        self._purges.clear()
+
+    def _is_withdrawn(self, zone: Zone, block: KVCacheBlock) -> bool:
+        """Whether a block of a zone that is being purged keeps a prefix that nobody finds."""
+        index = self._index.get(zone)
+        if block.block_hash is None or not isinstance(index, PurgedIndex):
+            return False
+        return not index.contain(block.block_hash, block.block_id)
 
     def forget_in_use(self, zone: Zone, at_once: int) -> Iterator[None]:
         """Forget the prefixes of blocks that a zone's requests use: nobody finds them, and they go once let go.

@@ -11,7 +11,7 @@ from vllm.v1.request import Request, RequestStatus
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.foreign_block import ForeignBlockError
 from tenantzone_runtime.engine.latencies import Latencies
-from tenantzone_runtime.engine.requests import leave_queue, zone_of
+from tenantzone_runtime.engine.requests import leave_queue, note_admission, zone_of
 from tenantzone_runtime.zones.fair_queue import INPUT
 
 _RUNNING = RequestStatus.RUNNING
@@ -68,7 +68,10 @@ class ZoneKVCacheManager(KVCacheManager):
         return refused
 
     def get_computed_blocks(self, request: Request) -> tuple[KVCacheBlocks, int, int]:
-        with self.block_pool.acting_for(zone_of(request)):
+        zone = zone_of(request)
+        if zone is not None:
+            note_admission(request, zone)
+        with self.block_pool.acting_for(zone):
             computed: tuple[KVCacheBlocks, int, int] = super().get_computed_blocks(request)
         return computed
 

@@ -16,6 +16,17 @@ def zone_of(request: Request) -> Zone | None:
     return zone
 
 
+def note_admission(request: Request, zone: Zone) -> None:
+    """Note how many purges of its zone have begun before a request that waits; one that was preempted had begun."""
+    if request.num_preemptions == 0:
+        request.purges = zone.purges
+
+
+def may_be_cached(request: Request, zone: Zone) -> bool:
+    """Whether what a request computes may be kept: the zone stores something, and no purge has begun since it began."""
+    return not zone.spec.retention.no_store and getattr(request, "purges", 0) == zone.purges
+
+
 def count_generated(request: Request, zone: Zone) -> None:
     """Count and charge to the zone what a request has generated since the last call."""
     tokens = request.num_output_tokens - getattr(request, "counted_tokens", 0)

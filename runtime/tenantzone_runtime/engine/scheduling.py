@@ -116,6 +116,7 @@ class ZoneAwareScheduler(AsyncScheduler):
     def _make(self, changes: Difference) -> Iterator[None]:
         had_zones = bool(self._zones)
         for zone, evicted in self.tenancy.enforcement.make(changes, BLOCKS_AT_ONCE):
+            self.block_pool.withdraw(zone)
             self.block_pool.return_evicted(zone, evicted)
             if not had_zones:
                 self._adopt_requests()
@@ -123,6 +124,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             yield
             if zone.spec.retention.no_store:
                 yield from self.block_pool.forget_in_use(zone, BLOCKS_AT_ONCE)
+        yield from self.block_pool.forget_withdrawn(BLOCKS_AT_ONCE)
 
     def _adopt_requests(self) -> None:
         """Bind requests that came before any zone was declared to a zone of their own, which no config declares."""

@@ -16,6 +16,7 @@ from tenantzone_contract.report import (
     EngineReport,
     IdentityReport,
     LoanReport,
+    PurgeReport,
     SaltKeyStatus,
     ZoneReport,
     for_blocks,
@@ -39,6 +40,7 @@ _REPORTED: Final = (
     "generation_tokens",
     "preemptions",
     "violations",
+    "scrubbed_blocks",
     "block_seconds",
 )
 """Counters that a zone's report has under the same names."""
@@ -74,7 +76,13 @@ def make_report(
     pool = copy_pool(engine)
     loans = copy_loans(engine, pool.loans)
     lending = _Lending(loans)
-    zones = copy_zones(engine, pool.zones, _put_reported, _take_reported)
+    unscrubbed = engine.tenancy.ledger.unscrubbed
+
+    def put(zone: Zone, values: list[Any]) -> None:
+        values.append(unscrubbed.get(zone.spec.tenant, 0))
+        _put_reported(zone, values)
+
+    zones = copy_zones(engine, pool.zones, put, _take_reported)
     return EngineReport(
         engine_version=engine.engine_version,
         pod=pod,
@@ -161,15 +169,24 @@ def _loan_report(loan: LoanCopy) -> LoanReport:
 
 
 def _put_reported(zone: Zone, values: list[Any]) -> None:
+    purge = zone.purge
+    values += ("", 0, 0) if purge is None or not purge.is_complete else (purge.id, purge.evicted, purge.withdrawn)
     values += _read_reported(zone.counters)
     put_mapping(values, zone.counters.evictions)
 
 
 def _take_reported(values: Iterator[Any]) -> dict[str, Any]:
-    """The fields of a zone's report that are counters, from copied values."""
+    """The fields of a zone's report that are counts, from copied values."""
+    unscrubbed = next(values)
+    purge_id, purged, withdrawn = take(values, 3)
     numbers = dict(zip(_REPORTED, take(values, len(_REPORTED)), strict=True))
     evicted = evicted_by_reason(take_mapping(values))
-    return numbers | {"evictions": evicted, "evicted_blocks": in_older_words(evicted)}
+    return numbers | {
+        "unscrubbed_blocks": unscrubbed,
+        "purge": PurgeReport(id=purge_id, evicted=purged, withdrawn=withdrawn) if purge_id else None,
+        "evictions": evicted,
+        "evicted_blocks": in_older_words(evicted),
+    }
 
 
 def _zone_report(zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending, tenancy: Tenancy) -> ZoneReport:

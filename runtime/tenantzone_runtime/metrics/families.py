@@ -128,8 +128,8 @@ _COUNTERS = (
         ("reason", "beneficiary"),
         "evicted_blocks_total",
         "Cached KV-cache blocks that the zone lost. reason: quiet, reclaim, own, relief, limit, watermark, due, idle, "
-        "ttl, no_store, removed or reset; beneficiary: whom it made room for, by priority against this zone (none: "
-        "nobody in particular).",
+        "ttl, no_store, purge, removed or reset; beneficiary: whom it made room for, by priority against this zone "
+        "(none: nobody in particular).",
         lambda zone: zone.counters.all_evictions.items(),
     ),
     of_zones(
@@ -157,6 +157,12 @@ _COUNTERS = (
         "violations_total",
         "Requests failed because they were about to use a block of another zone. Never normal.",
         lambda zone: zone.counters.violations,
+    ),
+    of_zones(
+        "counter",
+        "scrubbed_blocks_total",
+        "Blocks with data of the zone that were zeroed because another zone got them (scrub: OnTransfer).",
+        lambda zone: zone.counters.scrubbed_blocks,
     ),
     of_zones_by(
         "counter",

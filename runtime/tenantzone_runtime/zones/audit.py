@@ -68,6 +68,20 @@ class Evicted:
 
 
 @dataclass(frozen=True, slots=True)
+class Purged:
+    """The event that a purge was carried out: nothing that the zone had computed before it is found any more."""
+
+    kind: ClassVar = "purged"
+    zone: str
+    id: str
+    """As somebody gave it."""
+    evicted: int
+    """Cached blocks that went; they are among those of ``Evicted`` with the reason ``purge``."""
+    withdrawn: int
+    """Blocks that requests used: they are free, and not cached, once they are let go."""
+
+
+@dataclass(frozen=True, slots=True)
 class Preempted:
     """The event that a running request of a zone was sent back to wait."""
 
@@ -185,6 +199,7 @@ Event = (
     Lifecycle
     | Balance
     | Evicted
+    | Purged
     | Preempted
     | Refused
     | Violation

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from tenantzone_contract.config import ConfigError, Idle, RuntimeConfig, ZoneConfig
 from tenantzone_contract.fitting import Grant, SeatGrant, grants, seat_grants
 from tenantzone_contract.share import floor_blocks, percentage
+from tenantzone_runtime.zones import forgetting
 from tenantzone_runtime.zones.audit import Change, Lifecycle
 from tenantzone_runtime.zones.eviction import trim_to_limit
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
@@ -67,6 +68,7 @@ def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
         max_tokens=zone.request_limits.max_tokens,
         retention=Retention(zone.retention.ttl_seconds, zone.retention.no_store),
         seats=SeatQuota(seats.reserved, seats.limit, seats.lacking),
+        purge=zone.purge,
         awaited=grant.lacking,
     )
 
@@ -81,6 +83,7 @@ def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:
     """Add a new zone, empty and idle, to the ledger."""
     zone = new_zone(spec, ledger.now, ledger.links)
     ledger.add(zone)
+    forgetting.has_nothing_to_forget(zone)
     _note(ledger, zone, "registered" if spec.auto_registered else "declared")
     return zone
 
@@ -146,6 +149,7 @@ def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Z
             yield known, change_spec(ledger, known, spec, at_once)
             while evicted := trim_to_limit(ledger, known, at_once):
                 yield known, evicted
+            yield from forgetting.purge(ledger, known, at_once)
         elif not spec.auto_registered:
             yield add_zone(ledger, spec), []
 

@@ -33,6 +33,7 @@ EVICTIONS_FOR: Final[dict[EvictionReason, tuple[Beneficiary, ...]]] = {
     "idle": ("none",),
     "ttl": ("none",),
     "no_store": ("none",),
+    "purge": ("none",),
     "removed": ("none",),
     "reset": ("none",),
 }
@@ -52,6 +53,8 @@ class Counters:
     preemptions: int = 0
     violations: int = 0
     """Requests of the zone that were about to use a block that is not the zone's."""
+    scrubbed_blocks: int = 0
+    """Blocks that the zone had let go and that were zeroed because another zone got them."""
     block_seconds: float = 0.0
     """Blocks held, in use or cached, times seconds."""
     lent_block_seconds: float = 0.0
@@ -132,6 +135,7 @@ class Counters:
             self.generation_tokens,
             self.preemptions,
             self.violations,
+            self.scrubbed_blocks,
             self.block_seconds,
             self.lent_block_seconds,
             self.borrowed_block_seconds,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tenantzone_contract.config import RuntimeConfig, UnknownTenants
-from tenantzone_runtime.zones import configure, registration
+from tenantzone_runtime.zones import configure, forgetting, registration
 from tenantzone_runtime.zones.audit import ConfigApplied
 from tenantzone_runtime.zones.configure import Difference
 from tenantzone_runtime.zones.eviction import Evictions
@@ -58,6 +58,8 @@ class Enforcement:
         self.watermarks = Watermarks()
         self._coming: dict[str, ZoneSpec] = {}
         """By tenant, what the config that is coming into force declares."""
+        self._purged: dict[Zone, None] = {}
+        """Zones that the config has purged as far as the core goes."""
 
     def plan(self, config: RuntimeConfig) -> Plan:
         """What the config means on this engine. It changes nothing.
@@ -77,6 +79,7 @@ class Enforcement:
         self._was_whole, self._is_whole = self._is_whole, False
         self.config = plan.config
         self._coming = plan.specs
+        self._purged = {}
 
     def changes(self, plan: Plan) -> Difference:
         """Find out what a plan changes, without a change to anything, while steps may be made."""
@@ -102,12 +105,17 @@ class Enforcement:
                 self._timers.set_at(zone, self._ledger.now)
             elif not zone.leaving:
                 self._timers.set(zone)
+            if forgetting.is_under_way(zone):
+                self._purged[zone] = None
             yield zone, evicted
 
     def end(self, plan: Plan) -> Evictions:
-        """Note that all changes are made, so that the config is in force whole."""
+        """Note that all changes are made, so that the config is in force whole, and its purges are carried out."""
         self._is_whole = True
         self._coming = {}
+        for zone in self._purged:
+            forgetting.complete(self._ledger, zone)
+        self._purged = {}
         marks = plan.config.pool.watermarks
         self.watermarks = Watermarks(int(marks.low * self._capacity), int(marks.high * self._capacity))
         self._ledger.trail.note(ConfigApplied(plan.config.generation, plan.config.hash, len(plan.specs)))

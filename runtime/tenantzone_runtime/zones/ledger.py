@@ -7,6 +7,7 @@ Requests that came before any zone was declared belong to a zone of their own fr
 free.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from tenantzone_contract.report import EvictionReason, WaitReason
@@ -46,6 +47,8 @@ class Ledger:
         self._soiled: dict[int, str] = {}
         """Free blocks that must be zeroed before anybody else uses them, and the tenant whose data they hold."""
         self._to_scrub: list[int] = []
+        self.unscrubbed: Counter[str] = Counter()
+        """How many such blocks there are of each tenant's."""
         self._zones_entered = 0
 
     def add(self, zone: Zone) -> None:
@@ -122,17 +125,20 @@ class Ledger:
 
     def evict_block(self, zone: Zone, block_id: int, reason: EvictionReason) -> None:
         """Make one given cached block free."""
+        self.evict_blocks(zone, [block_id], reason)
+
+    def evict_blocks(self, zone: Zone, block_ids: list[int], reason: EvictionReason) -> None:
+        """Make given cached blocks free."""
         self.accrue(zone)
-        zone.cached.remove(block_id)
-        self._count_evicted(zone, [block_id], reason, None)
+        for block_id in block_ids:
+            zone.cached.remove(block_id)
+        self._count_evicted(zone, block_ids, reason, None)
 
     def evict_expired(self, zone: Zone, at_most: int) -> list[int]:
         """Make blocks free that were not used for as long as the zone's ttl, at most so many; returns their ids."""
         self.accrue(zone)
         block_ids = self.expiry.expired(zone, self.now, at_most)
-        for block_id in block_ids:
-            zone.cached.remove(block_id)
-        self._count_evicted(zone, block_ids, "ttl", None)
+        self.evict_blocks(zone, block_ids, "ttl")
         return block_ids
 
     def change_spec(self, zone: Zone, spec: ZoneSpec) -> None:
@@ -167,11 +173,18 @@ class Ledger:
             self.owner[block_id] = None
         if zone.spec.scrub:
             self._soiled.update(dict.fromkeys(block_ids, zone.spec.tenant))
+            self.unscrubbed[zone.spec.tenant] += len(block_ids)
 
     def _clean(self, block_ids: list[int], tenant: str) -> None:
         for block_id in block_ids:
-            if self._soiled.pop(block_id, tenant) != tenant:
+            former = self._soiled.pop(block_id, None)
+            if former is None:
+                continue
+            self.unscrubbed[former] -= 1
+            if former != tenant:
                 self._to_scrub.append(block_id)
+                if former in self.zones:
+                    self.zones[former].counters.scrubbed_blocks += 1
 
     def accrue(self, zone: Zone) -> None:
         """Bring the zone's block-seconds up to date; whatever changes what it holds, lends or borrows does so first."""

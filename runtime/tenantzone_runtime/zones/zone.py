@@ -69,6 +69,18 @@ class Retention:
     """Whether nothing is kept at all."""
 
 
+@dataclass(slots=True)
+class Purge:
+    """One purge of a zone, and what it came to in this engine, in blocks."""
+
+    id: str
+    evicted: int = 0
+    """Cached blocks that went."""
+    withdrawn: int = 0
+    """Blocks that requests used when it began: nobody finds them, and they are free once they are let go."""
+    is_complete: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class SeatQuota:
     """What a zone's config says of the requests that run at once, on this engine."""
@@ -101,6 +113,8 @@ class ZoneSpec:
     """Of an answer; None: as many as fit."""
     retention: Retention = Retention()
     seats: SeatQuota = SeatQuota()
+    purge: str = ""
+    """The id of the purge that is to have been carried out; empty: none."""
     auto_registered: bool = False
     """For a tenant that no config declares; see ``registration``."""
     level: str = ""
@@ -167,6 +181,10 @@ class Zone:
     """Of what it keeps cached; None: it has no ttl. Only the ledger changes them."""
     expires: float | None = None
     """When it is looked at next because a block may have to go by its ttl; None: not before it keeps another one."""
+    purge: Purge | None = None
+    """The last one that began; only ``forgetting`` and the engine change it."""
+    purges: int = 0
+    """How many have begun: what a request computes is not cached if one has begun since the request was admitted."""
     timer: float | None = None
     """When the zone is looked at next because time has passed; None: not before something else happens to it."""
 

@@ -141,7 +141,7 @@ class Engine:
 
     def _declare(self, event: Declare) -> None:
         config = make_config(len(self.configs) + 1, event.pool, event.zones)
-        with self.invariants.around_a_config(), self._pauses():
+        with self.invariants.around_a_config(has_pauses=self.flags.steps_in_pauses), self._pauses():
             self.scheduler.apply_config(config)
         held = zip(event.zones, grants(event.zones, self.flags.capacity), strict=True)
         expected = {zone.tenant: (grant.reserved, grant.limit) for zone, grant in held}

@@ -71,6 +71,7 @@ def zones(draw: st.DrawFn, tenant: str, left: int, capacity: int) -> ZoneConfig:
         ),
         idle=Idle(after_seconds=draw(SECONDS), evict_after_seconds=draw(st.sampled_from([None, None, 0.0, 60.0]))),
         eviction_policy=draw(st.sampled_from(list(EVICTION_POLICIES))),
+        purge=draw(st.sampled_from(["", "", "first", "second"])),
     )
 
 

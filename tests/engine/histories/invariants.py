@@ -66,10 +66,23 @@ class Invariants:
         self._notice_limits()
 
     @contextmanager
-    def around_a_config(self) -> Iterator[None]:
+    def around_a_config(self, *, has_pauses: bool) -> Iterator[None]:
+        zones = self._scheduler.block_pool.ledger.zones
+        before = {zone: zone.purges for zone in zones.values()}
         yield
         self._notice_limits()
+        purged = {zone for zone in zones.values() if zone.purges > before.get(zone, 0)}
+        assert all(zone.purge is None or zone.purge.is_complete for zone in zones.values())
+        if not has_pauses:
+            self._nothing_is_found_of(purged)
         self._who_never_had_a_request_lends()
+
+    def _nothing_is_found_of(self, purged: set[Zone]) -> None:
+        pool = self._scheduler.block_pool
+        for block in pool.blocks:
+            is_purged = pool.ledger.owner[block.block_id] in purged
+            assert not is_purged or block.block_hash is None, "a block is found that was computed before a purge"
+        assert not any(zone.cached for zone in purged), "a purged zone keeps something cached"
 
     def _who_never_had_a_request_lends(self) -> None:
         for zone in self._scheduler.block_pool.ledger.zones.values():

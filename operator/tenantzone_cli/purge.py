@@ -1,0 +1,107 @@
+"""``purge ZONE``: all that a zone has cached goes in every engine of its pool, and each engine says what that was.
+
+The command only sets an annotation. The operator brings it to the engines and gathers what they say, whether somebody
+waits for it or not.
+"""
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator
+
+from tenantzone_cli.api import Api, Body
+from tenantzone_cli.names import API, ZONES, within
+from tenantzone_cli.resources import Zone, read_zone
+from tenantzone_cli.table import render, shown
+from tenantzone_contract.config import PURGE_ANNOTATION
+
+_LOOK_SECONDS = 0.2
+_QUIET_SECONDS = 2.0
+"""What takes longer than this says how far it has come."""
+
+
+class PurgeError(Exception):
+    """The zone can't be purged, or not in time; the message says why."""
+
+
+def new_id(now: float) -> str:
+    """An id of a purge that no other has: the time, and what tells two of the same second apart."""
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}-{secrets.token_hex(4)}"
+
+
+def ask(api: Api, namespace: str, name: str, purge: str) -> None:
+    """Ask for a purge of a zone that is in force, by its annotation.
+
+    Raises:
+        ApiError: there is no such zone, or the user may not patch it.
+        Unreachable: the API server does not answer.
+        PurgeError: the zone is not in force, so no engine would get it.
+    """
+    zone = _read(api, namespace, name)
+    accepted = zone.condition("Accepted")
+    if accepted is None:
+        raise PurgeError(f"zone {namespace}/{name}: no operator has looked at it yet; run kubectl tenantzone doctor")
+    if accepted.status != "True":
+        raise PurgeError(f"zone {namespace}/{name} is not in force, so it can't be purged: {accepted.message}")
+    patch = json.dumps({"metadata": {"annotations": {PURGE_ANNOTATION: purge}}})
+    headers = {"Content-Type": "application/merge-patch+json"}
+    api.ask("PATCH", _path(namespace, name), body=patch, headers=headers)
+
+
+def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, tell: Callable[[str], None]) -> Body:
+    """Wait until every engine has acknowledged a purge, and return its record from the zone's status.
+
+    Args:
+        api: which cluster, and as whom.
+        namespace: the zone's.
+        name: the zone's.
+        purge: the id that was asked for.
+        timeout: in seconds.
+        tell: is told how far it has come, if it takes long, each time that this changes.
+
+    Raises:
+        ApiError: the API server refuses.
+        Unreachable: it does not answer.
+        PurgeError: it was not complete in time, or another purge has come in its place.
+    """
+    began, told = time.monotonic(), ""
+    while True:
+        zone = _read(api, namespace, name)
+        record = zone.status.get("purge") or {}
+        if record.get("id") == purge and "completedAt" in record:
+            return dict(record)
+        if zone.annotations.get(PURGE_ANNOTATION) != purge:
+            raise PurgeError(f"another purge of {namespace}/{name} has come in the place of {purge}; it purges as much")
+        passed, state = time.monotonic() - began, _state(zone, purge)
+        if passed >= timeout:
+            raise PurgeError(f"not complete after {timeout:g} s, and goes on: {state}")
+        if passed >= _QUIET_SECONDS and state != told:
+            told = state
+            tell(state)
+        time.sleep(_LOOK_SECONDS)
+
+
+def table(record: Body) -> Iterator[str]:
+    """What a purge came to, as a table of engines."""
+    rows = [_cells(row["pod"], row) for row in record.get("engines", ())]
+    yield from render(("ENGINE", "EVICTED", "WITHDRAWN", "TO ZERO"), [*rows, _cells("in all", record)])
+
+
+def _cells(engine: str, counts: Body) -> tuple[str, ...]:
+    return engine, *(shown(counts.get(name)) for name in ("evicted", "withdrawn", "unscrubbed"))
+
+
+def _state(zone: Zone, purge: str) -> str:
+    """How far a purge has come, in the operator's words."""
+    record, told = zone.status.get("purge") or {}, zone.condition("Purged")
+    if record.get("id") == purge and told is not None:
+        return told.message
+    return f"purge {purge} is not taken up by the operator yet; if it stays so, is the operator of this release?"
+
+
+def _read(api: Api, namespace: str, name: str) -> Zone:
+    return read_zone(api.get(_path(namespace, name)))
+
+
+def _path(namespace: str, name: str) -> str:
+    return f"{within(API, namespace, ZONES)}/{name}"

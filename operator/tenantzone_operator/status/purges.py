@@ -1,0 +1,121 @@
+"""What has become of the purge that somebody asks for by a zone's annotation: a record, and a condition; pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tenantzone_contract.config import PURGE_ANNOTATION
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some
+from tenantzone_operator.kube.resources import Zone
+from tenantzone_operator.planning.admission import Verdict
+
+Record = Mapping[str, Any]
+"""``status.purge``: which purge, since when, until when, and what it came to in each engine."""
+
+
+def purge_record(
+    zone: Zone, verdict: Verdict, observations: Sequence[Observation], before: Mapping[str, Any], now: str
+) -> Record | None:
+    """The record of the zone's last purge; None if there was none.
+
+    What an engine has acknowledged stays, whether it answers later or not; what is complete stays as it is.
+
+    Args:
+        zone: as the API server has it.
+        verdict: whether it is part of the newest snapshot.
+        observations: one for each ready engine of the pool.
+        before: the zone's status until now.
+        now: RFC 3339.
+    """
+    last, wanted = before.get("purge"), _wanted(zone)
+    if last is not None and "completedAt" in last and wanted in ("", last["id"]):
+        return dict(last)
+    if not wanted:
+        return None
+    is_known = last is not None and last["id"] == wanted
+    rows = {row["pod"]: row for row in last.get("engines", ())} if last is not None and is_known else {}
+    for seen in observations:
+        if seen.pod not in rows and (row := _acknowledged(zone, seen, wanted)) is not None:
+            rows[seen.pod] = row
+    record: dict[str, Any] = {
+        "id": wanted,
+        "requestedAt": last["requestedAt"] if last is not None and is_known else now,
+        "evicted": sum(row["evicted"] for row in rows.values()),
+        "withdrawn": sum(row["withdrawn"] for row in rows.values()),
+        "unscrubbed": sum(row["unscrubbed"] for row in rows.values()),
+    }
+    if rows:
+        record["engines"] = [rows[pod] for pod in sorted(rows)]
+    is_wanted = verdict.entry is not None and verdict.entry.purge == wanted
+    if is_wanted and observations and all(seen.pod in rows for seen in observations):
+        record["completedAt"] = now
+    return record
+
+
+def purged(
+    zone: Zone, verdict: Verdict, observations: Sequence[Observation], record: Record | None, not_written: str
+) -> list[Condition]:
+    """The condition about the purge that somebody asks for; none if nobody does."""
+    if zone.purge_invalid:
+        message = (
+            f"the annotation {PURGE_ANNOTATION} is no id of a purge, and nothing is purged: {zone.purge_invalid}; set "
+            "it to another text of 1 to 63 letters, digits, -, _ and ., or run kubectl tenantzone purge"
+        )
+        return [Condition(Type.PURGED, "False", Reason.PURGE_INVALID, message)]
+    if record is None or record["id"] != _wanted(zone):
+        return []
+    rows = record.get("engines", ())
+    if "completedAt" in record:
+        message = (
+            f"purge {record['id']} is carried out in {_engines(len(rows))}: {record['evicted']} blocks evicted, "
+            f"{record['withdrawn']} withdrawn while requests used them"
+        )
+        return [Condition(Type.PURGED, "True", Reason.PURGED, message)]
+    waiting = f"purge {record['id']} is acknowledged by {len(rows)} of {_engines(max(len(rows), len(observations)))}"
+    return [
+        Condition(
+            Type.PURGED, "False", Reason.PURGE_PENDING, f"{waiting}; {_why(verdict, observations, rows, not_written)}"
+        )
+    ]
+
+
+def _wanted(zone: Zone) -> str:
+    return zone.config.purge if zone.config is not None else ""
+
+
+def _acknowledged(zone: Zone, seen: Observation, wanted: str) -> dict[str, Any] | None:
+    found = seen.zones.get(zone.meta.name)
+    if found is None or found.purge is None or found.purge.id != wanted:
+        return None
+    purge = found.purge
+    return {
+        "pod": seen.pod,
+        "evicted": purge.evicted,
+        "withdrawn": purge.withdrawn,
+        "unscrubbed": min(found.unscrubbed, purge.evicted),
+    }
+
+
+def _why(
+    verdict: Verdict, observations: Sequence[Observation], rows: Sequence[Mapping[str, Any]], not_written: str
+) -> str:
+    """Why the purge is not complete, with the names of the engines that are waited for."""
+    if not verdict.accepted:
+        return f"the engines do not get it, since the zone is not accepted: {verdict.message}"
+    if not_written:
+        return f"the pool's config can't be written, and is tried again: {not_written}"
+    if not observations:
+        return "no engine is ready"
+    done = {row["pod"] for row in rows}
+    left = [seen for seen in observations if seen.pod not in done]
+    return f"waiting for {name_some([_with_trouble(seen) for seen in left], '; ')}"
+
+
+def _with_trouble(seen: Observation) -> str:
+    if seen.nack:
+        return f"{seen.pod}, which refuses the config: {seen.nack}"
+    return f"{seen.pod}, which does not answer: {seen.error}" if seen.report is None else seen.pod
+
+
+def _engines(count: int) -> str:
+    return f"{count} engine{'' if count == 1 else 's'}"

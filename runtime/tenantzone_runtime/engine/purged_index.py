@@ -1,0 +1,34 @@
+"""The prefix index of a zone while a purge of it is under way."""
+
+from vllm.v1.core.block_pool import BlockHashToBlockMap
+from vllm.v1.core.kv_cache_utils import BlockHashWithGroupId, KVCacheBlock
+
+
+class PurgedIndex(BlockHashToBlockMap):
+    """A prefix index whose content was withdrawn at once: nobody finds it, but each block can still be taken out.
+
+    Args:
+        withdrawn: what was the zone's index.
+    """
+
+    def __init__(self, withdrawn: BlockHashToBlockMap) -> None:
+        super().__init__()
+        self._withdrawn = withdrawn
+        self.found = BlockHashToBlockMap()
+        """What was put in since."""
+
+    def get_one_block(self, key: BlockHashWithGroupId) -> KVCacheBlock | None:
+        return self.found.get_one_block(key)
+
+    def contain(self, key: BlockHashWithGroupId, block_id: int) -> bool:
+        return bool(self.found.contain(key, block_id))
+
+    def insert(self, key: BlockHashWithGroupId, block: KVCacheBlock) -> None:
+        self.found.insert(key, block)
+
+    def pop(self, key: BlockHashWithGroupId, block_id: int) -> KVCacheBlock | None:
+        block = self.found.pop(key, block_id)
+        return block if block is not None else self._withdrawn.pop(key, block_id)
+
+    def __len__(self) -> int:
+        return len(self.found) + len(self._withdrawn)
