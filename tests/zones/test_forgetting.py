@@ -3,6 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenantzone_contract.config import PoolConfig
+from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.zones.audit import Purged
 from tests.zones.core import Core, declare
 
@@ -63,9 +65,6 @@ def test_a_purge_is_complete_when_its_config_is_in_force_whole():
 
 
 def _config(*zones):
-    from tenantzone_contract.config import PoolConfig
-    from tenantzone_contract.config_text import make_config
-
     return make_config(9, PoolConfig(namespace="n", name="p"), zones)
 
 
