@@ -1,7 +1,7 @@
 """Finds in what a request wants of its answer's form what can be dear at any length: patterns and grammars.
 
-What a schema or a list of choices costs grows with its size, which is bounded. By a regular expression or a grammar a
-few hundred bytes make the engine work for seconds at each token, in the steps of all tenants.
+What a schema or a list of choices costs grows with its size, which is bounded. By a regular expression or a grammar of
+a few hundred bytes a processor can be kept busy for hours, with nobody able to stop it.
 """
 
 import json
