@@ -10,9 +10,10 @@ from tenantzone_runtime.settings import Bounds
 
 _LATER = {"retry-after": "1", "connection": "close"}
 
-_ROOM = 64
-"""Of what is being made ready for the engine, of one tenant."""
-_BYTES_OF_WEIGHT = 16 * 2**10
+_ROOM = 16
+"""Prompts, or as much, of one tenant that are being made ready for the engine at a time. A few keep vLLM's thread at
+work; what becomes ready at once is begun at once, on the event loop."""
+_BYTES_OF_WEIGHT = 64 * 2**10
 """So many bytes of a body are as much work as one prompt."""
 
 
