@@ -133,6 +133,24 @@ class TestShape:
         assert (error["code"], error["param"], error["message"]) == (400, name, f"'{name}' must be an object")
         assert call(door(folder), body={**PROMPT, name: None}, key="acme-key").is_success
 
+    @pytest.mark.parametrize("name", ["stop", "bad_words", "request_id", "session_id", "vllm_xargs", "prompt"])
+    @pytest.mark.parametrize(
+        "text",
+        [rb'"\ud800"', rb'["a", "\uDFFF"]', rb'{"a": ["\ud83d"]}', rb'{"\udc00": 1}', b'"\xed\xa0\x80"'],
+        ids=repr,
+    )
+    def test_half_of_a_surrogate_pair_is_refused_with_its_field(self, folder, name, text):
+        body = b'{"user": "\xc3\xa9", "%s": %s}' % (name.encode(), text)
+        error = error_of(call(door(folder), body=body, key="acme-key"))
+        assert (error["code"], error["param"]) == (400, name)
+
+    def test_a_name_with_half_of_a_surrogate_pair_is_refused_too(self, folder):
+        assert error_of(call(door(folder), body=rb'{"\ud800": 1}', key="acme-key"))["param"] == "?"
+
+    @pytest.mark.parametrize("text", [rb'"\ud83d\ude00"', rb'"\\ud800"', '"😀"'.encode(), rb'"\u00e9"'], ids=repr)
+    def test_whole_characters_pass(self, folder, text):
+        assert call(door(folder), body=b'{"prompt": %s}' % text, key="acme-key").is_success
+
     @pytest.mark.parametrize(
         ("path", "name", "conversation"),
         [

@@ -12,7 +12,7 @@ from tenantzone_runtime.door.holdings import Held
 from tenantzone_runtime.door.limits import read_body
 from tenantzone_runtime.door.prompts import check_prompts
 from tenantzone_runtime.door.routes import Route
-from tenantzone_runtime.door.shape import check_count, check_depth, check_kinds, check_text
+from tenantzone_runtime.door.shape import check_count, check_depth, check_kinds, check_text, check_texts
 from tenantzone_runtime.settings import Bounds
 
 _SMALL_BYTES = 16 * 2**10
@@ -75,6 +75,7 @@ class Intake:
         check_count(body)
         parsed = parse_body(body)
         check_depth(parsed)
+        check_texts(body, parsed)
         check_kinds(parsed)
         if route.brings_media:
             check_text(parsed, len(body), self._bounds.max_text_bytes)

@@ -4,6 +4,7 @@ What is cheap to send can be dear to read: a megabyte of brackets makes half a m
 looked at several times before the engine hears of the request.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,6 +47,28 @@ def check_depth(body: object) -> None:
         if not level:
             return
     raise Refusal(400, "complex_body", f"The request's body nests deeper than {MAX_DEPTH} levels")
+
+
+def check_texts(raw: bytes, body: Mapping[str, Any]) -> None:
+    """Check that all texts are Unicode: JSON can spell half of a surrogate pair, for which there are no bytes.
+
+    Args:
+        raw: the body, as it came.
+        body: parsed.
+
+    Raises:
+        Refusal: a field with such a text, named.
+    """
+    if raw.isascii() and b"\\ud" not in raw.lower():
+        return
+    for name, value in body.items():
+        try:
+            json.dumps({name: value}, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            param = name.encode(errors="replace").decode()
+            raise Refusal(
+                400, "malformed_body", f"'{param}' has a text with half of a surrogate pair in it", param=param
+            ) from None
 
 
 def check_kinds(body: Mapping[str, Any]) -> None:
