@@ -1,8 +1,8 @@
 """Flood: whether one tenant's pathological requests cost another its cache, its time, or everybody the server.
 
 A victim asks the same long prompt again and again, and somebody asks for ``/health`` all the time, while an attacker
-sends one kind of load after the other: first an ordinary one, to which the others are compared. On stock vLLM and with
-zones, side by side, in one run:
+sends one kind of load after the other, each after a plain one that asks the engine for about as much: what the
+pathology of it costs is the difference. On stock vLLM and with zones, side by side, in one run:
 
     python -m bench.attacks.flood
 """
@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ _VICTIM_TOKENS = 512
 _PROMPTS_OF_A_REQUEST = 100
 _QUEUE = Queue(requests=200)
 _AT_ONCE = 16
+_AS_MANY_AS_WAIT = 192
+"""Less than the queue has room for."""
 _PAUSE_SECONDS = 0.1
 """Between two requests of the victim, and between two looks at ``/health``."""
 
@@ -55,6 +57,15 @@ class Load:
     """Requests; None: as many as the time allows."""
     is_aborted: bool = False
     """Whether each is a stream that ends after its first piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A load, and what it is compared with."""
+
+    plain: Load
+    """About as much work for the engine, of which nothing is odd."""
+    pathological: Load
 
 
 @dataclass(slots=True)
@@ -75,8 +86,8 @@ class Seen:
         return sorted(self.first_tokens)[math.ceil(0.99 * len(self.first_tokens)) - 1]
 
 
-def loads(queued: int, aborted: int) -> tuple[Load, ...]:
-    """The loads, the ordinary one first.
+def pairs(queued: int, aborted: int) -> tuple[Pair, ...]:
+    """The loads, each with its plain one.
 
     Args:
         queued: requests that are to wait at once.
@@ -84,23 +95,44 @@ def loads(queued: int, aborted: int) -> tuple[Load, ...]:
     """
     many = math.ceil(queued / _PROMPTS_OF_A_REQUEST)
     return (
-        Load("ordinary", lambda dice: _asking(_prompt(dice, 128), 16)),
-        Load(
-            f"{queued:,} queued",
-            lambda dice: _asking([_prompt(dice, 128) for _ in range(_PROMPTS_OF_A_REQUEST)], 16),
-            at_once=many,
-            most=many,
+        Pair(
+            _short("one prompt each", tokens=16),
+            Load(
+                f"{queued:,} queued",
+                lambda dice: _asking([_prompt(dice, 128) for _ in range(_PROMPTS_OF_A_REQUEST)], 16),
+                at_once=many,
+                most=many,
+            ),
         ),
-        Load(f"prompts of {LONGEST - 2:,} tokens", lambda dice: _asking(_prompt(dice, LONGEST - 2), 1)),
-        Load("busts of the cache", lambda dice: _asking(_prompt(dice, 1024), 1)),
-        Load(
-            f"{aborted:,} aborted streams",
-            lambda dice: {**_asking(_prompt(dice, 128), 64), "stream": True},
-            most=aborted,
-            is_aborted=True,
+        Pair(
+            _short("prompts of 128 tokens"),
+            Load(f"prompts of {LONGEST - 2:,} tokens", lambda dice: _asking(_prompt(dice, LONGEST - 2), 1)),
         ),
-        Load("grammars", lambda dice: {**_asking("hello", 1), "structured_outputs": _grammar(dice)}),
+        Pair(
+            _short("prompts of 128 tokens"),
+            Load("busts of the cache", lambda dice: _asking(_prompt(dice, 1024), 1)),
+        ),
+        Pair(
+            Load(f"{aborted:,} streams", _stream, most=aborted),
+            Load(f"{aborted:,} aborted streams", _stream, most=aborted, is_aborted=True),
+        ),
+        Pair(
+            Load("no grammar", lambda dice: _asking(f"hello {dice.random()}", 1)),
+            Load(
+                "grammars",
+                lambda dice: {**_asking(f"hello {dice.random()}", 1), "structured_outputs": _grammar(dice)},
+            ),
+        ),
     )
+
+
+def _short(name: str, tokens: int = 1) -> Load:
+    """Single short prompts, as many at once as the attacker's queue takes."""
+    return Load(name, lambda dice: _asking(_prompt(dice, 128), tokens), at_once=_AS_MANY_AS_WAIT)
+
+
+def _stream(dice: random.Random) -> Body:
+    return {**_asking(_prompt(dice, 128), 64), "stream": True}
 
 
 def _asking(prompt: str | list[str], tokens: int) -> dict[str, Any]:
@@ -204,23 +236,25 @@ async def _attack(client: httpx.AsyncClient, engine: Engine, load: Load, dice: r
     await asyncio.gather(*(send() for _ in range(load.at_once)))
 
 
-def table(found: Mapping[str, Mapping[str, Seen]]) -> str:
-    """What was seen, by engine and load."""
+def table(found: Mapping[str, Sequence[tuple[Pair, Seen, Seen]]]) -> str:
+    """What was seen of each pair, by engine."""
     lines = [
         f"{'':<8} {'the attacker sends':<24} {'victim p99':>10} {'x':>6} {'least cached':>12} {'health max':>10} "
         f"{'resident':>9}   answers to the attacker"
     ]
-    for engine, by_load in found.items():
-        ordinary = next(iter(by_load.values())).p99
-        for load, seen in by_load.items():
-            answers = ", ".join(f"{count:,} x {status}" for status, count in sorted(seen.answers.items()))
-            lines.append(
-                f"{engine:<8} {load:<24} {seen.p99:>8.2f} s {seen.p99 / ordinary:>6.1f} "
-                f"{min(seen.cached_tokens, default=0):>12,} {max(seen.health):>8.2f} s "
-                f"{seen.resident_bytes / 2**20:>5.0f} MiB"
-                f"   {answers or 'none within the time'}"
-            )
+    for engine, by_pair in found.items():
+        for pair, plain, odd in by_pair:
+            lines.append(_line(engine, pair.plain, plain, ""))
+            lines.append(_line(engine, pair.pathological, odd, f"{odd.p99 / plain.p99:.1f}"))
     return "\n".join(lines)
+
+
+def _line(engine: str, load: Load, seen: Seen, times: str) -> str:
+    answers = ", ".join(f"{count:,} x {status}" for status, count in sorted(seen.answers.items()))
+    return (
+        f"{engine:<8} {load.name:<24} {seen.p99:>8.2f} s {times:>6} {min(seen.cached_tokens, default=0):>12,} "
+        f"{max(seen.health):>8.2f} s {seen.resident_bytes / 2**20:>5.0f} MiB   {answers or 'none within the time'}"
+    )
 
 
 def main() -> None:
@@ -228,18 +262,26 @@ def main() -> None:
     options = _options()
     cores = sorted(os.sched_getaffinity(0))
     engine_cores = cores[: max(1, len(cores) - 1)]
-    found: dict[str, dict[str, Seen]] = {}
+    found: dict[str, list[tuple[Pair, Seen, Seen]]] = {}
     try:
         with tempfile.TemporaryDirectory(prefix="flood-") as folder, Engines() as engines:
             _start(Path(folder), engines, engine_cores)
             for engine in engines:
-                found[engine.name] = {}
-                for seed, load in enumerate(loads(options.queued, options.aborted)):
-                    print(f"{engine.name}: {load.name}", file=sys.stderr, flush=True)
-                    found[engine.name][load.name] = asyncio.run(flood(engine, load, options.seconds, seed))
+                found[engine.name] = []
+                for seed, pair in enumerate(pairs(options.queued, options.aborted)):
+                    plain, odd = (
+                        _flood(engine, load, options.seconds, 2 * seed + which)
+                        for which, load in enumerate((pair.plain, pair.pathological))
+                    )
+                    found[engine.name].append((pair, plain, odd))
     except EngineError as error:
         sys.exit(f"bench.attacks.flood: {error}")
     print(table(found))
+
+
+def _flood(engine: Engine, load: Load, seconds: float, seed: int) -> Seen:
+    print(f"{engine.name}: {load.name}", file=sys.stderr, flush=True)
+    return asyncio.run(flood(engine, load, seconds, seed))
 
 
 def _options() -> argparse.Namespace:

@@ -30,11 +30,18 @@ class Terms:
     name: str
     idle_after_seconds: float = 2.0
     lending: Lending = field(default_factory=Lending)
+    is_borrower_confined: bool = False
+    """Whether the borrower reserves what the lender does not, and has that for its limit, too."""
 
     @property
     def are_of_loans(self) -> bool:
         """Whether the borrower can use blocks of the reservation while the lender is quiet."""
-        return self.lending.lendable not in (0, "0%")
+        return self.lending.lendable not in (0, "0%") and not self.is_borrower_confined
+
+    @property
+    def room_of_borrower(self) -> int:
+        """Blocks that the borrower can have at the most."""
+        return CAPACITY - RESERVED if self.is_borrower_confined else CAPACITY
 
 
 class Scene:
@@ -50,7 +57,8 @@ class Scene:
             name=LENDER, tenant=LENDER, generation=1, reserved=RESERVED, limit=RESERVED,
             idle=Idle(after_seconds=terms.idle_after_seconds), lending=terms.lending,
         )  # fmt: skip
-        borrower = ZoneConfig(name=BORROWER, tenant=BORROWER, generation=1)
+        own = terms.room_of_borrower if terms.is_borrower_confined else None
+        borrower = ZoneConfig(name=BORROWER, tenant=BORROWER, generation=1, reserved=own or 0, limit=own)
         self._engine.apply(make_config(1, PoolConfig(namespace="bench", name="pool"), (lender, borrower)))
         self._numbers = itertools.count()
         self._upkeep_due = 0.0

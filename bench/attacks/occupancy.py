@@ -13,7 +13,7 @@ import random
 from dataclasses import dataclass
 
 from bench.attacks.information import Information, estimate, into_bins
-from bench.attacks.lending import BORROWER, CAPACITY, LENDER, RESERVED, Scene, Terms
+from bench.attacks.lending import BORROWER, LENDER, RESERVED, Scene, Terms
 from bench.simulator.request import BLOCK_TOKENS
 
 BLOCKS_PER_LEVEL = 32
@@ -89,7 +89,9 @@ class _Attack:
         large = RESERVED + RESERVED // 4 if terms.are_of_loans else RESERVED - RESERVED // 4
         self._large = self._scene.new_blocks(large)
         # Each request needs a block besides those that are kept.
-        self._small = [self._scene.new_blocks(_SMALL) for _ in range((CAPACITY - large - _SMALL) // _SMALL)]
+        self._small = [
+            self._scene.new_blocks(_SMALL) for _ in range((terms.room_of_borrower - large - _SMALL) // _SMALL)
+        ]
 
     def play(self, levels: tuple[int, ...], rounds: int) -> list[Round]:
         return [self._round(number * round_seconds(self._terms), self._dice.choice(levels)) for number in range(rounds)]

@@ -16,6 +16,7 @@ _TERMS = (
     Terms("lends, idle.after 2s"),
     Terms("lends, idle.after 60s", idle_after_seconds=60.0),
     Terms("lendable: 0", lending=Lending(lendable=0)),
+    Terms("borrower's limit: its own", is_borrower_confined=True),
 )
 _SECRETS = {
     "whether it does anything": (0, LEVELS // 2),

@@ -144,6 +144,10 @@ class RequestLimits(_Model):
     logprobs: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     """The likeliest tokens that are told with each token."""
     body_bytes: Count | None = None
+    prompts: Count | None = None
+    """In one body; each of them is a request of its own for the engine."""
+    structured_outputs: Literal["Any", "Schemas"] | None = None
+    """What an answer's form may be said by; `Schemas`: by nothing that has patterns or grammars in it. None: `Any`."""
 
 
 class RequestPriority(_Model):

@@ -29,6 +29,7 @@ MOST_AUTO_REGISTERED_SERIES = "TENANTZONE_MOST_AUTO_REGISTERED_SERIES"
 MAX_TEXT_BYTES = "TENANTZONE_MAX_TEXT_BYTES"
 MAX_BODY_BYTES = "TENANTZONE_MAX_BODY_BYTES"
 MAX_GRAMMAR_BYTES = "TENANTZONE_MAX_GRAMMAR_BYTES"
+MAX_PROMPTS = "TENANTZONE_MAX_PROMPTS"
 MAX_TENANT_BODY_BYTES = "TENANTZONE_MAX_TENANT_BODY_BYTES"
 MAX_HELD_BODY_BYTES = "TENANTZONE_MAX_HELD_BODY_BYTES"
 MAX_TENANT_REQUESTS = "TENANTZONE_MAX_TENANT_REQUESTS"
@@ -53,9 +54,11 @@ class Bounds:
     max_held_body_bytes: int = 256 * 2**20
     """Of all requests that are under way."""
     max_tenant_requests: int = 1024
-    """Requests of one tenant that are under way."""
+    """Requests of one tenant that are under way; each prompt of a list, and each answer to one, is a request."""
     max_grammar_bytes: int = 64 * 2**10
     """Of each field that says what the answer is to look like."""
+    max_prompts: int = 128
+    """Of a request's body, each as often as it is to be answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,7 @@ def _bounds(environ: Mapping[str, str]) -> Bounds:
         max_held_body_bytes=_number(environ, MAX_HELD_BODY_BYTES, default.max_held_body_bytes, "a number of bytes"),
         max_tenant_requests=_number(environ, MAX_TENANT_REQUESTS, default.max_tenant_requests, "a number of requests"),
         max_grammar_bytes=_number(environ, MAX_GRAMMAR_BYTES, default.max_grammar_bytes, "a number of bytes"),
+        max_prompts=_number(environ, MAX_PROMPTS, default.max_prompts, "a number of prompts"),
     )
 
 

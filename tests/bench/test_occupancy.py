@@ -33,6 +33,12 @@ def test_waits_tell_nothing_of_a_reservation_that_is_not_lent_but_evictions_do()
     assert len({each.evicted for each in seen}) > 1
 
 
+def test_who_can_have_no_more_than_it_reserves_learns_nothing():
+    seen = attack(Terms("confined", is_borrower_confined=True), HOW_MUCH, ROUNDS, seed=3)
+    assert len({each.secret for each in seen}) > 10
+    assert {(each.evicted, each.waited) for each in seen} == {(0, 0.0)}
+
+
 def test_a_longer_time_before_it_lends_makes_rounds_longer_and_tells_as_much_in_each():
     late = Terms("late", idle_after_seconds=20.0)
     soon, later = leak(LENDS, WHETHER, 40), leak(late, WHETHER, 40)

@@ -10,7 +10,7 @@ from typing import Any
 import jwt
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
 from tenantzone_contract.identity import ClientCertificate, IdentityConfig, Jwt, Proof, SecretHeader, TrustedHeader
@@ -42,8 +42,18 @@ def give_files(folder: Path, **files: str | bytes) -> None:
 
 def public_key(key: Any = RSA_KEY, **fields: Any) -> dict[str, Any]:
     """A key as a JSON Web Key."""
-    algorithm = jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
-    return {**json.loads(algorithm.to_jwk(key.public_key())), "kid": "first", **fields}
+    return {**json.loads(_algorithm(key).to_jwk(key.public_key())), "kid": "first", **fields}
+
+
+def private_key(key: Any, **fields: Any) -> dict[str, Any]:
+    """A key as a JSON Web Key, with the half that nobody but the issuer should have."""
+    return {**json.loads(_algorithm(key).to_jwk(key)), "kid": "private", **fields}
+
+
+def _algorithm(key: Any) -> Any:
+    if isinstance(key, rsa.RSAPrivateKey):
+        return jwt.algorithms.RSAAlgorithm
+    return jwt.algorithms.OKPAlgorithm if isinstance(key, ed25519.Ed25519PrivateKey) else jwt.algorithms.ECAlgorithm
 
 
 def key_set(*keys: dict[str, Any]) -> str:

@@ -126,6 +126,46 @@ class TestShape:
         prompt = {"prompt": [50_000] * 140_000}
         assert body_seen(call(door(folder), body=prompt, key="acme-key"))["prompt"] == prompt["prompt"]
 
+    @pytest.mark.parametrize("name", ["structured_outputs", "response_format", "stream_options"])
+    @pytest.mark.parametrize("value", [1.5, "a", [], True, False], ids=str)
+    def test_what_must_be_an_object_is_named_where_it_is_none(self, folder, name, value):
+        error = error_of(call(door(folder), body={**PROMPT, name: value}, key="acme-key"))
+        assert (error["code"], error["param"], error["message"]) == (400, name, f"'{name}' must be an object")
+        assert call(door(folder), body={**PROMPT, name: None}, key="acme-key").is_success
+
+    @pytest.mark.parametrize("name", ["stop", "bad_words", "request_id", "session_id", "vllm_xargs", "prompt"])
+    @pytest.mark.parametrize(
+        "text",
+        [rb'"\ud800"', rb'["a", "\uDFFF"]', rb'{"a": ["\ud83d"]}', rb'{"\udc00": 1}', b'"\xed\xa0\x80"'],
+        ids=repr,
+    )
+    def test_half_of_a_surrogate_pair_is_refused_with_its_field(self, folder, name, text):
+        body = b'{"user": "\xc3\xa9", "%s": %s}' % (name.encode(), text)
+        error = error_of(call(door(folder), body=body, key="acme-key"))
+        assert (error["code"], error["param"]) == (400, name)
+
+    def test_a_name_with_half_of_a_surrogate_pair_is_refused_too(self, folder):
+        assert error_of(call(door(folder), body=rb'{"\ud800": 1}', key="acme-key"))["param"] == "?"
+
+    @pytest.mark.parametrize("text", [rb'"\ud83d\ude00"', rb'"\\ud800"', '"😀"'.encode(), rb'"\u00e9"'], ids=repr)
+    def test_whole_characters_pass(self, folder, text):
+        assert call(door(folder), body=b'{"prompt": %s}' % text, key="acme-key").is_success
+
+    @pytest.mark.parametrize(
+        ("path", "name", "conversation"),
+        [
+            ("/v1/chat/completions", "messages", lambda size: [{"role": "user", "content": "a"}] * size),
+            ("/v1/chat/completions", "messages", lambda size: [{"content": [{"type": "text"}] * size}]),
+            ("/v1/chat/completions/batch", "messages", lambda size: [[{"content": "a"}] * size]),
+            ("/v1/responses", "input", lambda size: [{}] * size),
+        ],
+    )
+    def test_a_conversation_has_an_end(self, folder, path, name, conversation):
+        made = door(folder)
+        assert call(made, path=path, body={name: conversation(shape.MAX_MESSAGES)}, key="acme-key").is_success
+        error = error_of(call(made, path=path, body={name: conversation(shape.MAX_MESSAGES + 1)}, key="acme-key"))
+        assert (error["code"], error["param"]) == (400, name)
+
 
 class TestTime:
     async def test_a_body_that_comes_too_slowly_is_refused(self, folder, monkeypatch):
@@ -209,6 +249,19 @@ class TestHeld:
         begun.append(self.begin(url, "burst"))
         self.end(begun, gate)
         assert tenant_seen(self.ask(url, "acme")) == "acme"
+
+    def test_each_prompt_of_a_list_is_a_request_under_way(self, url, gate):
+        def status(prompts: int) -> int:
+            body = {"prompt": ["a"] * prompts}
+            headers = {"x-api-key": "acme-key"}
+            return httpx.post(f"{url}/v1/completions", json=body, headers=headers, timeout=60).status_code
+
+        assert status(3) == 429
+        begun = self.begin(url, "acme")
+        assert status(2) == 429
+        gate.set()
+        begun.join()
+        assert status(2) == 200
 
     def test_a_tenant_has_so_many_bytes_under_way_and_no_more(self, url, gate):
         begun = [self.begin(url, "acme", 60_000)]

@@ -1,12 +1,16 @@
 """What a tenant hears of the server's own failures, and who else hears of it."""
 
 import logging
+from typing import Any
 
 import pytest
+from fastapi import FastAPI
+from pydantic import BaseModel, model_validator
 
 from tenantzone_runtime.door.answers import App, Receive, Scope, Send
 from tenantzone_runtime.door.discretion import FAILED
-from tests.door.harness import PROMPT, call, door, error_of
+from tenantzone_runtime.door.middleware import TenantMiddleware
+from tests.door.harness import PROMPT, call, door, error_of, settings
 
 TOLD = (
     b"""{"error": {"message": "'float' object has no attribute 'get'", "type": "InternalServerError", "code": 500}}"""
@@ -43,6 +47,33 @@ def test_an_exception_does_not_pass_the_door(folder, path: str, caplog):
     answer = call(door(folder, failing), path=path, body=PROMPT, key="acme-key")
     assert error_of(answer)["message"] == FAILED
     assert "AttributeError: 'float' object has no attribute 'get'" in caplog.text
+
+
+def test_a_body_that_its_model_stumbles_over_is_the_clients_fault(folder, caplog):
+    class Stumbling(BaseModel):
+        form: Any = None
+
+        @model_validator(mode="before")
+        @classmethod
+        def look(cls, data: Any) -> Any:
+            if isinstance(data["form"], dict):
+                return data
+            return data["form"].get("kind")
+
+    served = FastAPI()
+
+    @served.post("/v1/completions")
+    async def complete(request: Stumbling) -> str:
+        return request.form["kind"].upper()
+
+    # As vLLM has it: within what answers exceptions with 500, and around what makes a model of the body.
+    served.add_middleware(TenantMiddleware, settings=settings(folder))
+    refused = error_of(call(served, body={"form": 1.5}, key="acme-key"))
+    assert (refused["code"], refused["type"]) == (400, "BadRequestError")
+    assert "attribute" not in refused["message"]
+    failed = error_of(call(served, body={"form": {"kind": 1.5}}, key="acme-key"))
+    assert (failed["code"], failed["message"]) == (500, FAILED), "behind its model a failure is the server's"
+    assert call(served, body={"form": {"kind": "a"}}, key="acme-key").json() == "A"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from tenantzone_contract.identity import IdentityConfig, Jwt, Proof, SecretHeader, TrustedHeader
 from tests.door.harness import PROMPT, body_seen, call, door, error_of, eventually, give_keys, give_zones, tenant_seen
@@ -25,12 +25,15 @@ from tests.door.identities import (
     give_files,
     key_set,
     of_no_version,
+    private_key,
     public_key,
     token,
 )
 
 AUTHORITY = Authority()
 OTHER_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+EC_KEY = ec.generate_private_key(ec.SECP256R1())
+OKP_KEY = ed25519.Ed25519PrivateKey.generate()
 
 
 def opened(folder: Path, identity: IdentityConfig, **files: str | bytes):
@@ -310,6 +313,23 @@ class TestTokens:
     def test_without_good_keys_nobody_is_served(self, tmp_path, content):
         files = {"jwks.json": content} if content is not None else {}
         refused(ask(opened(tmp_path, BY_TOKEN, **files), bearer(token())), 503)
+
+    @pytest.mark.parametrize("key", [OTHER_KEY, EC_KEY, OKP_KEY], ids=["RSA", "EC", "OKP"])
+    @pytest.mark.parametrize("fields", [{}, {"use": "enc"}], ids=["signs", "would be passed over"])
+    def test_a_private_key_is_refused_by_its_place_and_never_shown(self, tmp_path, caplog, key, fields):
+        private = {**private_key(key), **fields}
+        app = opened(tmp_path, BY_TOKEN, **{"jwks.json": key_set(public_key(), private)})
+        refused(ask(app, bearer(token())), 503)
+        assert "keys[1] is a private key; put the public half of a new key here" in caplog.text
+        assert private["d"] not in caplog.text
+
+    def test_a_set_that_gets_a_private_key_in_it_stays_as_it_was(self, tmp_path, caplog):
+        app = opened(tmp_path, BY_TOKEN, **{"jwks.json": key_set()})
+        assert tenant_seen(ask(app, bearer(token()))) == "acme"
+        give_files(tmp_path, **{"jwks.json": key_set(private_key(OTHER_KEY, kid="first"))})
+        app._look()
+        assert "keys[0] is a private key" in caplog.text
+        assert tenant_seen(ask(app, bearer(token()))) == "acme"
 
 
 class TestOneIdentity:

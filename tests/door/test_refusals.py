@@ -17,6 +17,7 @@ from tenantzone_runtime.settings import Bounds
 from tests.door.harness import PROMPT, call, echo, give_zones, settings
 from tests.door.identities import REFUSED as REFUSED_IDENTITIES
 from tests.door.identities import SECRET, give_files, key_set
+from tests.door.test_full_queues import full_for
 from tests.runtime.folders import config, project, zone
 
 REFUSED = [
@@ -33,6 +34,7 @@ REFUSED = [
     ("large_body", {"key": "acme-key", "headers": {"content-length": str(2**40)}}),
     ("complex_body", {"key": "acme-key", "body": b'{"a":' + b"[" * 200 + b"]" * 200 + b"}"}),
     ("complex_grammar", {"key": "acme-key", "body": {**PROMPT, "guided_regex": "a{5000}"}}),
+    ("many_prompts", {"key": "acme-key", "body": {"prompt": ["hello"] * 1000}}),
     ("unsupported_field", {"key": "acme-key", "body": {**PROMPT, "use_beam_search": True}}),
 ]
 
@@ -123,6 +125,13 @@ def test_a_refusal_of_the_engine_is_counted(folder):
     assert refusals() == {**before, "engine": before["engine"] + 1}
 
 
+def test_a_refusal_that_the_engine_has_just_made_is_counted_by_itself(folder):
+    app = TenantMiddleware(full_for(60.0), settings(folder))
+    before = refusals()
+    assert [call(app, body=PROMPT, key="acme-key").status_code for _ in range(3)] == [429] * 3
+    assert refusals() == {**before, "engine": before["engine"] + 1, "full_queue": before["full_queue"] + 2}
+
+
 def test_what_passes_is_not_counted(folder):
     before = refusals()
     assert call(TenantMiddleware(echo, settings(folder)), body=PROMPT, key="acme-key").status_code == 200
@@ -130,7 +139,8 @@ def test_what_passes_is_not_counted(folder):
 
 
 def test_there_is_a_test_for_each_reason():
-    elsewhere = {"websocket", "engine", "slow_body", "tenant_requests", "tenant_bodies", "all_bodies", *IN_CONNECTIONS}
+    elsewhere = {"websocket", "engine", "slow_body", "tenant_requests", "tenant_bodies", "all_bodies", "full_queue"}
+    elsewhere |= {*IN_CONNECTIONS}
     by_identity = {reason for reason, *_ in REFUSED_IDENTITIES}
     by_terms = {reason for reason, _ in BEYOND_TERMS}
     assert {reason for reason, _ in REFUSED} | by_identity | by_terms | elsewhere == set(get_args(Reason))

@@ -11,7 +11,14 @@ from tests.door.harness import PROMPT, body_seen, call, door, error_of
 from tests.runtime.folders import config, project, zone
 
 SEALED = [route.path for route in ROUTES if route.access is Access.SEALED]
-LIMITS = {"maxTokens": 100, "choices": 2, "logprobs": 3, "bodyBytes": 2000}
+LIMITS = {
+    "maxTokens": 100,
+    "choices": 2,
+    "logprobs": 3,
+    "bodyBytes": 2000,
+    "prompts": 3,
+    "structuredOutputs": "Schemas",
+}
 
 
 @pytest.fixture
@@ -49,6 +56,24 @@ BEYOND = [
     ({"prompt_logprobs": -1}, "prompt_logprobs"),
     ({"logprobs": 4}, "logprobs"),
     ({"logprob_token_ids": [1, 2, 3, 4]}, "logprob_token_ids"),
+    ({"prompt": ["a"] * 4}, "prompt"),
+    ({"prompt": [[1]] * 4}, "prompt"),
+    ({"messages": [[{"role": "user", "content": "a"}]] * 4}, "messages"),
+    ({"structured_outputs": {"regex": "a+"}}, "structured_outputs.regex"),
+    ({"structured_outputs": {"grammar": "root ::= a"}}, "structured_outputs.grammar"),
+    ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
+    ({"structured_outputs": {"json": {}, "whitespace_pattern": " *"}}, "structured_outputs.whitespace_pattern"),
+    ({"structured_outputs": {"json": {"items": {"pattern": "a"}}}}, "structured_outputs.json.items.pattern"),
+    ({"structured_outputs": {"json": '{"patternProperties": {"a": {}}}'}}, "structured_outputs.json.patternProperties"),
+    ({"guided_regex": "a"}, "guided_regex"),
+    ({"guided_grammar": "root ::= a"}, "guided_grammar"),
+    ({"guided_json": '{"pattern": "a"}'}, "guided_json.pattern"),
+    ({"response_format": {"type": "structural_tag", "format": {}}}, "response_format.type"),
+    ({"response_format": {"json_schema": {"schema": {"pattern": "a"}}}}, "response_format.json_schema.schema.pattern"),
+    ({"tools": [{"function": {"parameters": {"pattern": "a"}}}]}, "tools.0.function.parameters.pattern"),
+    ({"text": {"format": {"schema": {"anyOf": [{}, {"pattern": "a"}]}}}}, "text.format.schema.anyOf.1.pattern"),
+    ({"output_format": {"schema": {"pattern": "a"}}}, "output_format.schema.pattern"),
+    ({"output_config": {"format": {"schema": {"pattern": "a"}}}}, "output_config.format.schema.pattern"),
 ]
 
 
@@ -56,6 +81,21 @@ BEYOND = [
 @pytest.mark.parametrize(("body", "field"), BEYOND, ids=str)
 def test_what_is_beyond_a_bound_is_refused_with_the_fields_name(asked, path, body, field):
     assert_refused(asked(body, path), field)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"structured_outputs": {"json": {"properties": {"pattern": {"type": "string"}, "regex": {"enum": ["a"]}}}}},
+        {"structured_outputs": {"choice": ["regex", "grammar"]}},
+        {"structured_outputs": {"json": "no schema", "regex": None}},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "regex", "schema": {"type": "object"}}}},
+        {"tools": [{"type": "function", "function": {"name": "pattern", "description": '{"pattern": "a"}'}}]},
+    ],
+)
+def test_a_form_without_patterns_goes_on_as_it_came(asked, form):
+    assert form.items() <= body_seen(asked(form)).items()
+    assert asked({"structured_outputs": {"regex": "a+"}}, limits={"structuredOutputs": "Any"}).is_success
 
 
 @pytest.mark.parametrize("path", SEALED)

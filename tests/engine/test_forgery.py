@@ -10,7 +10,6 @@ import pytest
 from bench.attacks.forgery import Forgeries, figures_of, forge_at
 from bench.attacks.forging import Forged, Forger, forge, on_the_wire
 from tenantzone_contract.config import Lending, ZoneConfig
-from tenantzone_runtime.door.discretion import FAILED
 from tests.engine.real_engine import API_PORT, RealEngine
 
 pytestmark = pytest.mark.engine
@@ -82,15 +81,32 @@ def test_no_request_by_the_servers_own_description_is_taken_for_another_tenants(
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
-@pytest.mark.parametrize(("field", "value"), [("structured_outputs", 1.5), ("stop", "\ud800")])
-def test_what_vllm_does_not_foresee_tells_nothing_of_its_insides(
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("structured_outputs", 1.5),
+        ("stop", "\ud800"),
+        ("bad_words", ["\ud800"]),
+        ("request_id", "\ud800"),
+        ("session_id", "\ud800"),
+        ("vllm_xargs", {"a": "\ud800"}),
+    ],
+)
+def test_what_vllm_does_not_foresee_is_the_clients_mistake_and_named(
     attacked: Attacked, path: str, field: str, value: object
 ):
     asked = {"prompt": "a", "messages": [{"role": "user", "content": "a"}], "model": "tiny", "max_tokens": 1}
     headers = {**OWN, "Content-Type": "application/json"}
     answer = httpx.post(attacked.url + path, content=json.dumps({**asked, field: value}), headers=headers)
-    assert answer.status_code in (400, 500)
-    assert answer.status_code == 400 or answer.json()["error"]["message"] == FAILED
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
+
+
+def test_a_list_of_mistakes_is_answered_with_the_first(attacked: Attacked):
+    body = {"model": "tiny", "input": [{}] * 1000}
+    answer = httpx.post(f"{attacked.url}/v1/responses", json=body, headers=OWN, timeout=60)
+    assert answer.status_code == 400
+    # Each of a thousand has 233.
+    assert int(answer.json()["error"]["message"].split()[0]) < 1000
 
 
 def test_the_attack_notices_who_uses_the_victims_key(attacked: Attacked):

@@ -54,6 +54,8 @@ OF_THE_DOOR: dict[str, tuple[Any, Any]] = {
     "requestLimits.choices": (None, 2),
     "requestLimits.logprobs": (None, 0),
     "requestLimits.bodyBytes": (None, 10_000),
+    "requestLimits.prompts": (None, 4),
+    "requestLimits.structuredOutputs": ("Any", "Schemas"),
     "requestPriority.min": (None, -5),
     "requestPriority.max": (None, 5),
 }

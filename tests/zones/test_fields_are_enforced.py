@@ -78,6 +78,8 @@ NOT_DRAWN = {
     "zones.request_limits.choices",
     "zones.request_limits.logprobs",
     "zones.request_limits.max_tokens",
+    "zones.request_limits.prompts",
+    "zones.request_limits.structured_outputs",
     "zones.request_priority.max",
     "zones.request_priority.min",
     "zones.scrub",

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenantzone_runtime.zones.queue import (
+    MAX_CLOSED_SECONDS,
     MAX_RETRY_SECONDS,
     MIN_RETRY_SECONDS,
     WINDOW_SECONDS,
@@ -29,6 +30,21 @@ def serve(queue, *, every, seconds, since=0.0):
         queue.leave(TOKENS, now, is_served=True)
         queue.enter(TOKENS, now)
     return now
+
+
+def test_a_queue_that_is_full_is_so_for_a_part_of_what_serving_it_takes():
+    bounds, queue = QueueBounds(requests=2), Queue()
+    for _ in range(2):
+        queue.enter(10, 0.0)
+    assert queue.closed_seconds(bounds, 0.0) == 0.0, "nobody knows yet how fast it is"
+    assert queue.closed_seconds(bounds, 100.0) == MAX_CLOSED_SECONDS
+    fast = Queue()
+    for number in range(1000):
+        fast.enter(10, 0.01 * number)
+        fast.leave(10, 0.01 * (number + 1), is_served=True)
+    fast.enter(10, 10.0)
+    fast.enter(10, 10.0)
+    assert 0 < fast.closed_seconds(bounds, 10.0) < 0.01, "less than one is served in"
 
 
 def test_what_is_within_both_bounds_may_wait():

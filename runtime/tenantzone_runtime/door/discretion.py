@@ -7,8 +7,10 @@ All that is for whoever runs the engine, and stands in the log; the tenant is to
 
 import json
 import logging
+import traceback
 
-from tenantzone_runtime.door.answers import App, Message, Receive, Scope, Send
+from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
+from tenantzone_runtime.door.refusals import count_refusal
 from tenantzone_runtime.seal import without_seals
 
 FAILED = "The server failed at this request; what happened is in its log"
@@ -18,6 +20,8 @@ _LONGEST_LOGGED = 2000
 _EVENT = b"data: "
 _SIGNS = (b'"code":500', b'"code": 500', b'"internal_error"')
 """One is in each event of a failure; the last is how the routes that are like Anthropic's say it."""
+_READS_BODY = "request_body_to_args"
+"""FastAPI's, which makes of a body what its route takes, and calls nothing but what the body's model is made of."""
 
 
 def discreet(app: App) -> App:
@@ -31,9 +35,28 @@ def discreet(app: App) -> App:
             # What stands around the door would tell the client of it.
             if answer.has_begun:
                 raise
-            await answer.fail(error)
+            if _is_of_the_body(error):
+                await _refuse_body(send)
+            else:
+                await answer.fail(error)
 
     return call
+
+
+def _is_of_the_body(error: Exception) -> bool:
+    """Whether it was raised before anything but the model of its route had seen the request's body."""
+    return any(
+        frame.f_code.co_name == _READS_BODY and frame.f_globals.get("__name__", "").startswith("fastapi.")
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
+
+
+async def _refuse_body(send: Send) -> None:
+    refusal = Refusal(
+        400, "malformed_body", "A field of the request's body has a value of a kind that it can't have; check them"
+    )
+    count_refusal(refusal.reason)
+    await refusal.send(send)
 
 
 class _Discretion:

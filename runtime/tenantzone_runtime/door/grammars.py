@@ -14,7 +14,7 @@ from tenantzone_runtime.door.answers import Refusal
 MAX_REPETITIONS_SQUARED = 10**6
 """Of all repetitions in a field, ``{3,1000}`` and such, the sum of their squares."""
 
-_FIELDS = (
+FIELDS = (
     "response_format",
     "structured_outputs",
     "guided_json",
@@ -43,7 +43,7 @@ def check_grammars(body: Mapping[str, Any], limit: int) -> None:
     Raises:
         Refusal: a field that is too large, or repeats too often, named.
     """
-    for field in _FIELDS:
+    for field in FIELDS:
         value = body.get(field)
         if not isinstance(value, dict | list | str):
             continue

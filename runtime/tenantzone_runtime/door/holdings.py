@@ -2,11 +2,19 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from math import ceil
 
 from tenantzone_runtime.door.answers import Refusal
+from tenantzone_runtime.door.gate import Gate
 from tenantzone_runtime.settings import Bounds
 
 _LATER = {"retry-after": "1", "connection": "close"}
+
+_ROOM = 16
+"""Prompts, or as much, of one tenant that are being made ready for the engine at a time. A few keep vLLM's thread at
+work; what becomes ready at once is begun at once, on the event loop."""
+_BYTES_OF_WEIGHT = 64 * 2**10
+"""So many bytes of a body are as much work as one prompt."""
 
 
 @dataclass(slots=True)
@@ -14,6 +22,7 @@ class _Tenant:
     requests: int = 0
     size: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    gate: Gate = field(default_factory=lambda: Gate(_ROOM))
 
 
 class Holdings:
@@ -35,16 +44,13 @@ class Holdings:
         Raises:
             Refusal: the tenant has too many.
         """
-        tenant = self._tenants.setdefault(name, _Tenant())
-        if tenant.requests >= self._bounds.max_tenant_requests:
-            raise Refusal(
-                429,
-                "tenant_requests",
-                f"This API key's tenant has {tenant.requests} requests under way; wait for some of them to end",
-                headers=_LATER,
-            )
-        tenant.requests += 1
-        return Held(self, name, tenant, self._bounds)
+        held = Held(self, name, self._tenants.setdefault(name, _Tenant()), self._bounds)
+        try:
+            held.count(1)
+        except Refusal:
+            self.forget(name)
+            raise
+        return held
 
     def forget(self, name: str) -> None:
         """Keep nothing of a tenant that has no request."""
@@ -67,12 +73,46 @@ class Held:
         self._name = name
         self._tenant = tenant
         self._bounds = bounds
+        self._requests = 0
         self._size = 0
+        self._weight = 0
+        """Of what is being made ready of it."""
 
     @property
     def turn(self) -> asyncio.Lock:
         """Whoever works on a large body of the tenant's holds it: one at a time, so that other tenants' are between."""
         return self._tenant.turn
+
+    def count(self, requests: int) -> None:
+        """Hold so many requests of the engine more.
+
+        Raises:
+            Refusal: the tenant has too many.
+        """
+        if self._tenant.requests + requests > self._bounds.max_tenant_requests:
+            raise Refusal(
+                429,
+                "tenant_requests",
+                f"This API key's tenant has {self._tenant.requests} requests under way; wait for some of them to end",
+                headers=_LATER,
+            )
+        self._requests += requests
+        self._tenant.requests += requests
+
+    async def make_ready(self) -> None:
+        """Wait until the request may be made ready for the engine, which all tenants' are on one thread of vLLM's.
+
+        So of each tenant there is at most so much before another one's request.
+        """
+        weight = max(self._requests, ceil(self._size / _BYTES_OF_WEIGHT))
+        await self._tenant.gate.enter(weight)
+        self._weight = weight
+
+    def is_ready(self) -> None:
+        """Say that the request is ready, or has ended; harmless if that was said before."""
+        weight, self._weight = self._weight, 0
+        if weight:
+            self._tenant.gate.leave(weight)
 
     def add(self, size: int) -> None:
         """Hold so many bytes more.
@@ -97,7 +137,8 @@ class Held:
 
     def let_go(self) -> None:
         """Hold nothing of the request any more."""
-        self._tenant.requests -= 1
+        self.is_ready()
+        self._tenant.requests -= self._requests
         self._tenant.size -= self._size
         self._all.size -= self._size
         self._all.forget(self._name)

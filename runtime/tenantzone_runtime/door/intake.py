@@ -10,8 +10,9 @@ from tenantzone_runtime.door.binding import parse_body
 from tenantzone_runtime.door.grammars import check_grammars
 from tenantzone_runtime.door.holdings import Held
 from tenantzone_runtime.door.limits import read_body
+from tenantzone_runtime.door.prompts import check_prompts
 from tenantzone_runtime.door.routes import Route
-from tenantzone_runtime.door.shape import check_count, check_depth, check_text
+from tenantzone_runtime.door.shape import check_count, check_depth, check_kinds, check_text, check_texts
 from tenantzone_runtime.settings import Bounds
 
 _SMALL_BYTES = 16 * 2**10
@@ -42,7 +43,7 @@ class Intake:
         remake: Remake,
         limit: int | None = None,
     ) -> bytes:
-        """Read a request's body, and make the one that goes on.
+        """Read a request's body, and make the one that goes on, once it is its turn to be made ready for the engine.
 
         Args:
             receive: the request's messages.
@@ -59,15 +60,24 @@ class Intake:
         of_any = self._bounds.max_body_bytes if route.brings_media else self._bounds.max_text_bytes
         body = await read_body(receive, declared_length, min(of_any, limit or of_any), held.add)
         if len(body) <= _SMALL_BYTES:
-            return self._work(body, route, remake)
-        async with held.turn:
-            return await asyncio.get_running_loop().run_in_executor(self._worker, self._work, body, route, remake)
+            prompts, made = self._work(body, route, remake)
+        else:
+            async with held.turn:
+                prompts, made = await asyncio.get_running_loop().run_in_executor(
+                    self._worker, self._work, body, route, remake
+                )
+        held.count(prompts - 1)
+        await held.make_ready()
+        return made
 
-    def _work(self, body: bytes, route: Route, remake: Remake) -> bytes:
+    def _work(self, body: bytes, route: Route, remake: Remake) -> tuple[int, bytes]:
+        """How many requests of the engine a body comes to, and the body that goes on."""
         check_count(body)
         parsed = parse_body(body)
         check_depth(parsed)
+        check_texts(body, parsed)
+        check_kinds(parsed)
         if route.brings_media:
             check_text(parsed, len(body), self._bounds.max_text_bytes)
         check_grammars(parsed, self._bounds.max_grammar_bytes)
-        return remake(body, parsed)
+        return check_prompts(parsed, self._bounds.max_prompts), remake(body, parsed)

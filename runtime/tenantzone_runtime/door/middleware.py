@@ -15,6 +15,7 @@ from tenantzone_contract.identity import IdentityConfig
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
 from tenantzone_runtime.door.binding import bind, check_fields, without_seal
 from tenantzone_runtime.door.discretion import discreet
+from tenantzone_runtime.door.full_queues import FullQueues
 from tenantzone_runtime.door.headers import check_headers
 from tenantzone_runtime.door.holdings import Held, Holdings
 from tenantzone_runtime.door.identities.asking import Identity, unusable, without_headers
@@ -62,7 +63,6 @@ class TenantMiddleware:
     def __init__(self, app: App, settings: Settings | None = None) -> None:
         self._app = app
         self._discreet_app = discreet(app)
-        self._judged_app = discreet(judged(app))
         self._settings = settings or read_settings(os.environ)
         if not self._settings.seal_key:
             raise ValueError(
@@ -86,6 +86,7 @@ class TenantMiddleware:
         self._registers_unknown = False
         self._holdings = Holdings(self._settings.bounds)
         self._intake = Intake(self._settings.bounds)
+        self._full_queues = FullQueues()
         self._tracing = _tracing()
         self._look_lock = asyncio.Lock()
         self._look()
@@ -112,24 +113,30 @@ class TenantMiddleware:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         attributes: dict[str, str | int] = {}
         held: Held | None = None
+        app = self._discreet_app
         try:
             route = self._route(scope)
             if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
                 identity = self._identity  # another may come into force meanwhile
                 tenant = self._tenant(scope, identity)
+                is_sealed = route.access is Access.SEALED
+                if is_sealed:
+                    self._full_queues.check(tenant)
                 held = self._holdings.admit(tenant)
                 scope = without_headers(scope, identity.secret_headers)
-                if route.access is Access.SEALED:
-                    attributes = self._attributes(tenant)
                 if scope["method"] == "POST":
                     scope, receive = await self._take(scope, receive, route, tenant, held)
+                if is_sealed:
+                    # Once more: it may have waited behind one that was refused.
+                    self._full_queues.check(tenant)
+                    attributes = self._attributes(tenant)
+                    app = discreet(judged(self._app, _Hearing(tenant, held, self._full_queues)))
         except Refusal as refusal:
             count_refusal(refusal.reason)
             await refusal.send(send)
         except ClientDisconnected:
             return
         else:
-            app = self._judged_app if attributes else self._discreet_app
             if attributes and self._tracing is not None:
                 await self._tracing.call(app, scope, receive, send, attributes)
             else:
@@ -225,6 +232,7 @@ class TenantMiddleware:
         self._salt.poll()
         self._has_identity_files = self._has_identity_files or has_identity_files(self._settings.identity_dir)
         if self._config.poll():
+            self._full_queues.forget()
             if (config := self._config.config) is not None:
                 self._zones = {zone.tenant: zone for zone in config.zones}
                 self._registers_unknown = config.pool.unknown_tenants.mode == "AutoRegister"
@@ -240,6 +248,25 @@ class TenantMiddleware:
             self._declared = declared
         self._identity.refresh()
         self._looked_at = time.monotonic()
+
+
+class _Hearing:
+    """Passes on what becomes of a request behind the door.
+
+    Args:
+        tenant: whose it is.
+        held: the request, as it counts for its tenant.
+        full_queues: hears of refusals.
+    """
+
+    def __init__(self, tenant: str, held: Held, full_queues: FullQueues) -> None:
+        self._tenant = tenant
+        self._full_queues = full_queues
+        self.is_ready = held.is_ready
+
+    def is_refused(self, refusal: Refusal, seconds: float) -> None:
+        """See `verdict.Hearing`."""
+        self._full_queues.note(self._tenant, refusal, seconds)
 
 
 def _tracing() -> Tracing | None:

@@ -4,6 +4,7 @@ What is cheap to send can be dear to read: a megabyte of brackets makes half a m
 looked at several times before the engine hears of the request.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,9 +13,13 @@ from tenantzone_runtime.door.answers import Refusal
 MAX_VALUES = 2**18
 """Of objects, lists and their members. A prompt of token ids has one for each."""
 MAX_DEPTH = 128
+MAX_MESSAGES = 4096
+"""Of one conversation, or parts of one message; vLLM looks at each several times, on its event loop."""
 
 _MEDIA = frozenset({"image_url", "input_image", "image", "audio_url", "input_audio", "video_url"})
 """The types of the parts of a message that bring a picture, a sound or a film along."""
+_OBJECTS = ("structured_outputs", "response_format", "stream_options")
+_CONVERSATIONS = ("messages", "input")
 
 
 def check_count(body: bytes) -> None:
@@ -42,6 +47,54 @@ def check_depth(body: object) -> None:
         if not level:
             return
     raise Refusal(400, "complex_body", f"The request's body nests deeper than {MAX_DEPTH} levels")
+
+
+def check_texts(raw: bytes, body: Mapping[str, Any]) -> None:
+    """Check that all texts are Unicode: JSON can spell half of a surrogate pair, for which there are no bytes.
+
+    Args:
+        raw: the body, as it came.
+        body: parsed.
+
+    Raises:
+        Refusal: a field with such a text, named.
+    """
+    if raw.isascii() and b"\\ud" not in raw.lower():
+        return
+    for name, value in body.items():
+        try:
+            json.dumps({name: value}, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            param = name.encode(errors="replace").decode()
+            raise Refusal(
+                400, "malformed_body", f"'{param}' has a text with half of a surrogate pair in it", param=param
+            ) from None
+
+
+def check_kinds(body: Mapping[str, Any]) -> None:
+    """Check that fields of which vLLM takes for granted what they are, are that, and that conversations end.
+
+    Raises:
+        Refusal: one that is something else, or longer than any, named.
+    """
+    for name in _OBJECTS:
+        if not isinstance(body.get(name), dict | None):
+            raise Refusal(400, "malformed_body", f"'{name}' must be an object", param=name)
+    for name in _CONVERSATIONS:
+        value = body.get(name)
+        if isinstance(value, list) and max(map(_length, [value, *value])) > MAX_MESSAGES:
+            raise Refusal(
+                400,
+                "complex_body",
+                f"'{name}' has more than {MAX_MESSAGES} members; send a shorter conversation",
+                param=name,
+            )
+
+
+def _length(value: object) -> int:
+    if isinstance(value, dict):
+        value = value.get("content")
+    return len(value) if isinstance(value, list) else 0
 
 
 def check_text(body: Mapping[str, Any], size: int, limit: int) -> None:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from tenantzone_contract.config import RequestPriority, ZoneConfig
 from tenantzone_runtime.door.answers import Refusal
+from tenantzone_runtime.door.forms import check_without_patterns
+from tenantzone_runtime.door.prompts import prompts_in
 from tenantzone_runtime.door.refusals import Reason
 
 PRIORITY_HEADER: Final = "x-vllm-priority"
@@ -44,6 +46,9 @@ def check_terms(
     _check_fields(body, _ANSWER_TOKENS, limits.max_tokens, "maxTokens")
     _check_fields(body, _CHOICES, limits.choices, "choices")
     _check_logprobs(body, path, limits.logprobs)
+    _check_prompts(body, limits.prompts)
+    if limits.structured_outputs == "Schemas":
+        check_without_patterns(body)
     _check_priority(body, headers, zone.request_priority)
 
 
@@ -69,6 +74,12 @@ def _check_logprobs(body: Mapping[str, Any], path: str, bound: int | None) -> No
     tokens = body.get(_LOGPROB_TOKENS)
     if isinstance(tokens, list) and len(tokens) > bound:
         raise _beyond(_LOGPROB_TOKENS, "logprobs", bound)
+
+
+def _check_prompts(body: Mapping[str, Any], bound: int | None) -> None:
+    field, prompts = prompts_in(body)
+    if bound is not None and prompts > bound:
+        raise _beyond(field, "prompts", bound)
 
 
 def _check_priority(body: Mapping[str, Any], headers: Sequence[tuple[bytes, bytes]], bounds: RequestPriority) -> None:

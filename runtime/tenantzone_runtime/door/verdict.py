@@ -1,4 +1,4 @@
-"""Lets the engine refuse a request that the door has let through, with an answer of the door's.
+"""Lets the engine refuse a request that the door has let through, with an answer of the door's, and say that it has it.
 
 vLLM knows of no request that is refused where blocks are known: whatever ends there with an error is answered with 500,
 or in the midst of a stream. So the part of the engine that hears of a refusal passes it on to the door, and waits. For
@@ -7,6 +7,7 @@ vLLM the client then has gone away, which it takes calmly on each route; and the
 
 import asyncio
 from contextvars import ContextVar
+from typing import Protocol
 
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
 from tenantzone_runtime.door.refusals import count_refusal
@@ -15,10 +16,21 @@ _PATIENCE_SECONDS = 30.0
 """How long a refusal waits until vLLM takes the client for gone."""
 
 
+class Hearing(Protocol):
+    """Who hears what becomes of one request behind the door."""
+
+    def is_ready(self) -> None:
+        """The engine has it: it was made tokens of."""
+
+    def is_refused(self, refusal: Refusal, seconds: float) -> None:
+        """The engine has refused it, and would refuse others of the same tenant for so long."""
+
+
 class _Verdict:
     """Whether one request is refused, and how."""
 
-    def __init__(self) -> None:
+    def __init__(self, hearing: Hearing) -> None:
+        self.hearing = hearing
         self.refusal: Refusal | None = None
         self.is_given = asyncio.Event()
 
@@ -26,28 +38,37 @@ class _Verdict:
 _current: ContextVar[_Verdict | None] = ContextVar("tenantzone_verdict", default=None)
 
 
-async def refuse(status: int, message: str, retry_after: int | None = None) -> None:
+def arrive() -> None:
+    """Tell the door that the request that this is called for is in the engine; nothing if no door is there."""
+    verdict = _current.get()
+    if verdict is not None:
+        verdict.hearing.is_ready()
+
+
+async def refuse(status: int, message: str, retry_after: int | None = None, closed_seconds: float = 0.0) -> None:
     """Have the door answer the request that this is called for with an error; returns if no door is there.
 
     Args:
         status: HTTP status, one that the door answers with.
         message: for the client.
         retry_after: seconds after which the client should ask again; None: that is not said.
+        closed_seconds: for which the door may refuse by itself whatever else comes of the tenant.
     """
     verdict = _current.get()
     if verdict is not None:
         headers = {} if retry_after is None else {"retry-after": str(retry_after)}
         verdict.refusal = Refusal(status, "engine", message, headers=headers)
+        verdict.hearing.is_refused(verdict.refusal, closed_seconds)
         verdict.is_given.set()
         # Until vLLM cancels this.
         await asyncio.sleep(_PATIENCE_SECONDS)
 
 
-def judged(app: App) -> App:
-    """The application, for requests that the engine may refuse."""
+def judged(app: App, hearing: Hearing) -> App:
+    """The application, for a request that the engine may refuse."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
-        verdict = _Verdict()
+        verdict = _Verdict(hearing)
         answer = _Answer(verdict, send)
         token = _current.set(verdict)
         try:

@@ -18,13 +18,22 @@ NO_SESSIONS: Final = STREAMING_SESSIONS.refusal()
 class BindingError(Exception):
     """A request that can't be bound to a zone, so it must not be served."""
 
-    def __init__(self, reason: RefusalReason, tenant: str | None, message: str, retry_after: int | None = None) -> None:
+    def __init__(
+        self,
+        reason: RefusalReason,
+        tenant: str | None,
+        message: str,
+        retry_after: int | None = None,
+        closed_seconds: float = 0.0,
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.tenant = tenant
         """None: it shows none that could be believed."""
         self.retry_after = retry_after
         """Whole seconds after which it may be bound; None: who knows."""
+        self.closed_seconds = closed_seconds
+        """For which other requests of the tenant would be refused, too."""
 
 
 def refusal_of(request: Request) -> BindingError | None:
@@ -109,6 +118,7 @@ class Binder:
                 f"the queue of zone {zone.spec.tenant} is full: {queue.requests} requests with {queue.tokens} prompt "
                 f"tokens wait for this engine; repeat this one in {seconds} s",
                 seconds,
+                queue.closed_seconds(bounds, now),
             )
 
     @staticmethod

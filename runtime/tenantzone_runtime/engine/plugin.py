@@ -8,6 +8,7 @@ import tempfile
 
 from tenantzone_runtime.door.connections import bound_connections
 from tenantzone_runtime.door.opening import before_opening
+from tenantzone_runtime.engine.first_errors import stop_at_first_errors
 from tenantzone_runtime.engine.redaction import redact_log_records
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.seal import new_seal_key
@@ -18,6 +19,8 @@ def register() -> None:
     """Prepare a vLLM process for zones; vLLM calls this more than once."""
     # First: where it fails there is no seal key, and the front door does not open.
     bound_connections()
+    # Before the routes are made, which take their models as they are then.
+    stop_at_first_errors()
     _make_seal_key()
     _make_state_folder()
     before_opening(_prepare_api_server)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from vllm.outputs import RequestOutput
 from vllm.v1.engine import EngineCoreOutputs
 
-from tenantzone_runtime.door.verdict import refuse
+from tenantzone_runtime.door.verdict import arrive, refuse
 from tenantzone_runtime.engine.binding import BindingError
 from tenantzone_runtime.engine.grammar_validation import GrammarValidation, validate_beside_the_loop
 from tenantzone_runtime.zones.audit import RefusalReason
@@ -36,6 +36,8 @@ class EngineRefusal(NamedTuple):
     message: str
     retry_after: int | None
     """Seconds; None: repeated, it may be refused again."""
+    closed_seconds: float
+    """For which it would refuse other requests of the tenant, too."""
 
 
 def mark(outputs: Iterable[EngineCoreOutputs], refused: Mapping[str, BindingError]) -> None:
@@ -43,7 +45,8 @@ def mark(outputs: Iterable[EngineCoreOutputs], refused: Mapping[str, BindingErro
     for of_client in outputs:
         for output in of_client.outputs:
             if (error := refused.get(output.request_id)) is not None:
-                output.stop_reason = f"{_MARK}{_STATUSES[error.reason]} {error.retry_after or 0} {error}"
+                seconds = f"{error.retry_after or 0} {error.closed_seconds:.3f}"
+                output.stop_reason = f"{_MARK}{_STATUSES[error.reason]} {seconds} {error}"
 
 
 def refusal_in(output: RequestOutput) -> EngineRefusal | None:
@@ -51,8 +54,8 @@ def refusal_in(output: RequestOutput) -> EngineRefusal | None:
     for completion in output.outputs:
         reason = completion.stop_reason
         if completion.finish_reason == "error" and isinstance(reason, str) and reason.startswith(_MARK):
-            status, seconds, message = reason.removeprefix(_MARK).split(" ", 2)
-            return EngineRefusal(int(status), message, int(seconds) or None)
+            status, seconds, closed, message = reason.removeprefix(_MARK).split(" ", 3)
+            return EngineRefusal(int(status), message, int(seconds) or None, float(closed))
     return None
 
 
@@ -60,7 +63,7 @@ _Generate = Callable[..., AsyncGenerator[RequestOutput, None]]
 
 
 def pass_refusals_on() -> None:
-    """Have vLLM's API server pass what the scheduler refused on to the front door, and look at grammars in its time."""
+    """Have vLLM's API server tell the front door what has arrived or was refused, and look at grammars in its time."""
     # Imported here: only the API server has need of it.
     from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -73,6 +76,7 @@ def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> 
     async def generate_or_refuse(
         engine: Any, prompt: Any, sampling_params: Any, *args: Any, **kwargs: Any
     ) -> AsyncGenerator[RequestOutput, None]:
+        arrive()
         known = engine.input_processor
         await validation.before(sampling_params, engine.model_config, known.structured_outputs_config, known.tokenizer)
         outputs = generate(engine, prompt, sampling_params, *args, **kwargs)

@@ -14,7 +14,7 @@ from typing import Any
 from vllm.distributed.kv_events import KVEventBatch
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
-from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.output import GrammarOutput, SchedulerOutput
 from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
@@ -24,6 +24,7 @@ from tenantzone_runtime.engine.binding import NO_SESSIONS, Binder, BindingError,
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.grammar_compilation import cancel_compilation, compile_in_turns
+from tenantzone_runtime.engine.grammar_masks import GrammarMasks
 from tenantzone_runtime.engine.guard import Guard
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.latencies import note_arrival
@@ -82,6 +83,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._arbiter: Arbiter[Request] = Arbiter(self.tenancy, engine)
         self.waiting.arbiter = self._arbiter
         compile_in_turns(self.structured_output_manager, seal_key)
+        self._masks = GrammarMasks(self.structured_output_manager)
         self._binder = Binder(seal_key, self.tenancy, self._demand, self.block_size)
         self._guard = Guard(manager, self._arbiter, self.end_with_error)
         self._refused: dict[str, Request] = {}
@@ -193,6 +195,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         had_zones = bool(self._zones)
         try:
             zone = self._binder.bind(request, now)
+            self._masks.check(request, zone)
         except BindingError as error:
             self._refuse(request, error)
             return
@@ -264,6 +267,14 @@ class ZoneAwareScheduler(AsyncScheduler):
             zone = zone_of(request)
             if zone is not None:
                 count_generated(request, zone)
+
+    def get_grammar_bitmask(self, scheduler_output: SchedulerOutput) -> GrammarOutput | None:
+        output: GrammarOutput | None = super().get_grammar_bitmask(scheduler_output)
+        for request, error in self._masks.take_ended():
+            with self.zone_lock:
+                self._refuse(request, error)
+                self.end_with_error(request)
+        return output
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput

@@ -15,6 +15,8 @@ WINDOW_SECONDS: Final = 10.0
 MIN_RETRY_SECONDS: Final = 1
 MAX_RETRY_SECONDS: Final = 60
 """Nobody knows what a queue is like in a minute; and OpenAI's clients pass over a longer time."""
+MAX_CLOSED_SECONDS: Final = 1.0
+"""Queues change by more than being served: clients go away, and their requests with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,21 @@ class Queue:
         )
 
     def retry_after(self, bounds: QueueBounds, now: float) -> int:
-        """Whole seconds after which whoever finds no room should come again.
+        """Whole seconds after which whoever finds no room should come again: until all that waits now is served."""
+        return max(MIN_RETRY_SECONDS, min(MAX_RETRY_SECONDS, ceil(self._seconds_to_serve(bounds, now))))
 
-        In that time all that waits now is served, at the rate of late: of requests and of tokens, as far as they are
-        bounded, by what takes longer. One more counts as served than was, so that a queue of which nothing was served
-        yet has a rate, too.
+    def closed_seconds(self, bounds: QueueBounds, now: float) -> float:
+        """Seconds for which whoever comes to a queue that had no room need not be looked at.
+
+        A small part of the time in which what waits now is served, so that what is served leaves no gap.
+        """
+        return min(MAX_CLOSED_SECONDS, self._seconds_to_serve(bounds, now) / 8)
+
+    def _seconds_to_serve(self, bounds: QueueBounds, now: float) -> float:
+        """In which all that waits now is served, at the rate of late: of requests and of tokens, as far as bounded.
+
+        By what takes longer. One more counts as served than was, so that a queue of which nothing was served yet has a
+        rate, too.
         """
         self._let_time_pass(now)
         by_requests = self.requests * self._seconds / (self._served_requests + 1)
@@ -79,7 +91,7 @@ class Queue:
             for bound, seconds in ((bounds.requests, by_requests), (bounds.tokens, by_tokens))
             if bound is not None
         ]
-        return max(MIN_RETRY_SECONDS, min(MAX_RETRY_SECONDS, ceil(max(bounded, default=0.0))))
+        return max(bounded, default=0.0)
 
     def _let_time_pass(self, now: float) -> None:
         if self.requests and now > self._looked_at:

@@ -22,6 +22,8 @@ _MAX_FOUND = 10_000
 _TYPES: Mapping[str, str] = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 """Which type of key signs, by the first letters of the algorithm."""
 _CURVES: Mapping[str, str] = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "EdDSA": "Ed25519"}
+_PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "priv"})
+"""Members that a key has of which the private half is there, too; of RFC 7518 and 8037, and of ML-DSA's keys."""
 
 Keys = Mapping[tuple[str | None, str], jwt.PyJWK]
 """By id and algorithm, for each algorithm that a key may be used with."""
@@ -112,7 +114,7 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Keys:
     """The keys of a JSON Web Key Set that can have signed with one of the algorithms; others are passed over.
 
     Raises:
-        ValueError: not such a set, two keys of one id, or no key in it that is of use.
+        ValueError: not such a set, a private key, two keys of one id, or no key in it that is of use.
     """
     try:
         found = json.loads(content)["keys"]
@@ -123,6 +125,12 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Keys:
         raise ValueError(f"it has {len(entries)} keys, more than {_MAX_KEYS}")
     keys: dict[tuple[str | None, str], jwt.PyJWK] = {}
     for number, entry in enumerate(entries):
+        if not _PRIVATE.isdisjoint(entry):
+            # Also of a key that would be passed over: whoever reads this file could sign in the issuer's name.
+            raise ValueError(
+                f"keys[{number}] is a private key; put the public half of a new key here, and let the issuer sign "
+                "with this one no more"
+            )
         for algorithm in algorithms:
             if not _is_for(entry, algorithm):
                 continue

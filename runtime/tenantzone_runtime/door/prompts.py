@@ -1,0 +1,56 @@
+"""Counts what one body comes to in the engine: a request for each prompt in it, as often as it is to be answered.
+
+The engine's requests of one body begin at once, and vLLM's event loop does nothing else meanwhile; whoever may send
+lists without end stops everybody with one request of a few kilobytes.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tenantzone_runtime.door.answers import Refusal
+
+_PROMPTS: Final = ("prompt", "prompt_embeds")
+_CONVERSATIONS: Final = "messages"
+_CHOICES: Final = ("n", "best_of")
+
+
+def check_prompts(body: Mapping[str, Any], limit: int) -> int:
+    """Check that a body comes to no more requests of the engine than it may, and return to how many.
+
+    Args:
+        body: parsed.
+        limit: prompts, each as often as it is to be answered.
+
+    Raises:
+        Refusal: it comes to more; named is the list, or what asks for more than one answer to a single prompt.
+    """
+    field, prompts = prompts_in(body)
+    choice, choices = max(((name, _count(body.get(name))) for name in _CHOICES), key=lambda it: it[1])
+    if prompts * choices > limit:
+        raise Refusal(
+            400,
+            "many_prompts",
+            f"The request asks for {prompts * choices} answers, more than {limit}; send several with fewer prompts or "
+            "choices each",
+            param=field if prompts > 1 else choice,
+        )
+    return prompts * choices
+
+
+def prompts_in(body: Mapping[str, Any]) -> tuple[str, int]:
+    """The field that has a body's prompts, and how many."""
+    return max(((name, _members(body, name)) for name in (*_PROMPTS, _CONVERSATIONS)), key=lambda it: it[1])
+
+
+def _members(body: Mapping[str, Any], name: str) -> int:
+    value = body.get(name)
+    if not isinstance(value, list):
+        return 1
+    if name == _CONVERSATIONS:
+        return sum(isinstance(member, list) for member in value) or 1
+    # One prompt may be a list itself, of token ids. What is neither vLLM refuses, at a cost for each member.
+    return 1 if all(type(member) is int for member in value) else len(value)
+
+
+def _count(value: object) -> int:
+    return max(1, value) if isinstance(value, int) else 1

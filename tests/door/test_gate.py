@@ -1,0 +1,114 @@
+"""Who goes through a gate, and when."""
+
+import asyncio
+from contextlib import suppress
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenantzone_runtime.door.gate import Gate
+
+
+async def turns() -> None:
+    """Let everybody go on who can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+class Visitors:
+    """Who has entered a gate, by name."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.inside: list[str] = []
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def come(self, name: str, weight: int) -> None:
+        async def enter() -> None:
+            await self.gate.enter(weight)
+            self.inside.append(name)
+
+        self.tasks[name] = asyncio.create_task(enter())
+        await turns()
+
+    async def go_away(self, name: str) -> None:
+        self.tasks[name].cancel()
+        with suppress(asyncio.CancelledError):
+            await self.tasks[name]
+        await turns()
+
+
+async def test_what_fits_enters_at_once_and_the_rest_in_its_order():
+    visitors = Visitors(Gate(4))
+    for name, weight in (("a", 2), ("b", 2), ("c", 3), ("d", 1)):
+        await visitors.come(name, weight)
+    assert visitors.inside == ["a", "b"]
+    visitors.gate.leave(2)
+    await turns()
+    assert visitors.inside == ["a", "b"], "nobody who is lighter goes before c"
+    visitors.gate.leave(2)
+    await turns()
+    assert visitors.inside == ["a", "b", "c", "d"]
+
+
+async def test_what_is_heavier_than_all_goes_alone():
+    visitors = Visitors(Gate(4))
+    for name, weight in (("a", 1), ("heavy", 100), ("b", 1)):
+        await visitors.come(name, weight)
+    assert visitors.inside == ["a"]
+    visitors.gate.leave(1)
+    await turns()
+    assert visitors.inside == ["a", "heavy"]
+    visitors.gate.leave(100)
+    await turns()
+    assert visitors.inside == ["a", "heavy", "b"]
+
+
+async def test_who_goes_away_while_waiting_holds_up_nobody():
+    visitors = Visitors(Gate(4))
+    for name, weight in (("a", 3), ("b", 4), ("c", 1)):
+        await visitors.come(name, weight)
+    await visitors.go_away("b")
+    assert visitors.inside == ["a", "c"]
+
+
+async def test_who_goes_away_in_the_moment_of_its_turn_gives_it_back():
+    visitors = Visitors(Gate(1))
+    for name in ("a", "b", "c"):
+        await visitors.come(name, 1)
+    visitors.gate.leave(1)
+    await visitors.go_away("b")
+    assert visitors.inside == ["a", "c"]
+
+
+@given(st.data())
+def test_no_more_is_ever_inside_than_fits_and_in_the_end_everybody_was(data):
+    room = data.draw(st.integers(1, 6))
+    weights = data.draw(st.lists(st.integers(1, 9), max_size=12))
+    gone = data.draw(st.sets(st.integers(0, len(weights))))
+
+    async def live() -> None:
+        gate, entered, inside = Gate(room), [], 0
+
+        async def visit(number: int, weight: int) -> None:
+            nonlocal inside
+            await gate.enter(weight)
+            inside += min(weight, room)
+            assert inside <= room
+            entered.append(number)
+            await asyncio.sleep(0)
+            inside -= min(weight, room)
+            gate.leave(weight)
+
+        tasks = [asyncio.create_task(visit(number, weight)) for number, weight in enumerate(weights)]
+        await asyncio.sleep(0)
+        for number in gone & set(range(len(tasks))):
+            if number not in entered:
+                tasks[number].cancel()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        assert not [each for each in done if each is not None and not isinstance(each, asyncio.CancelledError)]
+        assert entered == sorted(entered)
+        assert inside == 0
+        await asyncio.wait_for(gate.enter(room), 60)
+
+    asyncio.run(live())
