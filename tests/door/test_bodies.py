@@ -191,14 +191,14 @@ class TestTime:
         assert made._holdings.size == 0
 
     async def test_a_body_that_keeps_coming_is_waited_for(self, monkeypatch):
-        monkeypatch.setattr(limits, "MIN_BYTES_PER_SECOND", 1000)
+        monkeypatch.setattr(limits, "MIN_BYTES_PER_SECOND", 10)
         pieces = [b"a" * 100] * 10
 
         async def receive():
             await asyncio.sleep(0.05)
             return {"type": "http.request", "body": pieces.pop(), "more_body": bool(pieces)}
 
-        # Ten times 0.05 s are more than 0.2 s, and each piece of 100 bytes brings 0.1 s.
+        # Ten times 0.05 s are more than 0.2 s, and each piece of 100 bytes brings ten seconds.
         assert len(await limits.read_body(receive, None, 10_000, seconds=0.2)) == 1000
 
 
