@@ -59,9 +59,9 @@ $evictions
 `tenantzone_engine_refused_requests_total` only.
 
 **Stalls.** `tenantzone_zone_stalled_seconds_total` is like `some` in Linux' pressure stall information: time in which
-the zone had something to do and no blocks to do it with. Each step says it anew of the zones whose next request it
-looks at. A zone that a step does not get to, because its tokens or places were used up before, waits for these and not
-for blocks.
+the zone had something to do and no blocks, or no seat, to do it with. Each step says it anew of the zones whose next
+request it looks at. While no seat is free no zone is looked at; then the time counts as `seats` for all that wait and
+were not denied their blocks before.
 
 **Durations** begin with vLLM's arrival time of the request, in the API server: the way to the engine core and the wait
 for the step that was under way are a part of them, which vLLM's own queue time leaves out. The classic buckets end at
