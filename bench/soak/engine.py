@@ -46,8 +46,8 @@ class Engine:
         self.running: list[Request] = []
         self.tenancy = Tenancy(capacity, capacity, self.now)
         self.ledger = self.tenancy.ledger
-        self.arbiter = Arbiter[Request](self.tenancy, self)
         self.seats = seats
+        self.arbiter = Arbiter[Request](self.tenancy, self)
         self._free = deque(range(capacity))
         self._waiting: dict[Zone, deque[Request]] = {}
 

@@ -113,7 +113,9 @@ def test_explain_says_to_whom_a_zone_lends_and_until_when(plugin: Plugin, world:
 def test_explain_says_why_requests_wait(plugin: Plugin, world: World):
     answer = plugin("tz", "explain", "tz/burst", "-n", world.namespace)
 
-    assert "engine-0: 2 running, 3 waiting: waits for blocks: its own limit is in use; raise spec.limit" in answer.stdout
+    assert (
+        "engine-0: 2 running, 3 waiting: waits for blocks: its own limit is in use; raise spec.limit" in answer.stdout
+    )
     assert "borrowed from acme: 15 blocks" in answer.stdout
 
 

@@ -181,6 +181,9 @@ class Ledger:
             if former is None:
                 continue
             self.unscrubbed[former] -= 1
+            if not self.unscrubbed[former]:
+                # Of tenants that come and go there is no end.
+                del self.unscrubbed[former]
             if former != tenant:
                 self._to_scrub.append(block_id)
                 if former in self.zones:
