@@ -169,6 +169,7 @@ def _phase(answers: list[Answer]) -> Phase:
     return Phase(
         tuple(answer.first_token_seconds for answer in answers),
         tuple(seconds for answer in answers for seconds in answer.token_seconds),
+        sum(answer.refused for answer in answers),
     )
 
 

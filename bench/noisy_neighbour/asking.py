@@ -14,6 +14,7 @@ import aiohttp
 
 _REFUSED_WAIT_SECONDS = 0.25
 """After a refusal that does not say how long to wait."""
+_REFUSED = (429, 503)
 _DATA = b"data: "
 _WORDS = 4000
 """Of the model's vocabulary that prompts are made of; each is one token."""
@@ -52,6 +53,8 @@ class Answer:
     tokens_at: list[float] = field(default_factory=list)
     """Of pieces that are not empty: some servers send an empty one first."""
     status: int = 200
+    refused: int = 0
+    """How often, before it was let in."""
 
     @property
     def first_token_seconds(self) -> float:
@@ -64,7 +67,7 @@ class Answer:
 
 
 class AskingError(Exception):
-    """The quiet tenant's request was refused or has ended early: what was measured is worth nothing."""
+    """The quiet tenant's request failed or has ended early: what was measured is worth nothing."""
 
 
 async def ask_quietly(session: aiohttp.ClientSession, tenant: Tenant, shape: Shape, seed: int) -> list[Answer]:
@@ -158,8 +161,13 @@ class Flood:
 
 
 async def _ask(session: aiohttp.ClientSession, tenant: Tenant, prompt: str, tokens: int) -> Answer:
+    """Ask until it is not refused for now: what the client waits for counts from the first time that it asks."""
     answer = Answer(time.perf_counter())
-    await _send(session, tenant, prompt, tokens, answer)
+    wait = await _send(session, tenant, prompt, tokens, answer)
+    while answer.status in _REFUSED:
+        answer.refused += 1
+        await asyncio.sleep(wait)
+        wait = await _send(session, tenant, prompt, tokens, answer)
     return answer
 
 

@@ -18,6 +18,8 @@ class Phase:
     first_token_seconds: tuple[float, ...]
     token_seconds: tuple[float, ...]
     """The times between two tokens, of all answers."""
+    refused: int = 0
+    """Times that a request was not let in, and sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ COLUMNS: Mapping[str, Callable[[Seed, Seed], float]] = {
     "flood between tokens p99, ms": _ms(99, lambda seed: seed.beside.token_seconds),
     "flood tokens/s, to the first arm": lambda seed, first: seed.flood_tokens_beside / first.flood_tokens_beside,
     "flood alone, to the first arm": lambda seed, first: seed.flood_tokens_alone / first.flood_tokens_alone,
+    "refused": lambda seed, _: float(seed.beside.refused),
     "flood refused": lambda seed, _: float(seed.flood_refused),
 }
 """Of one seed of an arm, and the same seed of the first arm."""

@@ -70,6 +70,31 @@ async def test_an_answer_that_is_too_short_ends_the_bench():
             await ask_quietly(session, tenant, SHAPE, seed=1)
 
 
+async def test_who_is_refused_for_now_asks_again_and_has_waited_since_the_first_time():
+    count = 0
+
+    async def answer(request):
+        nonlocal count
+        count += 1
+        if count == 1:
+            return web.Response(status=503, headers={"Retry-After": "0.2"})
+        return await stream(request, ["a", "b"])
+
+    async with served(answer) as (session, tenant):
+        answers = await ask_quietly(session, tenant, SHAPE, seed=1)
+    assert [each.refused for each in answers] == [1, 0, 0]
+    assert answers[0].first_token_seconds >= 0.2
+
+
+async def test_a_refusal_for_good_ends_the_bench():
+    async def answer(request):
+        return web.Response(status=401)
+
+    async with served(answer) as (session, tenant):
+        with pytest.raises(AskingError, match="status 401"):
+            await ask_quietly(session, tenant, SHAPE, seed=1)
+
+
 async def test_the_flood_keeps_so_many_under_way_and_counts_a_prompt_with_its_first_token():
     under_way, most, wait = 0, 0, asyncio.Event()
 
@@ -134,6 +159,7 @@ def test_each_seed_of_an_arm_is_compared_with_the_same_seed_of_the_first():
         "flood between tokens p99, ms": "4",
         "flood tokens/s, to the first arm": "0.9",
         "flood alone, to the first arm": "0.9",
+        "refused": "0",
         "flood refused": "0",
     }
     assert stock[heads.index("p99 to solo")] == "100"
