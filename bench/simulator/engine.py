@@ -254,6 +254,31 @@ class Engine:
     def blocks_to_continue(self, request: Request) -> int:
         return max(0, request.blocks_for(request.computed + self._next_output(request)) - len(request.blocks))
 
+    @property
+    def step_tokens(self) -> int:
+        return self.model.prompt_tokens_per_step
+
+    @property
+    def tokens_each(self) -> int:
+        """What is generated takes nothing from the tokens of prompts here."""
+        return 0
+
+    @property
+    def depth(self) -> int:
+        return 1
+
+    def in_prompts(self) -> list[Request]:
+        return [request for request in self.running if self.is_in_prompt(request)]
+
+    def is_in_prompt(self, request: Request) -> bool:
+        return request.computed < request.tokens
+
+    def tokens_left(self, request: Request) -> int:
+        return request.tokens - request.computed
+
+    def tokens_computed(self, request: Request) -> int:
+        return request.computed
+
     def preempt(self, request: Request) -> None:
         self.running.remove(request)
         request.preemptions += 1

@@ -133,6 +133,9 @@ class Engine:
     headroom = 0
     is_open = True
     goes_on = True
+    step_tokens = None
+    tokens_each = 1
+    depth = 1
 
     def by_seniority(self) -> Sequence[Request]:
         return self.running
@@ -169,6 +172,18 @@ class Engine:
 
     def blocks_to_continue(self, work: Request) -> int:
         return min(1, work.peak - len(work.blocks))
+
+    def in_prompts(self) -> Sequence[Request]:
+        return ()
+
+    def is_in_prompt(self, work: Request) -> bool:
+        return False
+
+    def tokens_left(self, work: Request) -> int:
+        return 0
+
+    def tokens_computed(self, work: Request) -> int:
+        return 0
 
     def preempt(self, work: Request) -> None:
         self.running.remove(work)

@@ -57,7 +57,8 @@ _OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {
 EVICTIONS_IN_NEWER_WORDS: Final[Mapping[str, str]] = {"recall": "reclaim", "reclaim": "watermark"}
 """What the reasons of an engine of the release before are now. Its ``reclaim`` may be relief: it does not say."""
 
-WaitReason = Literal["limit", "reserved", "in_use", "seats", "seat_limit"]
+LatencyReason = Literal["Met", "NoTraffic", "Warming", "OwnLoad", "ModelTooSlow", "Neighbours", "Blocks", "Seats"]
+WaitReason = Literal["limit", "reserved", "in_use", "seats", "seat_limit", "tokens"]
 """Why a zone's next request waits.
 
 For blocks. limit: its own zone's limit is in use. reserved: the blocks are there, free or cached, and kept for others.

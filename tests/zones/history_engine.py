@@ -16,6 +16,7 @@ class HistoryEngine:
         self.seats = seats
         self.headroom = headroom
         self.by_priority = by_priority
+        self.step_tokens = None
         self.is_open = True
         self.goes_on = True
         self.running = []

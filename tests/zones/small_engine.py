@@ -19,6 +19,10 @@ class Work:
     """Blocks of its prefix that are in use already, by others of its zone: told apart by looking it up only."""
     waits_for_else: bool = False
     """Whether it can't be admitted yet for another reason than blocks."""
+    tokens: int = 0
+    """Of its prompt; 0: it generates as soon as it runs."""
+    computed: int = 0
+    """Tokens that are computed, of its prompt and behind it."""
     rank: int = 0
     """Of requests to which clients give priorities: the lower goes first."""
 
@@ -32,10 +36,13 @@ class SmallEngine:
         headroom: blocks that are to stay free or cached while others run.
     """
 
-    def __init__(self, core, *, seats=100, headroom=0):
+    def __init__(self, core, *, seats=100, headroom=0, step_tokens=None, depth=1):
         self.core = core
         self.seats = seats
         self.headroom = headroom
+        self.step_tokens = step_tokens
+        self.tokens_each = 1
+        self.depth = depth
         self.is_open = True
         self.goes_on = True
         self.running = []
@@ -46,6 +53,8 @@ class SmallEngine:
         self.warnings = []
         self.foreseen = []
         """Running requests whose next blocks are known before the step."""
+        self.computed = {}
+        """Tokens that the last step computed, by request; of those that sat it out none."""
         self.looked_at = []
         self.looked_up = []
         """Waiting requests whose prefix was looked up."""
@@ -89,6 +98,18 @@ class SmallEngine:
     def blocks_to_continue(self, work):
         return work.count
 
+    def in_prompts(self):
+        return [work for work in self.running if self.is_in_prompt(work)]
+
+    def is_in_prompt(self, work):
+        return work.computed < work.tokens
+
+    def tokens_left(self, work):
+        return work.tokens - work.computed
+
+    def tokens_computed(self, work):
+        return work.computed
+
     def preempt(self, work):
         self.running.remove(work)
         self.preempted.append(work)
@@ -119,10 +140,10 @@ class SmallEngine:
             self.arbiter.waits(zone)
         return work
 
-    def run(self, zone, count, *, asks=0, peak=0, rank=0):
+    def run(self, zone, count, *, asks=0, peak=0, **traits):
         """A request that runs already, uses so many blocks and asks for more."""
         self.core.tenancy.request_arrived(zone, self.core.now)
-        work = Work(zone, asks, peak, self.core.take(zone, count), rank=rank)
+        work = Work(zone, asks, peak, self.core.take(zone, count), **traits)
         self.running.append(work)
         return work
 
@@ -146,12 +167,17 @@ class SmallEngine:
         """Go on with what runs and admit what waits. Returns who lost its turn, and who was admitted."""
         self.arbiter.begin_step()
         withheld = [work for work in list(self.running) if work.count and not self._go_on(work)]
+        self.computed = {}
+        budget = self.step_tokens
+        for work in self.running:
+            budget = self._compute(work, budget)
         admitted, passed_over = [], []
-        while (work := self.arbiter.next_front()) is not None:
+        while budget != 0 and (work := self.arbiter.next_front()) is not None:
             self.leave(work)
             if work.waits_for_else:
                 passed_over.append(work)
                 continue
+            budget = self._compute(work, budget)
             self.running.append(work)
             self._take(work)
             admitted.append(work)
@@ -159,6 +185,18 @@ class SmallEngine:
             self._put_first(work)
         self.arbiter.end_step()
         return withheld, admitted
+
+    def _compute(self, work, budget):
+        """Compute what there is to compute of a request; returns what is left of the step's tokens."""
+        if budget is None:
+            return None
+        wanted = min(budget, self.tokens_left(work) if self.is_in_prompt(work) else 1)
+        count = self.arbiter.tokens_for(work, wanted) if wanted else 0
+        assert 0 <= count <= wanted
+        if count:
+            self.computed[work] = count
+            work.computed += count
+        return budget - count
 
     def _put_first(self, work):
         self.queues.setdefault(work.zone, []).insert(0, work)

@@ -191,6 +191,7 @@ class ZoneKVCacheManager(KVCacheManager):
         leave_queue(request, zone, now, is_served=True)
         zone.account.charge(INPUT * (request.num_prompt_tokens - num_hits))
         zone.counters.prompt_tokens += request.num_prompt_tokens
+        zone.counters.computed_tokens += request.num_prompt_tokens - num_hits
         if self.prefix_cache_lookup_enabled(request) and not zone.spec.retention.no_store:
             zone.counters.prefix_query_tokens += request.num_tokens
             zone.counters.prefix_hit_tokens += num_hits

@@ -8,6 +8,7 @@ way counts as none.
 """
 
 import time
+from collections.abc import Sequence
 
 from vllm.v1.request import Request
 
@@ -31,15 +32,21 @@ class Latencies:
         zone.counters.queue_time.observe(now - request.arrived)
         self._tokenless.append((request, zone))
 
-    def after_output(self) -> None:
-        """Count the time to first token of requests that have one now; to be called when a step's output is made."""
+    def after_output(self) -> Sequence[tuple[Zone, float]]:
+        """Count the time to first token of requests that have one now; to be called when a step's output is made.
+
+        Returns:
+            Zones of such requests, each with the seconds that it took.
+        """
         if not self._tokenless:
-            return
+            return ()
         now = time.monotonic()
-        tokenless = []
+        tokenless, came = [], []
         for request, zone in self._tokenless:
             if request.num_output_tokens:
                 zone.counters.time_to_first_token.observe(now - request.arrived)
+                came.append((zone, now - request.arrived))
             elif not request.is_finished():
                 tokenless.append((request, zone))
         self._tokenless = tokenless
+        return came

@@ -33,6 +33,7 @@ def count_generated(request: Request, zone: Zone) -> None:
     if tokens:
         request.counted_tokens = request.num_output_tokens
         zone.counters.generation_tokens += tokens
+        zone.counters.computed_tokens += tokens
         zone.account.charge(OUTPUT * tokens)
 
 

@@ -32,6 +32,7 @@ from tenantzone_runtime.engine.refusals import mark
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.engine.requests import count_generated, enter_queue, leave_queue, outcome_of, zone_of
 from tenantzone_runtime.engine.scrubbing import check_scrub, model_needs_zeroing
+from tenantzone_runtime.engine.step_watch import StepWatch
 from tenantzone_runtime.engine.substitution import zone_classes
 from tenantzone_runtime.engine.versions import check_supported, check_version
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
@@ -86,6 +87,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._masks = GrammarMasks(self.structured_output_manager)
         self._binder = Binder(seal_key, self.tenancy, self._demand, self.block_size)
         self._guard = Guard(manager, self._arbiter, self.end_with_error)
+        self._watch = StepWatch(self, self._arbiter)
         self._refused: dict[str, Request] = {}
         """By id. They wait in no queue, so that nothing can schedule them, until the next output ends them."""
         self._scrub_blocks = scrub_blocks
@@ -170,6 +172,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         ):
             self.block_pool.return_all_evicted(evicted)
             yield
+        yield from self._watch.judge(time.monotonic())
         self._publish_events()
 
     def _publish_events(self) -> None:
@@ -236,17 +239,21 @@ class ZoneAwareScheduler(AsyncScheduler):
             self._guard.check_a_table(self.running)
             self._arbiter.begin_step()
             try:
-                return super().schedule(throttle_prefills)
+                output = super().schedule(throttle_prefills)
             finally:
                 refused = self.kv_cache_manager.take_refused()
                 if refused is not None:
                     self._arbiter.turned_down(refused)
                 self._guard.fail_condemned()
                 self._arbiter.end_step()
+            self._watch.scheduled(output, now)
+            return output
 
     def _reserve_prefill_lookahead(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
         # vLLM's last question before it takes blocks, for each running request: 0 passes over the request. Where no
         # blocks are to be had, it would preempt whoever came last, or schedule nobody who stands behind.
+        if self._arbiter.shares_tokens:
+            num_new_tokens = self._arbiter.tokens_for(request, num_new_tokens)
         tokens: int = super()._reserve_prefill_lookahead(request, num_computed_tokens, num_new_tokens)
         if not tokens or request.status is not _RUNNING or not self._zones:
             return tokens
@@ -287,7 +294,8 @@ class ZoneAwareScheduler(AsyncScheduler):
             if refusals:
                 mark(outputs.values(), refusals)
             self._steps_in_flight -= 1
-            self.kv_cache_manager.latencies.after_output()
+            first_tokens = self.kv_cache_manager.latencies.after_output()
+            self._watch.completed(scheduler_output, first_tokens, time.monotonic())
             return outputs
 
     def _get_new_block_ids_to_zero(self) -> list[int] | None:

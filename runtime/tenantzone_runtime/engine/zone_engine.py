@@ -106,6 +106,33 @@ class ZoneEngine:
         self._manager.let_go_of_skipped(request)
         return self._demand.to_continue(request)
 
+    @property
+    def step_tokens(self) -> int | None:
+        scheduler = self._scheduler
+        return int(scheduler.max_num_scheduled_tokens) if scheduler.scheduler_config.enable_chunked_prefill else None
+
+    @property
+    def tokens_each(self) -> int:
+        return 1 + int(self._scheduler.num_spec_tokens)
+
+    @property
+    def depth(self) -> int:
+        config = self._scheduler.vllm_config
+        stages = int(config.parallel_config.pipeline_parallel_size)
+        return max(stages, 2 if config.scheduler_config.async_scheduling else 1)
+
+    def in_prompts(self) -> Sequence[Request]:
+        return [request for request in self._scheduler.running if request.is_prefill_chunk]
+
+    def is_in_prompt(self, request: Request) -> bool:
+        return bool(request.is_prefill_chunk)
+
+    def tokens_left(self, request: Request) -> int:
+        return int(request.num_tokens - request.num_computed_tokens)
+
+    def tokens_computed(self, request: Request) -> int:
+        return int(request.num_computed_tokens)
+
     def preempt(self, request: Request) -> None:
         self._scheduler.running.remove(request)
         # What is on its way to somebody who is to get the KV itself must not be told: its blocks are let go.

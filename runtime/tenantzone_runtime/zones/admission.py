@@ -4,7 +4,7 @@ The fair queue says whose turn it is. A zone whose next request was denied its b
 before something changes for it (``denials``). A zone may also stand aside for the step that is being made.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tenantzone_runtime.zones.denials import Denials
 from tenantzone_runtime.zones.fair_queue import Account, FairQueue, Place
@@ -74,6 +74,10 @@ class Admission:
 
         account = self._fair.next(lambda candidate: is_admissible(self._zones[candidate]), call)
         return None if account is None else self._zones[account]
+
+    def first(self) -> Iterator[Zone]:
+        """The zones that are in the queue, roughly in the order in which they come; nothing may change meanwhile."""
+        return (self._zones[account] for account in self._fair.first())
 
     def somebody_was_admitted(self) -> None:
         """Have denied zones looked at again: what room was made, and what is kept for whom, is different now."""

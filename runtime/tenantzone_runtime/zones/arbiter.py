@@ -5,8 +5,9 @@ which waiting request is next and which running request may take blocks. It neve
 not take its blocks loses its own request's turn, and nobody else's.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Generic
 
 from tenantzone_runtime.zones import states
@@ -15,7 +16,10 @@ from tenantzone_runtime.zones.audit import PreemptionReason
 from tenantzone_runtime.zones.claims import Claims
 from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.hopeless import Hopeless
+from tenantzone_runtime.zones.latency import Latency
 from tenantzone_runtime.zones.seats import Seats
+from tenantzone_runtime.zones.step_time import StepTimes
+from tenantzone_runtime.zones.step_tokens import StepTokens
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.yielding import Yielding
 from tenantzone_runtime.zones.zone import Zone
@@ -53,6 +57,10 @@ class Arbiter(Generic[W]):
         self._claims = Claims[W]()
         self._yielding = Yielding(tenancy, engine, self._claims, self.preempt)
         self._seats = Seats(self._totals, engine, self._can_begin, self.preempt)
+        self.times = StepTimes()
+        self.latency = Latency(tenancy.ledger.totals, self.times)
+        self._tokens = StepTokens(tenancy, engine, self._next_zones, self._can_be_next, self.times, self.latency)
+        self.tokens_for = self._tokens.tokens_for
         self._sent_back: dict[Zone, None] = {}
         """Zones of which a request was preempted since the last step: none of theirs is admitted in this one."""
         self._short: dict[Zone, None] = {}
@@ -115,6 +123,12 @@ class Arbiter(Generic[W]):
                 else:
                     self._claim(zone)
             self._seats.begin_step()
+        self._tokens.begin_step()
+
+    @property
+    def shares_tokens(self) -> bool:
+        """Whether the tokens of this step are shared out: `tokens_for` withholds none otherwise."""
+        return self._tokens.is_shared
 
     def may_continue(self, work: W, count: int) -> bool:
         """Whether a running request may take blocks now; else it loses its turn, and is helped before the next step."""
@@ -133,6 +147,9 @@ class Arbiter(Generic[W]):
                 # Those for whom seats were kept had no use for them after all: none stays empty while somebody waits.
                 self._admission.take_back(turned_away)
                 zone = self._next_zone()
+            if zone is None and (turned_away := self._tokens.let_go()):
+                self._admission.take_back(turned_away)
+                zone = self._next_zone()
             if zone is None and not self._engine.running:
                 zone = self._get_unstuck()
             if zone is not None:
@@ -142,6 +159,7 @@ class Arbiter(Generic[W]):
     def turned_down(self, work: W) -> None:
         """Have a request looked at again before the next step: the engine found no blocks for it after all."""
         self._front = None
+        self._tokens.was_turned_down()
         if self._engine.is_running(work):
             self._withheld.append(work)
         else:
@@ -152,6 +170,7 @@ class Arbiter(Generic[W]):
         self._front = None
         self._tenancy.seats_are(taken=self._engine.is_open and not self._engine.free_seats)
         self._claims.clear()
+        self._tokens.end_step()
         self._sent_back.clear()
         self._admission.end_step()
 
@@ -229,6 +248,9 @@ class Arbiter(Generic[W]):
         if not self._seats.may_sit(zone):
             return False
         work = self._engine.front(zone)
+        if self._engine.blocks_at_most(work) and not self._tokens.may_begin(zone):
+            self._tenancy.must_wait_for_tokens(zone)
+            return False
         denied = self._denied(work)
         if denied is not None and not denied.headroom and self._evict_surplus_for(work, denied.blocks):
             denied = self._denied(work)
@@ -244,6 +266,17 @@ class Arbiter(Generic[W]):
         else:
             self._admission.park(zone, denied.blocks, work.peak, denied.headroom)
         return False
+
+    def _next_zones(self, first: Iterable[Zone]) -> Iterator[Zone]:
+        """Zones with waiting requests, these first."""
+        return chain((zone for zone in first if zone in self._admission), self._admission.first())
+
+    def _can_be_next(self, zone: Zone) -> bool:
+        """Whether a zone's next request would be admitted if it came now, and there were tokens for it."""
+        if zone.parked or zone in self._sent_back or self._seats.is_at_limit(zone):
+            return False
+        work = self._engine.front(zone)
+        return self._engine.blocks_at_most(work) > 0 and self._can_begin(work)
 
     def _can_begin(self, work: W) -> bool:
         return self._denied(work) is None

@@ -50,6 +50,10 @@ class Counters:
     prefix_hit_tokens: int = 0
     prompt_tokens: int = 0
     generation_tokens: int = 0
+    computed_tokens: int = 0
+    """Computed in steps, of prompts and generated."""
+    tokens_withheld: int = 0
+    """That requests of the zone could have had computed in a step and that were kept for others, or for a target."""
     preemptions: int = 0
     violations: int = 0
     """Requests of the zone that were about to use a block that is not the zone's."""
@@ -133,6 +137,8 @@ class Counters:
             self.prefix_hit_tokens,
             self.prompt_tokens,
             self.generation_tokens,
+            self.computed_tokens,
+            self.tokens_withheld,
             self.preemptions,
             self.violations,
             self.scrubbed_blocks,

@@ -88,6 +88,30 @@ class Engine(Protocol[W]):
     def blocks_to_continue(self, work: W) -> int:
         """Blocks that a running request asks for in its next step, at the most."""
 
+    @property
+    def step_tokens(self) -> int | None:
+        """Tokens that a step computes at the most; None where prompts are computed whole, and can't be shared out."""
+
+    @property
+    def tokens_each(self) -> int:
+        """Tokens that are computed at once for a request that generates: more than one if it speculates."""
+
+    @property
+    def depth(self) -> int:
+        """Steps that may be in flight at once."""
+
+    def in_prompts(self) -> Sequence[W]:
+        """The running requests of whose prompts something is left to compute, in the engine's order."""
+
+    def is_in_prompt(self, work: W) -> bool:
+        """Whether something of a running request's prompt is left to compute."""
+
+    def tokens_left(self, work: W) -> int:
+        """Tokens that a request has to compute before it generates; one that waits finds none of them cached."""
+
+    def tokens_computed(self, work: W) -> int:
+        """Tokens of a request that are computed."""
+
     def preempt(self, work: W) -> None:
         """Send a running request back to wait, before the others of its zone."""
 

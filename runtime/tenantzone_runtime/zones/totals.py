@@ -53,6 +53,8 @@ class Totals:
         """Grows with each change."""
         self.spec_changes = 0
         """Grows with each zone that gets another spec."""
+        self.with_targets: dict[Zone, None] = {}
+        """Zones with latency targets."""
         self._changed: dict[Zone, None] = {}
 
     @property
@@ -77,6 +79,8 @@ class Totals:
         self.seats_reserved += zone.spec.seats.reserved or 0
         self._kept += quota.floor(zone.spec.quota, quiet=True)
         self._never_lent.add(zone.spec.priority, _lent_to_none_below(zone))
+        if zone.spec.latency:
+            self.with_targets[zone] = None
         self.reckon(zone)
 
     def leave(self, zone: Zone) -> None:
@@ -95,6 +99,7 @@ class Totals:
         zone.locked = zone.evictable = zone.evictable_by_all = zone.reclaimable = zone.withheld = zone.surplus = 0
         for order in (self._quiet, self._quiet_for_all, self._above_reservation):
             order.remove(zone)
+        self.with_targets.pop(zone, None)
         self._note_change(zone)
 
     def change_spec(self, zone: Zone, spec: ZoneSpec) -> None:

@@ -12,6 +12,8 @@ from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder, Links
 from tenantzone_runtime.zones.fair_queue import Account
+from tenantzone_runtime.zones.latency_targets import NO_TARGETS, LatencyTargets
+from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
 from tenantzone_runtime.zones.queue import UNBOUNDED, Queue, QueueBounds
 from tenantzone_runtime.zones.quota import Quota
 
@@ -113,6 +115,7 @@ class ZoneSpec:
     """Of an answer; None: as many as fit."""
     retention: Retention = Retention()
     seats: SeatQuota = SeatQuota()
+    latency: LatencyTargets = NO_TARGETS
     purge: str = ""
     """The id of the purge that is to have been carried out; empty: none."""
     auto_registered: bool = False
@@ -181,6 +184,8 @@ class Zone:
     """Of what it keeps cached; None: it has no ttl. Only the ledger changes them."""
     expires: float | None = None
     """When it is looked at next because a block may have to go by its ttl; None: not before it keeps another one."""
+    outcomes: dict[TargetName, TargetOutcome] = field(default_factory=dict)
+    """What became of its latency targets."""
     purge: Purge | None = None
     """The last one that began; only ``forgetting`` and the engine change it."""
     purges: int = 0
@@ -228,7 +233,7 @@ class Zone:
         What asks for more than the reservation borrows all of it, and was promised nothing.
         """
         quota = self.spec.quota
-        if self.wait_reason in (None, "limit", "seat_limit") or self.in_use + self.denied > quota.reserved:
+        if self.wait_reason in (None, "limit", "seat_limit", "tokens") or self.in_use + self.denied > quota.reserved:
             return 0
         return max(0, quota.reserved - self.held)
 

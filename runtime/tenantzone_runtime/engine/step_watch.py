@@ -1,0 +1,87 @@
+"""Watches the steps of the engine while zones have latency targets: what each computes, and how long it takes.
+
+A step takes from when the one before it was done, if the engine had work then: what passes between two steps is a part
+of the time between two tokens.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import Request
+
+from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.zones.arbiter import Arbiter
+from tenantzone_runtime.zones.step_time import StepLoad
+from tenantzone_runtime.zones.zone import Zone
+
+JUDGE_SECONDS = 1.0
+"""Between two looks at what becomes of targets."""
+
+
+class StepWatch:
+    """Tells the zone core how long steps take and when tokens come; without targets it does nothing.
+
+    Args:
+        scheduler: whose steps.
+        arbiter: is told.
+    """
+
+    def __init__(self, scheduler: Scheduler, arbiter: Arbiter[Request]) -> None:
+        self._scheduler = scheduler
+        self._arbiter = arbiter
+        self._targets = scheduler.tenancy.ledger.totals.with_targets
+        self._loads: deque[tuple[SchedulerOutput, StepLoad, float]] = deque()
+        """Of the steps in flight, with the times at which they were scheduled."""
+        self._busy_since: float | None = None
+        """When the last step was done, if the engine had work then."""
+        self._judged = 0.0
+
+    def scheduled(self, output: SchedulerOutput, now: float) -> None:
+        """Note a step that was scheduled."""
+        if self._targets and output.num_scheduled_tokens:
+            self._loads.append((output, self._load(output), now))
+
+    def completed(self, output: SchedulerOutput, first_tokens: Iterable[tuple[Zone, float]], now: float) -> None:
+        """Note that a step is done, and the zones for whose requests it brought the first token, after how long."""
+        if self._loads and self._loads[0][0] is output:
+            _, load, scheduled = self._loads.popleft()
+            self._arbiter.times.observe(load, now - (scheduled if self._busy_since is None else self._busy_since))
+        elif self._loads and not self._targets:
+            self._loads.clear()
+        self._busy_since = now if self._scheduler.running else None
+        if self._targets:
+            for zone, seconds in first_tokens:
+                if zone in self._targets:
+                    self._arbiter.latency.first_token_came(zone, seconds, now)
+            self._note_tokens(output, now)
+
+    def judge(self, now: float) -> Iterator[None]:
+        """Have it said what becomes of the targets, if it is time to; with pauses in which anything may happen."""
+        if now - self._judged >= JUDGE_SECONDS:
+            self._judged = now
+            yield from self._arbiter.latency.judge(now)
+
+    def _load(self, output: SchedulerOutput) -> StepLoad:
+        load = StepLoad()
+        for id, tokens in output.num_scheduled_tokens.items():
+            request = self._scheduler.requests[id]
+            computed = request.num_computed_tokens - tokens
+            if computed < request.num_prompt_tokens:
+                load.add_prompt(tokens, computed)
+            else:
+                load.add_decode(tokens, computed)
+        return load
+
+    def _note_tokens(self, output: SchedulerOutput, now: float) -> None:
+        for id in output.num_scheduled_tokens:
+            request = self._scheduler.requests.get(id)
+            zone = None if request is None else zone_of(request)
+            if zone is None or zone not in self._targets or not request.num_output_tokens:
+                continue
+            came, known = getattr(request, "last_token", (None, 0))
+            if request.num_output_tokens > known:
+                if came is not None:
+                    self._arbiter.latency.token_came(zone, now - came, now)
+                request.last_token = now, request.num_output_tokens

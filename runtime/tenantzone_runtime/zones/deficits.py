@@ -1,0 +1,89 @@
+"""Weighted deficit round robin over zones: how the tokens of a step are shared among those that have work for them.
+
+The algorithm is Shreedhar and Varghese, *Efficient Fair Queuing using Deficit Round Robin*, SIGCOMM'95. A round is a
+step, and a zone's quantum its share of the step by weight. What it is owed, since tokens are whole and a prompt is not
+begun with less than ``CHUNK`` of them, is its deficit and carried over. What a zone has no use for is the others'.
+
+The bound, which the tests hold it to: of two zones that have work for more than their shares in each step, neither is
+ahead of the other by more than ``BOUND`` tokens per unit of weight, however long that lasts.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from tenantzone_runtime.zones.zone import Zone
+
+CHUNK: Final = 64
+"""Tokens of a prompt with which it is begun at least: fewer are not worth a request's seat and blocks."""
+BOUND: Final = 2 * (CHUNK + 1)
+
+
+class DeficitRoundRobin:
+    """The zones that have work for the tokens of a step, and what each is owed."""
+
+    def __init__(self) -> None:
+        self._deficits: dict[Zone, float] = {}
+        """In tokens; below 0 for who had one too many."""
+
+    def share(self, budget: int, demands: Mapping[Zone, int], begins: Collection[Zone] = ()) -> dict[Zone, int]:
+        """Share tokens among zones.
+
+        Args:
+            budget: tokens that there are.
+            demands: tokens for which each zone has work. Who is not among them any more is owed nothing.
+            begins: those that have yet to begin a prompt. Less than ``CHUNK`` is no use to them: it is owed to them,
+                and the others have it meanwhile.
+
+        Returns:
+            Tokens by zone: never more than it has work for, and in all the budget, or all that there is work for, but
+            for what is no use to anybody.
+        """
+        granted = self._share(budget, demands)
+        too_few = [zone for zone in begins if granted[zone] < min(CHUNK, demands[zone])]
+        if too_few:
+            freed = sum(granted[zone] for zone in too_few)
+            for zone in too_few:
+                self.owe(zone, granted[zone])
+                granted[zone] = 0
+            others = [zone for zone in demands if zone not in too_few]
+            for zone in sorted(others, key=self._deficits.__getitem__, reverse=True):
+                freed -= self._give(zone, min(freed, demands[zone] - granted[zone]), granted)
+        return granted
+
+    def _share(self, budget: int, demands: Mapping[Zone, int]) -> dict[Zone, int]:
+        self._deficits = {zone: self._deficits.get(zone, 0.0) for zone in demands}
+        granted = dict.fromkeys(demands, 0)
+        unmet = [zone for zone, demand in demands.items() if demand > 0]
+        while budget > 0 and unmet:
+            # Whoever was owed most before is first, and whoever comes too late in this step is owed more in the next.
+            in_turn = sorted(unmet, key=self._deficits.__getitem__, reverse=True)
+            self._credit(budget, unmet)
+            given = 0
+            for zone in in_turn:
+                count = min(demands[zone] - granted[zone], int(self._deficits[zone]), budget - given)
+                given += self._give(zone, max(0, count), granted)
+                if granted[zone] == demands[zone]:
+                    unmet.remove(zone)
+                    self._deficits[zone] = 0.0
+            budget -= given or self._give_rest(budget, unmet, granted)
+        return granted
+
+    def owe(self, zone: Zone, tokens: int) -> None:
+        """Carry over tokens that a zone was given and could not use; no more than it takes to begin a prompt."""
+        if zone in self._deficits:
+            self._deficits[zone] = max(self._deficits[zone], min(self._deficits[zone] + tokens, float(CHUNK)))
+
+    def _credit(self, budget: int, zones: list[Zone]) -> None:
+        weight = sum(zone.account.weight for zone in zones)
+        for zone in zones:
+            self._deficits[zone] += budget * zone.account.weight / weight
+
+    def _give(self, zone: Zone, count: int, granted: dict[Zone, int]) -> int:
+        granted[zone] += count
+        self._deficits[zone] -= count
+        return count
+
+    def _give_rest(self, budget: int, zones: list[Zone], granted: dict[Zone, int]) -> int:
+        """Give out the last few tokens, of which nobody is owed a whole one."""
+        first = sorted(zones, key=self._deficits.__getitem__, reverse=True)[:budget]
+        return sum(self._give(zone, 1, granted) for zone in first)

@@ -1,0 +1,20 @@
+"""What a zone's config says of the time that its requests take."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyTargets:
+    """The latency targets of a zone, in seconds; None: none."""
+
+    token_time: float | None = None
+    """Between two tokens of a request, at the 99th percentile."""
+    first_token: float | None = None
+    """From a request's arrival to its first token, at the 99th percentile."""
+
+    def __bool__(self) -> bool:
+        return self.token_time is not None or self.first_token is not None
+
+
+NO_TARGETS: Final = LatencyTargets()

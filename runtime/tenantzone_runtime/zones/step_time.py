@@ -1,0 +1,143 @@
+"""How long a step takes: a predictor that is fitted to the engine's own steps while they run.
+
+A step's time is taken to be linear in what it computes: tokens of prompts, requests that generate, and the work of
+attention, besides what each step costs. Steps with prompts and without are fitted apart, since engines run them by
+different code (CUDA graphs hold decoding only). The fit is recursive least squares of the *relative* error with
+exponential forgetting (Haykin, *Adaptive Filter Theory*, chapter 9), by coordinate descent over coefficients that are
+not below 0: more work never takes less time. A step that takes much longer than predicted (a machine that was busy
+with something else) counts less.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+FORGETTING: Final = 0.98
+"""What an observation still counts after one more: half of what is known is of the last 35 steps."""
+LEARNED_AFTER: Final = 20
+"""Steps of a kind after which its predictions are used."""
+
+_SURPRISE: Final = 0.5
+"""Relative error up to which an observation counts in full."""
+_SWEEPS: Final = 4
+"""Of coordinate descent for each observation; each begins where the last one ended."""
+_PRIOR: Final = 1e-6
+"""Holds back coefficients of which nothing is known yet."""
+_FEATURES: Final = 4
+_PROMPT_UNIT: Final = 256.0
+_DECODE_UNIT: Final = 16.0
+_ATTENTION_UNIT: Final = 65_536.0
+"""These make the features about as large as each other."""
+
+
+@dataclass(slots=True)
+class StepLoad:
+    """What a step computes."""
+
+    prompt_tokens: int = 0
+    decodes: int = 0
+    """Requests that generate."""
+    attention: float = 0.0
+    """For each token the number of tokens before it, added up."""
+
+    def add_prompt(self, tokens: int, computed: int) -> None:
+        """Add tokens of a prompt of which so many are computed already."""
+        self.prompt_tokens += tokens
+        self.attention += tokens * (computed + tokens / 2)
+
+    def add_decode(self, tokens: int, computed: int) -> None:
+        """Add a request that generates: so many tokens are computed for it at once, more than one if it speculates."""
+        self.decodes += 1
+        self.attention += tokens * computed
+
+    @property
+    def has_prompts(self) -> bool:
+        return self.prompt_tokens > 0
+
+    @property
+    def features(self) -> tuple[float, ...]:
+        return (
+            1.0,
+            self.prompt_tokens / _PROMPT_UNIT,
+            self.decodes / _DECODE_UNIT,
+            self.attention / _ATTENTION_UNIT,
+        )
+
+
+class _Fit:
+    """The steps of one kind."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.coefficients = [0.0] * _FEATURES
+        """Seconds for each feature's unit."""
+        self._products = [[0.0] * _FEATURES for _ in range(_FEATURES)]
+        self._targets = [0.0] * _FEATURES
+
+    def seconds(self, features: tuple[float, ...]) -> float:
+        return sum(each * unit for each, unit in zip(self.coefficients, features, strict=True))
+
+    def observe(self, features: tuple[float, ...], seconds: float) -> None:
+        weight = 1.0
+        if self.steps >= LEARNED_AFTER:
+            error = abs(self.seconds(features) / seconds - 1.0)
+            weight = min(1.0, _SURPRISE / max(error, _SURPRISE))
+        self.steps += 1
+        relative = [each / seconds for each in features]
+        for i, row in enumerate(self._products):
+            for j in range(_FEATURES):
+                row[j] = row[j] * FORGETTING + weight * relative[i] * relative[j]
+            self._targets[i] = self._targets[i] * FORGETTING + weight * relative[i]
+        self._solve()
+
+    def _solve(self) -> None:
+        coefficients = self.coefficients
+        for _ in range(_SWEEPS):
+            for i, row in enumerate(self._products):
+                scale = row[i] + _PRIOR * self._products[0][0]
+                if scale > 0:
+                    rest = sum(row[j] * coefficients[j] for j in range(_FEATURES)) - row[i] * coefficients[i]
+                    coefficients[i] = max(0.0, (self._targets[i] - rest) / scale)
+
+
+class StepTimes:
+    """Predicts how long steps take, and counts how well."""
+
+    def __init__(self) -> None:
+        self._fits = {False: _Fit(), True: _Fit()}
+        """By whether a step has prompts."""
+        self.steps = 0
+        """Observed and predicted."""
+        self.actual_seconds = 0.0
+        self.predicted_seconds = 0.0
+        self.error_seconds = 0.0
+        """What predictions were wrong by, whether too short or too long."""
+
+    def knows(self, *, has_prompts: bool) -> bool:
+        """Whether enough steps of a kind were seen."""
+        return self._fits[has_prompts].steps >= LEARNED_AFTER
+
+    def predict(self, load: StepLoad) -> float | None:
+        """Seconds that a step takes; None where too few steps of its kind were seen."""
+        return self._fits[load.has_prompts].seconds(load.features) if self.knows(has_prompts=load.has_prompts) else None
+
+    def seconds_per_prompt_token(self, computed: float) -> float:
+        """Seconds that one more token of a prompt adds to a step with prompts, behind so many tokens."""
+        coefficients = self._fits[True].coefficients
+        return coefficients[1] / _PROMPT_UNIT + coefficients[3] * computed / _ATTENTION_UNIT
+
+    def seconds_per_decode(self, tokens: int, computed: int, *, has_prompts: bool) -> float:
+        """Seconds that one more request adds that generates, behind so many tokens."""
+        coefficients = self._fits[has_prompts].coefficients
+        return coefficients[2] / _DECODE_UNIT + coefficients[3] * tokens * computed / _ATTENTION_UNIT
+
+    def observe(self, load: StepLoad, seconds: float) -> None:
+        """Learn from a step; what takes no time teaches nothing."""
+        if seconds <= 0.0:
+            return
+        predicted = self.predict(load)
+        if predicted is not None:
+            self.steps += 1
+            self.actual_seconds += seconds
+            self.predicted_seconds += predicted
+            self.error_seconds += abs(predicted - seconds)
+        self._fits[load.has_prompts].observe(load.features, seconds)

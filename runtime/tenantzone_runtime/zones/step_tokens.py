@@ -1,0 +1,219 @@
+"""The tokens of a step: how many each zone may have computed in it.
+
+Decodes come first: what the running requests generate is taken off the step's tokens. What is left goes to the zones
+that have prompts to compute, running or next to be admitted, by weight (``deficits``), as soon as they are two and not
+all of it fits. So a long prompt takes no more than its zone's share while another zone has work. What a zone was given
+and does not use is there for all before the step ends. Latency targets leave less of a step (``pace``).
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final, Generic
+
+from tenantzone_runtime.zones.deficits import CHUNK, DeficitRoundRobin
+from tenantzone_runtime.zones.engine import Engine, W
+from tenantzone_runtime.zones.latency import Latency
+from tenantzone_runtime.zones.pace import Pace, Pacing, Prompts
+from tenantzone_runtime.zones.step_time import StepTimes
+from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.zone import Zone
+
+_LOOKED_AT: Final = 8
+"""Zones with waiting requests of which so many are looked at before a step; the others come when their turn does."""
+_BEGUN_AT_ONCE: Final = 4
+"""Waiting requests of a zone that are looked at: the prompts of more seldom fit into one step."""
+
+
+class StepTokens(Generic[W]):
+    """Shares out the tokens of each step of one engine.
+
+    Args:
+        tenancy: of all zones.
+        engine: whose steps.
+        next_zones: the zones with waiting requests, as they come next, behind those that are named.
+        can_begin: whether a waiting request would be admitted now.
+        times: predicts steps.
+        latency: of zones with targets.
+    """
+
+    def __init__(
+        self,
+        tenancy: Tenancy,
+        engine: Engine[W],
+        next_zones: Callable[[Iterable[Zone]], Iterable[Zone]],
+        can_begin: Callable[[Zone], bool],
+        times: StepTimes,
+        latency: Latency,
+    ) -> None:
+        self._tenancy = tenancy
+        self._targets = tenancy.ledger.totals.with_targets
+        self._engine = engine
+        self._next_zones = next_zones
+        self._can_begin = can_begin
+        self._deficits = DeficitRoundRobin()
+        self._pace = Pace(tenancy.ledger, engine, times, latency)
+        self.is_shared = False
+        """Whether the tokens of this step are shared out; else everybody takes what it finds."""
+        self._left: dict[Zone, int] = {}
+        """Tokens of prompts that each zone may still compute in this step."""
+        self._unclaimed = 0
+        """The same, for whoever has none left."""
+        self._computed: set[Zone] = set()
+        """Zones of which prompts were computed in this step."""
+        self._pacing: Pacing[W] | None = None
+        self._made_wait: list[Zone] = []
+        """Zones whose next request found no tokens in the last step."""
+        self._turned_away: list[Zone] = []
+        """Zones whose waiting request was denied a place in this step for want of tokens."""
+        self._last: tuple[Zone, int] | None = None
+
+    def begin_step(self) -> None:
+        """Share out the step, before it."""
+        engine = self._engine
+        self._end()
+        made_wait, self._made_wait = self._made_wait, []
+        for zone in made_wait:
+            if zone.wait_reason == "tokens":
+                self._tenancy.may_go_on(zone)
+        if engine.step_tokens is None or not engine.goes_on:
+            return
+        bounds = self._pace.bounds() if self._targets else {}
+        in_prompts = engine.in_prompts()
+        waiting = self._waiting(bounds)
+        if not bounds and not self._compete(in_prompts, waiting):
+            return
+        prompts = self._prompts(in_prompts, waiting)
+        budget = max(0, engine.step_tokens - (len(engine.running) - len(in_prompts)) * engine.tokens_each)
+        pacing = self._pace.plan(bounds, prompts, budget) if bounds else None
+        if pacing is not None:
+            self._pacing = pacing
+            others = {zone: each for zone, each in prompts.items() if zone not in bounds}
+            self._share(pacing.of_others, others, in_prompts)
+            self._left |= pacing.prompt_tokens
+            if pacing.overdue is not None:
+                self._left[pacing.overdue] = max(CHUNK, self._left.get(pacing.overdue, 0))
+        elif sum(each.tokens for each in prompts.values()) > budget:
+            self._share(budget, prompts, in_prompts)
+        for zone in waiting if self.is_shared else ():
+            self._is_enough(zone)
+
+    def tokens_for(self, work: W, wanted: int) -> int:
+        """How many of the tokens that the engine would compute for a request now it may.
+
+        Args:
+            work: a running request, or the one that is next to be admitted.
+            wanted: tokens that the engine would compute.
+
+        Returns:
+            0 for a running request that sits out the step. A waiting one always gets some: it would not have been next.
+        """
+        if not self.is_shared:
+            return wanted
+        zone = work.zone
+        if self._generates(work):
+            granted = 0 if self._pacing is not None and work in self._pacing.sit_out else wanted
+        else:
+            granted = min(wanted, self._left.get(zone, 0) + self._unclaimed)
+            if not self._engine.is_running(work):
+                granted = max(1, granted)
+            self._take(zone, granted)
+        zone.counters.tokens_withheld += wanted - granted
+        return granted
+
+    def may_begin(self, zone: Zone) -> bool:
+        """Whether there are tokens in this step to begin the zone's next request with."""
+        if not self.is_shared:
+            return True
+        may_begin = self._is_enough(zone)
+        if not may_begin:
+            self._turned_away.append(zone)
+        return may_begin
+
+    def was_turned_down(self) -> None:
+        """Note that the engine did not admit the request after all for which tokens were asked last."""
+        if self._last is not None:
+            zone, count = self._last
+            self._left[zone] = self._left.get(zone, 0) + count
+            self._last = None
+
+    def let_go(self) -> list[Zone]:
+        """Leave what zones have not used to all who wait; returns the zones that were turned away for it."""
+        turned_away, self._turned_away = self._turned_away, []
+        bounded = [zone for zone, count in self._left.items() if count and not self._is_own(zone)]
+        for zone in bounded:
+            self._deficits.owe(zone, self._left[zone])
+            self._unclaimed += self._left.pop(zone)
+        return turned_away if bounded else []
+
+    def end_step(self) -> None:
+        """End the step; what a zone was given and did not use, it is owed."""
+        for zone, count in self._left.items():
+            self._deficits.owe(zone, count)
+        self._pace.end_step(self._pacing, self._computed)
+        self._end()
+
+    def _end(self) -> None:
+        self.is_shared = False
+        self._left = {}
+        self._unclaimed = 0
+        self._computed = set()
+        self._pacing = None
+        self._turned_away = []
+        self._last = None
+
+    def _is_enough(self, zone: Zone) -> bool:
+        """Whether a zone has tokens to begin its next request with; else it is noted that it waits for them."""
+        needed = min(CHUNK, self._engine.tokens_left(self._engine.front(zone)))
+        is_enough = self._left.get(zone, 0) + self._unclaimed >= needed
+        if not is_enough:
+            self._tenancy.must_wait_for_tokens(zone)
+            self._made_wait.append(zone)
+        return is_enough
+
+    def _is_own(self, zone: Zone) -> bool:
+        """Whether the zone's tokens are there for its target, and too many for others."""
+        return self._pacing is not None and zone in self._pacing.prompt_tokens
+
+    def _generates(self, work: W) -> bool:
+        return self._engine.is_running(work) and not self._engine.is_in_prompt(work)
+
+    def _take(self, zone: Zone, count: int) -> None:
+        own = min(count, self._left.get(zone, 0))
+        if own:
+            self._left[zone] -= own
+        self._unclaimed = max(0, self._unclaimed - (count - own))
+        self._computed.add(zone)
+        self._last = zone, own
+
+    def _waiting(self, bounds: Iterable[Zone]) -> list[Zone]:
+        """Zones whose next request may be admitted in this step: the first ones, and all whose targets count."""
+        if not self._engine.free_seats or not len(self._engine.waiting):
+            return []
+        zones = dict.fromkeys(islice(self._next_zones(bounds), _LOOKED_AT))
+        return [zone for zone in zones if self._can_begin(zone)]
+
+    def _compete(self, in_prompts: Iterable[W], waiting: Iterable[Zone]) -> bool:
+        """Whether more than one zone has prompts to compute."""
+        return len({*(work.zone for work in in_prompts), *waiting}) > 1
+
+    def _prompts(self, in_prompts: Iterable[W], waiting: Iterable[Zone]) -> dict[Zone, Prompts]:
+        prompts: dict[Zone, Prompts] = {}
+        for work in in_prompts:
+            self._add(prompts, work)
+        at_most = min(self._engine.free_seats, _BEGUN_AT_ONCE)
+        for zone in waiting:
+            for work in self._engine.fronts(zone, at_most):
+                self._add(prompts, work)
+        return prompts
+
+    def _add(self, prompts: dict[Zone, Prompts], work: W) -> None:
+        own = prompts.get(work.zone)
+        if own is None:
+            own = prompts[work.zone] = Prompts(0, self._engine.tokens_computed(work))
+        own.tokens += self._engine.tokens_left(work)
+
+    def _share(self, budget: int, prompts: dict[Zone, Prompts], in_prompts: Iterable[W]) -> None:
+        self.is_shared = True
+        begins = prompts.keys() - {work.zone for work in in_prompts}
+        self._left = self._deficits.share(budget, {zone: each.tokens for zone, each in prompts.items()}, begins)
+        self._unclaimed = budget - sum(self._left.values())
