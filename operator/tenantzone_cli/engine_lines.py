@@ -15,6 +15,7 @@ _WAITS: Mapping[str, str] = {
     "in_use": "waits for blocks: other requests use them; they come back as these end",
     "seats": "waits for a seat: the engine runs as many requests as it can; reserve blocks or spec.seats, or raise "
     "--max-num-seqs",
+    "tokens": "waits for tokens: its zone's share of the steps is used, or a zone with a latency target needs them",
     "seat_limit": "waits for a seat: the zone runs as many requests as spec.seats.limit lets it",
 }
 

@@ -187,6 +187,18 @@ class Retention(_Model):
         return self
 
 
+TargetSeconds = Annotated[float, Field(ge=0.001, le=600.0)]
+
+
+class Latency(_Model):
+    """Targets for the time that a zone's requests take, at the 99th percentile; None: no target."""
+
+    token_time_seconds: TargetSeconds | None = None
+    """Between two tokens of a request."""
+    first_token_seconds: TargetSeconds | None = None
+    """From a request's arrival to its first token."""
+
+
 PURGE_ANNOTATION: Final = "tenantzone.io/purge"
 """Set on a TenantZone to an id that was not there before, to have all go that the zone has cached."""
 
@@ -214,13 +226,14 @@ class ZoneConfig(_Model):
     request_limits: RequestLimits = RequestLimits()
     request_priority: RequestPriority = RequestPriority()
     retention: Retention = Retention()
+    latency: Latency = Latency()
     seats: SeatShare = SeatShare()
     purge: PurgeId = ""
     """What was cached when an engine first reads this id goes, once; empty: nothing is to go."""
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        newer = ("queue", "request_limits", "request_priority", "retention", "seats", "purge")
+        newer = ("queue", "request_limits", "request_priority", "retention", "latency", "seats", "purge")
         return _without_unset(self, dump(self), *newer)
 
     @cached_property

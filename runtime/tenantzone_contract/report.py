@@ -63,7 +63,7 @@ WaitReason = Literal["limit", "reserved", "in_use", "seats", "seat_limit", "toke
 
 For blocks. limit: its own zone's limit is in use. reserved: the blocks are there, free or cached, and kept for others.
 in_use: other requests use them. For a seat. seats: the engine runs as many requests as it can. seat_limit: the zone
-runs as many as it may.
+runs as many as it may. For tokens. tokens: its share of the steps is used, or another zone's latency target needs them.
 """
 
 OlderWaitReason = Literal["limit", "reserved", "in_use"]

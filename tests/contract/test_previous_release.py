@@ -8,6 +8,7 @@ import pytest
 
 from tenantzone_contract.config import (
     Idle,
+    Latency,
     PoolConfig,
     Queue,
     Release,
@@ -108,6 +109,13 @@ def test_what_it_knows_it_reads(previous: str):
             ),
             "zones[0].retention: Extra inputs are not permitted",
             id="a ttl",
+        ),
+        pytest.param(
+            config_of(
+                ZoneConfig(name="acme", tenant="acme", generation=1, latency=Latency(token_time_seconds=0.05)),
+            ),
+            "zones[0].latency: Extra inputs are not permitted",
+            id="a latency target",
         ),
         pytest.param(
             config_of(ZoneConfig(name="acme", tenant="acme", generation=1, purge="one")),

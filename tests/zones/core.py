@@ -7,6 +7,7 @@ from tenantzone_contract.config import Idle, Lending, PoolConfig, Release, Reten
 from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones import zone as zone_terms
+from tenantzone_runtime.zones.latency_targets import NO_TARGETS
 from tenantzone_runtime.zones.queue import UNBOUNDED
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.tenancy import Tenancy
@@ -69,6 +70,7 @@ class Core:
         ttl=None,
         no_store=False,
         seats=None,
+        latency=NO_TARGETS,
     ):
         """A zone without requests that holds this; quiet or not, whatever the time is."""
         quota = Quota(
@@ -91,6 +93,7 @@ class Core:
             queue=queue,
             retention=zone_terms.Retention(ttl, no_store),
             seats=seats if isinstance(seats, SeatQuota) else SeatQuota(reserved=seats),
+            latency=latency,
         )
         zone = configure.add_zone(self.ledger, spec)
         zone.last_active = active

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 import tenantzone_runtime
 from tenantzone_runtime.zones.enforcement import Watermarks
+from tenantzone_runtime.zones.latency_targets import LatencyTargets
 from tenantzone_runtime.zones.queue import QueueBounds
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Retention, SeatQuota, ZoneSpec
@@ -33,6 +34,7 @@ CALLED = {
     ReleaseSteps: {"release"},
     LoanTerms: {"lending", "terms"},
     QueueBounds: {"bounds"},
+    LatencyTargets: {"latency"},
     Retention: {"retention"},
     SeatQuota: {"seats"},
     Watermarks: {"watermarks"},

@@ -16,6 +16,7 @@ from tenantzone_contract.config import (
     CONFIG_HASH_ANNOTATION,
     PURGE_ANNOTATION,
     Idle,
+    Latency,
     Lending,
     PoolConfig,
     PurgeId,
@@ -231,6 +232,7 @@ def _zone_config(meta: Meta, tenant: str, spec: Body, purge: str) -> ZoneConfig:
         queue=Queue(**spec.get("queue", {})),
         request_limits=RequestLimits(**spec.get("requestLimits", {})),
         request_priority=RequestPriority(**spec.get("requestPriority", {})),
+        latency=_latency(spec.get("latency", {})),
         retention=_retention(spec.get("retention", {})),
         seats=SeatShare(**spec.get("seats", {})),
         purge=sys.intern(purge),
@@ -344,6 +346,20 @@ def _release(share: str | None, every: str | None) -> Release | None:
     if share is None and every is None:
         return None
     return Release(**_given(share=share, every_seconds=_seconds("idle.release.every", every)))
+
+
+def _latency(spec: Body) -> Latency:
+    return _shared_latency(spec.get("tokenTime"), spec.get("firstToken"))
+
+
+@lru_cache(_SHARED)
+def _shared_latency(token_time: str | None, first_token: str | None) -> Latency:
+    return Latency(
+        **_given(
+            token_time_seconds=_seconds("latency.tokenTime", token_time),
+            first_token_seconds=_seconds("latency.firstToken", first_token),
+        )
+    )
 
 
 def _retention(spec: Body) -> Retention:

@@ -32,7 +32,7 @@ from tenantzone_runtime.engine.refusals import mark
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.engine.requests import count_generated, enter_queue, leave_queue, outcome_of, zone_of
 from tenantzone_runtime.engine.scrubbing import check_scrub, model_needs_zeroing
-from tenantzone_runtime.engine.step_watch import StepWatch
+from tenantzone_runtime.engine.step_watch import StepWatch, check_latency
 from tenantzone_runtime.engine.substitution import zone_classes
 from tenantzone_runtime.engine.versions import check_supported, check_version
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
@@ -106,6 +106,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             ConfigError: it can't be enforced on this engine; what was enforced before still is.
         """
         check_scrub(config, prepared=self._scrub_blocks)
+        check_latency(config, chunked=self.scheduler_config.enable_chunked_prefill)
         enforcement = self.tenancy.enforcement
         plan = enforcement.plan(config)
         with self.zone_lock:

@@ -6,18 +6,36 @@ of the time between two tokens.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.config_text import ConfigError
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.step_time import StepLoad
 from tenantzone_runtime.zones.zone import Zone
 
-JUDGE_SECONDS = 1.0
+JUDGE_SECONDS: Final = 1.0
 """Between two looks at what becomes of targets."""
+
+
+def check_latency(config: RuntimeConfig, *, chunked: bool) -> None:
+    """Check that latency targets can be enforced.
+
+    Raises:
+        ConfigError: a zone has one, and the engine computes prompts whole, so that nothing bounds a step.
+    """
+    for index, zone in enumerate(config.zones):
+        targets = zone.latency
+        if not chunked and (targets.token_time_seconds is not None or targets.first_token_seconds is not None):
+            raise ConfigError(
+                f"zones[{index}].latency: targets need chunked prefill; start the engine without "
+                "--no-enable-chunked-prefill, or unset spec.latency"
+            )
 
 
 class StepWatch:

@@ -13,6 +13,7 @@ from tenantzone_runtime.zones import forgetting
 from tenantzone_runtime.zones.audit import Change, Lifecycle
 from tenantzone_runtime.zones.eviction import trim_to_limit
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
+from tenantzone_runtime.zones.latency_targets import LatencyTargets
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.parts import ALL
 from tenantzone_runtime.zones.queue import QueueBounds
@@ -66,6 +67,7 @@ def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
         scrub=zone.scrub == "OnTransfer",
         queue=QueueBounds(zone.queue.requests, zone.queue.tokens),
         max_tokens=zone.request_limits.max_tokens,
+        latency=LatencyTargets(zone.latency.token_time_seconds, zone.latency.first_token_seconds),
         retention=Retention(zone.retention.ttl_seconds, zone.retention.no_store),
         seats=SeatQuota(seats.reserved, seats.limit, seats.lacking),
         purge=zone.purge,

@@ -27,6 +27,7 @@ const WAITS = {
   reserved: "blocks: they are kept for others",
   in_use: "blocks: other requests use them",
   seats: "a seat: the engine runs as many requests as it can",
+  tokens: "its share of the steps' tokens",
   seat_limit: "a seat: it runs as many requests as it may",
 };
 

@@ -1,0 +1,184 @@
+"""What others may add to a step while a zone with a latency target is there."""
+
+import random
+
+import pytest
+
+from tenantzone_runtime.zones.latency_targets import LatencyTargets
+from tenantzone_runtime.zones.pace import SITS_OUT_AT_MOST
+from tenantzone_runtime.zones.step_time import StepLoad
+from tests.zones.core import Core
+from tests.zones.small_engine import SmallEngine
+
+BASE, PER_TOKEN, PER_DECODE = 0.010, 0.0001, 0.001
+"""Seconds that a step takes, whatever it computes, and that each token of a prompt and each decode adds."""
+
+
+def seconds(engine):
+    """How long the last step takes."""
+    decodes = sum(work.computed - count >= work.tokens for work, count in engine.computed.items())
+    return BASE + PER_DECODE * decodes + PER_TOKEN * (sum(engine.computed.values()) - decodes)
+
+
+def of(engine, zone):
+    """Tokens that the last step computed of a zone."""
+    return sum(count for work, count in engine.computed.items() if work.zone is zone)
+
+
+def learned(core, **how):
+    """An engine that has seen many steps."""
+    engine, number = SmallEngine(core, step_tokens=1000, **how), random.Random(1)
+    for _ in range(200):
+        load = StepLoad(number.choice([0, number.randint(1, 900)]), number.randint(1, 60))
+        engine.arbiter.times.observe(load, BASE + PER_DECODE * load.decodes + PER_TOKEN * load.prompt_tokens)
+    return engine
+
+
+@pytest.fixture
+def core():
+    return Core(1000)
+
+
+def token_time(target):
+    return LatencyTargets(token_time=target)
+
+
+def test_others_prompts_are_bounded_so_that_the_step_stays_within_the_target(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.05))
+    engine = learned(core)
+    engine.run(flood, 10, tokens=50_000)
+    engine.run(acme, 1)
+    engine.step()
+    assert 0.040 < seconds(engine) < 0.050
+    assert of(engine, acme) == 1
+    assert flood.counters.tokens_withheld > 500
+
+
+def test_before_steps_are_known_nobody_is_bounded(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.05))
+    engine = SmallEngine(core, step_tokens=1000)
+    engine.run(flood, 10, tokens=50_000)
+    engine.run(acme, 1)
+    engine.step()
+    assert of(engine, flood) == 999
+
+
+def test_a_step_in_which_the_zone_has_a_prompt_is_nearly_its_own(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.05))
+    engine = learned(core)
+    engine.run(flood, 10, tokens=50_000)
+    for _ in range(10):
+        engine.run(flood, 1)
+    engine.wait(acme, 1, tokens=200)
+    engine.step()
+    assert of(engine, acme) == 200
+    assert seconds(engine) <= BASE + 200 * PER_TOKEN + 0.25 * 0.05
+
+
+def test_where_even_decodes_are_too_many_they_sit_out_steps_in_turn(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.03))
+    engine = learned(core)
+    decodes = [engine.run(flood, 1) for _ in range(60)]
+    engine.run(acme, 1)
+    for _ in range(5):
+        engine.step()
+        assert seconds(engine) <= 0.03
+    assert min(work.computed for work in decodes) >= 1
+    assert max(work.computed for work in decodes) <= 2
+
+
+def test_a_target_that_its_own_requests_miss_by_far_holds_up_nobody(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.03))
+    engine = learned(core)
+    decodes = [engine.run(flood, 1) for _ in range(30)]
+    for _ in range(50):
+        engine.run(acme, 1)
+    engine.step()
+    assert all(work.computed == 1 for work in decodes)
+
+
+def test_a_target_that_nobody_needs_any_more_costs_nothing(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.05), after=60.0)
+    engine = learned(core)
+    engine.run(flood, 10, tokens=50_000)
+    work = engine.run(acme, 1)
+    core.now = 10.0
+    engine.end(work)
+    core.now = 69.0
+    engine.step()
+    assert of(engine, flood) < 500, "the zone may come back at any moment"
+    core.now = 71.0
+    engine.step()
+    assert of(engine, flood) == 1000
+
+
+def test_who_has_sat_out_for_long_is_computed_whatever_the_target_says(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.0112))
+    engine = learned(core)
+    decodes = [engine.run(flood, 1) for _ in range(3)]
+    prompt = engine.run(flood, 1, tokens=5000)
+    engine.run(acme, 1)
+    for _ in range(SITS_OUT_AT_MOST):
+        engine.step()
+        assert of(engine, flood) == 0
+    for _ in range(6):
+        engine.step()
+    assert all(work.computed for work in (*decodes, prompt))
+
+
+def test_an_empty_step_is_not_made(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.0101))
+    engine = learned(core)
+    engine.end(engine.run(acme, 1))
+    decodes = [engine.run(flood, 1) for _ in range(3)]
+    for _ in range(6):
+        engine.step()
+        assert of(engine, flood) == 1
+    assert [work.computed for work in decodes] == [2, 2, 2]
+    for work in decodes:
+        engine.end(work)
+    engine.run(flood, 1, tokens=5000)
+    engine.step()
+    assert of(engine, flood) > 0
+
+
+def test_a_target_for_the_first_token_bounds_the_steps_that_it_may_have_to_wait_for(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=LatencyTargets(first_token=0.10))
+    longest = []
+    for depth in (1, 2):
+        engine = learned(core, depth=depth)
+        flooding, work = engine.run(flood, 10, tokens=50_000), engine.run(acme, 1)
+        engine.step()
+        longest.append(seconds(engine))
+        engine.end(flooding)
+        engine.end(work)
+    assert 0.060 < longest[0] <= 0.080
+    assert 0.035 < longest[1] <= 0.100 / 2.25
+
+
+def test_of_two_targets_each_bounds_the_other(core):
+    fast, slow = core.zone("fast", latency=token_time(0.03)), core.zone("slow", latency=token_time(0.06))
+    engine = learned(core)
+    engine.run(slow, 10, tokens=50_000)
+    engine.run(fast, 1)
+    engine.step()
+    assert of(engine, fast) == 1
+    assert seconds(engine) <= 0.03
+    for _ in range(4):
+        engine.run(slow, 1)
+    engine.run(fast, 10, tokens=50_000)
+    engine.step()
+    assert of(engine, slow) < 100, "a step with a prompt of the other's is nearly its own"
+
+
+def test_all_requests_end_however_tight_a_target_is(core):
+    """Liveness: whoever sits out is computed in the end, with its neighbour always there."""
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.0105))
+    engine = learned(core)
+    engine.run(acme, 1)
+    work = engine.run(flood, 1, tokens=300)
+    steps = 0
+    while work.computed < 303:
+        engine.step()
+        steps += 1
+        assert steps < 40 * (300 // 64 + 4)
