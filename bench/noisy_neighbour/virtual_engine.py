@@ -1,6 +1,5 @@
 """vLLM's real scheduler, stock or with zones, in virtual time: steps take what a model of the hardware says."""
 
-import itertools
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
