@@ -28,14 +28,14 @@ class Clock:
         """Whatever of the runtime runs in the engine reads this clock."""
         readers = _readers_of_the_time()
         for module in readers:
-            module.time = SimpleNamespace(
+            vars(module)["time"] = SimpleNamespace(
                 monotonic=self.monotonic, time=self.time, perf_counter=self.monotonic, sleep=lambda _: None
             )
         try:
             yield
         finally:
             for module in readers:
-                module.time = time
+                vars(module)["time"] = time
 
     def run(self, driver: Driver, max_steps: int, *, step_seconds: float = 0.02) -> None:
         """Step until no request is left, and let time pass meanwhile."""
