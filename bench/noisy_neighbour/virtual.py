@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.noisy_neighbour.arms import ARMS, FLOOD, SEATS, Arm
+from bench.noisy_neighbour.arms import ARMS, FLOOD, SEATS, Arm, ArmError, with_target
 from bench.noisy_neighbour.asking import Answer, Shape
 from bench.noisy_neighbour.figures import Phase, Seed, table
 from bench.noisy_neighbour.plot import draw
@@ -35,6 +35,11 @@ def main() -> None:
     """Run all arms of all models, and print a table for each."""
     options = _options()
     shape = Shape(requests=options.requests, rate=options.rate)
+    try:
+        arms = [*VIRTUAL_ARMS, *map(with_target, options.targets)]
+    except ArmError as error:
+        sys.exit(f"bench.noisy_neighbour.virtual: {error}")
+    targets = {arm.name: arm.target_seconds for arm in arms if arm.target_seconds is not None}
     for name in options.models:
         for steps_in_flight in options.steps_in_flight:
             title = f"{MODELS[name].name}, {steps_in_flight} in flight"
@@ -43,9 +48,11 @@ def main() -> None:
                     measure(arm, MODELS[name], shape, steps_in_flight=steps_in_flight, seed=seed, options=options)
                     for seed in range(1, options.seeds + 1)
                 ]
-                for arm in VIRTUAL_ARMS
+                for arm in arms
             }
-            print(f"\n{title}:\n\n{table(results)}\n", *promises(results, steps_in_flight), sep="\n", flush=True)
+            print(
+                f"\n{title}:\n\n{table(results)}\n", *promises(results, steps_in_flight, targets), sep="\n", flush=True
+            )
             if options.plot:
                 place = options.plot.with_stem(f"{options.plot.stem}-{name}-{steps_in_flight}")
                 draw(results, place)
@@ -111,6 +118,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), help="default: all of them")
     parser.add_argument("--steps-in-flight", nargs="+", type=int, choices=(1, 2), default=[1, 2])
+    parser.add_argument(
+        "--targets", nargs="+", type=float, default=[], metavar="SECONDS", help="an arm for each of them"
+    )
     parser.add_argument("--seeds", type=int, default=3, help="default: %(default)s")
     parser.add_argument("--requests", type=int, default=40, help="of the quiet tenant, per phase (%(default)s)")
     parser.add_argument("--rate", type=float, default=4.0, help="of them per second (default: %(default)s)")
