@@ -28,7 +28,7 @@ from bench.noisy_neighbour import kvwarden
 from bench.noisy_neighbour.arms import ARMS, FLOOD, QUIET, SEATS, Arm, ArmError, with_target
 from bench.noisy_neighbour.asking import Answer, AskingError, Flood, Shape, Tenant, ask_quietly
 from bench.noisy_neighbour.figures import Phase, Seed, table
-from bench.noisy_neighbour.plot import draw
+from bench.noisy_neighbour.plot import draw, draw_frontier
 from bench.noisy_neighbour.promises import promises
 from bench.noisy_neighbour.results import Results, ResultsError
 
@@ -71,6 +71,8 @@ def main() -> None:
     print(table(seeds), "", *promises(seeds, options.steps_in_flight, targets), sep="\n")
     if options.plot:
         draw(seeds, options.plot)
+    if options.frontier:
+        draw_frontier(seeds, targets, options.frontier)
 
 
 def _options() -> argparse.Namespace:
@@ -98,6 +100,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--results", type=Path, metavar="FILE", help="keep every measured time, and go on from what is in it"
     )
+    parser.add_argument("--frontier", type=Path, metavar="FILE", help="draw the flood's throughput against the targets")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the distributions of the time to first token")
     return parser.parse_args()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.noisy_neighbour.arms import ARMS, FLOOD, SEATS, Arm, ArmError, with_target
 from bench.noisy_neighbour.asking import Answer, Shape
 from bench.noisy_neighbour.figures import Phase, Seed, table
-from bench.noisy_neighbour.plot import draw
+from bench.noisy_neighbour.plot import draw, draw_frontier
 from bench.noisy_neighbour.promises import promises
 from bench.noisy_neighbour.virtual_engine import VirtualEngine
 from bench.noisy_neighbour.virtual_hardware import MODELS, Transformer
@@ -56,6 +56,8 @@ def main() -> None:
             if options.plot:
                 place = options.plot.with_stem(f"{options.plot.stem}-{name}-{steps_in_flight}")
                 draw(results, place)
+                if targets:
+                    draw_frontier(results, targets, place.with_stem(f"{place.stem}-frontier"))
     print(_PUBLISHED)
 
 
