@@ -43,6 +43,7 @@ class Engine:
         model: the folder of the model.
         folder: for its config, keys and log; it must exist.
         cores: that all its processes run on.
+        start_cores: that they run on until `settle`; None: the same.
         tenants: how many of the zones' tenants have a key, the first ones.
         flags: of vLLM, beyond those that all engines here have.
     """
@@ -57,8 +58,10 @@ class Engine:
         cores: Sequence[int],
         tenants: int = 1,
         flags: Sequence[str] = (),
+        start_cores: Sequence[int] | None = None,
     ) -> None:
         self.name = name
+        self._cores = cores
         port, admin_port = free_ports(2)
         self.url = f"http://127.0.0.1:{port}"
         declared = _plain_zones(zones) if isinstance(zones, int) else tuple(zones or ())
@@ -68,7 +71,7 @@ class Engine:
         command = _stock_command(model) if zones is None else _zone_command(model, folder, admin_port=admin_port)
         if declared:
             _declare(folder, declared, tenants)
-        with self._log.open("wb") as output, _running_on(cores):
+        with self._log.open("wb") as output, _running_on(start_cores or cores):
             self._process = subprocess.Popen(
                 [sys.executable, "-I", _LIFELINE, *command, "--port", str(port), *flags],
                 stdin=subprocess.PIPE,
@@ -126,6 +129,12 @@ class Engine:
         """Memory that its API server has in use."""
         (api_server,) = psutil.Process(self._process.pid).children()
         return int(api_server.memory_info().rss)
+
+    def settle(self) -> None:
+        """Keep it to its cores, now that it has started."""
+        for process in psutil.Process(self._process.pid).children(recursive=True):
+            for thread in process.threads():
+                os.sched_setaffinity(thread.id, self._cores)
 
     def stop(self) -> None:
         """End it and wait for its exit."""

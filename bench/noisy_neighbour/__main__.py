@@ -11,7 +11,6 @@ KVWarden in front; with zones. They have the same model, flags and cores.
 import argparse
 import asyncio
 import dataclasses
-import json
 import os
 import sys
 import tempfile
@@ -19,19 +18,24 @@ import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
 from bench.end_to_end import model
 from bench.end_to_end.engines import Engine, EngineError, Engines
 from bench.noisy_neighbour import kvwarden
-from bench.noisy_neighbour.arms import ARMS, FLOOD, QUIET, SEATS, Arm
+from bench.noisy_neighbour.arms import ARMS, FLOOD, QUIET, SEATS, Arm, ArmError, with_target
 from bench.noisy_neighbour.asking import Answer, AskingError, Flood, Shape, Tenant, ask_quietly
 from bench.noisy_neighbour.figures import Phase, Seed, table
-from bench.noisy_neighbour.plot import draw
+from bench.noisy_neighbour.plot import draw, draw_frontier
+from bench.noisy_neighbour.promises import promises
+from bench.noisy_neighbour.results import Results, ResultsError
 
 _WARM_ANSWERS = 2
 """Of the flood for each seat, before it counts as at its height."""
+_WARM_REQUESTS = 2
+"""Of the quiet tenant, before it is measured solo."""
 _LOOK_SECONDS = 0.2
 _LONGEST_WARMING_SECONDS = 60.0
 
@@ -43,19 +47,32 @@ def main() -> None:
     engine_cores = cores[: max(1, len(cores) - 1)]
     arms = [arm for arm in ARMS if not options.arms or arm.name in options.arms]
     shape = Shape(requests=options.requests, rate=options.rate)
+    settings = {
+        "shape": dataclasses.asdict(shape),
+        "at once": options.at_once,
+        "flood alone, seconds": options.alone_seconds,
+        "model": str(options.model),
+        "flags": options.flags,
+    }
     try:
-        with tempfile.TemporaryDirectory(prefix="noisy-neighbour-") as folder, ExitStack() as stack:
-            tenants = _start(Path(folder), stack, arms, engine_cores, options)
-            os.sched_setaffinity(0, set(cores) - set(engine_cores) or cores)
-            results = asyncio.run(_measure(tenants, shape, options))
-    except (EngineError, AskingError) as error:
+        arms += [with_target(seconds) for seconds in options.targets]
+        results = Results(options.results, settings)
+        numbers = range(1, options.seeds + 1)
+        wanted = [arm for arm in arms if not all(results.has(arm.name, number) for number in numbers)]
+        if wanted:
+            with tempfile.TemporaryDirectory(prefix="noisy-neighbour-") as folder, ExitStack() as stack:
+                tenants = _start(Path(folder), stack, wanted, engine_cores, options)
+                os.sched_setaffinity(0, set(cores) - set(engine_cores) or cores)
+                asyncio.run(_measure(tenants, shape, options, results))
+    except (ArmError, EngineError, AskingError, ResultsError) as error:
         sys.exit(f"bench.noisy_neighbour: {error}")
-    print(table(results))
-    if options.output:
-        content = {name: [dataclasses.asdict(seed) for seed in seeds] for name, seeds in results.items()}
-        options.output.write_text(json.dumps({"shape": dataclasses.asdict(shape), "arms": content}, indent=1))
+    seeds = results.of([arm.name for arm in arms], options.seeds)
+    targets = {arm.name: arm.target_seconds for arm in arms if arm.target_seconds is not None}
+    print(table(seeds), "", *promises(seeds, options.steps_in_flight, targets), sep="\n")
     if options.plot:
-        draw(results, options.plot)
+        draw(seeds, options.plot)
+    if options.frontier:
+        draw_frontier(seeds, targets, options.frontier)
 
 
 def _options() -> argparse.Namespace:
@@ -68,15 +85,22 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--arms", nargs="+", choices=names, metavar="ARM", help=f"default: all of {names}")
     parser.add_argument("--seeds", type=int, default=3, help="default: %(default)s")
     parser.add_argument(
-        "--requests", type=int, default=100, help="of the quiet tenant, per phase (default: %(default)s)"
+        "--requests", type=int, default=40, help="of the quiet tenant, per phase (default: %(default)s)"
     )
-    parser.add_argument("--rate", type=float, default=2.0, help="of them per second (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=4.0, help="of them per second (default: %(default)s)")
     parser.add_argument("--at-once", type=int, default=32, help="requests of the flood (default: %(default)s)")
-    parser.add_argument("--alone-seconds", type=float, default=30.0, help="of the flood alone (default: %(default)s)")
+    parser.add_argument("--alone-seconds", type=float, default=10.0, help="of the flood alone (default: %(default)s)")
     parser.add_argument("--model", type=Path, metavar="FOLDER", help="a model in place of the small one that is made")
     parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[], help="of vLLM, for all engines; the last ones")
     parser.add_argument("--kvwarden-rpm", type=int, default=180, help="requests per minute of a tenant (%(default)s)")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write every measured time, as JSON")
+    parser.add_argument(
+        "--targets", nargs="+", type=float, default=[], metavar="SECONDS", help="an arm for each of them"
+    )
+    parser.add_argument("--steps-in-flight", type=int, default=1, help="of the engines: 2 with async scheduling")
+    parser.add_argument(
+        "--results", type=Path, metavar="FILE", help="keep every measured time, and go on from what is in it"
+    )
+    parser.add_argument("--frontier", type=Path, metavar="FILE", help="draw the flood's throughput against the targets")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the distributions of the time to first token")
     return parser.parse_args()
 
@@ -91,13 +115,29 @@ def _start(
         model.make(weights)
     engines = stack.enter_context(Engines())
     of_arms: dict[str, Engine] = {}
+    shared: dict[tuple[Any, ...], Engine] = {}
     for number, arm in enumerate(arms):
         own = folder / str(number)
         own.mkdir()
         flags = ("--max-num-seqs", str(SEATS), *arm.flags, *options.flags)
-        of_arms[arm.name] = Engine(arm.name, arm.zones, model=weights, folder=own, cores=cores, tenants=2, flags=flags)
-        engines.add(of_arms[arm.name])
+        # KVWarden stands in front of the engine that is asked directly, too.
+        key = (arm.zones, flags)
+        if key not in shared:
+            shared[key] = Engine(
+                arm.name,
+                arm.zones,
+                model=weights,
+                folder=own,
+                cores=cores,
+                tenants=2,
+                flags=flags,
+                start_cores=sorted(os.sched_getaffinity(0)),
+            )
+            engines.add(shared[key])
+        of_arms[arm.name] = shared[key]
     engines.await_ready()
+    for engine in engines:
+        engine.settle()
     tenants = {}
     for number, arm in enumerate(arms):
         engine, url = of_arms[arm.name], of_arms[arm.name].url
@@ -116,22 +156,22 @@ def _start(
 
 
 async def _measure(
-    arms: dict[str, dict[str, Tenant]], shape: Shape, options: argparse.Namespace
-) -> dict[str, list[Seed]]:
-    results: dict[str, list[Seed]] = {name: [] for name in arms}
+    arms: dict[str, dict[str, Tenant]], shape: Shape, options: argparse.Namespace, results: Results
+) -> None:
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
-        for seed in range(1, options.seeds + 1):
+        for number in range(1, options.seeds + 1):
             names = list(arms)
-            for name in names[seed % len(names) :] + names[: seed % len(names)]:
-                _say(f"seed {seed} of {options.seeds}: {name}")
-                results[name].append(await _one(session, arms[name], shape, options, seed))
-    return results
+            for name in names[number % len(names) :] + names[: number % len(names)]:
+                if not results.has(name, number):
+                    _say(f"seed {number} of {options.seeds}: {name}")
+                    results.add(name, number, await _one(session, arms[name], shape, options, number))
 
 
 async def _one(
     session: aiohttp.ClientSession, tenants: dict[str, Tenant], shape: Shape, options: argparse.Namespace, seed: int
 ) -> Seed:
+    await ask_quietly(session, tenants[QUIET], dataclasses.replace(shape, requests=_WARM_REQUESTS), 0)
     solo = await ask_quietly(session, tenants[QUIET], shape, seed)
     flood = Flood(session, tenants[FLOOD], shape, options.at_once, seed)
     async with _at_its_height(flood):

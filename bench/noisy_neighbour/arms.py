@@ -31,6 +31,8 @@ class Arm:
     fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By tenant, what the bodies of its requests say besides."""
     is_behind_kvwarden: bool = False
+    target_seconds: float | None = None
+    """Of the time between two of the quiet tenant's tokens."""
 
 
 ARMS = (
@@ -49,3 +51,21 @@ ARMS = (
     Arm("zones", zones=_ZONES),
 )
 """The first one is the reference."""
+
+
+class ArmError(Exception):
+    """An arm that this version of zones can't be; the message says what to do instead."""
+
+
+def with_target(seconds: float) -> Arm:
+    """Zones, of which the quiet tenant's has this target for the time between two tokens.
+
+    Raises:
+        ArmError: zones have no such targets.
+    """
+    if "latency" not in ZoneConfig.model_fields:
+        raise ArmError("zones of this version have no targets for latency (spec.latency): leave out --targets")
+    quiet, flood = _ZONES
+    latency = {"token_time_seconds": seconds, "first_token_seconds": seconds}
+    targeted = ZoneConfig.model_validate({**quiet.model_dump(), "latency": latency})
+    return Arm(f"zones, {1000 * seconds:g} ms", zones=(targeted, flood), target_seconds=seconds)

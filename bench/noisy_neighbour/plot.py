@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.noisy_neighbour.figures import Seed
+from bench.end_to_end.results import percentile
+from bench.noisy_neighbour.figures import Seed, figure
 
 
 def draw(arms: Mapping[str, Sequence[Seed]], path: Path) -> None:
@@ -27,3 +28,44 @@ def draw(arms: Mapping[str, Sequence[Seed]], path: Path) -> None:
     axes.grid(visible=True, alpha=0.3)
     axes.legend(loc="lower right")
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def draw_frontier(arms: Mapping[str, Sequence[Seed]], targets: Mapping[str, float], path: Path) -> None:
+    """Write what each target costs and gives: the flood's throughput to the first arm's, and the quiet tenant's times.
+
+    Args:
+        arms: what was measured; the first one is the reference.
+        targets: seconds, of the arms that have one.
+        path: of the picture, in the format of the name.
+    """
+    # Slow to import, and only wanted where something is drawn.
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    mpl.rcParams["svg.hashsalt"] = "noisy-neighbour"
+    reference = next(iter(arms.values()))
+    order = sorted(targets, key=lambda name: targets[name])
+    places = [1000 * targets[name] for name in order]
+    shares = [
+        figure(
+            [
+                own.flood_tokens_beside / other.flood_tokens_beside
+                for own, other in zip(arms[name], reference, strict=True)
+            ]
+        )
+        for name in order
+    ]
+    picture = Figure(figsize=(8, 6), layout="constrained")
+    above, below = picture.subplots(2, sharex=True)
+    above.errorbar(places, [each.mean for each in shares], [each.margin for each in shares], marker="o", capsize=3)
+    above.set_ylabel("flood's tokens/s, to stock")
+    first = [[each for seed in arms[name] for each in seed.beside.first_token_seconds] for name in order]
+    between = [[each for seed in arms[name] for each in seed.beside.token_seconds] for name in order]
+    below.plot(places, [1000 * percentile(each, 99) for each in first], marker="o", label="time to first token")
+    below.plot(places, [1000 * percentile(each, 99) for each in between], marker="o", label="between two tokens")
+    below.set_ylabel("quiet tenant's p99, ms")
+    below.set_xlabel("target, ms")
+    below.legend()
+    for axes in (above, below):
+        axes.grid(visible=True, alpha=0.3)
+    picture.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)

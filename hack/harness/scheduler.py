@@ -13,6 +13,7 @@ from vllm.utils.hashing import get_hash_fn_by_name
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.engine import EngineCoreOutput
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
@@ -212,15 +213,18 @@ class Driver:
         )
         return output, result
 
-    def update(self, output: SchedulerOutput, result: ModelRunnerOutput) -> None:
-        """The other half; with async scheduling, the next step's first half comes before it."""
+    def update(self, output: SchedulerOutput, result: ModelRunnerOutput) -> list[EngineCoreOutput]:
+        """The other half; with async scheduling, the next step's first half comes before it. Returns what is sent."""
+        items = []
         for outputs in self.scheduler.update_from_output(output, result).values():
+            items += outputs.outputs
             for item in outputs.outputs:
                 if item.prefill_stats is not None:
                     self._cached_tokens[item.request_id] = item.prefill_stats.num_cached_tokens
                 if item.finish_reason is not None:
                     self.finished[item.request_id] = str(item.finish_reason)
                     self.stop_reasons[item.request_id] = item.stop_reason
+        return items
 
     def run(self, max_steps: int = 500) -> None:
         """Step until no request is left."""

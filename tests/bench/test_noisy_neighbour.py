@@ -10,7 +10,8 @@ from aiohttp import web
 
 from bench.noisy_neighbour.asking import AskingError, Flood, Shape, Tenant, ask_quietly
 from bench.noisy_neighbour.figures import Figure, Phase, Seed, figure, table
-from bench.noisy_neighbour.plot import draw
+from bench.noisy_neighbour.plot import draw, draw_frontier
+from bench.noisy_neighbour.results import Results, ResultsError
 
 SHAPE = Shape(requests=3, rate=1000.0, answer_tokens=2, flood_tokens=10, flood_answer_tokens=3)
 
@@ -172,3 +173,26 @@ def test_the_plot_has_each_arm_and_is_the_same_for_the_same_figures(tmp_path):
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
     draw({**arms, "zones": [seed(0.03, 1.0)]}, tmp_path / "other.svg")
     assert (tmp_path / "other.svg").read_bytes() != (tmp_path / "one.svg").read_bytes()
+
+
+def test_a_run_that_was_cut_short_goes_on_where_it_stopped(tmp_path):
+    path, settings = tmp_path / "results.json", {"rate": 2.0, "flags": []}
+    Results(path, settings).add("stock", 1, seed(1.0, 100.0))
+    again = Results(path, settings)
+    assert (again.has("stock", 1), again.has("stock", 2), again.has("zones", 1)) == (True, False, False)
+    again.add("stock", 2, seed(2.0, 100.0))
+    assert Results(path, settings).of(["stock"], 2) == {"stock": [seed(1.0, 100.0), seed(2.0, 100.0)]}
+
+
+def test_results_of_another_load_are_not_gone_on_with(tmp_path):
+    path = tmp_path / "results.json"
+    Results(path, {"rate": 2.0}).add("stock", 1, seed(1.0, 100.0))
+    with pytest.raises(ResultsError, match="name another file"):
+        Results(path, {"rate": 3.0})
+
+
+def test_the_frontier_has_each_target(tmp_path):
+    arms = {"stock": [seed(1.0, 100.0)] * 2, "50": [seed(0.05, 80.0)] * 2, "100": [seed(0.1, 90.0)] * 2}
+    draw_frontier(arms, {"100": 0.1, "50": 0.05}, tmp_path / "both.svg")
+    draw_frontier(arms, {"100": 0.1}, tmp_path / "one.svg")
+    assert (tmp_path / "both.svg").read_bytes() != (tmp_path / "one.svg").read_bytes()

@@ -1,0 +1,64 @@
+"""What zones promise of a quiet tenant's times beside a flood, held against what was measured."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from bench.end_to_end.results import percentile
+from bench.noisy_neighbour.figures import Phase, Seed, figure
+
+FIRST_TOKEN_RATIO = 6.0
+"""To solo, where there is no target."""
+STEP_SHARE = 0.25
+"""Of a target, by which a step may exceed it before a first token is late."""
+TOKEN_RATIO = 1.15
+"""Of the time between two tokens to the target."""
+FLOOD_BESIDE = 0.90
+FLOOD_ALONE = 0.99
+
+
+def promises(
+    arms: Mapping[str, Sequence[Seed]], steps_in_flight: int, targets: Mapping[str, float] | None = None
+) -> Iterator[str]:
+    """A line per arm and promise: kept or not, and by how much.
+
+    Percentiles are of the requests of all seeds; throughput is the mean over seeds of the ratio to the first arm.
+
+    Args:
+        arms: what was measured; the first one is the reference.
+        steps_in_flight: of the engine, d.
+        targets: seconds, of the arms that have one.
+    """
+    reference = next(iter(arms.values()))
+    for name, seeds in arms.items():
+        solo, beside = _p99(seed.solo for seed in seeds), _p99(seed.beside for seed in seeds)
+        target = (targets or {}).get(name)
+        if target is None:
+            yield _at_most(name, f"p99 TTFT, {FIRST_TOKEN_RATIO:g} times solo's", beside, FIRST_TOKEN_RATIO * solo)
+        else:
+            bound = first_token_bound(solo, target, steps_in_flight)
+            yield _at_most(name, f"p99 TTFT, solo's + ({steps_in_flight} + {STEP_SHARE}) T", beside, bound)
+            between = percentile([each for seed in seeds for each in seed.beside.token_seconds], 99)
+            yield _at_most(name, f"p99 between two tokens, {TOKEN_RATIO} T", between, TOKEN_RATIO * target)
+        if seeds is not reference:
+            pairs = list(zip(seeds, reference, strict=True))
+            ratio = figure([own.flood_tokens_beside / other.flood_tokens_beside for own, other in pairs]).mean
+            yield _at_least(name, "flood's throughput beside", ratio, FLOOD_BESIDE)
+            ratio = figure([own.flood_tokens_alone / other.flood_tokens_alone for own, other in pairs]).mean
+            yield _at_least(name, "flood's throughput alone", ratio, FLOOD_ALONE)
+
+
+def first_token_bound(solo: float, target: float, steps_in_flight: int) -> float:
+    """The latest first token that is promised: all in seconds, for a target that is not below the solo step."""
+    return solo + (steps_in_flight + STEP_SHARE) * target
+
+
+def _p99(phases: Iterable[Phase]) -> float:
+    return percentile([each for phase in phases for each in phase.first_token_seconds], 99)
+
+
+def _at_most(name: str, what: str, value: float, bound: float) -> str:
+    verdict = f"met, by {1000 * (bound - value):.3g} ms" if value <= bound else f"missed, by {value / bound:.2f} times"
+    return f"{name}: {what}: {1000 * value:.3g} ms of {1000 * bound:.3g}: {verdict}"
+
+
+def _at_least(name: str, what: str, value: float, bound: float) -> str:
+    return f"{name}: {what}: {value:.3f} of {bound}: {'met' if value >= bound else 'missed'}"

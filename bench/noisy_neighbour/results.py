@@ -1,0 +1,62 @@
+"""What was measured so far, in a file: a run that was cut short goes on where it stopped."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.noisy_neighbour.figures import Phase, Seed
+
+
+class ResultsError(Exception):
+    """The file is of another measurement; the message says what to do."""
+
+
+class Results:
+    """The seeds of each arm that were measured.
+
+    Args:
+        path: of the file, which may not be there yet; None: they are kept nowhere.
+        settings: what was measured; results of others are not mixed with them.
+
+    Raises:
+        ResultsError: the file is of other settings.
+    """
+
+    def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
+        self._path = path
+        self._settings = json.loads(json.dumps(settings))
+        self._arms: dict[str, dict[int, Seed]] = {}
+        if path is not None and path.exists():
+            content = json.loads(path.read_text())
+            if content["settings"] != self._settings:
+                raise ResultsError(f"{path} was measured with {content['settings']}: name another file")
+            for name, seeds in content["arms"].items():
+                self._arms[name] = {int(number): _seed(seed) for number, seed in seeds.items()}
+
+    def has(self, arm: str, number: int) -> bool:
+        """Whether this seed of an arm was measured."""
+        return number in self._arms.get(arm, {})
+
+    def add(self, arm: str, number: int, seed: Seed) -> None:
+        """Keep what was measured; the file is replaced as a whole."""
+        self._arms.setdefault(arm, {})[number] = seed
+        if self._path is None:
+            return
+        arms = {name: {str(n): dataclasses.asdict(each) for n, each in own.items()} for name, own in self._arms.items()}
+        new = self._path.with_name(f"{self._path.name}.new")
+        new.write_text(json.dumps({"settings": self._settings, "arms": arms}))
+        new.replace(self._path)
+
+    def of(self, arms: Sequence[str], seeds: int) -> dict[str, list[Seed]]:
+        """The first so many seeds of these arms, all of which must be there."""
+        return {name: [self._arms[name][number] for number in range(1, seeds + 1)] for name in arms}
+
+
+def _seed(content: dict[str, Any]) -> Seed:
+    return Seed(**{**content, "solo": _phase(content["solo"]), "beside": _phase(content["beside"])})
+
+
+def _phase(content: dict[str, Any]) -> Phase:
+    return Phase(tuple(content["first_token_seconds"]), tuple(content["token_seconds"]), content["refused"])

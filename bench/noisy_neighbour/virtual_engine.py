@@ -1,0 +1,102 @@
+"""vLLM's real scheduler, stock or with zones, in virtual time: steps take what a model of the hardware says."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from bench.noisy_neighbour.virtual_hardware import Transformer
+from hack.harness.clock import Clock
+from hack.harness.scheduler import Driver
+
+_HOUSEKEEPING_SECONDS = 0.1
+_EMPTY_STEP_SECONDS = 1e-3
+"""Before an engine in which nothing can be scheduled looks again."""
+
+
+class Tenants(Protocol):
+    """Who sends requests, and is told of their tokens; each time is the clock's."""
+
+    def send_due(self, now: float) -> None:
+        """Send all that has come up to now."""
+
+    def next_arrival(self) -> float | None:
+        """When the next one comes; None: not before something else happens."""
+
+    def told(self, request_id: str, tokens: int, now: float) -> None:
+        """So many tokens of an answer were sent, or the answer has ended."""
+
+
+class VirtualEngine:
+    """An engine core's loop around a real scheduler, as vLLM's ``step_with_batch_queue`` is.
+
+    Up to ``steps_in_flight`` steps are scheduled before the first of them has ended; then it waits for that end, and
+    what arrives meanwhile is seen afterwards.
+
+    Args:
+        driver: of the scheduler.
+        clock: in force, which this moves on.
+        hardware: says how long a step takes.
+        tenants: that send.
+        steps_in_flight: 1, or 2 as with async scheduling.
+    """
+
+    def __init__(
+        self, driver: Driver, clock: Clock, hardware: Transformer, tenants: Tenants, *, steps_in_flight: int
+    ) -> None:
+        self.steps = 0
+        """That were scheduled and had something in them."""
+        self.step_seconds: list[float] = []
+        """What each of them took."""
+        self._driver = driver
+        self._clock = clock
+        self._hardware = hardware
+        self._tenants = tenants
+        self._steps_in_flight = steps_in_flight
+        self._in_flight: deque[tuple[float, Any, Any]] = deque()
+        """When they end, what was scheduled, what comes of it."""
+        self._busy_until = 0.0
+        self._kept_house = clock.seconds
+        self._keep_house: Callable[[], None] = getattr(driver.scheduler, "let_time_pass", lambda: None)
+
+    def run(self, is_over: Callable[[], bool]) -> None:
+        """Go on until something is over, or nothing is left to do."""
+        while not is_over():
+            self._tenants.send_due(self._clock.seconds)
+            if self._driver.scheduler.has_requests():
+                self._schedule()
+                if len(self._in_flight) < self._steps_in_flight and self._driver.scheduler.has_requests():
+                    continue
+            elif not self._in_flight:
+                arrival = self._tenants.next_arrival()
+                if arrival is None:
+                    return
+                self._pass_time(arrival)
+                continue
+            self._await_step()
+
+    def _schedule(self) -> None:
+        output, result = self._driver.schedule()
+        begins = max(self._clock.seconds, self._busy_until)
+        if output.total_num_scheduled_tokens:
+            requests = self._driver.scheduler.requests
+            seconds = self._hardware.step_seconds(
+                (tokens, requests[name].num_computed_tokens) for name, tokens in output.num_scheduled_tokens.items()
+            )
+            self.steps += 1
+            self.step_seconds.append(seconds)
+        else:
+            seconds = 0.0 if self._in_flight else _EMPTY_STEP_SECONDS
+        self._busy_until = begins + seconds
+        self._in_flight.append((self._busy_until, output, result))
+
+    def _await_step(self) -> None:
+        ends, output, result = self._in_flight.popleft()
+        self._pass_time(ends)
+        for item in self._driver.update(output, result):
+            self._tenants.told(item.request_id, len(item.new_token_ids), self._clock.seconds)
+
+    def _pass_time(self, until: float) -> None:
+        self._clock.seconds = max(self._clock.seconds, until)
+        if self._clock.seconds - self._kept_house >= _HOUSEKEEPING_SECONDS:
+            self._kept_house = self._clock.seconds
+            self._keep_house()

@@ -1,0 +1,84 @@
+"""How long a step takes on hardware that is not there: a roofline of published figures.
+
+A step reads all weights and the KV cache of each request that it computes, and does two operations for each parameter
+and token, besides attention's. It takes as long as the longer of the two takes (Williams et al., "Roofline: an
+insightful visual performance model for multicore architectures", CACM 52(4), 2009), and a fixed time for what is
+neither. Nothing here was measured by us.
+
+Sources:
+
+- H100 SXM: 3.35 TB/s of memory bandwidth, 80 GB, 1,979 TFLOPS of bfloat16 with sparsity, which is half of that without:
+  "NVIDIA H100 Tensor Core GPU", https://www.nvidia.com/en-us/data-center/h100/
+- Llama 3.1 8B and 70B, 8.03 and 70.6 billion parameters: the models' cards, https://huggingface.co/meta-llama; layers,
+  width and key and value heads: "The Llama 3 Herd of Models", table 3, https://arxiv.org/abs/2407.21783
+- What part of the peak is reached is an assumption: 0.4 of the operations, which is what that paper reports of training
+  (38 to 43 % of the peak in bfloat16, its table 4), and 0.7 of the bandwidth; 1 ms a step for what is neither.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_BYTES = 2
+"""Of a parameter, and of a number in the KV cache: bfloat16."""
+_USED_MEMORY = 0.9
+"""Of each GPU, as vLLM does by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """Some GPUs that compute each step together, by tensor parallelism."""
+
+    count: int
+    bytes_per_second: float = 3.35e12
+    """Of one of them, at its peak; so are the other two."""
+    operations_per_second: float = 989e12
+    memory_bytes: float = 80e9
+    bandwidth_efficiency: float = 0.7
+    compute_efficiency: float = 0.4
+    step_overhead_seconds: float = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Transformer:
+    """A model, as far as the time of a step depends on it."""
+
+    name: str
+    parameters: float
+    layers: int
+    width: int
+    key_value_heads: int
+    head_width: int
+    gpus: Gpus
+
+    @property
+    def cache_bytes_per_token(self) -> int:
+        """Keys and values, of all layers."""
+        return 2 * self.layers * self.key_value_heads * self.head_width * _BYTES
+
+    def blocks(self, block_tokens: int) -> int:
+        """That fit beside the weights."""
+        left = self.gpus.count * self.gpus.memory_bytes * _USED_MEMORY - self.parameters * _BYTES
+        return int(left // (block_tokens * self.cache_bytes_per_token))
+
+    def step_seconds(self, scheduled: Iterable[tuple[int, int]]) -> float:
+        """How long one step takes.
+
+        Args:
+            scheduled: of each request in it, the tokens that are computed, and how many it has with them.
+        """
+        gpus = self.gpus
+        operations, bytes_read = 0.0, self.parameters * _BYTES
+        for tokens, context in scheduled:
+            # A token attends to all before it: of a chunk, on average, to all but half of the chunk.
+            attended = tokens * (context - tokens / 2)
+            operations += 2 * self.parameters * tokens + 4 * self.layers * self.width * attended
+            bytes_read += context * self.cache_bytes_per_token
+        computing = operations / (gpus.count * gpus.operations_per_second * gpus.compute_efficiency)
+        reading = bytes_read / (gpus.count * gpus.bytes_per_second * gpus.bandwidth_efficiency)
+        return max(computing, reading) + gpus.step_overhead_seconds
+
+
+MODELS = {
+    "8b": Transformer("Llama 3.1 8B on one H100", 8.03e9, 32, 4096, 8, 128, Gpus(1)),
+    "70b": Transformer("Llama 3.1 70B on four H100", 70.6e9, 80, 8192, 8, 128, Gpus(4)),
+}
