@@ -72,6 +72,8 @@ class Engine:
         self._arbiter = _WatchedArbiter(self, checks)
         self._hopeless: set[Request] = set()
         """Waiting requests that a config has made impossible."""
+        self._chunks: dict[Request, int] = {}
+        """Tokens of prompts that this step computes."""
         self.passed_over: set[Request] = set()
         """Running requests that lost their turn in the last step."""
 
@@ -121,21 +123,24 @@ class Engine:
         self.ledger.now = self.now
         self.finished, self.failed = [], []
         self.passed_over.clear()
+        self._chunks.clear()
         self._arbiter.begin_step()
+        budget = self.model.prompt_tokens_per_step
         for request in self.running:
             self._grow(request)
-        self._admit()
+            budget -= self._give_tokens(request, budget)
+        self._admit(budget)
         self._arbiter.end_step()
 
     def compute(self) -> float:
-        """The second half: prompts first come first served, a step's tokens for whoever decodes.
+        """The second half: the parts of prompts that are this step's, a step's tokens for whoever decodes.
 
         Returns:
             How many seconds it took; 0: there was nothing to compute.
         """
         for request in self.failed:
             self._end(request)
-        budget, prompt_tokens, decoded = self.model.prompt_tokens_per_step, 0, 0
+        prompt_tokens, decoded = 0, 0
         for request in [each for each in self.running if each not in self.passed_over]:
             output = self._next_output(request)
             if output:
@@ -145,7 +150,7 @@ class Engine:
                 self._checks.fairness.charge(request.zone.account, OUTPUT * output)
                 request.zone.counters.generation_tokens += output
             else:
-                chunk = min(budget - prompt_tokens, request.tokens - request.computed)
+                chunk = self._chunks.get(request, 0)
                 request.computed += chunk
                 prompt_tokens += chunk
             self.pool.remember_computed(request)
@@ -164,9 +169,18 @@ class Engine:
         elif missing:
             self.passed_over.add(request)
 
-    def _admit(self) -> None:
-        """Take on waiting requests while there are budget and seats."""
-        budget = self.model.prompt_tokens_per_step - sum(each.tokens - each.computed for each in self.running)
+    def _give_tokens(self, request: Request, budget: int) -> int:
+        """Decide how much of a running request is computed in this step; returns the tokens of its prompt."""
+        if not self.is_in_prompt(request):
+            if not self._arbiter.tokens_for(request, 1):
+                self.passed_over.add(request)
+            return 0
+        wanted = min(budget, self.tokens_left(request))
+        chunk = self._chunks[request] = self._arbiter.tokens_for(request, wanted) if wanted else 0
+        return chunk
+
+    def _admit(self, budget: int) -> None:
+        """Take on waiting requests while there are tokens in the step, and seats."""
         request = None
         while budget > 0 and (request := self._arbiter.next_front()) is not None:
             self.waiting.remove_front(request.zone)
@@ -174,8 +188,8 @@ class Engine:
             self.pool.admit(request)
             if request.admitted is None:
                 self._count_admission(request)
+            budget -= self._give_tokens(request, budget)
             self.running.append(request)
-            budget -= request.tokens - request.computed
         self.is_exhausted = budget > 0 and self.free_seats > 0
 
     def _count_admission(self, request: Request) -> None:

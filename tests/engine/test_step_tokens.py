@@ -71,7 +71,7 @@ def test_without_chunked_prefill_nothing_is_shared_and_targets_are_refused(confi
     driver.declare(zone("flood"), zone("acme"))
     driver.send("flood", prompt(100), max_tokens=2)
     driver.send("acme", prompt(100, seed=2), max_tokens=2)
-    assert step(driver) == {"flood": 1600, "acme": 1600}
+    assert step(driver) == {"flood": 1601, "acme": 1601}
     with pytest.raises(ConfigError, match=r"zones\[0\].latency: targets need chunked prefill"):
         driver.declare(zone("acme", latency=Latency(token_time_seconds=0.05)))
 
@@ -80,14 +80,15 @@ def test_a_target_bounds_what_others_add_and_is_gone_with_its_field(config):
     driver = Driver(make_scheduler(config, 1000))
     driver.declare(zone("flood"), zone("acme", latency=Latency(token_time_seconds=0.02)))
     times = driver.scheduler._arbiter.times
-    for tokens in (0, 100, 300, 500) * 40:
-        times.observe(StepLoad(tokens, 2), 0.010 + 0.0001 * tokens)
+    for decodes in range(1, 100):
+        for tokens in (0, 100, 300, 500):
+            times.observe(StepLoad(tokens, decodes % 7), 0.010 + 0.0001 * tokens)
     driver.send("acme", prompt(2), max_tokens=100)
     step(driver)
     driver.send("flood", prompt(200), max_tokens=4)
     tokens = step(driver)
     assert tokens["acme"] == 1
-    assert 64 <= tokens["flood"] <= 100
+    assert 64 <= tokens["flood"] <= 120
     assert driver.zone("flood").counters.tokens_withheld > 400
     driver.declare(zone("flood"), zone("acme"))
     assert step(driver) == {"acme": 1, "flood": 511}

@@ -2,7 +2,14 @@
 
 from hypothesis import strategies as st
 
-from tenantzone_contract.config import PoolConfig, TenantLevel, UnknownTenants, UnknownTenantTemplate, Watermarks
+from tenantzone_contract.config import (
+    Latency,
+    PoolConfig,
+    TenantLevel,
+    UnknownTenants,
+    UnknownTenantTemplate,
+    Watermarks,
+)
 from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.zones.core import declare, releasing
@@ -31,6 +38,9 @@ def shares(draw, max_blocks, *, base=CAPACITY):
     return f"{100 * blocks // base}%" if base and draw(st.booleans()) else blocks
 
 
+NO_TARGET = Latency()
+
+
 @st.composite
 def zone_configs(draw, tenant, max_blocks):
     reserved = draw(shares(max_blocks))
@@ -56,6 +66,9 @@ def zone_configs(draw, tenant, max_blocks):
         eviction_policy=draw(st.sampled_from(list(EVICTION_POLICIES))),
         seats=draw(SEATS),
         purge=draw(st.sampled_from(["", "", "first", "second"])),
+        latency=draw(
+            st.sampled_from([NO_TARGET, NO_TARGET, Latency(token_time_seconds=0.05, first_token_seconds=0.5)])
+        ),
         **draw(RETENTIONS),
     )
 

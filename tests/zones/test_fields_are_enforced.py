@@ -34,7 +34,7 @@ CALLED = {
     ReleaseSteps: {"release"},
     LoanTerms: {"lending", "terms"},
     QueueBounds: {"bounds"},
-    LatencyTargets: {"latency"},
+    LatencyTargets: {"targets"},
     Retention: {"retention"},
     SeatQuota: {"seats"},
     Watermarks: {"watermarks"},

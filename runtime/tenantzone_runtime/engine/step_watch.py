@@ -12,8 +12,7 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
-from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.config_text import ConfigError
+from tenantzone_contract.config import ConfigError, RuntimeConfig
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.step_time import StepLoad

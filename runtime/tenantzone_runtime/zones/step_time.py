@@ -4,8 +4,8 @@ A step's time is taken to be linear in what it computes: tokens of prompts, requ
 attention, besides what each step costs. Steps with prompts and without are fitted apart, since engines run them by
 different code (CUDA graphs hold decoding only). The fit is recursive least squares of the *relative* error with
 exponential forgetting (Haykin, *Adaptive Filter Theory*, chapter 9), by coordinate descent over coefficients that are
-not below 0: more work never takes less time. A step that takes much longer than predicted (a machine that was busy
-with something else) counts less.
+not below 0: more work never takes less time. A step that takes much longer or shorter than predicted (a machine that
+was busy with something else) counts as one that differs by half, as in winsorized estimates.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ FORGETTING: Final = 0.98
 LEARNED_AFTER: Final = 20
 """Steps of a kind after which its predictions are used."""
 
-_SURPRISE: Final = 0.5
-"""Relative error up to which an observation counts in full."""
+_SURPRISE: Final = 1.5
+"""An observation counts as at most so many times longer or shorter than predicted."""
 _SWEEPS: Final = 4
 """Of coordinate descent for each observation; each begins where the last one ended."""
 _PRIOR: Final = 1e-6
@@ -77,16 +77,14 @@ class _Fit:
         return sum(each * unit for each, unit in zip(self.coefficients, features, strict=True))
 
     def observe(self, features: tuple[float, ...], seconds: float) -> None:
-        weight = 1.0
-        if self.steps >= LEARNED_AFTER:
-            error = abs(self.seconds(features) / seconds - 1.0)
-            weight = min(1.0, _SURPRISE / max(error, _SURPRISE))
+        if self.steps >= LEARNED_AFTER and (expected := self.seconds(features)) > 0:
+            seconds = min(max(seconds, expected / _SURPRISE), expected * _SURPRISE)
         self.steps += 1
         relative = [each / seconds for each in features]
         for i, row in enumerate(self._products):
             for j in range(_FEATURES):
-                row[j] = row[j] * FORGETTING + weight * relative[i] * relative[j]
-            self._targets[i] = self._targets[i] * FORGETTING + weight * relative[i]
+                row[j] = row[j] * FORGETTING + relative[i] * relative[j]
+            self._targets[i] = self._targets[i] * FORGETTING + relative[i]
         self._solve()
 
     def _solve(self) -> None:

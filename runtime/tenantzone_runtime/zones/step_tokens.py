@@ -182,7 +182,8 @@ class StepTokens(Generic[W]):
         if own:
             self._left[zone] -= own
         self._unclaimed = max(0, self._unclaimed - (count - own))
-        self._computed.add(zone)
+        if count:
+            self._computed.add(zone)
         self._last = zone, own
 
     def _waiting(self, bounds: Iterable[Zone]) -> list[Zone]:
