@@ -9,7 +9,7 @@ from tenantzone_runtime.zones.latency_targets import NO_TARGETS, LatencyTargets
 from tenantzone_runtime.zones.outcomes import TargetOutcome
 from tenantzone_runtime.zones.step_time import LEARNED_AFTER, StepLoad, StepTimes
 
-TARGETS = LatencyTargets(token_time=0.05, first_token=0.5)
+TARGETS = LatencyTargets(token_time_seconds=0.05, first_token_seconds=0.5)
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def core():
 
 
 def token_time(target):
-    return LatencyTargets(token_time=target)
+    return LatencyTargets(token_time_seconds=target)
 
 
 def test_others_prompts_are_bounded_so_that_the_step_stays_within_the_target(core):
@@ -143,7 +143,7 @@ def test_an_empty_step_is_not_made(core):
 
 
 def test_a_target_for_the_first_token_bounds_the_steps_that_it_may_have_to_wait_for(core):
-    flood, acme = core.zone("flood"), core.zone("acme", latency=LatencyTargets(first_token=0.10))
+    flood, acme = core.zone("flood"), core.zone("acme", latency=LatencyTargets(first_token_seconds=0.10))
     longest = []
     for depth in (1, 2):
         engine = learned(core, depth=depth)

@@ -21,7 +21,7 @@ class Demand:
         """Blocks that a request uses at most however long it is, where all layers see back so far and no farther."""
 
     @property
-    def _max_chunk(self) -> int:
+    def max_chunk(self) -> int:
         """The most tokens of one request that a step computes."""
         scheduler = self._scheduler
         budget = int(scheduler.max_num_scheduled_tokens)
@@ -62,7 +62,7 @@ class Demand:
         """Blocks that a running request asks for in its next step, at the most."""
         tokens = min(
             request.num_tokens_with_spec + request.num_output_placeholders,
-            request.num_computed_tokens + self._max_chunk,
+            request.num_computed_tokens + self.max_chunk,
         )
         return self.of_running(request, tokens - request.num_computed_tokens)
 

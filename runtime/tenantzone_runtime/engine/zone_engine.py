@@ -128,7 +128,7 @@ class ZoneEngine:
         return bool(request.is_prefill_chunk)
 
     def tokens_left(self, request: Request) -> int:
-        return int(request.num_tokens - request.num_computed_tokens)
+        return min(int(request.num_tokens - request.num_computed_tokens), self._demand.max_chunk)
 
     def tokens_computed(self, request: Request) -> int:
         return int(request.num_computed_tokens)

@@ -25,21 +25,24 @@ class DeficitRoundRobin:
         self._deficits: dict[Zone, float] = {}
         """In tokens; below 0 for who had one too many."""
 
-    def share(self, budget: int, demands: Mapping[Zone, int], begins: Collection[Zone] = ()) -> dict[Zone, int]:
+    def share(
+        self, budget: int, demands: Mapping[Zone, int], begins: Collection[Zone] = (), chunk: int = CHUNK
+    ) -> dict[Zone, int]:
         """Share tokens among zones.
 
         Args:
             budget: tokens that there are.
             demands: tokens for which each zone has work. Who is not among them any more is owed nothing.
-            begins: those that have yet to begin a prompt. Less than ``CHUNK`` is no use to them: it is owed to them,
-                and the others have it meanwhile.
+            begins: those that have yet to begin a prompt. Less than a chunk is no use to them: it is owed to them, and
+                the others have it meanwhile.
+            chunk: tokens with which a prompt is begun at least, ``CHUNK`` at the most.
 
         Returns:
             Tokens by zone: never more than it has work for, and in all the budget, or all that there is work for, but
             for what is no use to anybody.
         """
         granted = self._share(budget, demands)
-        too_few = [zone for zone in begins if granted[zone] < min(CHUNK, demands[zone])]
+        too_few = [zone for zone in begins if granted[zone] < min(chunk, demands[zone])]
         if too_few:
             freed = sum(granted[zone] for zone in too_few)
             for zone in too_few:

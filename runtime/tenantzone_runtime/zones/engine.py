@@ -107,7 +107,7 @@ class Engine(Protocol[W]):
         """Whether something of a running request's prompt is left to compute."""
 
     def tokens_left(self, work: W) -> int:
-        """Tokens that a request has to compute before it generates; one that waits finds none of them cached."""
+        """Tokens of a request's prompt that a step could compute; one that waits finds none of them cached."""
 
     def tokens_computed(self, work: W) -> int:
         """Tokens of a request that are computed."""

@@ -99,11 +99,13 @@ class Latency:
             watched, targets = self._of(zone), zone.spec.latency
             watched.look_at_stalls(zone, now)
             outcomes: dict[TargetName, TargetOutcome] = {}
-            if targets.token_time is not None:
-                outcomes["token_time"] = self._outcome(zone, targets.token_time, watched.token_times.percentile(now))
-            if targets.first_token is not None:
+            if targets.token_time_seconds is not None:
+                outcomes["token_time"] = self._outcome(
+                    zone, targets.token_time_seconds, watched.token_times.percentile(now)
+                )
+            if targets.first_token_seconds is not None:
                 actual = watched.first_tokens.percentile(now)
-                outcomes["first_token"] = self._outcome(zone, targets.first_token, actual, watched)
+                outcomes["first_token"] = self._outcome(zone, targets.first_token_seconds, actual, watched)
             zone.outcomes = outcomes
             yield
 

@@ -8,13 +8,13 @@ from typing import Final
 class LatencyTargets:
     """The latency targets of a zone, in seconds; None: none."""
 
-    token_time: float | None = None
+    token_time_seconds: float | None = None
     """Between two tokens of a request, at the 99th percentile."""
-    first_token: float | None = None
+    first_token_seconds: float | None = None
     """From a request's arrival to its first token, at the 99th percentile."""
 
     def __bool__(self) -> bool:
-        return self.token_time is not None or self.first_token is not None
+        return self.token_time_seconds is not None or self.first_token_seconds is not None
 
 
 NO_TARGETS: Final = LatencyTargets()

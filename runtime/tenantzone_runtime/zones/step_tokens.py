@@ -163,12 +163,17 @@ class StepTokens(Generic[W]):
 
     def _is_enough(self, zone: Zone) -> bool:
         """Whether a zone has tokens to begin its next request with; else it is noted that it waits for them."""
-        needed = min(CHUNK, self._engine.tokens_left(self._engine.front(zone)))
+        needed = min(self._chunk, self._engine.tokens_left(self._engine.front(zone)))
         is_enough = self._left.get(zone, 0) + self._unclaimed >= needed
         if not is_enough:
             self._tenancy.must_wait_for_tokens(zone)
             self._made_wait.append(zone)
         return is_enough
+
+    @property
+    def _chunk(self) -> int:
+        """Tokens with which a prompt is begun at least: few where steps are small."""
+        return max(1, min(CHUNK, (self._engine.step_tokens or 0) // _LOOKED_AT))
 
     def _is_own(self, zone: Zone) -> bool:
         """Whether the zone's tokens are there for its target, and too many for others."""
@@ -216,5 +221,7 @@ class StepTokens(Generic[W]):
     def _share(self, budget: int, prompts: dict[Zone, Prompts], in_prompts: Iterable[W]) -> None:
         self.is_shared = True
         begins = prompts.keys() - {work.zone for work in in_prompts}
-        self._left = self._deficits.share(budget, {zone: each.tokens for zone, each in prompts.items()}, begins)
+        self._left = self._deficits.share(
+            budget, {zone: each.tokens for zone, each in prompts.items()}, begins, self._chunk
+        )
         self._unclaimed = budget - sum(self._left.values())

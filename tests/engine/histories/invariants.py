@@ -228,6 +228,9 @@ class Invariants:
         for zone in entitled:
             if any(request.status == RequestStatus.RUNNING for request in waiting[zone]):
                 self._passed_over[zone] = 0
+            elif zone.wait_reason == "tokens":
+                # Other zones with prompts have their shares of the step, and its own is not enough to begin with yet.
+                continue
             elif (
                 has_seat or before.seats_of(zone) < before.own_seats[zone]
             ) and self._scheduler.pause_state == PauseState.UNPAUSED:
