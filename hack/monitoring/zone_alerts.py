@@ -27,7 +27,7 @@ _IN = "in engine {{ $labels.namespace }}/{{ $labels.pod }}"
 
 def zone_alerts(pace: Pace) -> tuple[Alert, ...]:
     """All of them, for a pace."""
-    return (*_evictions(pace), *_promises(pace), _hit_rate(pace), _guard(pace))
+    return (*_evictions(pace), *_promises(pace), _hit_rate(pace), _latency(pace), _guard(pace))
 
 
 def _evictions(pace: Pace) -> tuple[Alert, ...]:
@@ -107,6 +107,17 @@ def _hit_rate(pace: Pace) -> Alert:
         f"The cache of {_WHERE} no longer helps",
         f"Of the prompt tokens of {_WHERE} {_IN}, {{{{ $value | humanizePercentage }}}} were found in the cache in the"
         f" last five minutes: less than half of the mean of the last hour.",
+    )
+
+
+def _latency(pace: Pace) -> Alert:
+    return Alert(
+        "TenantZoneLatencyTargetMissed",
+        "warning",
+        "tenantzone_zone_latency_target_met == 0",
+        pace(5),
+        f"{_WHERE} misses its latency target",
+        f"The target {{{{ $labels.target }}}} of {_WHERE} has been missed {_IN}.",
     )
 
 

@@ -58,6 +58,13 @@ EVICTIONS_IN_NEWER_WORDS: Final[Mapping[str, str]] = {"recall": "reclaim", "recl
 """What the reasons of an engine of the release before are now. Its ``reclaim`` may be relief: it does not say."""
 
 LatencyReason = Literal["Met", "NoTraffic", "Warming", "OwnLoad", "ModelTooSlow", "Neighbours", "Blocks", "Seats"]
+"""What a zone's latency target comes to.
+
+Met, up to 1.15 times itself. NoTraffic: nothing was served in the last minute. Else it is missed. Warming: too few
+steps were seen to predict one. OwnLoad: what the zone's own requests generate takes longer. ModelTooSlow: so does one
+request alone. Neighbours: others were computed in the same steps. Blocks, Seats: the first token waited for these.
+"""
+
 WaitReason = Literal["limit", "reserved", "in_use", "seats", "seat_limit", "tokens"]
 """Why a zone's next request waits.
 
@@ -90,6 +97,25 @@ class PurgeReport(_Model):
     """Cached blocks that went."""
     withdrawn: Count = 0
     """Blocks that running requests used: nobody finds them since, and they are free once they are let go."""
+
+
+class TargetReport(_Model):
+    """One latency target of a zone, and what its requests get."""
+
+    target_seconds: float
+    actual_seconds: float | None = None
+    """The 99th percentile of the last minute; None: nothing was served."""
+    met: bool | None = None
+    """Up to 1.15 times the target; None: nothing was served."""
+    reason: str = "NoTraffic"
+    """A :data:`LatencyReason`; a newer engine may have reasons that this code does not know."""
+
+
+class LatencyReport(_Model):
+    """The latency targets that a zone has."""
+
+    token_time: TargetReport | None = None
+    first_token: TargetReport | None = None
 
 
 class ZoneReport(_Model):
@@ -132,6 +158,8 @@ class ZoneReport(_Model):
     """Blocks that its TenantZone or its level reserves and that do not fit now; ``reserved`` is 0 then."""
     reserved_seats: Count = 0
     """Requests that can run at once whatever others do."""
+    latency: LatencyReport | None = None
+    """What becomes of its latency targets; None: it has none, or nothing was seen yet."""
     awaited_seats: Count = 0
     """What its TenantZone reserves of these by name and of which the engine has too few."""
     lent: Count = 0

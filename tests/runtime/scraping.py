@@ -11,7 +11,9 @@ from tenantzone_contract.report import ConfigStatus, EngineReport
 from tenantzone_runtime.admin import AdminServer
 from tenantzone_runtime.admin_access import AdminAccess
 from tenantzone_runtime.metrics import EngineFigures, ZoneFigures
+from tenantzone_runtime.metrics.figures import StepFigures
 from tenantzone_runtime.zones.counters import Counters
+from tenantzone_runtime.zones.outcomes import TargetOutcome
 
 PUBLISHED = 1_000.0
 
@@ -22,6 +24,8 @@ def counters() -> Counters:
         prefix_hit_tokens=300,
         prompt_tokens=500,
         generation_tokens=60,
+        computed_tokens=260,
+        tokens_withheld=70,
         preemptions=4,
         block_seconds=12.5,
         lent_block_seconds=2.5,
@@ -54,6 +58,10 @@ def zone(**fields: object) -> ZoneFigures:
         "weight": 8,
         "priority": -4,
         "state": "Active",
+        "outcomes": {
+            "token_time": TargetOutcome(0.05, 0.07, met=False, reason="OwnLoad"),
+            "first_token": TargetOutcome(0.5, None, met=None, reason="NoTraffic"),
+        },
         "counters": counters(),
     }
     return ZoneFigures(**{**known, **fields})
@@ -77,6 +85,7 @@ def figures(**fields: object) -> EngineFigures:
         "reloads": {"applied": 5, "rejected": 2},
         "refusals": {"unbound": 1, "unknown_tenant": 0, "too_long": 0, "unsupported": 0, "queue_full": 0},
         "refused_at_admin_port": 3,
+        "steps": StepFigures(steps=100, actual_seconds=2.5, predicted_seconds=2.25, error_seconds=0.5),
         "zones": (zone(),),
     }
     return EngineFigures(**{**known, **fields})

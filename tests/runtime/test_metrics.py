@@ -85,6 +85,8 @@ OF_EACH_ZONE = [
     ("prefix_hit_tokens_total", 300),
     ("prompt_tokens_total", 500),
     ("generation_tokens_total", 60),
+    ("computed_tokens_total", 260),
+    ("withheld_tokens_total", 70),
     ("preemptions_total", 4),
     ("violations_total", 0),
     ("scrubbed_blocks_total", 0),
@@ -116,6 +118,25 @@ def test_a_scrape_tells_what_has_happened_by_its_labels_and_what_has_not_as_zero
     assert of_acme(told, "requests_total", outcome="refused") == 0
     assert of_acme(told, "stalled_seconds_total", reason="reserved") == 1.5
     assert of_acme(told, "stalled_seconds_total", reason="limit") == 0
+
+
+def test_a_scrape_tells_what_becomes_of_latency_targets_and_not_what_nobody_knows():
+    told = scrape()
+    assert of_acme(told, "latency_target_seconds", target="tokenTime") == 0.05
+    assert of_acme(told, "latency_target_seconds", target="firstToken") == 0.5
+    assert of_acme(told, "latency_seconds", target="tokenTime") == 0.07
+    assert of_acme(told, "latency_target_met", target="tokenTime") == 0
+    names = [(name, dict(labels).get("target")) for name, labels in told]
+    assert ("tenantzone_zone_latency_seconds", "firstToken") not in names
+    assert ("tenantzone_zone_latency_target_met", "firstToken") not in names
+
+
+def test_a_scrape_tells_how_well_steps_were_predicted():
+    told = scrape()
+    assert value(told, "engine_predicted_steps_total") == 100
+    assert value(told, "engine_step_seconds_total") == 2.5
+    assert value(told, "engine_predicted_step_seconds_total") == 2.25
+    assert value(told, "engine_step_prediction_error_seconds_total") == 0.5
 
 
 def test_a_histogram_counts_what_is_not_above_each_bound():

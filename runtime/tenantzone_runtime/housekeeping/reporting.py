@@ -15,9 +15,11 @@ from tenantzone_contract.report import (
     ConfigStatus,
     EngineReport,
     IdentityReport,
+    LatencyReport,
     LoanReport,
     PurgeReport,
     SaltKeyStatus,
+    TargetReport,
     ZoneReport,
     for_blocks,
     in_older_words,
@@ -25,9 +27,10 @@ from tenantzone_contract.report import (
 from tenantzone_contract.summary import busiest
 from tenantzone_runtime.housekeeping.copying import LoanCopy, ZoneCopy, copy_loans, copy_pool, copy_zones, held
 from tenantzone_runtime.housekeeping.engine import ServedEngine
-from tenantzone_runtime.metrics.figures import EngineFigures, ReloadResult, ZoneFigures
+from tenantzone_runtime.metrics.figures import EngineFigures, ReloadResult, StepFigures, ZoneFigures
 from tenantzone_runtime.zones.counters import Counters, evicted_by_reason
 from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
+from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
 from tenantzone_runtime.zones.overflow import OVERFLOW_NAME
 from tenantzone_runtime.zones.seats import own_seats
 from tenantzone_runtime.zones.tenancy import Tenancy
@@ -135,6 +138,7 @@ def make_figures(
             members.append(_zone_figures(zone, lending, _NOT_TOLD))
         else:
             zones.append(_zone_figures(zone, lending, counters))
+    steps = engine.tenancy.step_times
     with held(engine.zone_lock):
         is_in_use, total = overflow.is_in_use, overflow.total()
     if is_in_use:
@@ -153,6 +157,7 @@ def make_figures(
         reloads=dict(reloads),
         refusals=pool.refusals,
         refused_at_admin_port=refused_at_admin_port,
+        steps=StepFigures(steps.steps, steps.actual_seconds, steps.predicted_seconds, steps.error_seconds),
         zones=tuple(zones),
     )
 
@@ -211,10 +216,21 @@ def _zone_report(zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending, t
         awaited_reservation=spec.awaited,
         reserved_seats=own_seats(spec, tenancy.ledger.totals),
         awaited_seats=spec.seats.awaited,
+        latency=_latency_report(zone.zone.outcomes),
         lent=lending.lent[zone.zone],
         borrowed=lending.borrowed[zone.zone],
         **counts,
     )
+
+
+def _latency_report(outcomes: Mapping[TargetName, TargetOutcome]) -> LatencyReport | None:
+    told = {
+        name: TargetReport(
+            target_seconds=outcome.target, actual_seconds=outcome.actual, met=outcome.met, reason=outcome.reason
+        )
+        for name, outcome in outcomes.items()
+    }
+    return LatencyReport(**told) if told else None
 
 
 def _zone_figures(zone: ZoneCopy, lending: _Lending, counters: Counters) -> ZoneFigures:
@@ -236,6 +252,7 @@ def _zone_figures(zone: ZoneCopy, lending: _Lending, counters: Counters) -> Zone
         weight=spec.weight,
         priority=spec.priority,
         state=zone.state,
+        outcomes=zone.zone.outcomes,
         counters=counters,
     )
 
@@ -263,5 +280,6 @@ def _added_up(members: list[ZoneFigures], counters: Counters) -> ZoneFigures:
         weight=total(lambda zone: zone.weight),
         priority=max((zone.priority for zone in members), default=0),
         state=busiest(zone.state for zone in members),
+        outcomes={},
         counters=counters,
     )

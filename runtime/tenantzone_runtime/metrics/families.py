@@ -7,9 +7,13 @@ Names, units and types follow Prometheus' conventions. The labels are bounded: z
 from typing import Final, get_args
 
 from tenantzone_contract.report import WaitReason, ZoneState
-from tenantzone_runtime.metrics.family import Family, each_of, of_engine, of_engine_by, of_zones, of_zones_by
+from tenantzone_runtime.metrics.family import Family, each_of, of_engine, of_engine_by, of_steps, of_zones, of_zones_by
 from tenantzone_runtime.metrics.figures import ReloadResult
 from tenantzone_runtime.zones.counters import Outcome
+from tenantzone_runtime.zones.outcomes import TargetName
+
+_TARGETS: Final[dict[TargetName, str]] = {"token_time": "tokenTime", "first_token": "firstToken"}
+"""As ``spec.latency`` calls them."""
 
 _ENGINE = (
     Family(
@@ -77,6 +81,25 @@ _CONFIG = (
         "config_reloads_total",
         "Config files that were read, by what became of them.",
         lambda engine: {result: engine.reloads.get(result, 0) for result in get_args(ReloadResult)},
+    ),
+)
+
+_STEPS = (
+    of_steps(
+        "predicted_steps_total",
+        "Steps whose time was predicted, for zones with latency targets.",
+        lambda engine: engine.steps.steps,
+    ),
+    of_steps("step_seconds_total", "Time that these steps took.", lambda engine: engine.steps.actual_seconds),
+    of_steps(
+        "predicted_step_seconds_total",
+        "Time that these steps were predicted to take.",
+        lambda engine: engine.steps.predicted_seconds,
+    ),
+    of_steps(
+        "step_prediction_error_seconds_total",
+        "What these predictions were wrong by, too short or too long.",
+        lambda engine: engine.steps.error_seconds,
     ),
 )
 
@@ -148,6 +171,19 @@ _COUNTERS = (
     of_zones("counter", "generation_tokens_total", "Tokens generated.", lambda zone: zone.counters.generation_tokens),
     of_zones(
         "counter",
+        "computed_tokens_total",
+        "Tokens computed for the zone: of prompts, but for what was cached, and generated.",
+        lambda zone: zone.counters.computed_tokens,
+    ),
+    of_zones(
+        "counter",
+        "withheld_tokens_total",
+        "Tokens of steps that the zone's requests could have used and that were kept for other zones, by their shares "
+        "or for a latency target.",
+        lambda zone: zone.counters.tokens_withheld,
+    ),
+    of_zones(
+        "counter",
         "preemptions_total",
         "Times that a running request was sent back to wait.",
         lambda zone: zone.counters.preemptions,
@@ -202,6 +238,34 @@ _COUNTERS = (
     ),
 )
 
+_LATENCY = (
+    of_zones_by(
+        "gauge",
+        ("target",),
+        "latency_target_seconds",
+        "The zone's latency targets: tokenTime, between two tokens; firstToken, from a request's arrival to its first.",
+        lambda zone: [((_TARGETS[name],), outcome.target) for name, outcome in zone.outcomes.items()],
+    ),
+    of_zones_by(
+        "gauge",
+        ("target",),
+        "latency_seconds",
+        "What the zone's requests get of what it has a target for: 99th percentile of the last minute.",
+        lambda zone: [
+            ((_TARGETS[name],), outcome.actual) for name, outcome in zone.outcomes.items() if outcome.actual is not None
+        ],
+    ),
+    of_zones_by(
+        "gauge",
+        ("target",),
+        "latency_target_met",
+        "1 if the target is met, up to 1.15 times itself, else 0; absent while nothing was served.",
+        lambda zone: [
+            ((_TARGETS[name],), outcome.met) for name, outcome in zone.outcomes.items() if outcome.met is not None
+        ],
+    ),
+)
+
 _DURATIONS = (
     of_zones(
         "histogram",
@@ -217,7 +281,7 @@ _DURATIONS = (
     ),
 )
 
-_FAMILIES: Final = _ENGINE + _CONFIG + _BLOCKS + _REQUESTS + _COUNTERS + _DURATIONS
+_FAMILIES: Final = _ENGINE + _CONFIG + _STEPS + _BLOCKS + _REQUESTS + _COUNTERS + _LATENCY + _DURATIONS
 
 
 def families() -> tuple[Family, ...]:

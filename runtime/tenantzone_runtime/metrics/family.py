@@ -36,6 +36,11 @@ def of_engine(name: str, help: str, value: Callable[[EngineFigures], float]) -> 
     return Family(f"tenantzone_{name}", "gauge", (), help, lambda engine: [((), value(engine))])
 
 
+def of_steps(name: str, help: str, value: Callable[[EngineFigures], float]) -> Family:
+    """Declare a counter without labels, of which an engine has one."""
+    return Family(f"tenantzone_engine_{name}", "counter", (), help, lambda engine: [((), value(engine))])
+
+
 def of_engine_by(label: str, name: str, help: str, values: Callable[[EngineFigures], Mapping[Key, int]]) -> Family:
     """Declare a counter of an engine with one label."""
 

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from tenantzone_contract.report import ConfigStatus, ZoneState
 from tenantzone_runtime.zones.audit import RefusalReason
 from tenantzone_runtime.zones.counters import Counters
+from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
 
 ReloadResult = Literal["applied", "rejected"]
 
@@ -35,8 +36,20 @@ class ZoneFigures(NamedTuple):
     weight: int
     priority: int
     state: ZoneState
+    outcomes: Mapping[TargetName, TargetOutcome]
+    """What became of its latency targets."""
     counters: Counters
     """A copy that nobody changes."""
+
+
+class StepFigures(NamedTuple):
+    """How long steps took, and how long they were predicted to; of those that were predicted."""
+
+    steps: int
+    actual_seconds: float
+    predicted_seconds: float
+    error_seconds: float
+    """What predictions were wrong by, too short or too long, added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +71,5 @@ class EngineFigures:
     refusals: Mapping[RefusalReason, int]
     refused_at_admin_port: int
     """Requests to the admin port without a token that is in force."""
+    steps: StepFigures
     zones: tuple[ZoneFigures, ...]

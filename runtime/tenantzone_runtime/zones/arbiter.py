@@ -18,7 +18,6 @@ from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.hopeless import Hopeless
 from tenantzone_runtime.zones.latency import Latency
 from tenantzone_runtime.zones.seats import Seats
-from tenantzone_runtime.zones.step_time import StepTimes
 from tenantzone_runtime.zones.step_tokens import StepTokens
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.yielding import Yielding
@@ -57,7 +56,7 @@ class Arbiter(Generic[W]):
         self._claims = Claims[W]()
         self._yielding = Yielding(tenancy, engine, self._claims, self.preempt)
         self._seats = Seats(self._totals, engine, self._can_begin, self.preempt)
-        self.times = StepTimes()
+        self.times = tenancy.step_times
         self.latency = Latency(tenancy.ledger.totals, self.times)
         self._tokens = StepTokens(tenancy, engine, self._next_zones, self._can_be_next, self.times, self.latency)
         self.tokens_for = self._tokens.tokens_for

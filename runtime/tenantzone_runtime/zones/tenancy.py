@@ -19,6 +19,7 @@ from tenantzone_runtime.zones.loans import LoanBook
 from tenantzone_runtime.zones.parts import ALL, zones_for
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.stalls import Stalls
+from tenantzone_runtime.zones.step_time import StepTimes
 from tenantzone_runtime.zones.timers import Timers
 from tenantzone_runtime.zones.usage import MAX_AT_ONCE, tell_usage
 from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
@@ -41,6 +42,7 @@ class Tenancy:
         self.enforcement = Enforcement(self.ledger, capacity, self._timers)
         self._overdue: list[Zone] = []
         self._stalls = Stalls()
+        self.step_times = StepTimes()
         self.refusals: dict[RefusalReason, int] = dict.fromkeys(get_args(RefusalReason), 0)
         """Requests that were refused; never decrease."""
 
