@@ -78,8 +78,8 @@ _TARGETS: Mapping[str, str] = {
     "OwnLoad": "missed: the zone's own requests make steps longer than that; lower spec.seats.limit, raise the target, "
     "or add engines",
     "ModelTooSlow": "missed: one request alone takes longer; raise the target, or use a faster GPU or model",
-    "Neighbours": "missed: other zones were computed in the same steps; the engine holds them back as far as it predicts "
-    "steps rightly",
+    "Neighbours": "missed: other zones were computed in the same steps; the engine holds them back as far as it "
+    "predicts steps rightly",
     "Blocks": "missed: requests waited for blocks; raise spec.reserved",
     "Seats": "missed: requests waited for a seat; raise spec.seats",
 }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tenantzone_cli.advice import advice
 from tenantzone_cli.api import Api, ApiError, Outcome, attempt
-from tenantzone_cli.engine_lines import engine_table, loan_lines, request_lines
+from tenantzone_cli.engine_lines import engine_table, latency_lines, loan_lines, request_lines
 from tenantzone_cli.live import EngineAnswer, ask_engines, engine_pods
 from tenantzone_cli.names import API, POOLS, ZONES, within
 from tenantzone_cli.resources import Condition, Pod, Pool, Zone, read_pool, read_zone
@@ -67,6 +67,7 @@ def explain(facts: Facts) -> list[str]:
         list(_pods(facts)),
         list(loan_lines(facts.zone, facts.answers)),
         list(request_lines(facts.zone.name, facts.answers)),
+        list(latency_lines(facts.zone.name, facts.answers)),
         list(engine_table(facts.zone, facts.answers)),
         list(_unheard(facts)),
     ]

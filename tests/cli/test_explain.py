@@ -9,7 +9,7 @@ from tenantzone_cli.api import ApiError
 from tenantzone_cli.explain import Facts, explain
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Pod, Pool, Zone, read_pool, read_zone, unix_time
-from tenantzone_contract.report import LoanReport
+from tenantzone_contract.report import LatencyReport, LoanReport, TargetReport
 from tenantzone_operator.kube.conditions import Reason
 from tests.cli.reports import answer, engine_report, zone_report
 from tests.operator.objects import body
@@ -212,6 +212,7 @@ def test_a_zone_is_found_among_loans_by_its_tenant():
         ("in_use", "waits for blocks: other requests use them; they come back as these end"),
         ("seats", "waits for a seat: the engine runs as many requests as it can; reserve blocks or spec.seats"),
         ("seat_limit", "waits for a seat: the zone runs as many requests as spec.seats.limit lets it"),
+        ("tokens", "waits for tokens: its zone's share of the steps is used"),
         ("something newer", "something newer"),
     ],
 )
@@ -221,6 +222,20 @@ def test_why_requests_wait_is_said_with_what_to_do(reason: str, why: str):
     (line,) = [line for line in explained(zone(), answer(engine_report(report))).splitlines() if "waiting" in line]
 
     assert line.startswith(f"  engine-0: 0 running, 2 waiting: {why}")
+
+
+def test_what_becomes_of_latency_targets_is_said_with_what_to_do():
+    latency = LatencyReport(
+        token_time=TargetReport(target_seconds=0.05, actual_seconds=0.0612, met=False, reason="OwnLoad"),
+        first_token=TargetReport(target_seconds=0.5),
+    )
+
+    said = explained(zone(), answer(engine_report(zone_report("acme", latency=latency))))
+
+    assert "Latency targets (99th percentile of the last minute)\n" in said
+    assert "  engine-0: tokenTime 61 ms of 50 ms: missed: the zone's own requests make steps longer" in said
+    assert "  engine-0: firstToken 500 ms: nothing was served in the last minute" in said
+    assert "Latency targets" not in explained(zone(), answer(engine_report(zone_report("acme"))))
 
 
 def test_why_requests_of_an_engine_of_the_release_before_wait_is_said_too():
