@@ -156,6 +156,18 @@ def test_a_target_for_the_first_token_bounds_the_steps_that_it_may_have_to_wait_
     assert 0.035 < longest[1] <= 0.100 / 2.25
 
 
+def test_a_target_for_the_first_token_never_bounds_steps_to_less_than_its_own_prompts_take(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=LatencyTargets(first_token_seconds=0.04))
+    engine = learned(core)
+    work = engine.wait(acme, 1, tokens=250)
+    engine.step()
+    assert seconds(engine) == pytest.approx(0.035)
+    engine.end(work)
+    decodes = [engine.run(flood, 1) for _ in range(40)]
+    engine.step()
+    assert sum(work.computed for work in decodes) >= 15, "else they would be held up for nothing"
+
+
 def test_of_two_targets_each_bounds_the_other(core):
     fast, slow = core.zone("fast", latency=token_time(0.03)), core.zone("slow", latency=token_time(0.06))
     engine = learned(core)

@@ -87,12 +87,13 @@ class Pace(Generic[W]):
         return dict(sorted(bounds.items(), key=lambda each: each[1]))
 
     def _bound(self, zone: Zone) -> float:
+        """Seconds that a step may take for the zone's targets; no fewer than its own prompts take alone."""
         targets = zone.spec.latency
         bound = inf if targets.token_time_seconds is None else targets.token_time_seconds
         if targets.first_token_seconds is not None:
             own = self._first_token_seconds.get(zone, 0.0)
             waits = self._engine.depth + 2 * BESIDE_FIRST_TOKEN
-            bound = min(bound, max(own, targets.first_token_seconds - own) / waits)
+            bound = min(bound, max(own, (targets.first_token_seconds - own) / waits))
         return bound
 
     def plan(self, bounds: Mapping[Zone, float], prompts: Mapping[Zone, Prompts], budget: int) -> Pacing[W] | None:
