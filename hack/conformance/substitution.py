@@ -11,6 +11,7 @@ import importlib.util
 import sys
 from threading import RLock
 from types import ModuleType
+from unittest.mock import Mock
 
 from vllm.v1.core import block_pool, kv_cache_manager
 from vllm.v1.core.sched import async_scheduler, scheduler
@@ -30,6 +31,7 @@ def pytest_configure() -> None:
         module.ZoneAwareScheduler.zone_lock = RLock()
         module.ZoneAwareScheduler._refused = {}
         module.ZoneAwareScheduler._steps_in_flight = 0
+        module.ZoneAwareScheduler._watch = Mock()
     _replace(
         {
             scheduler.Scheduler: synchronous.ZoneAwareScheduler,

@@ -55,6 +55,7 @@ NEWER_USES = {
     "identity-jwt.yaml",
     "identity-keys.yaml",
     "idle-eviction.yaml",
+    "latency.yaml",
     "lfu.yaml",
     "no-store.yaml",
     "planned-pool.yaml",
