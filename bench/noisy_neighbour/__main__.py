@@ -25,7 +25,7 @@ import aiohttp
 from bench.end_to_end import model
 from bench.end_to_end.engines import Engine, EngineError, Engines
 from bench.noisy_neighbour import kvwarden
-from bench.noisy_neighbour.arms import ARMS, FLOOD, QUIET, SEATS, Arm, ArmError, with_target
+from bench.noisy_neighbour.arms import ARMS, FLOOD, QUIET, SEATS, Arm, with_target
 from bench.noisy_neighbour.asking import Answer, AskingError, Flood, Shape, Tenant, ask_quietly
 from bench.noisy_neighbour.figures import Phase, Seed, table
 from bench.noisy_neighbour.plot import draw, draw_frontier
@@ -37,6 +37,8 @@ _WARM_ANSWERS = 2
 _WARM_REQUESTS = 2
 """Of the quiet tenant, before it is measured solo."""
 _LOOK_SECONDS = 0.2
+_IDLE_LOAD = 0.2
+"""Of a core: what an engine's processes use that has no request."""
 _LONGEST_WARMING_SECONDS = 60.0
 
 
@@ -51,20 +53,21 @@ def main() -> None:
         "shape": dataclasses.asdict(shape),
         "at once": options.at_once,
         "flood alone, seconds": options.alone_seconds,
+        "targets for the first token": options.first_token,
         "model": str(options.model),
         "flags": options.flags,
     }
     try:
-        arms += [with_target(seconds) for seconds in options.targets]
+        arms += [with_target(seconds, first_token=options.first_token) for seconds in options.targets]
         results = Results(options.results, settings)
         numbers = range(1, options.seeds + 1)
         wanted = [arm for arm in arms if not all(results.has(arm.name, number) for number in numbers)]
         if wanted:
             with tempfile.TemporaryDirectory(prefix="noisy-neighbour-") as folder, ExitStack() as stack:
-                tenants = _start(Path(folder), stack, wanted, engine_cores, options)
+                engines, tenants = _start(Path(folder), stack, wanted, engine_cores, options)
                 os.sched_setaffinity(0, set(cores) - set(engine_cores) or cores)
-                asyncio.run(_measure(tenants, shape, options, results))
-    except (ArmError, EngineError, AskingError, ResultsError) as error:
+                asyncio.run(_measure(engines, tenants, shape, options, results))
+    except (EngineError, AskingError, ResultsError) as error:
         sys.exit(f"bench.noisy_neighbour: {error}")
     seeds = results.of([arm.name for arm in arms], options.seeds)
     targets = {arm.name: arm.target_seconds for arm in arms if arm.target_seconds is not None}
@@ -96,6 +99,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--targets", nargs="+", type=float, default=[], metavar="SECONDS", help="an arm for each of them"
     )
+    parser.add_argument("--first-token", action="store_true", help="targets are for the first token, too")
     parser.add_argument("--steps-in-flight", type=int, default=1, help="of the engines: 2 with async scheduling")
     parser.add_argument(
         "--results", type=Path, metavar="FILE", help="keep every measured time, and go on from what is in it"
@@ -107,8 +111,8 @@ def _options() -> argparse.Namespace:
 
 def _start(
     folder: Path, stack: ExitStack, arms: list[Arm], cores: list[int], options: argparse.Namespace
-) -> dict[str, dict[str, Tenant]]:
-    """Start what serves each arm; returns its two tenants."""
+) -> tuple[Engines, dict[str, dict[str, Tenant]]]:
+    """Start what serves each arm; returns all engines, and the two tenants of each arm."""
     weights = options.model or folder / "model"
     if options.model is None:
         _say("making the model")
@@ -152,11 +156,15 @@ def _start(
             )
             for place, name in enumerate((QUIET, FLOOD))
         }
-    return tenants
+    return engines, tenants
 
 
 async def _measure(
-    arms: dict[str, dict[str, Tenant]], shape: Shape, options: argparse.Namespace, results: Results
+    engines: Engines,
+    arms: dict[str, dict[str, Tenant]],
+    shape: Shape,
+    options: argparse.Namespace,
+    results: Results,
 ) -> None:
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
@@ -165,6 +173,7 @@ async def _measure(
             for name in names[number % len(names) :] + names[: number % len(names)]:
                 if not results.has(name, number):
                     _say(f"seed {number} of {options.seeds}: {name}")
+                    await _until_idle(engines)
                     results.add(name, number, await _one(session, arms[name], shape, options, number))
 
 
@@ -185,6 +194,22 @@ async def _one(
         pace = await _pace(flood, ask())
         flood.check()
     return Seed(_phase(solo), _phase(beside), pace, alone, flood.refused - refused)
+
+
+async def _until_idle(engines: Engines) -> None:
+    """Wait until no engine has anything to do: all share cores, and what a flood leaves behind it is ended in steps."""
+    for engine in engines:
+        began = time.perf_counter()
+        while await _load(engine) > _IDLE_LOAD:
+            if time.perf_counter() - began > _LONGEST_WARMING_SECONDS:
+                raise EngineError(f"{engine.name} is still at work {_LONGEST_WARMING_SECONDS:.0f} s after a flood")
+
+
+async def _load(engine: Engine) -> float:
+    """Cores that it uses."""
+    used, began = engine.cpu_seconds(), time.perf_counter()
+    await asyncio.sleep(_LOOK_SECONDS)
+    return (engine.cpu_seconds() - used) / (time.perf_counter() - began)
 
 
 @asynccontextmanager

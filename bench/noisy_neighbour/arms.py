@@ -53,19 +53,9 @@ ARMS = (
 """The first one is the reference."""
 
 
-class ArmError(Exception):
-    """An arm that this version of zones can't be; the message says what to do instead."""
-
-
-def with_target(seconds: float) -> Arm:
-    """Zones, of which the quiet tenant's has this target for the time between two tokens.
-
-    Raises:
-        ArmError: zones have no such targets.
-    """
-    if "latency" not in ZoneConfig.model_fields:
-        raise ArmError("zones of this version have no targets for latency (spec.latency): leave out --targets")
+def with_target(seconds: float, *, first_token: bool = False) -> Arm:
+    """Zones, of which the quiet tenant's has this target for the time between two tokens, or for the first one, too."""
     quiet, flood = _ZONES
-    latency = {"token_time_seconds": seconds, "first_token_seconds": seconds}
+    latency = {"token_time_seconds": seconds, "first_token_seconds": seconds if first_token else None}
     targeted = ZoneConfig.model_validate({**quiet.model_dump(), "latency": latency})
     return Arm(f"zones, {1000 * seconds:g} ms", zones=(targeted, flood), target_seconds=seconds)

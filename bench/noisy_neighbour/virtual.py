@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.noisy_neighbour.arms import ARMS, FLOOD, SEATS, Arm, ArmError, with_target
+from bench.noisy_neighbour.arms import ARMS, FLOOD, SEATS, Arm, with_target
 from bench.noisy_neighbour.asking import Answer, Shape
 from bench.noisy_neighbour.figures import Phase, Seed, table
 from bench.noisy_neighbour.plot import draw, draw_frontier
@@ -35,10 +35,8 @@ def main() -> None:
     """Run all arms of all models, and print a table for each."""
     options = _options()
     shape = Shape(requests=options.requests, rate=options.rate)
-    try:
-        arms = [*VIRTUAL_ARMS, *map(with_target, options.targets)]
-    except ArmError as error:
-        sys.exit(f"bench.noisy_neighbour.virtual: {error}")
+    with_targets = [with_target(seconds, first_token=options.first_token) for seconds in options.targets]
+    arms = [*VIRTUAL_ARMS, *with_targets]
     targets = {arm.name: arm.target_seconds for arm in arms if arm.target_seconds is not None}
     for name in options.models:
         for steps_in_flight in options.steps_in_flight:
@@ -123,6 +121,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--targets", nargs="+", type=float, default=[], metavar="SECONDS", help="an arm for each of them"
     )
+    parser.add_argument("--first-token", action="store_true", help="targets are for the first token, too")
     parser.add_argument("--seeds", type=int, default=3, help="default: %(default)s")
     parser.add_argument("--requests", type=int, default=40, help="of the quiet tenant, per phase (%(default)s)")
     parser.add_argument("--rate", type=float, default=4.0, help="of them per second (default: %(default)s)")

@@ -54,6 +54,30 @@ def test_others_prompts_are_bounded_so_that_the_step_stays_within_the_target(cor
     assert flood.counters.tokens_withheld > 500
 
 
+def roofline(engine):
+    """How long the last step takes where up to 300 tokens are computed while the weights are read."""
+    return max(0.008, 0.00003 * sum(engine.computed.values()))
+
+
+def test_small_steps_say_nothing_of_large_ones(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.05))
+    engine = SmallEngine(core, step_tokens=8000)
+    for _ in range(50):
+        engine.arbiter.times.observe(StepLoad(100, 1), 0.008)
+        engine.arbiter.times.observe(StepLoad(0, 1), 0.008)
+    engine.run(acme, 1)
+    engine.run(flood, 10, tokens=500_000)
+    prompts = []
+    for _ in range(30):
+        engine.step()
+        assert roofline(engine) <= 1.15 * 0.05
+        prompts.append(of(engine, flood))
+        print(prompts[-1], roofline(engine))
+        engine.arbiter.times.observe(StepLoad(prompts[-1], 1), roofline(engine))
+    assert prompts[:3] == [256, 512, 1024]
+    assert roofline(engine) > 0.75 * 0.05, "and still the step is filled in the end"
+
+
 def test_before_steps_are_known_nobody_is_bounded(core):
     flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.05))
     engine = SmallEngine(core, step_tokens=1000)

@@ -84,3 +84,17 @@ def test_a_step_that_took_no_time_teaches_nothing():
     for _ in range(2 * LEARNED_AFTER):
         times.observe(StepLoad(0, 1, 1.0), 0.0)
     assert times.predict(StepLoad(0, 1, 1.0)) is None
+
+
+def test_it_can_tell_of_steps_twice_as_large_as_those_that_it_has_seen():
+    times = StepTimes()
+    assert times.reach(0.5) == 256
+    times.observe(StepLoad(1000, 3, 100.0), 0.1)
+    assert times.reach(0.5) == 2000
+    assert times.reach(0.15) == pytest.approx(1500, abs=1), "twice the tokens may take twice the time"
+    assert times.reach(0.05) == 1000, "what was seen is the predictor's to judge"
+    times.observe(StepLoad(0, 30, 100.0), 0.1)
+    assert times.reach(0.5) == 2000, "steps without prompts say nothing of it"
+    for _ in range(200):
+        times.observe(StepLoad(100, 3, 100.0), 0.01)
+    assert times.reach(0.5) == 256, "what was long ago counts no more"

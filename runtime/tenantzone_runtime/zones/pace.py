@@ -223,12 +223,16 @@ class Pace(Generic[W]):
         return (zone for zone in zones if self._starved[zone] > SITS_OUT_AT_MOST)
 
     def _tokens_within(self, load: StepLoad, computed: int, bound: float) -> int:
-        """The tokens of a prompt that a step takes without exceeding the bound; all, before enough were seen."""
-        if bound == inf or not self._times.knows(has_prompts=True):
-            return self._engine.step_tokens or 0
+        """The tokens of a prompt that a step takes without exceeding the bound, as far as that can be told."""
+        step_tokens = self._engine.step_tokens or 0
+        if bound == inf:
+            return step_tokens
+        within_reach = min(step_tokens, max(0, self._times.reach(bound) - load.prompt_tokens))
+        if not self._times.knows(has_prompts=True):
+            return within_reach
         with_prompt = StepLoad(max(1, load.prompt_tokens), load.decodes, load.attention)
         left = bound - self._seconds(with_prompt)
         each = self._times.seconds_per_prompt_token(computed)
         if left <= 0.0:
             return 0
-        return int(min(left / each, self._engine.step_tokens or 0)) if each > 0 else self._engine.step_tokens or 0
+        return int(min(left / each, within_reach)) if each > 0 else within_reach

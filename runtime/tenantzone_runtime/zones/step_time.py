@@ -13,8 +13,13 @@ from typing import Final
 
 FORGETTING: Final = 0.98
 """What an observation still counts after one more: half of what is known is of the last 35 steps."""
-LEARNED_AFTER: Final = 20
+LEARNED_AFTER: Final = 10
 """Steps of a kind after which its predictions are used."""
+
+STRETCH: Final = 2.0
+"""Steps are predicted up to so many times the most tokens of prompts that a step was seen with of late."""
+_FIRST_REACH: Final = 256
+"""The most tokens of prompts in a step before any with prompts was seen."""
 
 _SURPRISE: Final = 1.5
 """An observation counts as at most so many times longer or shorter than predicted."""
@@ -76,8 +81,8 @@ class _Fit:
     def seconds(self, features: tuple[float, ...]) -> float:
         return sum(each * unit for each, unit in zip(self.coefficients, features, strict=True))
 
-    def observe(self, features: tuple[float, ...], seconds: float) -> None:
-        if self.steps >= LEARNED_AFTER and (expected := self.seconds(features)) > 0:
+    def observe(self, features: tuple[float, ...], seconds: float, *, is_larger: bool) -> None:
+        if not is_larger and self.steps >= LEARNED_AFTER and (expected := self.seconds(features)) > 0:
             seconds = min(max(seconds, expected / _SURPRISE), expected * _SURPRISE)
         self.steps += 1
         relative = [each / seconds for each in features]
@@ -109,6 +114,8 @@ class StepTimes:
         self.predicted_seconds = 0.0
         self.error_seconds = 0.0
         """What predictions were wrong by, whether too short or too long."""
+        self._largest = 0.0, 0.0
+        """Tokens of prompts in the largest step of late, and its seconds."""
 
     def knows(self, *, has_prompts: bool) -> bool:
         """Whether enough steps of a kind were seen."""
@@ -117,6 +124,16 @@ class StepTimes:
     def predict(self, load: StepLoad) -> float | None:
         """Seconds that a step takes; None where too few steps of its kind were seen."""
         return self._fits[load.has_prompts].seconds(load.features) if self.knows(has_prompts=load.has_prompts) else None
+
+    def reach(self, bound: float) -> int:
+        """The tokens of prompts that a step may try within so many seconds, as far as those that were seen tell.
+
+        Small steps say little of large ones: what reads the model's weights anyhow computes some tokens for nothing.
+        Beyond the largest that was seen of late, a step's time is taken to grow as fast as its tokens.
+        """
+        tokens, seconds = self._largest
+        stretch = min(STRETCH, max(1.0, bound / seconds)) if seconds else STRETCH
+        return max(_FIRST_REACH, int(stretch * tokens))
 
     def seconds_per_prompt_token(self, computed: float) -> float:
         """Seconds that one more token of a prompt adds to a step with prompts, behind so many tokens."""
@@ -138,4 +155,11 @@ class StepTimes:
             self.actual_seconds += seconds
             self.predicted_seconds += predicted
             self.error_seconds += abs(predicted - seconds)
-        self._fits[load.has_prompts].observe(load.features, seconds)
+        # What is larger than all that was seen of late may take what nobody expects.
+        tokens, longest = self._largest
+        is_larger = load.prompt_tokens > tokens
+        self._fits[load.has_prompts].observe(load.features, seconds, is_larger=is_larger)
+        if is_larger:
+            self._largest = float(load.prompt_tokens), seconds
+        elif load.has_prompts:
+            self._largest = tokens * FORGETTING, longest * FORGETTING
