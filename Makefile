@@ -6,7 +6,7 @@ IMAGES ?= operator engine-cpu
 VERSION = $(shell $(PYTHON) -m hack.version)
 DEMO := $(VENV)/python -m hack.demo
 PURE_TESTS := tests/zones tests/contract tests/operator
-SIDE_BY_SIDE := --numprocesses=3 --dist=loadgroup --no-loadscope-reorder --durations=15
+SIDE_BY_SIDE := --numprocesses=4 --dist=loadgroup --no-loadscope-reorder --durations=15
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help

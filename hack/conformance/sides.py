@@ -1,14 +1,18 @@
 """Runs vLLM's tests side by side: with vLLM's classes, and with ours in their place, without a zone and with one."""
 
+import hashlib
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import distributions
 from pathlib import Path
 
 from hack.conformance import models
 from hack.conformance.comparison import Outcomes, read_outcomes
 from hack.conformance.source import vllm_tests
+from hack.controlplane.cache import cache_folder
 from hack.progress import watch
 
 Plugins = Sequence[str]
@@ -29,13 +33,17 @@ _RUN_A_MODEL = (
 """They need weights, and start engines in processes of their own, where nothing is replaced."""
 
 
-def run_sides(folder: Path, sides: Mapping[str, Plugins], arguments: Sequence[str] = (TESTS,)) -> dict[str, Outcomes]:
+def run_sides(
+    folder: Path, sides: Mapping[str, Plugins], arguments: Sequence[str] = (TESTS,), *, keep_stock: bool = False
+) -> dict[str, Outcomes]:
     """How each test went on each side.
 
     Args:
         folder: an empty one, for model configs and results.
         sides: what is put in place, by the side's name.
         arguments: pytest's: which tests to run.
+        keep_stock: whether the outcomes of a side where nothing is put in place are kept for later runs. They change
+            with the environment and with how tests are run, and with nothing of ours.
 
     Raises:
         SourceError: vLLM's tests can't be had.
@@ -45,7 +53,9 @@ def run_sides(folder: Path, sides: Mapping[str, Plugins], arguments: Sequence[st
     models.make(folder / "models")
     with ThreadPoolExecutor(len(sides)) as pool:
         running = {
-            name: pool.submit(_run, name, tests, folder, [*arguments, *_loading(plugins)])
+            name: pool.submit(
+                _run_once if keep_stock and not plugins else _run, name, tests, folder, [*arguments, *_loading(plugins)]
+            )
             for name, plugins in sides.items()
         }
         return {name: side.result() for name, side in running.items()}
@@ -53,6 +63,24 @@ def run_sides(folder: Path, sides: Mapping[str, Plugins], arguments: Sequence[st
 
 def _loading(plugins: Plugins) -> list[str]:
     return [argument for plugin in plugins for argument in ("-p", plugin)]
+
+
+def _run_once(name: str, tests: Path, folder: Path, arguments: Sequence[str]) -> Outcomes:
+    kept = cache_folder() / f"conformance-{_digest(arguments)}.json"
+    if not kept.exists():
+        _run(name, tests, folder, arguments)
+        unfinished = kept.with_name(f"{kept.name}.{os.getpid()}")
+        shutil.copyfile(folder / f"{name}.json", unfinished)
+        unfinished.rename(kept)
+    return read_outcomes(kept)
+
+
+def _digest(arguments: Sequence[str]) -> str:
+    """Of all that outcomes with vLLM's own classes depend on."""
+    said = [sys.version, *arguments]
+    said += sorted(f"{each.name} {each.version}" for each in distributions())
+    said += [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
 
 
 def _run(name: str, tests: Path, folder: Path, arguments: Sequence[str]) -> Outcomes:

@@ -76,11 +76,33 @@ ZoneKVCacheManager.get_computed_blocks = KVCacheManager.get_computed_blocks
 """
 
 
+WRONG_ORDER = f"{TESTS}/test_prefix_caching.py::test_evict"
+FOR_NOBODY = f"{TESTS}/test_prefix_caching.py::test_cache_key_salting"
+
+
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     """Of all tests, on all sides."""
     sides = {"stock": (), "no zone": NO_ZONE, "one zone": WITH_ONE_ZONE}
-    return run_sides(tmp_path_factory.mktemp("conformance"), sides)
+    return run_sides(tmp_path_factory.mktemp("conformance"), sides, keep_stock=True)
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """Of two tests, and of those that say whose classes are tested, where ours break a rule."""
+    folder = tmp_path_factory.mktemp("broken")
+    places = {folder / "test_in_place.py": IN_PLACE, folder / "test_one_zone_in_place.py": ONE_ZONE_IN_PLACE}
+    for place, text in (places | {folder / "tampered.py": TAMPERED, folder / "forgetful.py": FORGETFUL}).items():
+        place.write_text(text)
+    sides = {"no zone": (*NO_ZONE, "tampered"), "one zone": (*WITH_ONE_ZONE, "forgetful")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        return run_sides(folder, sides, [WRONG_ORDER, FOR_NOBODY, *map(str, places)])
+
+
+def in_place(outcomes):
+    """What passed of the tests that say whose classes are tested: they are outside of vLLM's folder."""
+    return [test.removeprefix("::") for test, each in outcomes.items() if test[:2] == "::" and each.outcome == "passed"]
 
 
 def test_what_passes_with_vllms_classes_passes_with_ours(outcomes):
@@ -97,37 +119,15 @@ def test_it_passes_with_one_zone_that_owns_the_whole_pool_or_there_is_a_reason(o
     assert len(comparison.passed) > 900
 
 
-def test_a_pool_that_breaks_one_rule_is_a_named_difference(tmp_path, monkeypatch):
+def test_a_pool_that_breaks_one_rule_is_a_named_difference(outcomes, broken):
     """Blocks are freed in the wrong order: the head of a prefix would be evicted before its tail."""
-    (tmp_path / "tampered.py").write_text(TAMPERED)
-    (tmp_path / "test_in_place.py").write_text(IN_PLACE)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    sides = {"stock": (), "ours": (*NO_ZONE, "tampered")}
-    arguments = [f"{TESTS}/test_prefix_caching.py", str(tmp_path / "test_in_place.py"), "-k", "test_evict or in_place"]
-
-    comparison = compare(*run_sides(tmp_path, sides, arguments).values())
-
-    assert list(comparison.stock_only) == [f"{TESTS}/test_prefix_caching.py::test_evict"]
-    assert [test.partition("::")[2] for test in comparison.ours_only] == [
-        "test_schedulers",
-        "test_kv_cache_manager",
-        "test_block_pool",
-    ]
+    stock = {test: outcomes["stock"][test] for test in (WRONG_ORDER, FOR_NOBODY)}
+    assert list(compare(stock, broken["no zone"]).stock_only) == [WRONG_ORDER]
+    assert in_place(broken["no zone"]) == ["test_schedulers", "test_kv_cache_manager", "test_block_pool"]
 
 
-def test_a_manager_that_forgets_for_whom_it_looks_is_a_named_difference_with_one_zone(tmp_path, monkeypatch):
+def test_a_manager_that_forgets_for_whom_it_looks_is_a_named_difference_with_one_zone(outcomes, broken):
     """Prefixes are looked up for nobody, and so not in the zone's index."""
-    (tmp_path / "forgetful.py").write_text(FORGETFUL)
-    (tmp_path / "test_in_place.py").write_text(ONE_ZONE_IN_PLACE)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    sides = {"stock": (), "one zone": (*WITH_ONE_ZONE, "forgetful")}
-    salting, in_place = f"{TESTS}/test_prefix_caching.py::test_cache_key_salting", str(tmp_path / "test_in_place.py")
-
-    comparison = compare(*run_sides(tmp_path, sides, [salting, in_place]).values())
-
-    assert list(comparison.stock_only) == [salting]
-    assert [test.partition("::")[2] for test in comparison.ours_only] == [
-        "test_a_pool",
-        "test_a_manager",
-        "test_a_scheduler",
-    ]
+    stock = {FOR_NOBODY: outcomes["stock"][FOR_NOBODY]}
+    assert list(compare(stock, broken["one zone"]).stock_only) == [FOR_NOBODY]
+    assert in_place(broken["one zone"])[-3:] == ["test_a_pool", "test_a_manager", "test_a_scheduler"]
