@@ -148,7 +148,7 @@ class Api:
             if answer.status != 429 or attempt == _ATTEMPTS - 1:
                 break
             # "Later", as it says for a moment after a CRD was installed.
-            time.sleep(min(_LONGEST_WAIT_SECONDS, refusal.get("details", {}).get("retryAfterSeconds", 1)))
+            time.sleep(_wait_seconds(refusal))
         message = refusal.get("message") or answer.text.decode(errors="replace").strip()
         if answer.status == 404 and not refusal:
             message = "the API server does not know this kind; are the CRDs installed?"
@@ -211,6 +211,13 @@ def _status(text: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return read if isinstance(read, dict) and read.get("kind") == "Status" else {}
+
+
+def _wait_seconds(refusal: Mapping[str, Any]) -> float:
+    """How long the API server asks to wait; what a proxy before it says instead may say anything."""
+    details = refusal.get("details")
+    asked = details.get("retryAfterSeconds") if isinstance(details, dict) else None
+    return min(_LONGEST_WAIT_SECONDS, max(0, asked)) if isinstance(asked, int) else 1.0
 
 
 def _seconds(date: str | None) -> float | None:
