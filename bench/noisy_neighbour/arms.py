@@ -7,8 +7,8 @@ from typing import Any
 from tenantzone_contract.config import ZoneConfig
 
 SEATS = 16
-QUEUED = 16
-"""Requests that may wait where stock vLLM bounds them; the bound is the same for all tenants."""
+QUEUED = 24
+"""Requests that may run or wait where stock vLLM bounds them; the bound is the same for all tenants."""
 
 QUIET, FLOOD = "quiet", "flood"
 """The tenants, in the order in which engines give them keys."""

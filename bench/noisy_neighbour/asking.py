@@ -172,7 +172,10 @@ async def _ask(session: aiohttp.ClientSession, tenant: Tenant, prompt: str, toke
 
 
 async def _send(session: aiohttp.ClientSession, tenant: Tenant, prompt: str, tokens: int, answer: Answer) -> float:
-    """Note when tokens come; returns how many seconds to wait where the request is refused."""
+    """Note when tokens come; returns how many seconds to wait where the request is refused.
+
+    vLLM refuses what it would stream within the stream: by then it has answered with 200.
+    """
     body = {"prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "temperature": 0, "stream": True}
     async with session.post(
         f"{tenant.url}/v1/completions", headers=tenant.headers, json={**body, **tenant.fields}
@@ -181,13 +184,17 @@ async def _send(session: aiohttp.ClientSession, tenant: Tenant, prompt: str, tok
         if response.status != 200:
             return float(response.headers.get("Retry-After", _REFUSED_WAIT_SECONDS))
         async for line in response.content:
-            if line.startswith(_DATA + b"{") and _has_text(line):
-                answer.tokens_at.append(time.perf_counter())
-    return 0.0
+            if line.startswith(_DATA + b"{"):
+                event = json.loads(line.removeprefix(_DATA))
+                if "error" in event:
+                    answer.status = int(event["error"]["code"])
+                elif _has_text(event):
+                    answer.tokens_at.append(time.perf_counter())
+    return _REFUSED_WAIT_SECONDS if answer.status in _REFUSED else 0.0
 
 
-def _has_text(line: bytes) -> bool:
-    choices = json.loads(line.removeprefix(_DATA)).get("choices")
+def _has_text(event: Mapping[str, Any]) -> bool:
+    choices = event.get("choices")
     return bool(choices and choices[0]["text"])
 
 

@@ -87,6 +87,24 @@ async def test_who_is_refused_for_now_asks_again_and_has_waited_since_the_first_
     assert answers[0].first_token_seconds >= 0.2
 
 
+async def test_a_refusal_within_the_stream_is_one():
+    count = 0
+
+    async def answer(request):
+        nonlocal count
+        count += 1
+        if count == 1:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b'data: {"error": {"message": "full", "code": 503}}\n\ndata: [DONE]\n\n')
+            return response
+        return await stream(request, ["a", "b"])
+
+    async with served(answer) as (session, tenant):
+        answers = await ask_quietly(session, tenant, SHAPE, seed=1)
+    assert [each.refused for each in answers] == [1, 0, 0]
+
+
 async def test_a_refusal_for_good_ends_the_bench():
     async def answer(request):
         return web.Response(status=401)
