@@ -158,12 +158,13 @@ class Driver:
         priority: int = 0,
         prompt_logprobs: bool = False,
         grammar: Future[Any] | None = None,
+        user: str = "",
     ) -> Request:
         """Add a request; without a tenant as if it had come past the front door.
 
         ``sealed`` is a seal in place of the one that the front door would make; ``arrival_time`` is the API server's,
         None: now. With ``grammar`` the answer is structured, by what the future will hold: :class:`AnyToken`, or an
-        exception if it does not compile.
+        exception if it does not compile. ``user`` is the digest of the tenant's user who sends it.
         """
         params = SamplingParams(
             max_tokens=max_tokens,
@@ -173,7 +174,7 @@ class Driver:
         )
         salt: str | None = client_salt or None
         if tenant is not None:
-            body = json.loads(bind({"cache_salt": salt}, SEAL_KEY, self.salt_key, tenant))
+            body = json.loads(bind({"cache_salt": salt}, SEAL_KEY, self.salt_key, tenant, user))
             salt, params.extra_args = body["cache_salt"], body["vllm_xargs"]
             if sealed is not None:
                 params.extra_args = {SEAL_ARGUMENT: sealed}

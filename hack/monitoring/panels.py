@@ -2,9 +2,9 @@
 
 from hack.monitoring.operator_panels import engines, operator
 from hack.monitoring.panel import Row
-from hack.monitoring.zone_panels import blocks, cache, overview, requests
+from hack.monitoring.zone_panels import blocks, cache, overview, requests, steps
 
 
 def rows() -> tuple[Row, ...]:
     """All of them, from what is looked at first."""
-    return (overview(), blocks(), cache(), requests(), engines(), operator())
+    return (overview(), blocks(), cache(), requests(), steps(), engines(), operator())

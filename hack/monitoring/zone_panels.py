@@ -159,6 +159,64 @@ def requests() -> Row:
     )
 
 
+def steps() -> Row:
+    """The row of panels about shares of the engines' steps, and latency targets."""
+    computed = f"sum by (pool, zone) (rate(tenantzone_zone_computed_tokens_total{{{_ZONE}}}{_INTERVAL}))"
+    all_computed = (
+        'sum by (pool) (rate(tenantzone_zone_computed_tokens_total{namespace=~"$namespace",pool=~"$pool"}'
+        f"{_INTERVAL}))"
+    )
+    actual, expected, error = (
+        f"{_of_engines(name)} / ({_of_engines('predicted_steps')} > 0)"
+        for name in ("step_seconds", "predicted_step_seconds", "step_prediction_error_seconds")
+    )
+    target, latency = (
+        f"{by} by (pool, zone, target) (tenantzone_zone_{name}{{{_ZONE}}})"
+        for by, name in (("min", "latency_target_seconds"), ("max", "latency_seconds"))
+    )
+    return Row(
+        "Steps and latency targets",
+        (
+            Panel(
+                "Share of the steps' tokens",
+                "Of all tokens that the pool's engines compute: prompts, but for what was cached, and answers.",
+                "percentunit",
+                (Query(f"{computed} / on (pool) group_left () ({all_computed} > 0)", "{{zone}}"),),
+            ),
+            Panel(
+                "Tokens withheld",
+                "That requests could have had computed and that were kept for others, by weight or for a target.",
+                "short",
+                (Query(_rate("withheld_tokens"), "{{zone}}"),),
+            ),
+            Panel(
+                "Latency against target",
+                "99th percentile of the last minute, in the engine where it is longest.",
+                "s",
+                (Query(latency, "{{zone}}: {{target}}"), Query(target, "{{zone}}: {{target}}, target")),
+            ),
+            Panel(
+                "Engines that meet a zone's target",
+                "Of those that served the zone in the last minute.",
+                "percentunit",
+                (
+                    Query(
+                        f"avg by (pool, zone, target) (tenantzone_zone_latency_target_met{{{_ZONE}}})",
+                        "{{zone}}: {{target}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Time of a step",
+                "Where zones have latency targets: what steps take, what they were predicted to, and by how much "
+                "predictions are wrong.",
+                "s",
+                (Query(actual, "{{pool}}"), Query(expected, "{{pool}}, predicted"), Query(error, "{{pool}}, error")),
+            ),
+        ),
+    )
+
+
 def _sum(name: str) -> str:
     return f"sum by (pool, zone) ({name}{{{_ZONE}}})"
 
@@ -166,6 +224,12 @@ def _sum(name: str) -> str:
 def _rate(name: str, label: str = "") -> str:
     by = f"pool, zone, {label}" if label else "pool, zone"
     return f"sum by ({by}) (rate(tenantzone_zone_{name}_total{{{_ZONE}}}{_INTERVAL}))"
+
+
+def _of_engines(name: str) -> str:
+    """A rate of the engines of each pool, which know their pool by their info only."""
+    pools = 'on (namespace, pod) group_left (pool) tenantzone_engine_info{namespace=~"$namespace",pool=~"$pool"}'
+    return f"sum by (pool) (rate(tenantzone_engine_{name}_total{_INTERVAL}) * {pools})"
 
 
 def _quantiles(name: str) -> tuple[Query, ...]:

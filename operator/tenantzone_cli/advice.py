@@ -55,6 +55,14 @@ _REASONS = {
     ),
     "PurgePending": "Wait, or see why the engines that the message names do not answer or refuse the config.",
     "PurgeInvalid": "Ask for the purge by kubectl tenantzone purge {zone} -n {namespace}, which makes an id.",
+    "NoTraffic": "Nothing needs to be done: no request of the zone was served in the last minute.",
+    "Warming": "Wait: the engine learns from its first steps how long steps take.",
+    "OwnLoad": "Lower spec.seats.limit, raise the target, or add engines to ZonePool {pool}.",
+    "ModelTooSlow": "Raise the target, or use a faster GPU or model.",
+    "Neighbours": "See what the engine predicts of steps: docs/algebra.md, Latency targets.",
+    "Blocks": "Raise spec.reserved: requests wait for blocks.",
+    "Seats": "Raise spec.seats: requests wait for a seat.",
+    "Missed": "The engine is newer than this plugin; the message has its own words.",
     "FieldsNotEnforced": "The fields that the message names do nothing in this version; remove them, or live with it.",
 }
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Zone
 from tenantzone_cli.table import duration, render, shown
+from tenantzone_contract.latency_words import LATENCY_WORDS
 from tenantzone_contract.report import LoanReport, ZoneReport
 from tenantzone_contract.summary import ZoneSummary
 from tenantzone_contract.text import printable
@@ -71,20 +72,6 @@ def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
         yield from lines
 
 
-_TARGETS: Mapping[str, str] = {
-    "Met": "met",
-    "NoTraffic": "nothing was served in the last minute",
-    "Warming": "missed: the engine has not made enough steps to predict one",
-    "OwnLoad": "missed: the zone's own requests make steps longer than that; lower spec.seats.limit, raise the target, "
-    "or add engines",
-    "ModelTooSlow": "missed: one request alone takes longer; raise the target, or use a faster GPU or model",
-    "Neighbours": "missed: other zones were computed in the same steps; the engine holds them back as far as it "
-    "predicts steps rightly",
-    "Blocks": "missed: requests waited for blocks; raise spec.reserved",
-    "Seats": "missed: requests waited for a seat; raise spec.seats",
-}
-
-
 def latency_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
     """Lines that say what becomes of the zone's latency targets, engine by engine."""
     lines = []
@@ -96,7 +83,7 @@ def latency_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
         for name, told in (("tokenTime", targets.token_time), ("firstToken", targets.first_token)):
             if told is not None:
                 actual = "" if told.actual_seconds is None else f"{told.actual_seconds * 1000:.0f} ms of "
-                reason = _TARGETS.get(told.reason, printable(told.reason))
+                reason = LATENCY_WORDS.get(told.reason, printable(told.reason))
                 lines.append(f"  {answer.pod}: {name} {actual}{told.target_seconds * 1000:.0f} ms: {reason}")
     if lines:
         yield "Latency targets (99th percentile of the last minute)"

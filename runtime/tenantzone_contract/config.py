@@ -187,6 +187,17 @@ class Retention(_Model):
         return self
 
 
+HeaderName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+"""Of an HTTP header, in lower case."""
+
+
+class Fairness(_Model):
+    """Who shares a zone's service, besides zones among themselves."""
+
+    header: HeaderName | None = None
+    """Of requests: it names the user, and users are served alike; None: first come, first served."""
+
+
 TargetSeconds = Annotated[float, Field(ge=0.001, le=600.0)]
 
 
@@ -227,13 +238,14 @@ class ZoneConfig(_Model):
     request_priority: RequestPriority = RequestPriority()
     retention: Retention = Retention()
     latency: Latency = Latency()
+    fairness: Fairness = Fairness()
     seats: SeatShare = SeatShare()
     purge: PurgeId = ""
     """What was cached when an engine first reads this id goes, once; empty: nothing is to go."""
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        newer = ("queue", "request_limits", "request_priority", "retention", "latency", "seats", "purge")
+        newer = ("queue", "request_limits", "request_priority", "retention", "latency", "fairness", "seats", "purge")
         return _without_unset(self, dump(self), *newer)
 
     @cached_property

@@ -138,6 +138,10 @@ class ZoneReport(_Model):
     prefix_hit_tokens: Count = 0
     prompt_tokens: Count = 0
     generation_tokens: Count = 0
+    computed_tokens: Count = 0
+    """In steps, of prompts and generated."""
+    withheld_tokens: Count = 0
+    """That its requests could have had computed in a step and that were kept for others."""
     evictions: dict[str, Count] | None = None
     """Evicted blocks by reason, to be read as ``evicted``; None: the engine is of the release before."""
     evicted_blocks: dict[str, Count] = {}

@@ -11,7 +11,7 @@ from tenantzone_contract.report import LoanReport
 from tenantzone_operator.console.server import Standing
 from tests.console.browsing import assert_accessible, cell_colours, opened
 from tests.console.colours import Scheme, linear, variables
-from tests.console.served import FREE, Block, Engine, ServedConsole
+from tests.console.served import FREE, READY, Block, Engine, ServedConsole
 
 MakeEngine = Callable[..., Engine]
 
@@ -68,6 +68,23 @@ def test_the_map_can_be_walked_with_the_keyboard(browser: Browser, console: Serv
         ):
             page.keyboard.press(key)
             expect(page.locator("#cell")).to_contain_text(text)
+
+
+def test_it_shows_own_seats_shares_of_steps_and_a_missed_target(
+    browser: Browser, console: ServedConsole, engine_of: MakeEngine
+):
+    engine = engine_of(SMALL, "acme", "burst")
+    missed = {"type": "LatencyTargetMet", "status": "False", "reason": "OwnLoad", "message": "p99 is too long"}
+    console.add_zone("acme", status={"conditions": [*READY, missed]})
+    engine.zones = {"acme": {"reserved_seats": 7, "computed_tokens": 1000}, "burst": {"computed_tokens": 500}}
+    with opened(browser, console.url) as page:
+        acme, burst = (page.locator("#zone-rows tr").filter(has_text=name) for name in ("acme", "burst"))
+        expect(acme.locator("td").nth(-2)).to_have_text("7")
+        expect(acme.locator("td").last).to_have_text("–")
+        expect(acme).to_contain_text("misses its latency target: p99 is too long")
+        engine.zones["acme"]["computed_tokens"], engine.zones["burst"]["computed_tokens"] = 1025, 575
+        expect(acme.locator("td").last).to_have_text("25 %")
+        expect(burst.locator("td").last).to_have_text("75 %")
 
 
 def test_what_is_in_use_cached_borrowed_and_nobodys_is_said_in_words(

@@ -101,6 +101,25 @@ def test_a_zone_is_shown_as_its_engines_say_in_sum():
     assert (zone["waitingRequests"], zone["runningRequests"], zone["waitReason"]) == (2, 1, "limit")
 
 
+def test_seats_and_computed_tokens_are_those_of_all_engines():
+    first = zone_report("acme", reserved_seats=3, computed_tokens=100)
+    second = zone_report("acme", reserved_seats=2, computed_tokens=40)
+    third = zone_report("burst", computed_tokens=60)
+    shown = shown_with(
+        heard("a", "", first), heard("b", "", second, third), zones=[declared("acme"), declared("burst")]
+    )
+    assert [(zone["reservedSeats"], zone["computedTokens"]) for zone in shown["zones"]] == [(5, 140), (0, 60)]
+    assert shown["computedTokens"] == 200
+
+
+def test_a_missed_latency_target_is_shown_as_the_status_says():
+    missed = {"type": "LatencyTargetMet", "status": "False", "reason": "OwnLoad", "message": "too much"}
+    (zone,) = shown_with(zones=[declared("acme", conditions=[missed])])["zones"]
+    assert zone["latency"] == {"status": "False", "reason": "OwnLoad", "message": "too much"}
+    (zone,) = shown_with(zones=[declared("acme")])["zones"]
+    assert zone["latency"] == {}
+
+
 def test_a_zone_of_which_no_engine_tells_is_shown_as_its_status_says():
     amounts = {"state": "Idle", "held": 5, "inUse": 1, "cached": 4, "hitPercent": 12}
     rows = [{"pod": "engine-0", "reserved": 40, "limit": 90}, {"pod": "engine-1", "reserved": 30, "limit": 80}]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tenantzone_contract.config import (
+    Fairness,
     Idle,
     Latency,
     PoolConfig,
@@ -116,6 +117,11 @@ def test_what_it_knows_it_reads(previous: str):
             ),
             "zones[0].latency: Extra inputs are not permitted",
             id="a latency target",
+        ),
+        pytest.param(
+            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, fairness=Fairness(header="x-user-id"))),
+            "zones[0].fairness: Extra inputs are not permitted",
+            id="users",
         ),
         pytest.param(
             config_of(ZoneConfig(name="acme", tenant="acme", generation=1, purge="one")),

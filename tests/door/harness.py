@@ -162,7 +162,7 @@ def body_seen(response: httpx.Response) -> dict[str, Any]:
 
 def tenant_seen(response: httpx.Response) -> str:
     body = body_seen(response)
-    return unseal(SEAL_KEY, body["vllm_xargs"]["tenantzone_seal"], body["cache_salt"])
+    return unseal(SEAL_KEY, body["vllm_xargs"]["tenantzone_seal"], body["cache_salt"]).tenant
 
 
 def door(folder: Path, app: App = echo, *open_routes: str) -> TenantMiddleware:

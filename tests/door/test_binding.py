@@ -27,7 +27,7 @@ def bound(body, tenant="acme"):
 def test_whatever_the_client_sends_the_seal_names_the_tenant_and_fits_the_salt(body, extra, salt, tenant):
     body |= {"vllm_xargs": extra, "cache_salt": salt}
     sealed = bound(body, tenant)
-    assert unseal(KEY, sealed["vllm_xargs"].pop("tenantzone_seal"), sealed["cache_salt"]) == tenant
+    assert unseal(KEY, sealed["vllm_xargs"].pop("tenantzone_seal"), sealed["cache_salt"]) == (tenant, "")
     assert sealed["cache_salt"] == tenant_salt(SALT_KEY, tenant, salt or "")
     assert sealed.pop("vllm_xargs") == {
         name: value for name, value in (extra or {}).items() if name != "tenantzone_seal"

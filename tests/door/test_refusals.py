@@ -75,6 +75,15 @@ def test_a_refusal_of_what_is_beyond_a_zones_terms_is_counted(folder, reason, fi
     assert refusals() == {**before, reason: before[reason] + 1}
 
 
+def test_a_refusal_of_what_names_no_user_is_counted(folder):
+    fair = zone("acme", fairness={"header": "x-user-id"})
+    project(folder / "config", {CONFIG_KEY: dump_config(config(2, fair))})
+    before = refusals()
+    app = TenantMiddleware(echo, settings(folder))
+    assert call(app, body=PROMPT, key="acme-key", headers={"x-user-id": "\xe9"}).status_code == 400
+    assert refusals() == {**before, "user": before["user"] + 1}
+
+
 async def test_a_web_socket_is_counted(folder):
     async def send(message):
         pass
@@ -140,7 +149,7 @@ def test_what_passes_is_not_counted(folder):
 
 def test_there_is_a_test_for_each_reason():
     elsewhere = {"websocket", "engine", "slow_body", "tenant_requests", "tenant_bodies", "all_bodies", "full_queue"}
-    elsewhere |= {*IN_CONNECTIONS}
+    elsewhere |= {*IN_CONNECTIONS, "user"}
     by_identity = {reason for reason, *_ in REFUSED_IDENTITIES}
     by_terms = {reason for reason, _ in BEYOND_TERMS}
     assert {reason for reason, _ in REFUSED} | by_identity | by_terms | elsewhere == set(get_args(Reason))

@@ -45,6 +45,7 @@ ZONE: dict[str, tuple[Any, Any]] = {
     "queue.requests": (None, 100),
     "queue.tokens": (None, 100_000),
     "requestLimits.maxTokens": (None, 100),
+    "fairness.header": (None, "x-user-id"),
     "latency.tokenTime": (None, "50ms"),
     "latency.firstToken": (None, "1s"),
     "retention.ttl": (None, "10m"),

@@ -25,7 +25,7 @@ def counters() -> Counters:
         prompt_tokens=500,
         generation_tokens=60,
         computed_tokens=260,
-        tokens_withheld=70,
+        withheld_tokens=70,
         preemptions=4,
         block_seconds=12.5,
         lent_block_seconds=2.5,

@@ -106,6 +106,41 @@ def test_seats(seats, zones, waits, give_up):
     assert (", ".join(f"{name} {count}" for name, count in given_up.items()) or "nobody") == give_up
 
 
+def computed(engine, names):
+    """Tokens that the last step computed of each zone."""
+    counts = Counter()
+    for work, count in engine.computed.items():
+        counts[work.zone.spec.tenant] += count
+    return [counts[name] for name in names]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "zones", "step", "after"), [pytest.param(*row, id=row[1]) for row in table("Tokens")]
+)
+def test_tokens(tokens, zones, step, after):
+    core = Core(1000)
+    engine = SmallEngine(core, seats=1000, step_tokens=int(tokens))
+    names = []
+    for part in zones.split("; "):
+        name, _, terms = part.partition(": ")
+        terms = {key: int(value) for key, value in (term.split() for term in terms.split(", "))}
+        zone = core.zone(name, weight=terms.get("weight", 1))
+        names.append(name)
+        if "prompt" in terms:
+            engine.run(zone, 1, tokens=terms["prompt"])
+        for _ in range(terms.get("generates", 0)):
+            engine.run(zone, 0)
+
+    engine.step()
+
+    assert ", ".join(f"{name} {count}" for name, count in zip(names, computed(engine, names), strict=True)) == step
+    for expected in filter(None, after.split(", ")):
+        for work in [work for work in engine.running if work.tokens and work.computed >= work.tokens]:
+            engine.end(work)
+        engine.step()
+        assert " ".join(map(str, computed(engine, names))) == expected
+
+
 @pytest.mark.parametrize(
     ("zones", "denied", "relief"),
     [pytest.param(*row[1:], id=row[0]) for row in table("Who needs others' caches")],

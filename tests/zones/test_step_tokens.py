@@ -44,7 +44,7 @@ def test_alone_it_has_the_whole_step(core):
     engine.end(work)
     engine.step()
     assert computed(engine) == {"flood": 1000}
-    assert (flood.counters.tokens_withheld, acme.counters.tokens_withheld) == (100, 0)
+    assert (flood.counters.withheld_tokens, acme.counters.withheld_tokens) == (100, 0)
 
 
 def test_decodes_come_first_wherever_they_stand(core):

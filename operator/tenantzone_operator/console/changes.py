@@ -109,7 +109,7 @@ class Changes:
 
 def _readiness(before: Body, after: Body) -> list[tuple[Literal["Normal", "Warning"], str, str]]:
     """The change of readiness between two statuses, as type, reason and note; empty if there is none."""
-    was, is_now = ready_condition(before), ready_condition(after)
+    was, is_now = condition_of(before, Type.READY), condition_of(after, Type.READY)
     if not is_now or was.get("status") == is_now["status"]:
         return []
     if is_now["status"] == "True":
@@ -117,6 +117,6 @@ def _readiness(before: Body, after: Body) -> list[tuple[Literal["Normal", "Warni
     return [("Warning", "NotReady", f"{is_now['reason']}: {is_now['message']}")] if was else []
 
 
-def ready_condition(status: Body) -> Body:
-    """The Ready condition of a status; empty if there is none yet."""
-    return next((found for found in status.get("conditions", []) if found["type"] == Type.READY), {})
+def condition_of(status: Body, kind: Type) -> Body:
+    """The condition of a kind in a status; empty if there is none."""
+    return next((found for found in status.get("conditions", []) if found["type"] == kind), {})

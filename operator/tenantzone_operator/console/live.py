@@ -52,6 +52,10 @@ class LiveZone:
     waiting_requests: int
     running_requests: int
     wait_reason: str | None
+    reserved_seats: int
+    """Requests that can run at once whatever others do."""
+    computed_tokens: int
+    """In steps, since the engine's start."""
     amounts: ZoneView
 
 
@@ -274,5 +278,7 @@ def _zone_look(zone: ZoneReport) -> LiveZone:
         waiting_requests=zone.waiting_requests,
         running_requests=zone.running_requests,
         wait_reason=printable(zone.waiting_for) if zone.waiting_for is not None else None,
+        reserved_seats=zone.reserved_seats,
+        computed_tokens=zone.computed_tokens,
         amounts=zone_view(zone),
     )

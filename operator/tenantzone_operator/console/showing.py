@@ -6,8 +6,9 @@ from typing import Any
 from tenantzone_contract.blocks import BlockKind, BlockMap
 from tenantzone_contract.summary import ZoneSummary
 from tenantzone_contract.text import printable
-from tenantzone_operator.console.changes import Change, ready_condition
+from tenantzone_operator.console.changes import Change, condition_of
 from tenantzone_operator.console.live import LiveEngine, LiveReport, LiveZone, by_name, declared, summarized
+from tenantzone_operator.kube.conditions import Type
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.kube.store import Key, Store, View
 
@@ -43,7 +44,7 @@ def show_pools(store: Store) -> list[dict[str, Any]]:
 def _pool(pool: Pool | None) -> dict[str, Any]:
     if pool is None:
         return {"exists": False, "ready": {}}
-    return {"exists": True, "ready": _ready(pool.status)}
+    return {"exists": True, "ready": _condition(pool.status, Type.READY)}
 
 
 def show_pool(view: View, engines: Sequence[LiveEngine], wanted: str) -> dict[str, Any]:
@@ -65,6 +66,7 @@ def show_pool(view: View, engines: Sequence[LiveEngine], wanted: str) -> dict[st
         "zoneNames": sorted({row["name"] for row in rows})[:_MAX_NAMES],
         "zonesFound": len(found),
         "zonesInAll": len(rows),
+        "computedTokens": sum(row.get("computedTokens", 0) for row in rows),
         "engines": [*(_engine(engine) for engine in engines), *_not_ready(view)],
         "loans": [_loan(engine, view.zones) for engine in engines],
     }
@@ -97,7 +99,8 @@ def _declared_rows(zones: Iterable[Zone], tellings: Sequence[LiveReport]) -> Ite
             "registered": False,
             "priority": zone.config.priority if zone.config is not None else None,
             "weight": zone.config.weight if zone.config is not None else None,
-            "ready": _ready(zone.status),
+            "ready": _condition(zone.status, Type.READY),
+            "latency": _condition(zone.status, Type.LATENCY_TARGET_MET),
             **(_live(looks) if looks else _told(zone)),
         }
 
@@ -106,7 +109,7 @@ def _registered_rows(tellings: Sequence[LiveReport]) -> Iterable[dict[str, Any]]
     # Named after their tenants.
     told = by_name(zone for telling in tellings for zone in telling.zones if zone.is_registered)
     for tenant, looks in told.items():
-        yield {"name": tenant, "tenant": tenant, "registered": True, "ready": {}, **_live(looks)}
+        yield {"name": tenant, "tenant": tenant, "registered": True, "ready": {}, "latency": {}, **_live(looks)}
 
 
 def _live(looks: Sequence[LiveZone]) -> dict[str, Any]:
@@ -115,6 +118,8 @@ def _live(looks: Sequence[LiveZone]) -> dict[str, Any]:
         "live": True,
         **summarized(looks).fields(),
         **_requests(looks),
+        "reservedSeats": sum(look.reserved_seats for look in looks),
+        "computedTokens": sum(look.computed_tokens for look in looks),
         "waitReason": next((look.wait_reason for look in looks if look.wait_reason is not None), None),
     }
 
@@ -172,8 +177,8 @@ def _loan(engine: LiveEngine, zones: Iterable[Zone]) -> dict[str, Any]:
     }
 
 
-def _ready(status: Any) -> dict[str, Any]:
-    found = ready_condition(status)
+def _condition(status: Any, kind: Type) -> dict[str, Any]:
+    found = condition_of(status, kind)
     return {name: found[name] for name in ("status", "reason", "message")} if found else {}
 
 

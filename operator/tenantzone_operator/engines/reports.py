@@ -40,6 +40,24 @@ class PurgeReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     withdrawn: Count = 0
 
 
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+
+
+class TargetReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """One latency target of a zone, and what its requests get."""
+
+    target_seconds: Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+    actual_seconds: Seconds | None = None
+    reason: Name = ""
+
+
+class LatencyReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """The latency targets that a zone has."""
+
+    token_time: TargetReport | None = None
+    first_token: TargetReport | None = None
+
+
 class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """One zone on one engine, as the contract's ``ZoneReport`` has it."""
 
@@ -53,6 +71,8 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     cached: Blocks
     waiting_requests: Count = 0
     running_requests: Count = 0
+    reserved_seats: Count = 0
+    computed_tokens: Count = 0
     prefix_query_tokens: Count = 0
     prefix_hit_tokens: Count = 0
     evictions: dict[Name, Count] | None = None
@@ -71,6 +91,7 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     purge: PurgeReport | None = None
     unscrubbed_blocks: Blocks = 0
+    latency: LatencyReport | None = None
 
     @property
     def evicted(self) -> Mapping[str, int]:

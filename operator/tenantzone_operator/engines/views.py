@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tenantzone_contract.identity import identity_digest
 from tenantzone_contract.report import MAX_COUNT, EvictionReason, ZoneState
 from tenantzone_contract.text import printable
-from tenantzone_operator.engines.reports import EngineReport, PurgeReport, ZoneReport
+from tenantzone_operator.engines.reports import EngineReport, LatencyReport, PurgeReport, ZoneReport
 
 _LONGEST_ERROR = 1000
 _IN_THREAD_ZONES = 200
@@ -39,6 +39,8 @@ class ZoneView:
     """The last one that the engine has carried out; None: there was none, or it is too old to carry one out."""
     unscrubbed: int = 0
     """Free blocks that hold data of the zone until another tenant gets them."""
+    latency: LatencyReport | None = None
+    """What becomes of its latency targets; None: it has none, or the engine is too old to have any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,4 +118,5 @@ def zone_view(report: ZoneReport) -> ZoneView:
         purge=report.purge,
         # It changes with each block, and only what is known of a purge is shown.
         unscrubbed=report.unscrubbed_blocks if report.purge is not None else 0,
+        latency=report.latency,
     )

@@ -29,6 +29,8 @@ class Type(StrEnum):
     """An engine refuses the operator at its admin port, or tells everybody there. Present only then."""
     PURGED = "Purged"
     """The purge that somebody asked for is carried out by every ready engine. Of a TenantZone, and only if one did."""
+    LATENCY_TARGET_MET = "LatencyTargetMet"
+    """No engine misses a latency target of the zone. Of a TenantZone, and only if it has one."""
     NOT_ENFORCED = "NotEnforced"
     """A field is set on which nothing acts. Present only then."""
 
@@ -75,6 +77,17 @@ class Reason(StrEnum):
     PURGED = "Purged"
     PURGE_PENDING = "PurgePending"
     PURGE_INVALID = "PurgeInvalid"
+    # LatencyTargetMet, and NoEngines and Pending
+    MET = "Met"
+    NO_TRAFFIC = "NoTraffic"
+    WARMING = "Warming"
+    OWN_LOAD = "OwnLoad"
+    MODEL_TOO_SLOW = "ModelTooSlow"
+    NEIGHBOURS = "Neighbours"
+    BLOCKS = "Blocks"
+    SEATS = "Seats"
+    MISSED = "Missed"
+    """For a reason of an engine that is newer."""
     # NotEnforced
     FIELDS_NOT_ENFORCED = "FieldsNotEnforced"
 

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from tenantzone_contract.config import (
     CONFIG_HASH_ANNOTATION,
     PURGE_ANNOTATION,
+    Fairness,
     Idle,
     Latency,
     Lending,
@@ -233,6 +234,7 @@ def _zone_config(meta: Meta, tenant: str, spec: Body, purge: str) -> ZoneConfig:
         request_limits=RequestLimits(**spec.get("requestLimits", {})),
         request_priority=RequestPriority(**spec.get("requestPriority", {})),
         latency=_latency(spec.get("latency", {})),
+        fairness=Fairness(**spec.get("fairness", {})),
         retention=_retention(spec.get("retention", {})),
         seats=SeatShare(**spec.get("seats", {})),
         purge=sys.intern(purge),

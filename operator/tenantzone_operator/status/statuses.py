@@ -12,6 +12,7 @@ from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.admission import Budget, Verdict
 from tenantzone_operator.planning.plan import Plan
 from tenantzone_operator.status.acknowledgement import History
+from tenantzone_operator.status.latency import latency_target_met
 from tenantzone_operator.status.purges import purge_record, purged
 from tenantzone_operator.status.readiness import (
     acknowledged,
@@ -87,6 +88,7 @@ def zone_status(
     conditions = [
         *zone_conditions(zone, verdict, observations, done, history, not_written),
         *purged(zone, verdict, observations, purge, not_written),
+        *latency_target_met(zone, observations, before.get("conditions", [])),
     ]
     rows = [
         _row(observation, report, has_it, history.lacks(observation, zone.meta.name))

@@ -45,7 +45,7 @@ def _unsupported(name: str, reason: str) -> Refusal:
     return Refusal(400, "unsupported_field", message, param=name)
 
 
-def bind(body: dict[str, Any], seal_key: bytes, salt_key: bytes, tenant: str) -> bytes:
+def bind(body: dict[str, Any], seal_key: bytes, salt_key: bytes, tenant: str, user: str = "") -> bytes:
     """The request's body with the tenant's cache salt and the seal in it, as JSON.
 
     Serialised anew from what was parsed: a key that the client sent twice is there once, and it is ours.
@@ -55,7 +55,7 @@ def bind(body: dict[str, Any], seal_key: bytes, salt_key: bytes, tenant: str) ->
     """
     arguments = _other_arguments(body)
     salt = tenant_salt(salt_key, tenant, _client_salt(body))
-    arguments[SEAL_ARGUMENT] = seal(seal_key, tenant, salt)
+    arguments[SEAL_ARGUMENT] = seal(seal_key, tenant, salt, user)
     return json.dumps({**body, _CACHE_SALT: salt, _EXTRA_ARGUMENTS: arguments}).encode()
 
 

@@ -27,6 +27,7 @@ from tenantzone_runtime.door.opening import open_all
 from tenantzone_runtime.door.refusals import count_refusal
 from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
 from tenantzone_runtime.door.terms import check_terms
+from tenantzone_runtime.door.users import user_of
 from tenantzone_runtime.door.verdict import judged
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.reload import ConfigSource
@@ -216,7 +217,8 @@ class TenantMiddleware:
         check_terms(parsed, headers, route.path, zone)
         if self._config.config is None:
             return without_seal(parsed)
-        return bind(parsed, self._settings.seal_key, self._salt.key, tenant)
+        user = user_of(headers, zone, self._settings.seal_key)
+        return bind(parsed, self._settings.seal_key, self._salt.key, tenant, user)
 
     async def _look_if_due(self) -> None:
         if self._is_due():

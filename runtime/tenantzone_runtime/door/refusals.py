@@ -39,6 +39,7 @@ Reason = Literal[
     "pipelined",
     "unsupported_field",
     "request_limits",
+    "user",
     "request_priority",
     "websocket",
     "engine",

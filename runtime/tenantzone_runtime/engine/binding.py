@@ -78,7 +78,7 @@ class Binder:
         if request.resumable:
             raise BindingError("unsupported", None, NO_SESSIONS)
         try:
-            tenant = unseal(self._seal_key, seal, request.cache_salt or "")
+            tenant, request.user = unseal(self._seal_key, seal, request.cache_salt or "")
         except SealError as error:
             raise BindingError("unbound", None, f"{error}; it did not come through the front door") from None
         zone = self._tenancy.zone_for(tenant, now)

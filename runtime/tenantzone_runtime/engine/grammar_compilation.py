@@ -91,7 +91,7 @@ def compile_in_turns(manager: StructuredOutputManager, seal_key: bytes, *, threa
         params = request.sampling_params
         seal = (params.extra_args or {}).get(SEAL_ARGUMENT, "") if params is not None else ""
         try:
-            return unseal(seal_key, seal, request.cache_salt or "") if isinstance(seal, str) else ""
+            return unseal(seal_key, seal, request.cache_salt or "").tenant if isinstance(seal, str) else ""
         except SealError:
             return ""
 

@@ -11,7 +11,7 @@ from vllm.v1.request import Request, RequestStatus
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.foreign_block import ForeignBlockError
 from tenantzone_runtime.engine.latencies import Latencies
-from tenantzone_runtime.engine.requests import leave_queue, note_admission, zone_of
+from tenantzone_runtime.engine.requests import charge, leave_queue, note_admission, zone_of
 from tenantzone_runtime.zones.fair_queue import INPUT
 
 _RUNNING = RequestStatus.RUNNING
@@ -189,7 +189,7 @@ class ZoneKVCacheManager(KVCacheManager):
         now = self.block_pool.ledger.now
         self.latencies.scheduled(request, zone, now)
         leave_queue(request, zone, now, is_served=True)
-        zone.account.charge(INPUT * (request.num_prompt_tokens - num_hits))
+        charge(request, zone, INPUT * (request.num_prompt_tokens - num_hits))
         zone.counters.prompt_tokens += request.num_prompt_tokens
         zone.counters.computed_tokens += request.num_prompt_tokens - num_hits
         if self.prefix_cache_lookup_enabled(request) and not zone.spec.retention.no_store:

@@ -1,16 +1,18 @@
 """The queue of waiting requests: one queue per zone, and the arbiter says which is next.
 
 vLLM stops admitting at the first request that does not fit. So this queue yields only requests that do. Inside a zone,
-vLLM's own order holds (first come first served, or priority). Until zones are declared it is vLLM's own queue.
+vLLM's own order holds (first come first served, or priority), or that of its users. Until zones are declared it is
+vLLM's own queue.
 """
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy, create_request_queue
-from vllm.v1.request import Request
+from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.engine.user_queue import UserRequestQueue
 from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.zone import Zone
 
@@ -54,8 +56,27 @@ class ZoneRequestQueue(RequestQueue):
             return self._before_zones
         queue = self._queues.get(zone)
         if queue is None:
-            queue = self._queues[zone] = create_request_queue(self._policy)
+            queue = self._queues[zone] = self._new_queue(zone)
         return queue
+
+    def _new_queue(self, zone: Zone) -> RequestQueue:
+        return create_request_queue(self._policy) if zone.users is None else UserRequestQueue(self._policy, zone.users)
+
+    def order_anew(self, zone: Zone) -> None:
+        """Order the requests of a zone by its spec as it is now: it may have begun or ceased to tell users apart."""
+        queue = self._queues.get(zone)
+        if queue is None or (queue.users if isinstance(queue, UserRequestQueue) else None) is zone.users:
+            return
+        requests = sorted(queue, key=lambda request: request.arrival_time)
+        queue.remove_requests(requests)
+        self._queues[zone] = self._new_queue(zone)
+        for request in requests:
+            if request.status != RequestStatus.PREEMPTED:
+                self._queues[zone].add_request(request)
+        for request in reversed(requests):
+            if request.status == RequestStatus.PREEMPTED:
+                self._queues[zone].prepend_request(request)
+        self.arbiter.waits(zone)
 
     def _has_changed(self, zone: Zone | None) -> None:
         if zone is None:

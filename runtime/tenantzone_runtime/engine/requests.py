@@ -7,6 +7,7 @@ from vllm.v1.request import Request
 
 from tenantzone_runtime.zones.counters import Outcome
 from tenantzone_runtime.zones.fair_queue import OUTPUT
+from tenantzone_runtime.zones.users import NO_USER
 from tenantzone_runtime.zones.zone import Zone
 
 
@@ -14,6 +15,12 @@ def zone_of(request: Request) -> Zone | None:
     """The zone that a request is bound to, which the scheduler sets on arrival; None if it came before any zone."""
     zone: Zone | None = getattr(request, "zone", None)
     return zone
+
+
+def user_of(request: Request) -> str:
+    """Who of its tenant sends a request, in a form that tells nothing of the name."""
+    user: str = getattr(request, "user", NO_USER)
+    return user
 
 
 def note_admission(request: Request, zone: Zone) -> None:
@@ -27,6 +34,13 @@ def may_be_cached(request: Request, zone: Zone) -> bool:
     return not zone.spec.retention.no_store and getattr(request, "purges", 0) == zone.purges
 
 
+def charge(request: Request, zone: Zone, cost: float) -> None:
+    """Count service that a request was given, for its zone and within it."""
+    zone.account.charge(cost)
+    if zone.users is not None:
+        zone.users.charge(user_of(request), cost)
+
+
 def count_generated(request: Request, zone: Zone) -> None:
     """Count and charge to the zone what a request has generated since the last call."""
     tokens = request.num_output_tokens - getattr(request, "counted_tokens", 0)
@@ -34,7 +48,7 @@ def count_generated(request: Request, zone: Zone) -> None:
         request.counted_tokens = request.num_output_tokens
         zone.counters.generation_tokens += tokens
         zone.counters.computed_tokens += tokens
-        zone.account.charge(OUTPUT * tokens)
+        charge(request, zone, OUTPUT * tokens)
 
 
 def enter_queue(request: Request, zone: Zone, now: float) -> None:

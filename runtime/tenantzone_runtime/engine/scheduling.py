@@ -122,6 +122,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         had_zones = bool(self._zones)
         for zone, evicted in self.tenancy.enforcement.make(changes, BLOCKS_AT_ONCE):
             self.block_pool.withdraw(zone)
+            self.waiting.order_anew(zone)
             self.block_pool.return_evicted(zone, evicted)
             if not had_zones:
                 self._adopt_requests()

@@ -41,6 +41,8 @@ _REPORTED: Final = (
     "prefix_hit_tokens",
     "prompt_tokens",
     "generation_tokens",
+    "computed_tokens",
+    "withheld_tokens",
     "preemptions",
     "violations",
     "scrubbed_blocks",

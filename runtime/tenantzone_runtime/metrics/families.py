@@ -180,7 +180,7 @@ _COUNTERS = (
         "withheld_tokens_total",
         "Tokens of steps that the zone's requests could have used and that were kept for other zones, by their shares "
         "or for a latency target.",
-        lambda zone: zone.counters.tokens_withheld,
+        lambda zone: zone.counters.withheld_tokens,
     ),
     of_zones(
         "counter",

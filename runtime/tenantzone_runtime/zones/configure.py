@@ -67,6 +67,7 @@ def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
         scrub=zone.scrub == "OnTransfer",
         queue=QueueBounds(zone.queue.requests, zone.queue.tokens),
         max_tokens=zone.request_limits.max_tokens,
+        tells_users_apart=zone.fairness.header is not None,
         latency=LatencyTargets(zone.latency.token_time_seconds, zone.latency.first_token_seconds),
         retention=Retention(zone.retention.ttl_seconds, zone.retention.no_store),
         seats=SeatQuota(seats.reserved, seats.limit, seats.lacking),

@@ -52,7 +52,7 @@ class Counters:
     generation_tokens: int = 0
     computed_tokens: int = 0
     """Computed in steps, of prompts and generated."""
-    tokens_withheld: int = 0
+    withheld_tokens: int = 0
     """That requests of the zone could have had computed in a step and that were kept for others, or for a target."""
     preemptions: int = 0
     violations: int = 0
@@ -138,7 +138,7 @@ class Counters:
             self.prompt_tokens,
             self.generation_tokens,
             self.computed_tokens,
-            self.tokens_withheld,
+            self.withheld_tokens,
             self.preemptions,
             self.violations,
             self.scrubbed_blocks,

@@ -1,12 +1,13 @@
 """The tokens of a step: how many each zone may have computed in it.
 
 Decodes come first: what the running requests generate is taken off the step's tokens. What is left goes to the zones
-that have prompts to compute, running or next to be admitted, by weight (``deficits``), as soon as they are two and not
-all of it fits. So a long prompt takes no more than its zone's share while another zone has work. What a zone was given
-and does not use is there for all before the step ends. Latency targets leave less of a step (``pace``).
+that have prompts to compute, running or next to be admitted, by weight (``deficits``), as soon as they are two, or
+another one generates, and not all of it fits. So a long prompt takes no more than its zone's share while another zone
+has work. What a zone was given and does not use is there for all before the step ends. Latency targets leave less of a
+step (``pace``).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final, Generic
 
@@ -117,7 +118,7 @@ class StepTokens(Generic[W]):
             if not self._engine.is_running(work):
                 granted = max(1, granted)
             self._take(zone, granted)
-        zone.counters.tokens_withheld += wanted - granted
+        zone.counters.withheld_tokens += wanted - granted
         return granted
 
     def may_begin(self, zone: Zone) -> bool:
@@ -198,9 +199,12 @@ class StepTokens(Generic[W]):
         zones = dict.fromkeys(islice(self._next_zones(bounds), _LOOKED_AT))
         return [zone for zone in zones if self._can_begin(zone)]
 
-    def _compete(self, in_prompts: Iterable[W], waiting: Iterable[Zone]) -> bool:
-        """Whether more than one zone has prompts to compute."""
-        return len({*(work.zone for work in in_prompts), *waiting}) > 1
+    def _compete(self, in_prompts: Sequence[W], waiting: Iterable[Zone]) -> bool:
+        """Whether more than one zone has prompts to compute, or what others generate may stand behind them."""
+        zones = {*(work.zone for work in in_prompts), *waiting}
+        if len(zones) != 1 or not in_prompts or len(self._tenancy.ledger.zones) == 1:
+            return len(zones) > 1
+        return any(work.zone not in zones for work in self._engine.running)
 
     def _prompts(self, in_prompts: Iterable[W], waiting: Iterable[Zone]) -> dict[Zone, Prompts]:
         prompts: dict[Zone, Prompts] = {}

@@ -16,6 +16,7 @@ from tenantzone_runtime.zones.latency_targets import NO_TARGETS, LatencyTargets
 from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
 from tenantzone_runtime.zones.queue import UNBOUNDED, Queue, QueueBounds
 from tenantzone_runtime.zones.quota import Quota
+from tenantzone_runtime.zones.users import Users
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,8 @@ class ZoneSpec:
     retention: Retention = Retention()
     seats: SeatQuota = SeatQuota()
     latency: LatencyTargets = NO_TARGETS
+    tells_users_apart: bool = False
+    """Whether its requests name users, among whom it is fair."""
     purge: str = ""
     """The id of the purge that is to have been carried out; empty: none."""
     auto_registered: bool = False
@@ -162,6 +165,8 @@ class Zone:
     account: Account = field(default_factory=Account)
     """Its place in the fair queue."""
     queue: Queue = field(default_factory=Queue)
+    users: Users | None = None
+    """Among whom it is fair; None: it does not tell them apart."""
 
     # The zone's part in the ledger's sums, and its place in the ledger's orders.
     number: int = 0
@@ -241,6 +246,8 @@ class Zone:
         """Take a new spec; what the zone holds stays, in its order."""
         if spec.eviction_policy != self.spec.eviction_policy:
             self.cached = EVICTION_POLICIES[spec.eviction_policy](self.cached.links, self.cached.clear())
+        if spec.tells_users_apart != (self.users is not None):
+            self.users = Users() if spec.tells_users_apart else None
         self.spec = spec
         self.account.weight = spec.weight
 
@@ -262,4 +269,5 @@ def new_zone(spec: ZoneSpec, now: float, links: Links) -> Zone:
         accrued_until=now,
         cached=EVICTION_POLICIES[spec.eviction_policy](links),
         account=Account(weight=spec.weight),
+        users=Users() if spec.tells_users_apart else None,
     )

@@ -173,6 +173,7 @@ class Engine:
                 arrival_time=self.clock.time(),
                 priority=event.priority,
                 prompt_logprobs=event.prompt_logprobs,
+                user=event.user,
                 grammar=None if grammar is None else grammar.future,
             )
             told.may_fail = grammar is not None and grammar.fails

@@ -70,6 +70,8 @@ class Send:
     priority: int
     prompt_logprobs: bool
     """Such a request reads no prefix from the cache."""
+    user: str
+    """Of the tenant; empty: that is not told."""
     grammar: int | None
     """Turns of the engine until the grammar is compiled, negative if it fails then; None: the answer is free text."""
 

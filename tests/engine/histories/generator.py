@@ -4,7 +4,9 @@ from hypothesis import strategies as st
 from vllm.v1.core.sched.interface import PauseState
 
 from tenantzone_contract.config import (
+    Fairness,
     Idle,
+    Latency,
     Lending,
     PoolConfig,
     UnknownTenants,
@@ -29,6 +31,12 @@ from tests.engine.histories.events import (
 )
 
 MAX_EVENTS = 80
+LATENCIES = [
+    *[Latency()] * 4,
+    Latency(token_time_seconds=0.03),
+    Latency(token_time_seconds=0.6, first_token_seconds=1.0),
+    Latency(first_token_seconds=0.001),
+]
 SECONDS = st.sampled_from([60.0, 0.0, 1.0, 10.0])
 
 flags = st.builds(
@@ -72,6 +80,8 @@ def zones(draw: st.DrawFn, tenant: str, left: int, capacity: int) -> ZoneConfig:
         idle=Idle(after_seconds=draw(SECONDS), evict_after_seconds=draw(st.sampled_from([None, None, 0.0, 60.0]))),
         eviction_policy=draw(st.sampled_from(list(EVICTION_POLICIES))),
         purge=draw(st.sampled_from(["", "", "first", "second"])),
+        fairness=draw(st.sampled_from([Fairness(), Fairness(), Fairness(header="x-user-id")])),
+        latency=draw(st.sampled_from(LATENCIES)),
     )
 
 
@@ -115,6 +125,7 @@ def sends(draw: st.DrawFn, capacity: int, *tenants: str | None) -> Send:
         count=draw(st.sampled_from([1, 1, 2, 4, 8])),
         priority=draw(st.integers(-1, 1)),
         prompt_logprobs=draw(st.integers(0, 9)) == 9,
+        user=draw(st.sampled_from(["", "", "ann", "bob"])),
         grammar=draw(st.sampled_from([None] * 8 + [0, 1, 5, -1, -6])),
     )
 

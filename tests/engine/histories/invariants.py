@@ -201,7 +201,7 @@ class Invariants:
             if not before.has_tokens_to_compute[request]:
                 continue
             zone, growth = zone_of(request), before.growth[request]
-            if zone is not None and zone.counters.tokens_withheld > self._withheld.get(zone, 0):
+            if zone is not None and zone.counters.withheld_tokens > self._withheld.get(zone, 0):
                 # It sits out the step: other zones with prompts have their shares of it.
                 continue
             assert growth, "a request that runs and needs no block is left out of a step that has tokens left"
@@ -209,7 +209,7 @@ class Invariants:
                 available = min(before.available[zone], after.available.get(zone, 0) - let_go)
                 assert available < growth, "a request that runs is left out although its zone may have the blocks"
         zones = self._scheduler.block_pool.ledger.zones.values()
-        self._withheld = {zone: zone.counters.tokens_withheld for zone in zones}
+        self._withheld = {zone: zone.counters.withheld_tokens for zone in zones}
 
     def _an_entitled_zone_gets_in(self, before: Snapshot) -> None:
         waiting: dict[Zone, list[Request]] = {}

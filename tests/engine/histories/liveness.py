@@ -21,6 +21,8 @@ from typing import Any
 from vllm.v1.request import Request
 
 from hack.harness.scheduler import BLOCK_TOKENS
+from tenantzone_contract.config import Latency
+from tenantzone_runtime.zones.deficits import CHUNK
 from tenantzone_runtime.zones.zone import Zone
 from tests.engine.histories.engine import Engine
 from tests.engine.histories.snapshot import blocks_for, zone_of
@@ -90,10 +92,17 @@ def _steps_bound(engine: Engine, requests: list[Request]) -> int:
     for request in requests:
         tokens = min(request.num_prompt_tokens + request.max_tokens, engine.scheduler.max_model_len)
         answer = tokens - request.num_tokens
-        prefill = -(-tokens // min(engine.flags.batched_tokens, engine.flags.long_prefill or sys.maxsize))
+        prefill = -(-tokens // min(_tokens_of_a_step(engine), engine.flags.long_prefill or sys.maxsize))
         alone += prefill + answer + 2
         lost += prefill * len(requests)
     return alone + lost + 2
+
+
+def _tokens_of_a_step(engine: Engine) -> int:
+    """Of prompts, at least: a target leaves others a chunk in each step in which nobody else is computed."""
+    budget = engine.flags.batched_tokens
+    targets = [zone.latency for config in engine.configs for zone in config.zones]
+    return budget if all(each == Latency() for each in targets) else max(1, min(CHUNK, budget // 8))
 
 
 def _longest_wait(engine: Engine) -> float:

@@ -82,7 +82,7 @@ async function lookAt(pool, pools, select) {
   const names = found.zoneNames;
   const looks = (more) => new Looks([...names, ...more.filter((name) => name !== null)]);
   showPool(found, nameOf(pool));
-  showZones(found, looks([]), filter);
+  showZones(found, nameOf(pool), looks([]), filter);
   showCharts(found, looks([]));
   showEngines(found);
   showLoans(found);

@@ -3,15 +3,18 @@
 import { byId, element, keyed, setAttribute, setText } from "./dom.js";
 import { themeColours } from "./looks.js";
 import { drawSwatch } from "./tiles.js";
+import { StepShares } from "./step_shares.js";
 import { amount, counted, percent, waiting } from "./wording.js";
 
 const SOLID = { use: "in_use", borrowed: false };
 const BLOCKS = ["held", "reserved", "limit", "inUse", "cached", "lent", "borrowed", "evictions"];
-const REQUESTS = ["runningRequests", "waitingRequests"];
-const FIGURES = BLOCKS.length + 1 + REQUESTS.length;
+const REQUESTS = ["runningRequests", "waitingRequests", "reservedSeats"];
+const FIGURES = BLOCKS.length + 1 + REQUESTS.length + 1;
+const shares = new StepShares();
 
-export function showZones(pool, looks, filter) {
+export function showZones(pool, name, looks, filter) {
   const colours = themeColours();
+  shares.look(name, pool);
   const widest = Math.max(1, ...pool.zones.flatMap((zone) => [zone.held ?? 0, zone.reserved ?? 0, zone.limit ?? 0]));
   keyed(
     byId("zone-rows"),
@@ -68,13 +71,14 @@ function fill(row, zone, looks, colours, widest) {
   showReady(ready.firstElementChild, zone);
   showBar(bar.firstElementChild, zone, looks, colours, widest);
   const amounts = (fields) => fields.map((field) => amount(zone[field]));
-  const figures = [...amounts(BLOCKS), percent(zone.hitPercent), ...amounts(REQUESTS)];
+  const figures = [...amounts(BLOCKS), percent(zone.hitPercent), ...amounts(REQUESTS), percent(shares.of(zone))];
   figures.forEach((figure, index) => setText(rest[index], figure));
 }
 
 /** What is wrong with the zone, or holds it up. */
 function trouble(zone) {
   if (zone.ready.status && zone.ready.status !== "True") return zone.ready.message;
+  if (zone.latency.status === "False") return `misses its latency target: ${zone.latency.message}`;
   return zone.waitReason ? `waits for ${waiting(zone.waitReason)}` : "";
 }
 

@@ -1,0 +1,135 @@
+"""What becomes of a zone's latency targets in its engines, as a condition; pure.
+
+Engines tell the times of the last minute, which move with each request, and each change of a condition is a write. So
+a time is told by a range of multiples of its target, and has to leave the range by some percent before another is told.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tenantzone_contract.latency_words import LATENCY_WORDS
+from tenantzone_contract.text import printable
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.engines.reports import LatencyReport, TargetReport
+from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some
+from tenantzone_operator.kube.resources import Zone
+
+_RANGES: Final = (1.15, 1.5, 2.0, 3.0, 5.0, 10.0)
+"""Where one range of multiples of a target ends and the next begins; up to the first the target is met."""
+_STAYS: Final = 0.1
+"""Part of a border by which a time must be beyond it."""
+
+_NOTHING: Final[Mapping[str, Any]] = {"status": "Unknown", "message": ""}
+"""Told before there is a condition."""
+
+_NAMES: Final[Mapping[str, str]] = {"token_time": "between two tokens", "first_token": "to the first token"}
+_REASONS: Final[Mapping[str, Reason]] = {
+    "Warming": Reason.WARMING,
+    "OwnLoad": Reason.OWN_LOAD,
+    "ModelTooSlow": Reason.MODEL_TOO_SLOW,
+    "Neighbours": Reason.NEIGHBOURS,
+    "Blocks": Reason.BLOCKS,
+    "Seats": Reason.SEATS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What one engine tells of one target."""
+
+    pod: str
+    name: str
+    report: TargetReport
+
+    @property
+    def ratio(self) -> float:
+        """Of the time to its target."""
+        return (self.report.actual_seconds or 0.0) / self.report.target_seconds
+
+    def figure(self, grade: int) -> str:
+        """By which range of multiples the target is missed."""
+        low = _shown(_RANGES[grade - 1] * self.report.target_seconds)
+        high = f" to {_shown(_RANGES[grade] * self.report.target_seconds)}" if grade < len(_RANGES) else " and more"
+        return f"{self.pod}: {low}{high} {_NAMES[self.name]}, the target is {_shown(self.report.target_seconds)}: "
+
+    def sentence(self, grade: int) -> str:
+        """The same, with why, and what would help."""
+        words = LATENCY_WORDS.get(self.report.reason, f"missed: {printable(self.report.reason)}")
+        return f"{self.figure(grade)}{words}"
+
+
+def latency_target_met(
+    zone: Zone, observations: Sequence[Observation], before: Sequence[Mapping[str, Any]]
+) -> list[Condition]:
+    """The condition about the zone's latency targets; none if it has none.
+
+    Args:
+        zone: as the API server has it.
+        observations: one for each ready engine of the pool.
+        before: the zone's conditions until now.
+    """
+    targets = _targets(zone)
+    if not targets:
+        return []
+    if not observations:
+        return [_unknown(Reason.NO_ENGINES, "no engine is ready")]
+    told = [each for seen in observations for each in _told(zone, seen, targets)]
+    if not told:
+        return [_unknown(Reason.PENDING, "no engine has told yet what becomes of the targets")]
+    known = next((found for found in before if found["type"] == Type.LATENCY_TARGET_MET), _NOTHING)
+    missed = [(grade, each) for each in told if (grade := _grade(each, known))]
+    if missed:
+        worst = max(missed, key=lambda found: found[1].ratio)[1]
+        message = name_some([each.sentence(grade) for grade, each in missed], "; ")
+        return [Condition(Type.LATENCY_TARGET_MET, "False", _REASONS.get(worst.report.reason, Reason.MISSED), message)]
+    if all(each.report.actual_seconds is None for each in told):
+        return [_unknown(Reason.NO_TRAFFIC, LATENCY_WORDS["NoTraffic"])]
+    words = " and ".join(f"{_shown(seconds)} {_NAMES[name]}" for name, seconds in targets.items())
+    message = f"{words}: the 99th percentile of the last minute is at most 1.15 times that in each engine"
+    return [Condition(Type.LATENCY_TARGET_MET, "True", Reason.MET, message)]
+
+
+def _unknown(reason: Reason, message: str) -> Condition:
+    return Condition(Type.LATENCY_TARGET_MET, "Unknown", reason, message)
+
+
+def _targets(zone: Zone) -> dict[str, float]:
+    """The targets that the zone's spec has, in seconds."""
+    if zone.config is None:
+        return {}
+    latency = zone.config.latency
+    named = {"token_time": latency.token_time_seconds, "first_token": latency.first_token_seconds}
+    return {name: seconds for name, seconds in named.items() if seconds is not None}
+
+
+def _told(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> Iterator[_Told]:
+    """What an engine tells of the targets as they are now: of former ones it says nothing that counts."""
+    found = seen.zones.get(zone.meta.name)
+    latency: LatencyReport | None = None if found is None else found.latency
+    for name, seconds in targets.items() if latency is not None else ():
+        report: TargetReport | None = getattr(latency, name)
+        if report is not None and report.target_seconds == seconds:
+            yield _Told(seen.pod, name, report)
+
+
+def _grade(told: _Told, known: Mapping[str, Any]) -> int:
+    """In which range of multiples a time is, 0 for met; it stays in the one that was told before for some percent.
+
+    What is missed is met as soon as the engine says so.
+    """
+    grade = bisect_right(_RANGES, told.ratio)
+    if known["status"] == "True":
+        last = 0
+    else:
+        last = next((each for each in range(1, len(_RANGES) + 1) if told.figure(each) in known["message"]), grade)
+    if grade == last + 1 and told.ratio < (1.0 + _STAYS) * _RANGES[last]:
+        return last
+    if grade == last - 1 and grade and told.ratio > (1.0 - _STAYS) * _RANGES[grade]:
+        return last
+    return grade
+
+
+def _shown(seconds: float) -> str:
+    return f"{1000 * seconds:.6g} ms"

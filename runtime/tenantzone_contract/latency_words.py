@@ -1,0 +1,18 @@
+"""What to say of a latency target, by the reason that an engine gives."""
+
+from collections.abc import Mapping
+from typing import Final
+
+LATENCY_WORDS: Final[Mapping[str, str]] = {
+    "Met": "met",
+    "NoTraffic": "nothing was served in the last minute",
+    "Warming": "missed: the engine has not made enough steps to predict one",
+    "OwnLoad": "missed: the zone's own requests make steps longer than that; lower spec.seats.limit, raise the target, "
+    "or add engines",
+    "ModelTooSlow": "missed: one request alone takes longer; raise the target, or use a faster GPU or model",
+    "Neighbours": "missed: other zones were computed in the same steps; the engine holds them back as far as it "
+    "predicts steps rightly",
+    "Blocks": "missed: requests waited for blocks; raise spec.reserved",
+    "Seats": "missed: requests waited for a seat; raise spec.seats",
+}
+"""What becomes of it, why, and what would help. A newer engine may give reasons that are not here."""

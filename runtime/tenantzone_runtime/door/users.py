@@ -1,0 +1,39 @@
+"""Who of a tenant sends a request, as a header of the tenant's choice says, in a form that does not tell the name."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_runtime.door.answers import Refusal
+from tenantzone_runtime.seal import user_digest
+
+MAX_BYTES: Final = 256
+"""Of a user's name."""
+
+
+def user_of(headers: Sequence[tuple[bytes, bytes]], zone: ZoneConfig | None, key: bytes) -> str:
+    """The digest of the user that a request names; empty where the zone asks for none, or the request names none.
+
+    Args:
+        headers: of the request.
+        zone: of its tenant; None: one that asks for none.
+        key: the seal key.
+
+    Raises:
+        Refusal: the header is there more than once, or is no name.
+    """
+    header = None if zone is None else zone.fairness.header
+    if zone is None or header is None:
+        return ""
+    values = [value for name, value in headers if name.lower() == header.encode()]
+    if not values:
+        return ""
+    if len(values) > 1:
+        raise Refusal(400, "user", f"The request has several headers '{header}'; send one of them", param=header)
+    name = values[0].strip(b" \t")
+    if not name:
+        return ""
+    if len(name) > MAX_BYTES or not all(0x20 <= byte < 0x7F for byte in name):
+        message = f"The header '{header}' must name a user by at most {MAX_BYTES} printable ASCII characters"
+        raise Refusal(400, "user", message, param=header)
+    return user_digest(key, zone.tenant, name.decode("ascii"))

@@ -1,0 +1,130 @@
+"""The waiting requests of one zone that is fair among its tenant's users: a queue for each user and priority.
+
+Who is next, the zone core says (``zones.users``). Of one user vLLM's own order holds, and a request that was preempted
+has had its turn and goes before all others, as it does with vLLM.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy, create_request_queue
+from vllm.v1.request import Request, RequestStatus
+
+from tenantzone_runtime.engine.requests import user_of
+from tenantzone_runtime.zones.users import Users
+
+
+class UserRequestQueue(RequestQueue):
+    """Waiting requests of one zone, by user.
+
+    Who is next stays so until it leaves, or another goes before it by vLLM's rules: the arbiter remembers why it could
+    not be admitted.
+
+    Args:
+        policy: vLLM's, for the order of one user's requests; by priority, it goes before users.
+        users: of the zone.
+    """
+
+    def __init__(self, policy: SchedulingPolicy, users: Users) -> None:
+        self.users = users
+        self._policy = policy
+        self._preempted = create_request_queue(SchedulingPolicy.FCFS)
+        self._queues: dict[tuple[str, int], RequestQueue] = {}
+        self._waiting = 0
+        """Requests in all of these."""
+        self._next: tuple[str, int] | None = None
+        """The user whose request is next, and of which priority; None: that is to be asked."""
+
+    def add_request(self, request: Request) -> None:
+        self._enter(request).add_request(request)
+
+    def prepend_request(self, request: Request) -> None:
+        if self._policy is SchedulingPolicy.FCFS and request.status == RequestStatus.PREEMPTED:
+            self._preempted.prepend_request(request)
+            self._waiting += 1
+        else:
+            self._enter(request).prepend_request(request)
+
+    def prepend_requests(self, requests: Iterable[Request]) -> None:
+        for request in requests:
+            self.prepend_request(request)
+
+    def peek_request(self) -> Request:
+        if self._preempted:
+            return self._preempted.peek_request()
+        return self._queues[self._place_of_next()].peek_request()
+
+    def pop_request(self) -> Request:
+        """Take the next request out of its queue."""
+        if self._preempted:
+            self._waiting -= 1
+            return self._preempted.pop_request()
+        place = self._place_of_next()
+        request = self._queues[place].pop_request()
+        self._left(place, 1)
+        self._next = None
+        return request
+
+    def remove_request(self, request: Request) -> None:
+        self.remove_requests([request])
+
+    def remove_requests(self, requests: Iterable[Request]) -> None:
+        leaving = set(requests)
+        before = len(self._preempted)
+        self._preempted.remove_requests(leaving)
+        self._waiting -= before - len(self._preempted)
+        for place in {self._place_of(request) for request in leaving} & self._queues.keys():
+            before = len(self._queues[place])
+            self._queues[place].remove_requests(leaving)
+            self._left(place, before - len(self._queues[place]))
+
+    def _place_of(self, request: Request) -> tuple[str, int]:
+        return user_of(request), request.priority if self._policy is SchedulingPolicy.PRIORITY else 0
+
+    def _place_of_next(self) -> tuple[str, int]:
+        if self._next is None:
+            self._next = self.users.next()
+        return self._next
+
+    def _enter(self, request: Request) -> RequestQueue:
+        """The queue that the request is to enter, with the request counted."""
+        place = self._place_of(request)
+        self._waiting += 1
+        if place not in self._queues:
+            self._queues[place] = create_request_queue(self._policy)
+            self.users.enter(*place)
+        if self._next is not None and place[1] < self._next[1]:
+            self._next = None
+        return self._queues[place]
+
+    def _left(self, place: tuple[str, int], count: int) -> None:
+        self._waiting -= count
+        if not self._queues[place]:
+            del self._queues[place]
+            self.users.leave(*place)
+            if place == self._next:
+                self._next = None
+
+    def __getitem__(self, index: int) -> Request:
+        return next(islice(self, index, None))
+
+    def __bool__(self) -> bool:
+        return self._waiting > 0
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def __iter__(self) -> Iterator[Request]:
+        """Roughly as they come, the next one first."""
+        yield from self._preempted
+        if not self._queues:
+            return
+        first = self._place_of_next()
+        queues = [iter(self._queues[place]) for place in dict.fromkeys((first, *self.users.first()))]
+        while queues:
+            for queue in list(queues):
+                request = next(queue, None)
+                if request is None:
+                    queues.remove(queue)
+                else:
+                    yield request

@@ -1,0 +1,116 @@
+"""What a zone's status says of its latency targets, from what the engines report."""
+
+import random
+from typing import Any
+
+import pytest
+
+from tenantzone_contract.report import LatencyReport, TargetReport
+from tenantzone_operator.kube.resources import Zone
+from tenantzone_operator.planning.config_room import ConfigRoom
+from tenantzone_operator.planning.plan import make_plan
+from tenantzone_operator.status.acknowledgement import History
+from tenantzone_operator.status.statuses import zone_status
+from tests.operator.objects import NOW, observed, pool, silent, snapshot, zone
+
+
+def targeted(status: Any = None, **latency: str) -> Zone:
+    return zone("acme", status=status, latency=latency or {"tokenTime": "50ms"})
+
+
+def target(actual: float | None, reason: str, seconds: float = 0.05) -> TargetReport:
+    return TargetReport(target_seconds=seconds, actual_seconds=actual, reason=reason)
+
+
+def engine(name: str = "engine-0", *, of: Zone | None = None, **latency: Any) -> Any:
+    return observed(snapshot(1, of or targeted()), engine=name, acme={"latency": LatencyReport(**latency)})
+
+
+def status_of(zone: Zone, *observations: Any) -> dict[str, Any]:
+    history = History()
+    made = make_plan(pool(), [zone], in_force=None, last_generation=0, size=100, room=ConfigRoom())
+    assert made.config is not None
+    history.record(made.config, 1000)
+    return zone_status(zone, made.verdicts["acme"], observations, history, before=zone.status, now=NOW)
+
+
+def condition(status: dict[str, Any]) -> dict[str, Any]:
+    return next((found for found in status["conditions"] if found["type"] == "LatencyTargetMet"), {})
+
+
+def test_a_zone_without_a_target_has_no_such_condition():
+    plain = zone("acme")
+    assert condition(status_of(plain, engine(of=plain))) == {}
+
+
+def test_a_target_that_no_engine_misses_is_met():
+    found = condition(status_of(targeted(), engine("a", token_time=target(0.04, "Met")), engine("b")))
+    assert (found["status"], found["reason"]) == ("True", "Met")
+    assert found["message"].startswith("50 ms between two tokens: ")
+
+
+def test_one_engine_that_misses_is_named_with_the_time_the_reason_and_what_helps():
+    met = engine("a", token_time=target(0.04, "Met"))
+    missed = engine("b", token_time=target(0.09, "OwnLoad"))
+    found = condition(status_of(targeted(), met, missed))
+    assert (found["status"], found["reason"]) == ("False", "OwnLoad")
+    assert found["message"].startswith("b: 75 ms to 100 ms between two tokens, the target is 50 ms: missed: ")
+    assert "lower spec.seats.limit" in found["message"]
+
+
+def test_the_reason_is_that_of_the_worst():
+    both = targeted(tokenTime="50ms", firstToken="1s")
+    report = {"token_time": target(0.09, "OwnLoad"), "first_token": target(30.0, "Seats", 1.0)}
+    found = condition(status_of(both, engine(of=both, **report)))
+    assert found["reason"] == "Seats"
+    assert "10000 ms and more to the first token" in found["message"]
+    assert "75 ms to 100 ms between two tokens" in found["message"]
+
+
+def test_reasons_of_a_newer_engine_are_told_in_its_words():
+    found = condition(status_of(targeted(), engine(token_time=target(0.09, "Moon\x1b[31mPhase"))))
+    assert (found["status"], found["reason"]) == ("False", "Missed")
+    assert found["message"].endswith("missed: Moon\N{REPLACEMENT CHARACTER}[31mPhase")
+
+
+@pytest.mark.parametrize(
+    ("observations", "reason"),
+    [
+        ([], "NoEngines"),
+        ([engine(token_time=target(None, "NoTraffic"))], "NoTraffic"),
+        ([observed(snapshot(1, targeted()))], "Pending"),
+        ([silent()], "Pending"),
+        ([engine(token_time=target(9.0, "OwnLoad", 0.08))], "Pending"),
+    ],
+    ids=["no engine", "no traffic", "an engine that is older", "a silent engine", "of a former target"],
+)
+def test_what_nobody_knows_is_unknown(observations, reason):
+    found = condition(status_of(targeted(), *observations))
+    assert (found["status"], found["reason"]) == ("Unknown", reason)
+
+
+def test_ready_does_not_depend_on_it():
+    status = status_of(targeted(), engine(token_time=target(0.09, "OwnLoad")))
+    assert next(found for found in status["conditions"] if found["type"] == "Ready")["status"] == "True"
+
+
+def test_times_that_move_a_little_change_nothing():
+    """Each change is a write, and the figure moves with each request."""
+    number, seen, status = random.Random(1), [], None
+    for border in (1.15, 1.5, 2.0, 3.0):
+        for _ in range(50):
+            actual = 0.05 * border * number.uniform(0.97, 1.03)
+            reason = "Met" if actual <= 0.05 * 1.15 else "Neighbours"
+            status = status_of(targeted(status=status), engine(token_time=target(actual, reason)))
+            if condition(status)["message"] not in seen[-1:]:
+                seen.append(condition(status)["message"])
+    assert len(seen) <= 5, "no more than one for each border"
+
+
+@pytest.mark.parametrize("last", [0.04, 0.06, 0.5])
+def test_times_that_have_moved_far_are_told_whatever_was_told_before(last):
+    first = status_of(targeted(), engine(token_time=target(last, "Met" if last < 0.05 else "Neighbours")))
+    found = condition(status_of(targeted(status=first), engine(token_time=target(0.12, "Neighbours"))))
+    assert "100 ms to 150 ms" in found["message"]
+    back = condition(status_of(targeted(status=first), engine(token_time=target(0.03, "Met"))))
+    assert back["status"] == "True"

@@ -1,0 +1,106 @@
+"""Whose turn it is among the users of one zone."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenantzone_runtime.zones.users import MAX_KEPT, NO_USER, Users
+
+
+def serve(users, rounds, cost):
+    """Serve so many requests of those that wait, each at the cost of its user. Returns the users in their order."""
+    served = []
+    for _ in range(rounds):
+        user, _ = users.next()
+        users.charge(user, cost[user])
+        served.append(user)
+    return served
+
+
+def waiting(*names, priority=0):
+    users = Users()
+    for name in names:
+        users.enter(name, priority)
+    return users
+
+
+def test_users_take_turns():
+    assert serve(waiting("ann", "bob"), 4, {"ann": 10.0, "bob": 10.0}) == ["ann", "bob", "ann", "bob"]
+
+
+def test_who_costs_twice_as_much_is_served_half_as_often():
+    served = serve(waiting("ann", "bob"), 300, {"ann": 20.0, "bob": 10.0})
+    assert served.count("bob") == pytest.approx(200, abs=2)
+
+
+@given(st.lists(st.sampled_from(["ann", "bob", NO_USER]), max_size=60), st.randoms(use_true_random=False))
+def test_of_two_that_always_wait_neither_gets_more_than_twice_a_request_ahead(others, number):
+    users, largest = waiting("ann", "bob"), 100.0
+    had = {"ann": 0.0, "bob": 0.0}
+    for other in [*others, *["ann"] * 20]:
+        user, _ = users.next()
+        cost = number.uniform(1.0, largest)
+        users.charge(user, cost)
+        if user in had:
+            had[user] += cost
+        if other == NO_USER:
+            users.enter(NO_USER, 0)
+        assert abs(had["ann"] - had["bob"]) <= 2 * largest
+
+
+def test_unused_time_is_not_banked():
+    users = waiting("ann")
+    serve(users, 100, {"ann": 10.0})
+    users.enter("bob", 0)
+    served = serve(users, 20, {"ann": 10.0, "bob": 10.0})
+    assert abs(served.count("ann") - served.count("bob")) <= 1
+
+
+def test_who_goes_away_for_a_moment_comes_back_with_what_it_had():
+    users = waiting("ann", "bob")
+    users.charge("ann", 100.0)
+    users.leave("ann", 0)
+    users.enter("ann", 0)
+    assert serve(users, 9, {"ann": 10.0, "bob": 10.0}) == ["bob"] * 9
+
+
+def test_priorities_go_before_users():
+    users = waiting("ann")
+    users.enter("bob", -1)
+    users.charge("bob", 1e6)
+    assert users.next() == ("bob", -1)
+    users.leave("bob", -1)
+    assert users.next() == ("ann", 0)
+
+
+def test_a_user_that_waits_with_two_priorities_has_one_account():
+    users = waiting("ann", "bob")
+    users.enter("ann", 5)
+    users.charge("ann", 30.0)
+    assert serve(users, 3, {"ann": 10.0, "bob": 10.0}) == ["bob"] * 3
+    users.leave("bob", 0)
+    users.leave("ann", 0)
+    users.enter("bob", 5)
+    assert users.next() in (("ann", 5), ("bob", 5))
+    users.charge("ann", 30.0)
+    assert users.next() == ("bob", 5)
+
+
+def test_nobody_is_next_where_nobody_waits():
+    with pytest.raises(IndexError):
+        Users().next()
+
+
+def test_users_without_number_leave_nothing():
+    users, number = waiting("ann"), random.Random(1)
+    for index in range(20 * MAX_KEPT):
+        user = f"user-{index}"
+        users.enter(user, 0)
+        users.charge(user, number.uniform(0.0, 10.0))
+        users.leave(user, 0)
+        if index % 3 == 0:
+            users.charge("ann", 5.0)
+            users.next()
+    assert len(users) <= 2 * MAX_KEPT + 2
