@@ -95,7 +95,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--alone-seconds", type=float, default=10.0, help="of the flood alone (default: %(default)s)")
     parser.add_argument("--model", type=Path, metavar="FOLDER", help="a model in place of the small one that is made")
     parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[], help="of vLLM, for all engines; the last ones")
-    parser.add_argument("--kvwarden-rpm", type=int, default=180, help="requests per minute of a tenant (%(default)s)")
+    parser.add_argument("--kvwarden-rpm", type=int, default=260, help="requests per minute of a tenant (%(default)s)")
     parser.add_argument(
         "--targets", nargs="+", type=float, default=[], metavar="SECONDS", help="an arm for each of them"
     )

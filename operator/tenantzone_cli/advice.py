@@ -66,7 +66,7 @@ _REASONS = {
     "FieldsNotEnforced": "The fields that the message names do nothing in this version; remove them, or live with it.",
 }
 
-_NOTHING_TO_DO = frozenset({"Accepted", "Acknowledged", "Enforced", "NotAccepted", "Purged"})
+_NOTHING_TO_DO = frozenset({"Accepted", "Acknowledged", "Enforced", "Met", "NotAccepted", "Purged"})
 """NotAccepted says no more than that another condition says why."""
 
 

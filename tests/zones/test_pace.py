@@ -78,6 +78,19 @@ def test_small_steps_say_nothing_of_large_ones(core):
     assert roofline(engine) > 0.75 * 0.05, "and still the step is filled in the end"
 
 
+@pytest.mark.parametrize("target", [0.001, 0.0105, 0.02])
+def test_zones_whose_targets_leave_each_other_nothing_begin_one_after_the_other(core, target):
+    zones = [core.zone(name, latency=token_time(target)) for name in ("acme", "gold")]
+    engine = learned(core)
+    works = [engine.wait(zone, 1, tokens=500) for zone in zones]
+    for _ in range(10 * SITS_OUT_AT_MOST):
+        engine.step()
+        if all(work.computed >= 500 for work in works):
+            return
+        assert engine.computed, "an empty step"
+    raise AssertionError([work.computed for work in works])
+
+
 def test_before_steps_are_known_nobody_is_bounded(core):
     flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.05))
     engine = SmallEngine(core, step_tokens=1000)

@@ -114,8 +114,9 @@ class Pace(Generic[W]):
         if not bounds:
             return None
         pacing, load = Pacing[W](), StepLoad()
+        reachable = self._reachable(bounds)
         for zone in bounds:
-            others = min((bound for each, bound in bounds.items() if each is not zone), default=inf)
+            others = min((bound for each, bound in reachable.items() if each is not zone), default=inf)
             self._add_prompts(pacing, load, zone, prompts.get(zone), budget - load.prompt_tokens, others)
             self._add_decodes(pacing, load, decodes.pop(zone, ()), others)
         if load.has_prompts:
@@ -162,6 +163,11 @@ class Pace(Generic[W]):
             self._latency.alone[zone] = load.decodes, seconds
         return seconds <= OUT_OF_REACH * bound
 
+    def _reachable(self, bounds: Mapping[Zone, float]) -> dict[Zone, float]:
+        """The bounds that steps can keep at all: for the others no zone with a target of its own is held up."""
+        smallest = self._seconds(StepLoad(1))
+        return {zone: bound for zone, bound in bounds.items() if smallest <= OUT_OF_REACH * bound}
+
     def _note_first_token(self, zone: Zone, own: Prompts) -> None:
         if self._times.knows(has_prompts=True):
             load = StepLoad()
@@ -184,6 +190,10 @@ class Pace(Generic[W]):
         """Add the prompts of a zone with a target to a step, within the bounds of other such zones."""
         if own is not None and own.tokens:
             count = min(own.tokens, budget, self._tokens_within(load, own.computed, bound))
+            is_empty = not (load.decodes or load.prompt_tokens)
+            if is_empty or self._starved.get(zone, 0) > SITS_OUT_AT_MOST:
+                count = max(count, min(own.tokens, budget, CHUNK))
+            self._starved[zone] = self._starved.get(zone, 0) + 1
             pacing.prompt_tokens[zone] = count
             load.add_prompt(count, own.computed)
 
