@@ -94,7 +94,7 @@ def _objects() -> dict[str, object]:
         ours("ZonePool", "demo", selector={"matchLabels": {"app": "vllm"}}),
         ours("TenantZone", "vault", pool="demo", reserved="40%", priority=10),
         ours("TenantZone", "archive", pool="demo", idle={"after": "100ms"}),
-        ours("TenantZone", "crowd", pool="demo", latency={"tokenTime": "1m"}),
+        ours("TenantZone", "crowd", pool="demo", latency={"firstToken": "1m"}),
         engine_pod(ENGINE, {"app": "vllm"}, "demo"),
     ]
     return {"apiVersion": "v1", "kind": "List", "items": items}
