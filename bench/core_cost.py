@@ -17,8 +17,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tenantzone_contract.config import EvictionPolicy, Idle, PoolConfig, ZoneConfig
+from tenantzone_contract.config import EvictionPolicy, PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
+from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.zones.eviction import make_room
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tenantzone_runtime.zones.fair_queue import INPUT, FairQueue

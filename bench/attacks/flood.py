@@ -30,8 +30,9 @@ import httpx
 from bench.end_to_end.engines import Engine, EngineError, Engines
 from bench.end_to_end.model import LONGEST
 from hack.demo import tiny_model
-from tenantzone_contract.config import CONFIG_KEY, PoolConfig, Queue, ZoneConfig
+from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.zone_terms import Queue
 
 _FLAGS = ("--enable-prompt-tokens-details", "--max-num-batched-tokens", "512")
 _VICTIM_TOKENS = 512

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from bench.simulator.checks import Checks
 from bench.simulator.engine import Engine, Model
 from bench.simulator.request import BLOCK_TOKENS, Request
-from tenantzone_contract.config import Idle, Lending, PoolConfig, ZoneConfig
+from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
+from tenantzone_contract.zone_terms import Idle, Lending
 
 CAPACITY = 1024
 """Blocks of the engine."""

@@ -13,7 +13,7 @@ import kopf
 from tenantzone_operator.kube.connection import Connection
 from tenantzone_operator.kube.login import KopfLogin
 from tenantzone_operator.kube.names import GROUP, POOLS, VERSION, ZONES
-from tenantzone_operator.kube.resources import Body
+from tenantzone_operator.kube.specs import Body
 from tenantzone_operator.kube.store import Store
 from tenantzone_operator.leader.leader import Leader
 from tenantzone_operator.pool.reconcile import Resync

@@ -19,8 +19,8 @@ from tenantzone_contract.config import (
     PoolConfig,
     RuntimeConfig,
     ZoneConfig,
-    canonical,
 )
+from tenantzone_contract.config_model import canonical
 from tenantzone_contract.text import printable
 
 _MAX_MEMBERS = 100

@@ -8,19 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.config import (
-    ConfigError,
-    Idle,
-    Lending,
-    PoolConfig,
-    Release,
-    TenantLevel,
-    UnknownTenants,
-    UnknownTenantTemplate,
-    Watermarks,
-    ZoneConfig,
-)
+from tenantzone_contract.config import ConfigError, PoolConfig, Watermarks, ZoneConfig
 from tenantzone_contract.config_text import content_hash, dump_config, make_config, parse_config
+from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_terms import Idle, Lending, Release
 
 POOL = PoolConfig(namespace="models", name="main")
 names = st.text(min_size=1, max_size=253)

@@ -6,25 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.config import (
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
+from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_terms import (
     Fairness,
     Idle,
     Latency,
-    PoolConfig,
     Queue,
     Release,
     RequestLimits,
     RequestPriority,
     Retention,
-    RuntimeConfig,
     SeatShare,
-    TenantLevel,
-    UnknownTenants,
-    UnknownTenantTemplate,
-    Watermarks,
-    ZoneConfig,
 )
-from tenantzone_contract.config_text import dump_config, make_config
 from tests.operator.previous import is_known, unpack_previous
 
 pytestmark = pytest.mark.skipif(not is_known(), reason="no history of the previous release here: git fetch --unshallow")

@@ -13,10 +13,11 @@ from typing import Any, Literal
 import httpx
 import uvicorn
 
-from tenantzone_contract.config import CONFIG_KEY, PoolConfig, UnknownTenants
+from tenantzone_contract.config import CONFIG_KEY, PoolConfig
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.identity import IdentityConfig
 from tenantzone_contract.salt import SALT_KEY_FILE
+from tenantzone_contract.unknown_tenants import UnknownTenants
 from tenantzone_runtime.door.answers import App, Message, Receive, Scope, Send
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.seal import unseal

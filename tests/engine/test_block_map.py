@@ -8,8 +8,9 @@ import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.blocks import BlockMap, parse_block_map
-from tenantzone_contract.config import Idle, ZoneConfig
+from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.report import ConfigStatus
+from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.housekeeping.block_map import take_block_map
 from tenantzone_runtime.housekeeping.reporting import make_report
 

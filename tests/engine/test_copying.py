@@ -6,8 +6,9 @@ import threading
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.report import ConfigStatus
+from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.housekeeping import copying
 from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
 from tests.engine.measured import abort, zone

@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate, Watermarks, ZoneConfig
+from tenantzone_contract.config import Watermarks, ZoneConfig
 from tenantzone_contract.report import ConfigStatus, in_older_words
+from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
 from tenantzone_runtime.journal.record import parse

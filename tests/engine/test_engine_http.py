@@ -12,8 +12,9 @@ import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tenantzone_contract.config import Idle, Queue, ZoneConfig
+from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.config_text import dump_config
+from tenantzone_contract.zone_terms import Idle, Queue
 from tenantzone_runtime.metrics import families
 from tests.engine.real_engine import API_PORT
 

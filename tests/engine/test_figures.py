@@ -3,8 +3,8 @@
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.report import ConfigStatus
+from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
 from tenantzone_runtime.housekeeping.reporting import make_figures
 from tests.engine.measured import abort, figures_of, zone
 

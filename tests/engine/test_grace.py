@@ -3,7 +3,8 @@
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import Idle, Lending, ZoneConfig
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_terms import Idle, Lending
 
 CAPACITY = 100
 RESERVED = 50

@@ -3,7 +3,9 @@
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate, Watermarks
+from tenantzone_contract.config import Watermarks
+from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.engine import scheduling
 from tests.engine.measured import zone
 from tests.engine.pauses import in_each_pause

@@ -4,17 +4,10 @@ import pytest
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import (
-    Idle,
-    Lending,
-    Release,
-    TenantLevel,
-    UnknownTenants,
-    UnknownTenantTemplate,
-    Watermarks,
-    ZoneConfig,
-)
+from tenantzone_contract.config import Watermarks, ZoneConfig
 from tenantzone_contract.report import ConfigStatus
+from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_terms import Idle, Lending, Release
 from tenantzone_runtime.housekeeping.reporting import make_report
 
 CAPACITY = 100

@@ -3,7 +3,8 @@
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config, with_flags
-from tenantzone_contract.config import ConfigError, Latency, ZoneConfig
+from tenantzone_contract.config import ConfigError, ZoneConfig
+from tenantzone_contract.zone_terms import Latency
 from tenantzone_runtime.zones.step_time import StepLoad
 
 

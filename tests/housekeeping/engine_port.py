@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.config import Idle, SeatShare, UnknownTenants
 from tenantzone_contract.report import SaltKeyStatus
 from tenantzone_contract.salt import salt_key_id
+from tenantzone_contract.unknown_tenants import UnknownTenants
+from tenantzone_contract.zone_terms import Idle, SeatShare
 from tenantzone_runtime.housekeeping import reloading, salting
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.journal.bill import Period, make_bill

@@ -3,7 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.config import ConfigError, Idle, TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.config import ConfigError
+from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.journal.record import BEFORE_FIRST, Started, encode
 from tenantzone_runtime.zones.eviction import make_room
 from tests.journal.auditor import Auditor

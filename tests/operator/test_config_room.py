@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.config import MAX_GENERATION, PoolConfig, UnknownTenants, ZoneConfig
+from tenantzone_contract.config import MAX_GENERATION, PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.packing import pack_config
+from tenantzone_contract.unknown_tenants import UnknownTenants
 from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.planning import config_room
 from tenantzone_operator.planning.config_room import Choice, ConfigRoom

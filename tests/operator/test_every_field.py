@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tenantzone_contract.config import MAX_TENANTS_OF_A_LEVEL, PoolConfig, RuntimeConfig, TenantLevel, ZoneConfig
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config, parse_config
+from tenantzone_contract.unknown_tenants import MAX_TENANTS_OF_A_LEVEL, TenantLevel
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_runtime.zones.configure import zone_specs
 from tenantzone_runtime.zones.registration import spec_for

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tenantzone_contract.config import Idle, Release, TenantLevel
+from tenantzone_contract.unknown_tenants import TenantLevel
+from tenantzone_contract.zone_terms import Idle, Release
 from tenantzone_operator.kube.durations import parse_duration
 from tenantzone_operator.kube.selectors import matches
 from tests.operator.objects import entry, pool, zone

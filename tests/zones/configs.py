@@ -2,15 +2,10 @@
 
 from hypothesis import strategies as st
 
-from tenantzone_contract.config import (
-    Latency,
-    PoolConfig,
-    TenantLevel,
-    UnknownTenants,
-    UnknownTenantTemplate,
-    Watermarks,
-)
+from tenantzone_contract.config import PoolConfig, Watermarks
 from tenantzone_contract.config_text import make_config
+from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_terms import Latency
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.zones.core import declare, releasing
 

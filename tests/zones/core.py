@@ -3,8 +3,9 @@
 import itertools
 from dataclasses import dataclass
 
-from tenantzone_contract.config import Idle, Lending, PoolConfig, Release, Retention, ZoneConfig
+from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
+from tenantzone_contract.zone_terms import Idle, Lending, Release, Retention
 from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones import zone as zone_terms
 from tenantzone_runtime.zones.latency_targets import NO_TARGETS

@@ -1,6 +1,7 @@
 """Pools that register unknown tenants, and what those get."""
 
-from tenantzone_contract.config import Idle, TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_terms import Idle
 
 
 def anybody(*levels, limit=None, priority=0, **idle):

@@ -2,8 +2,10 @@
 
 import pytest
 
-from tenantzone_contract.config import Lending, PoolConfig, UnknownTenants, UnknownTenantTemplate, ZoneConfig
+from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
+from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_terms import Lending
 from tenantzone_runtime.zones import configure
 from tenantzone_runtime.zones.configure import zone_specs
 from tenantzone_runtime.zones.quota import Quota

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.config import Idle, TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.zones import preemption
 from tenantzone_runtime.zones.eviction import make_room
 from tenantzone_runtime.zones.fair_queue import Account, FairQueue

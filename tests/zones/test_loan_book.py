@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from tenantzone_contract.config import Borrowers
+from tenantzone_contract.zone_terms import Borrowers
 from tenantzone_runtime.zones import configure
 from tenantzone_runtime.zones.quota import Quota
 from tests.zones.core import Core

@@ -2,8 +2,9 @@
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.config import PoolConfig
 from tenantzone_contract.config_text import make_config
+from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
 from tests.zones.core import declare
 
 REGISTERING = UnknownTenants(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from pydantic import ValidationError
 
-from tenantzone_contract.config import SeatShare
 from tenantzone_contract.fitting import SeatGrant, seat_grants
+from tenantzone_contract.zone_terms import SeatShare
 from tenantzone_runtime.zones.seats import own_seats, share_of_seats
 from tenantzone_runtime.zones.zone import SeatQuota
 from tests.zones.core import Core, declare

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tenantzone_contract.config import UnknownTenants, Watermarks
+from tenantzone_contract.config import Watermarks
+from tenantzone_contract.unknown_tenants import UnknownTenants
 from tenantzone_runtime.zones.audit import Refused
 from tests.zones.core import Core, declare
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tenantzone_contract.config import Idle, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.zones import states
 from tests.zones.core import Core, declare, releasing
 

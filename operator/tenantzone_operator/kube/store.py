@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tenantzone_operator.kube.resources import Body, Meta, Pod, Pool, Zone, read_pool, read_zone, share_config
+from tenantzone_operator.kube.resources import Meta, Pod, Pool, Zone, read_pool, read_zone, share_config
 from tenantzone_operator.kube.selectors import matches
+from tenantzone_operator.kube.specs import Body
 
 T = TypeVar("T", Zone, Pool, Pod)
 Key = tuple[str, str]

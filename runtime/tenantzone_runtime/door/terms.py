@@ -7,7 +7,8 @@ a bound, so that door and vLLM never read two different ones.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tenantzone_contract.config import RequestPriority, ZoneConfig
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_terms import RequestPriority
 from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.forms import check_without_patterns
 from tenantzone_runtime.door.prompts import prompts_in

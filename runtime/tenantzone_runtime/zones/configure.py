@@ -6,9 +6,10 @@ Nothing that runs is killed. A zone that left keeps its requests until they fini
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tenantzone_contract.config import ConfigError, Idle, RuntimeConfig, ZoneConfig
+from tenantzone_contract.config import ConfigError, RuntimeConfig, ZoneConfig
 from tenantzone_contract.fitting import Grant, SeatGrant, grants, seat_grants
 from tenantzone_contract.share import floor_blocks, percentage
+from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.zones import forgetting
 from tenantzone_runtime.zones.audit import Change, Lifecycle
 from tenantzone_runtime.zones.eviction import trim_to_limit

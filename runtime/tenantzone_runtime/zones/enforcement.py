@@ -7,7 +7,8 @@ grow. A tenant that comes meanwhile and that nobody declared is registered by th
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tenantzone_contract.config import RuntimeConfig, UnknownTenants
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.unknown_tenants import UnknownTenants
 from tenantzone_runtime.zones import configure, forgetting, registration
 from tenantzone_runtime.zones.audit import ConfigApplied
 from tenantzone_runtime.zones.configure import Difference

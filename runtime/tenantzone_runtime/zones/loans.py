@@ -16,7 +16,7 @@ loan: when that is over, its block-seconds are in the trail, and those of each z
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tenantzone_contract.config import Borrowers
+from tenantzone_contract.zone_terms import Borrowers
 from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.loan import Loan, lends_for_some_time, loan_usage, may_borrow

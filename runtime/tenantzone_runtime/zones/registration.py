@@ -8,9 +8,9 @@ config or another zone's end leaves room.
 
 from collections.abc import Iterable, Iterator
 
-from tenantzone_contract.config import UnknownTenants
 from tenantzone_contract.fitting import limit_blocks
 from tenantzone_contract.share import floor_blocks
+from tenantzone_contract.unknown_tenants import UnknownTenants
 from tenantzone_runtime.zones.configure import change_spec, release_steps
 from tenantzone_runtime.zones.eviction import Evictions
 from tenantzone_runtime.zones.ledger import Ledger

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from tenantzone_contract.config import Borrowers, EvictionPolicy
+from tenantzone_contract.config import EvictionPolicy
 from tenantzone_contract.report import WaitReason, ZoneState
+from tenantzone_contract.zone_terms import Borrowers
 from tenantzone_runtime.zones.ages import Ages
 from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES

@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from tenantzone_contract.config import Idle
+from tenantzone_contract.zone_terms import Idle
 from tests.engine.features import contention
 from tests.engine.features.asking import generated, zone
 from tests.engine.features.contention import LENGTHS, PROMPTS

@@ -3,17 +3,9 @@
 from hypothesis import strategies as st
 from vllm.v1.core.sched.interface import PauseState
 
-from tenantzone_contract.config import (
-    Fairness,
-    Idle,
-    Latency,
-    Lending,
-    PoolConfig,
-    UnknownTenants,
-    UnknownTenantTemplate,
-    Watermarks,
-    ZoneConfig,
-)
+from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
+from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_terms import Fairness, Idle, Latency, Lending
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.engine.histories.events import (
     STRANGER,

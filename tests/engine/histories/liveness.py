@@ -21,7 +21,7 @@ from typing import Any
 from vllm.v1.request import Request
 
 from hack.harness.scheduler import BLOCK_TOKENS
-from tenantzone_contract.config import Latency
+from tenantzone_contract.zone_terms import Latency
 from tenantzone_runtime.zones.deficits import CHUNK
 from tenantzone_runtime.zones.zone import Zone
 from tests.engine.histories.engine import Engine

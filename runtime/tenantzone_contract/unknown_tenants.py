@@ -1,0 +1,81 @@
+"""What happens to requests of tenants that have no zone: refused, or given zones by level."""
+
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import FailFast, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from tenantzone_contract.config_model import ConfigModel, Name, Priority, Weight, exceeds, without_unset
+from tenantzone_contract.share import BlockShare
+from tenantzone_contract.zone_terms import Idle
+
+MAX_LEVELS: Final = 64
+MAX_TENANTS_OF_A_LEVEL: Final = 64
+"""As in the CRD. Who reads a config that somebody else wrote must not be made to read on for ever."""
+
+TenantPattern = Annotated[str, Field(max_length=253, pattern=r"^([A-Za-z0-9][-_.A-Za-z0-9]*\*?|\*)$")]
+"""A tenant's name; or how the names of several begin, and ``*``."""
+
+
+class UnknownTenantTemplate(ConfigModel):
+    """What an auto-registered zone is given if its tenant is of no level; its reservation is 0 and its weight 1."""
+
+    limit: BlockShare | None = None
+    priority: Priority = 0
+    idle: Idle = Idle()
+
+
+class TenantLevel(ConfigModel):
+    """What the auto-registered zones of some tenants are given; their idle times are the template's."""
+
+    name: Name
+    tenants: Annotated[tuple[TenantPattern, ...], Field(min_length=1, max_length=MAX_TENANTS_OF_A_LEVEL), FailFast()]
+    """Whose tenant's name is one of these, or begins with what stands before a ``*``."""
+    reserved: BlockShare = 0
+    """Taken only while it fits beside all that is declared and all that was taken before."""
+    limit: BlockShare | None = None
+    weight: Weight = 1
+    priority: Priority = 0
+
+    @model_validator(mode="after")
+    def _amounts_agree(self) -> Self:
+        if exceeds(self.reserved, self.limit):
+            raise ValueError(f"reserved ({self.reserved}) must not exceed limit ({self.limit})")
+        return self
+
+    def has(self, tenant: str) -> bool:
+        """Whether the tenant is of this level, provided that it is of none before it."""
+        return tenant in self._names or tenant.startswith(self._prefixes)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.tenants)
+
+    @cached_property
+    def _prefixes(self) -> tuple[str, ...]:
+        return tuple(pattern.removesuffix("*") for pattern in self.tenants if pattern.endswith("*"))
+
+
+class UnknownTenants(ConfigModel):
+    """What happens to a request whose tenant has no zone."""
+
+    mode: Literal["Reject", "AutoRegister"] = "Reject"
+    template: UnknownTenantTemplate = UnknownTenantTemplate()
+    levels: Annotated[tuple[TenantLevel, ...], Field(max_length=MAX_LEVELS), FailFast()] = ()
+    """In the order in which they are tried."""
+
+    @model_validator(mode="after")
+    def _levels_are_distinct(self) -> Self:
+        names = [level.name for level in self.levels]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"levels: two levels have the name {name!r}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_unset(self, dump(self), "levels")
+
+    def level_of(self, tenant: str) -> TenantLevel | None:
+        """The first level that the tenant is of; None: the template is for it."""
+        return next((level for level in self.levels if level.has(tenant)), None)

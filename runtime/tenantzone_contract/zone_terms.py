@@ -1,0 +1,137 @@
+"""What a TenantZone may say of its zone besides its shares: lending, idleness, queue, requests, seats, time."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from tenantzone_contract.config_model import ConfigModel, Count, Seconds, exceeds, without_unset
+from tenantzone_contract.share import BlockShare
+
+
+def _not_none_at_all(share: int | str) -> int | str:
+    if share in (0, "0%"):
+        raise ValueError("expected at least 1, or at least 1%: with none no request could ever run")
+    return share
+
+
+Borrowers = Literal["SameOrHigherPriority", "AnyPriority"]
+"""Which zones may borrow from a zone, by their priority against the lender's."""
+
+
+class Lending(ConfigModel):
+    """What others may borrow of a reservation that its owner does not use."""
+
+    lendable: BlockShare = "100%"
+    """Blocks, or a percentage of the reservation."""
+    borrowers: Borrowers = "SameOrHigherPriority"
+    max_loan_seconds: Seconds | None = None
+    """After this time a loan is due; None: when the lender asks for it."""
+    grace_seconds: Seconds = 30.0
+    """How long a loan that is due may stay in use before the borrower's requests are preempted for it."""
+
+
+class Release(ConfigModel):
+    """The steps in which a quiet zone's cached blocks are freed."""
+
+    share: Annotated[str, Field(pattern=r"^(100|[1-9][0-9]?)%$")]
+    """Of what the zone kept cached when it became quiet."""
+    every_seconds: Annotated[float, Field(ge=1)]
+    """From one step to the next, and from the moment when the zone became quiet to the first one."""
+
+
+class Idle(ConfigModel):
+    """What happens to a zone without requests, and after how many seconds; None: never."""
+
+    after_seconds: Seconds = 60.0
+    evict_after_seconds: Seconds | None = None
+    forget_after_seconds: Seconds | None = None
+    release: Release | None = None
+    """None: all at once, at ``evict_after_seconds``."""
+
+    @model_serializer(mode="wrap")
+    def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_unset(self, dump(self), "release")
+
+
+class Queue(ConfigModel):
+    """What of a zone may wait in one engine to be scheduled for the first time; None: as much as comes."""
+
+    requests: Count | None = None
+    tokens: Count | None = None
+    """Of their prompts."""
+
+
+class RequestLimits(ConfigModel):
+    """What one request of a zone may ask for; None: whatever the engine can do."""
+
+    max_tokens: Count | None = None
+    """Of an answer; a request that names no length is bounded, too."""
+    choices: Count | None = None
+    """Answers to one prompt."""
+    logprobs: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    """The likeliest tokens that are told with each token."""
+    body_bytes: Count | None = None
+    prompts: Count | None = None
+    """In one body; each of them is a request of its own for the engine."""
+    structured_outputs: Literal["Any", "Schemas"] | None = None
+    """What an answer's form may be said by; `Schemas`: by nothing that has patterns or grammars in it. None: `Any`."""
+
+
+class RequestPriority(ConfigModel):
+    """The range of ``priority`` in requests of a zone; None: unbounded on that side. 0, that of most, is in it."""
+
+    min: Annotated[int, Field(ge=-(2**31), le=0)] | None = None
+    max: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+
+
+class SeatShare(ConfigModel):
+    """Requests of a zone that run at once in one engine; each a number, or a percentage of what the engine can run."""
+
+    reserved: BlockShare | None = None
+    """None: the share that comes with the blocks that the zone reserves."""
+    limit: Annotated[BlockShare, AfterValidator(_not_none_at_all)] | None = None
+    """None: as many as are free."""
+
+    @model_validator(mode="after")
+    def _amounts_agree(self) -> Self:
+        if self.reserved is not None and exceeds(self.reserved, self.limit):
+            raise ValueError(f"reserved ({self.reserved}) must not exceed limit ({self.limit})")
+        return self
+
+
+class Retention(ConfigModel):
+    """How long what a zone's requests have computed is kept for others that begin alike."""
+
+    ttl_seconds: Annotated[float, Field(gt=0)] | None = None
+    """A cached block goes when it was not used for so long; None: it stays as long as there is room."""
+    no_store: bool = False
+    """Whether nothing is kept at all."""
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.no_store and self.ttl_seconds is not None:
+            raise ValueError("ttl says how long blocks are kept, and noStore that none is; unset one of them")
+        return self
+
+
+HeaderName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+"""Of an HTTP header, in lower case."""
+
+
+class Fairness(ConfigModel):
+    """Who shares a zone's service, besides zones among themselves."""
+
+    header: HeaderName | None = None
+    """Of requests: it names the user, and users are served alike; None: first come, first served."""
+
+
+TargetSeconds = Annotated[float, Field(ge=0.001, le=600.0)]
+
+
+class Latency(ConfigModel):
+    """Targets for the time that a zone's requests take, at the 99th percentile; None: no target."""
+
+    token_time_seconds: TargetSeconds | None = None
+    """Between two tokens of a request."""
+    first_token_seconds: TargetSeconds | None = None
+    """From a request's arrival to its first token."""
