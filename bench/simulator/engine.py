@@ -265,6 +265,9 @@ class Engine:
     def blocks_to_admit(self, request: Request) -> int:
         return self.pool.count_to_admit(request)
 
+    def can_encode(self, request: Request) -> bool:
+        return True
+
     def blocks_to_continue(self, request: Request) -> int:
         return max(0, request.blocks_for(request.computed + self._next_output(request)) - len(request.blocks))
 

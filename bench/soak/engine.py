@@ -170,6 +170,9 @@ class Engine:
     def blocks_to_admit(self, work: Request) -> int:
         return work.count
 
+    def can_encode(self, work: Request) -> bool:
+        return True
+
     def blocks_to_continue(self, work: Request) -> int:
         return min(1, work.peak - len(work.blocks))
 

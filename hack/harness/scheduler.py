@@ -2,12 +2,14 @@
 
 import itertools
 import json
+from collections.abc import Sequence
 from concurrent.futures import Future
 from copy import copy
 from pathlib import Path
 from typing import Any
 
 from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, VllmConfig
+from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.utils.hashing import get_hash_fn_by_name
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
@@ -23,6 +25,7 @@ from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.door.binding import bind
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.media_names import owner_in
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.engine.served_scheduler import ServedScheduler
 from tenantzone_runtime.seal import SEAL_ARGUMENT
@@ -111,6 +114,19 @@ def make_scheduler(config: VllmConfig, capacity: int, *, zones: bool = True, win
     return AsyncScheduler(**arguments)
 
 
+def give_encoder(scheduler: Scheduler, *, budget: int, cache: int) -> None:
+    """Let the scheduler take images, as for a model that has an encoder.
+
+    Args:
+        scheduler: that has had nothing to do yet.
+        budget: embeddings that a step may make.
+        cache: embeddings that the encoder cache holds.
+    """
+    scheduler.max_num_encoder_input_tokens = budget
+    scheduler.encoder_cache_manager.__init__(cache)
+    scheduler.encoder_cache_manager.step_budget = budget
+
+
 class Driver:
     """Sends requests as the front door would, and runs steps as the engine core would."""
 
@@ -159,12 +175,16 @@ class Driver:
         prompt_logprobs: bool = False,
         grammar: Future[Any] | None = None,
         user: str = "",
+        images: Sequence[tuple[str, int, int]] = (),
+        foreign_images: bool = False,
     ) -> Request:
         """Add a request; without a tenant as if it had come past the front door.
 
         ``sealed`` is a seal in place of the one that the front door would make; ``arrival_time`` is the API server's,
         None: now. With ``grammar`` the answer is structured, by what the future will hold: :class:`AnyToken`, or an
         exception if it does not compile. ``user`` is the digest of the tenant's user who sends it.
+        ``images`` are each one's name, and the first
+        and the number of its tokens; ``foreign_images``: with names that are not the tenant's.
         """
         params = SamplingParams(
             max_tokens=max_tokens,
@@ -188,6 +208,10 @@ class Driver:
             resumable=resumable,
             arrival_time=arrival_time,
             priority=priority,
+            mm_features=[
+                _image("" if foreign_images or salt is None else owner_in(salt), name, PlaceholderRange(offset, length))
+                for name, offset, length in images
+            ],
         )
         if grammar is not None:
             # As the engine core does when it takes the request in: compilation has begun before the scheduler sees it.
@@ -268,6 +292,12 @@ class Driver:
                 assert block.is_null or owner is getattr(request, "zone", None), "I4: a foreign block"
         for zone in pool.ledger.zones.values():
             assert zone.leaving or zone.held <= max(zone.spec.quota.limit, zone.in_use), "I3: over its limit"
+
+
+def _image(owner: str, name: str, place: PlaceholderRange) -> MultiModalFeatureSpec:
+    return MultiModalFeatureSpec(
+        data=None, modality="image", identifier=owner + name, mm_position=place, mm_hash=owner + name
+    )
 
 
 class AnyToken:

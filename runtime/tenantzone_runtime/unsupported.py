@@ -150,11 +150,6 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         variables=(Setting("VLLM_DISABLE_REQUEST_ID_RANDOMIZATION", bound_to="0"),),
     ),
     Unsupported(
-        "multimodal models",
-        "vLLM's caches of encoded media know no tenant",
-        is_configured=lambda config, _: config.model_config.is_multimodal_model,
-    ),
-    Unsupported(
         "hybrid models",
         "zones count the blocks of one group of KV caches",
         is_configured=lambda _, caches: len(caches.kv_cache_groups) != 1,

@@ -53,6 +53,9 @@ class HistoryEngine:
     def blocks_to_admit(self, work):
         return work.needed
 
+    def can_encode(self, work):
+        return True
+
     def blocks_to_continue(self, work):
         return min(work.chunk, work.needed - len(work.blocks))
 

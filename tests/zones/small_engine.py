@@ -95,6 +95,9 @@ class SmallEngine:
         self.looked_up.append(work)
         return work.count
 
+    def can_encode(self, work):
+        return True
+
     def blocks_to_continue(self, work):
         return work.count
 

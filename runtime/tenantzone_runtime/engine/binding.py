@@ -6,6 +6,7 @@ from typing import Final
 from vllm.v1.request import Request
 
 from tenantzone_runtime.engine.demand import Demand
+from tenantzone_runtime.engine.media_names import has_foreign_media
 from tenantzone_runtime.seal import SEAL_ARGUMENT, SealError, unseal
 from tenantzone_runtime.unsupported import STREAMING_SESSIONS
 from tenantzone_runtime.zones.audit import RefusalReason
@@ -81,6 +82,8 @@ class Binder:
             tenant, request.user = unseal(self._seal_key, seal, request.cache_salt or "")
         except SealError as error:
             raise BindingError("unbound", None, f"{error}; it did not come through the front door") from None
+        if has_foreign_media(request):
+            raise BindingError("unbound", tenant, "its media have names that are not its tenant's")
         zone = self._tenancy.zone_for(tenant, now)
         if zone is None:
             raise BindingError("unknown_tenant", tenant, f"tenant {tenant!r} has no zone")

@@ -35,9 +35,11 @@ def register() -> None:
 
 def _prepare_api_server() -> None:
     # Imported here: it imports vLLM, which is still being imported where the plugin is called first.
+    from tenantzone_runtime.engine.media_names import name_media_by_tenant
     from tenantzone_runtime.engine.refusals import pass_refusals_on
 
     pass_refusals_on()
+    name_media_by_tenant()
 
 
 def _make_seal_key() -> None:

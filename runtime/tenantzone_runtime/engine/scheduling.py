@@ -23,6 +23,7 @@ from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.engine.binding import NO_SESSIONS, Binder, BindingError, refusal_of
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
+from tenantzone_runtime.engine.encoder_cache import ZoneEncoderCacheManager
 from tenantzone_runtime.engine.grammar_compilation import cancel_compilation, compile_in_turns
 from tenantzone_runtime.engine.grammar_masks import GrammarMasks
 from tenantzone_runtime.engine.guard import Guard
@@ -39,6 +40,7 @@ from tenantzone_runtime.engine.zone_engine import ZoneEngine
 from tenantzone_runtime.housekeeping.turns import hold_in_turns
 from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.configure import Difference
+from tenantzone_runtime.zones.forgetting import is_under_way
 from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
@@ -66,6 +68,7 @@ class ZoneAwareScheduler(AsyncScheduler):
 
     kv_cache_manager: ZoneKVCacheManager
     waiting: ZoneRequestQueue
+    encoder_cache_manager: ZoneEncoderCacheManager
 
     def __init__(self, *args: Any, seal_key: bytes = b"", scrub_blocks: bool = False, **kwargs: Any) -> None:
         check_version()
@@ -79,6 +82,8 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._zones = self.tenancy.ledger.zones
         self.waiting = ZoneRequestQueue(self.policy)
         self.block_pool.front = self.waiting.front
+        self.encoder_cache_manager.tenancy = self.tenancy
+        self.encoder_cache_manager.step_budget = int(self.max_num_encoder_input_tokens)
         self._demand = Demand(self)
         engine = ZoneEngine(self, self.waiting, self.block_pool, manager, self._demand, self._fail_hopeless)
         self._arbiter: Arbiter[Request] = Arbiter(self.tenancy, engine)
@@ -122,6 +127,8 @@ class ZoneAwareScheduler(AsyncScheduler):
         had_zones = bool(self._zones)
         for zone, evicted in self.tenancy.enforcement.make(changes, BLOCKS_AT_ONCE):
             self.block_pool.withdraw(zone)
+            if zone.leaving or zone.spec.retention.no_store or is_under_way(zone):
+                self.encoder_cache_manager.forget(zone)
             self.waiting.order_anew(zone)
             self.block_pool.return_evicted(zone, evicted)
             if not had_zones:
@@ -174,6 +181,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         ):
             self.block_pool.return_all_evicted(evicted)
             yield
+        self.encoder_cache_manager.forget_old(time.monotonic())
         yield from self._watch.judge(time.monotonic())
         self._publish_events()
 
@@ -239,6 +247,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             if now - self._counted >= COUNT_SECONDS:
                 self._count_generated(now)
             self._guard.check_a_table(self.running)
+            self.encoder_cache_manager.begin_step()
             self._arbiter.begin_step()
             try:
                 output = super().schedule(throttle_prefills)

@@ -102,6 +102,12 @@ class ZoneEngine:
     def blocks_at_most(self, request: Request) -> int:
         return 0 if self._waits_for_something_else(request) else self._demand.at_most(request)
 
+    def can_encode(self, request: Request) -> bool:
+        if not request.mm_features:
+            return True
+        _, computed_tokens, _ = self._manager.look_up(request)
+        return self._scheduler.encoder_cache_manager.has_room_for(request, computed_tokens)
+
     def blocks_to_continue(self, request: Request) -> int:
         self._manager.let_go_of_skipped(request)
         return self._demand.to_continue(request)

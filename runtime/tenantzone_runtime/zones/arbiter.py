@@ -250,6 +250,10 @@ class Arbiter(Generic[W]):
         if self._engine.blocks_at_most(work) and not self._tokens.may_begin(zone):
             self._tenancy.must_wait_for_tokens(zone)
             return False
+        if not self._engine.can_encode(work):
+            # The encoder makes so much in a step, and no more.
+            self._tenancy.must_wait_for_tokens(zone)
+            return False
         denied = self._denied(work)
         if denied is not None and not denied.headroom and self._evict_surplus_for(work, denied.blocks):
             denied = self._denied(work)

@@ -85,6 +85,9 @@ class Engine(Protocol[W]):
     def blocks_to_admit(self, work: W) -> int:
         """Blocks that a waiting request puts to use when it is admitted: new ones, and cached ones that it hits."""
 
+    def can_encode(self, work: W) -> bool:
+        """Whether a waiting request's next image or sound could be encoded in this step; so if it has none."""
+
     def blocks_to_continue(self, work: W) -> int:
         """Blocks that a running request asks for in its next step, at the most."""
 

@@ -58,10 +58,6 @@ def with_encoder_connector(config):
     config.ec_transfer_config = object()
 
 
-def with_pictures(config):
-    config.model_config.multimodal_config = object()
-
-
 def with_drafts(config):
     config.speculative_config = object()
 
@@ -89,7 +85,6 @@ def with_a_fast_hash(config):
 USES = {
     "KV connectors": with_connector,
     "encoder cache connectors": with_encoder_connector,
-    "multimodal models": with_pictures,
     "speculative decoding": with_drafts,
     "embeddings and pooling": with_pooling,
     "encoder-decoder models": with_encoder,

@@ -1,0 +1,146 @@
+"""vLLM's cache of what encoders made of images, sounds and films, by zone.
+
+An encoding is in use until its tokens are computed, and cached from then on. Room is made of what is cached: first of
+zones that have more than the part of the cache that goes with the blocks that they reserve, then of the zone that asks,
+and only then of others.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
+from vllm.v1.request import Request
+
+from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.zone import Zone
+
+
+class ZoneEncoderCacheManager(EncoderCacheManager):
+    """An encoder cache that knows whose encodings it has. Sizes are in embeddings, as vLLM counts them."""
+
+    tenancy: Tenancy | None = None
+    """None until the scheduler has one."""
+    step_budget = 0
+    """Embeddings that one step may make."""
+
+    def __init__(self, cache_size: int) -> None:
+        super().__init__(cache_size)
+        self._owners: dict[str, Zone] = {}
+        self._held: dict[Zone, int] = {}
+        """Embeddings of each zone, in use and cached."""
+        self._unused_since: dict[str, float] = {}
+        """Monotonic seconds, of encodings that are cached and not in use."""
+        self._doomed: set[str] = set()
+        """Encodings in use that are to go as soon as they are not."""
+        self._made = 0
+        """Embeddings that this step makes so far."""
+
+    def begin_step(self) -> None:
+        """Begin a step: it may make ``step_budget`` embeddings."""
+        self._made = 0
+
+    def held(self, zone: Zone) -> int:
+        """Embeddings that a zone has here, in use and cached."""
+        return self._held.get(zone, 0)
+
+    def share(self, zone: Zone) -> int:
+        """Embeddings that stay cached for a zone whatever others ask for, as far as there is another way."""
+        if self.tenancy is None or zone.leaving:
+            return 0
+        return self.cache_size * zone.spec.quota.reserved // max(1, self.tenancy.ledger.totals.capacity)
+
+    def has_room_for(self, request: Request, computed_tokens: int) -> bool:
+        """Whether the next of a waiting request's media could be encoded now, or none need be.
+
+        Args:
+            request: that waits.
+            computed_tokens: of its prompt, which are found in the prefix cache.
+        """
+        for position, feature in enumerate(request.mm_features):
+            place = feature.mm_position
+            if place.offset + place.length <= computed_tokens or feature.identifier in self.cached:
+                continue
+            embeddings = request.get_num_encoder_embeds(position)
+            return bool(embeddings <= min(self.step_budget - self._made, self.num_freeable_slots))
+        return True
+
+    def can_allocate(
+        self, request: Request, input_id: int, encoder_compute_budget: int, num_embeds_to_schedule: int
+    ) -> bool:
+        # Without zones it is the longest unused that goes, as in vLLM.
+        zone = zone_of(request)
+        if request.get_num_encoder_embeds(input_id) <= encoder_compute_budget:
+            needed = request.get_num_encoder_embeds(input_id) + num_embeds_to_schedule
+            while self.num_free_slots < needed <= self.num_freeable_slots:
+                self._evict(self._next_to_go(zone))
+        return bool(super().can_allocate(request, input_id, encoder_compute_budget, num_embeds_to_schedule))
+
+    def allocate(self, request: Request, input_id: int) -> None:
+        super().allocate(request, input_id)
+        embeddings = int(request.get_num_encoder_embeds(input_id))
+        self._made += embeddings
+        zone = zone_of(request)
+        if zone is not None:
+            self._owners[request.mm_features[input_id].identifier] = zone
+            self._held[zone] = self.held(zone) + embeddings
+
+    def free_encoder_input(self, request: Request, input_id: int) -> None:
+        super().free_encoder_input(request, input_id)
+        zone = zone_of(request)
+        name = request.mm_features[input_id].identifier
+        if zone is None or name not in self.freeable:
+            return
+        self._unused_since[name] = time.monotonic()
+        if name in self._doomed or zone.leaving or zone.spec.retention.no_store:
+            self._evict(name)
+
+    def forget(self, zone: Zone) -> None:
+        """Let go of all that a zone has cached, and of what it has in use once that is not."""
+        for name in [name for name, owner in self._owners.items() if owner is zone]:
+            if name in self.freeable:
+                self._evict(name)
+            else:
+                self._doomed.add(name)
+
+    def forget_old(self, now: float) -> None:
+        """Let go of what zones want to have kept no longer than it has been unused."""
+        for name, since in list(self._unused_since.items()):
+            if name not in self.freeable:
+                del self._unused_since[name]
+                continue
+            owner = self._owners.get(name)
+            ttl = None if owner is None else owner.spec.retention.ttl_seconds
+            if ttl is not None and now - since >= ttl:
+                self._evict(name)
+
+    def reset(self) -> None:
+        super().reset()
+        for kept in (self._owners, self._held, self._unused_since, self._doomed):
+            kept.clear()
+
+    def _next_to_go(self, zone: Zone | None) -> str:
+        """Of what nobody uses, the encoding that makes room for a zone; the longest unused of its kind."""
+        its_own = anybody = ""
+        for name in self.freeable:
+            owner = self._owners.get(name)
+            if owner is None or self.held(owner) > self.share(owner):
+                return str(name)
+            anybody = anybody or name
+            its_own = its_own or (name if owner is zone else "")
+        return its_own or anybody
+
+    def _evict(self, name: str) -> None:
+        embeddings: int = self.freeable.pop(name)
+        del self.cached[name], self.num_embeds_by_hash[name]
+        self.freed.append(name)
+        self.num_free_slots += embeddings
+        self._unused_since.pop(name, None)
+        self._doomed.discard(name)
+        owner: Any = self._owners.pop(name, None)
+        if owner is not None:
+            self._held[owner] -= embeddings
+            if not self._held[owner]:
+                del self._held[owner]

@@ -1,0 +1,199 @@
+"""Images of several tenants: whose encodings are found by whom, who goes when the cache is full, and who waits."""
+
+import pytest
+
+from hack.harness.scheduler import Driver, give_encoder, make_scheduler, prompt, vllm_config
+from tenantzone_contract.zone_terms import Retention
+from tests.engine.clock import Clock
+from tests.engine.measured import abort, zone
+
+IMAGE = 100
+"""Its embeddings, and its tokens."""
+
+
+@pytest.fixture
+def config(tmp_path):
+    return vllm_config(tmp_path, max_batched_tokens=512)
+
+
+@pytest.fixture
+def make(config):
+    """Makes a driver whose encoder makes ``budget`` images in a step and remembers ``cache``."""
+    made = []
+
+    def driver_of(*, budget=4, cache=4, zones=True, capacity=400):
+        driver = Driver(make_scheduler(config, capacity, zones=zones))
+        give_encoder(driver.scheduler, budget=budget * IMAGE, cache=cache * IMAGE)
+        made.append(driver)
+        return driver
+
+    yield driver_of
+    for driver in made:
+        driver.scheduler.shutdown()
+
+
+def image(name, offset=16):
+    return [(name, offset, IMAGE)]
+
+
+def encoded(output):
+    """How many images each request has encoded in a step."""
+    return {name: len(inputs) for name, inputs in output.scheduled_encoder_inputs.items()}
+
+
+def show(driver, tenant, name, **arguments):
+    """Have a tenant ask something about an image, and count the images that were encoded for it."""
+    driver.send(tenant, prompt(10), images=image(name), **arguments)
+    count = 0
+    while driver.scheduler.has_unfinished_requests():
+        output, result = driver.schedule()
+        count += sum(encoded(output).values())
+        driver.update(output, result)
+    driver.check()
+    return count
+
+
+def test_an_image_that_a_tenant_has_shown_is_not_encoded_again_for_it_and_is_for_others(make):
+    driver = make()
+    driver.declare(zone("acme"), zone("burst"))
+    assert show(driver, "acme", "cat") == 1
+    assert show(driver, "acme", "cat") == 0
+    assert show(driver, "burst", "cat") == 1
+
+
+def test_a_request_whose_image_has_a_name_of_another_tenant_is_refused(make):
+    driver = make()
+    driver.declare(zone("acme"), zone("burst"))
+    request = driver.ask("burst", prompt(10), images=image("cat"), foreign_images=True)
+    assert driver.finished[request.request_id] == "error"
+    assert "names that are not its tenant's" in driver.stop_reasons[request.request_id]
+
+
+def test_a_flood_of_images_leaves_a_zone_the_part_of_the_cache_that_goes_with_its_reservation(make):
+    driver = make(cache=4)
+    driver.declare(zone("acme", reserved="50%"), zone("burst"))
+    assert show(driver, "acme", "cat") + show(driver, "acme", "dog") == 2
+    for number in range(10):
+        assert show(driver, "burst", f"noise {number}") == 1
+    assert show(driver, "acme", "cat") + show(driver, "acme", "dog") == 0
+
+
+def test_without_a_reservation_the_longest_unused_goes_as_in_vllm(make, config):
+    ours, stock = make(cache=3), make(cache=3, zones=False)
+    ours.declare(zone("acme"), zone("burst"))
+    names = ["a", "b", "c", "d", "a", "b", "d", "e", "a", "c"]
+    assert [show(ours, "acme", name) for name in names] == [show(stock, None, name) for name in names]
+
+
+def test_what_is_beyond_its_own_part_a_zone_loses_before_others_lose_theirs(make):
+    driver = make(cache=4)
+    driver.declare(zone("acme", reserved="25%"), zone("burst", reserved="50%"))
+    for name in ("cat", "dog"):
+        show(driver, "acme", name)
+    for name in ("one", "two", "three"):
+        show(driver, "burst", name)
+    assert show(driver, "acme", "dog") == 0
+    assert show(driver, "burst", "three") == 0
+
+
+def test_where_the_encoder_has_no_room_in_a_step_zones_without_images_are_admitted_nevertheless(make):
+    driver = make(budget=1, cache=8)
+    driver.declare(zone("acme"), zone("burst"), zone("text"))
+    shown = [driver.send(tenant, prompt(10), images=image(str(n), 0)) for n, tenant in enumerate(("acme", "burst"))]
+    text = driver.send("text", prompt(10))
+    output, result = driver.schedule()
+    assert sum(encoded(output).values()) == 1
+    assert text.request_id in output.num_scheduled_tokens
+    driver.update(output, result)
+    output, result = driver.schedule()
+    assert sum(encoded(output).values()) == 1
+    driver.update(output, result)
+    driver.run()
+    assert all(driver.finished[request.request_id] == "length" for request in (*shown, text))
+
+
+def test_a_cache_full_of_what_others_use_holds_back_only_who_needs_room_in_it(make):
+    driver = make(budget=8, cache=2)
+    driver.declare(zone("acme"), zone("burst"), zone("text"))
+    # Long prompts after the image, so that it stays in use for steps.
+    for name in ("one", "two"):
+        driver.send("burst", prompt(100), images=[(name, 0, IMAGE), (f"{name} later", 900, IMAGE)])
+    driver.step()
+    waiting = driver.send("acme", prompt(10), images=image("cat", 0))
+    text = driver.send("text", prompt(2))
+    scheduled = driver.step()
+    assert text.request_id in scheduled
+    driver.run()
+    assert driver.finished[waiting.request_id] == "length"
+
+
+def test_an_image_within_a_cached_prefix_needs_no_room(make):
+    driver = make(budget=8, cache=1)
+    driver.declare(zone("acme", reserved="50%"), zone("burst"))
+    asked = prompt(10, seed=1)
+    driver.ask("acme", asked, images=image("cat", 0))
+    show(driver, "burst", "dog")
+    request = driver.send("acme", asked, images=image("cat", 0))
+    driver.send("burst", prompt(100), images=[("other", 0, IMAGE)])
+    output, result = driver.schedule()
+    assert request.request_id in output.num_scheduled_tokens
+    assert request.request_id not in output.scheduled_encoder_inputs
+    driver.update(output, result)
+    driver.run()
+
+
+def test_a_zone_that_stores_nothing_has_its_image_encoded_each_time(make):
+    driver = make()
+    driver.declare(zone("acme", retention=Retention(no_store=True)))
+    assert [show(driver, "acme", "cat") for _ in range(3)] == [1, 1, 1]
+    assert driver.scheduler.encoder_cache_manager.cached == {}
+
+
+def test_an_image_is_forgotten_when_it_was_not_used_for_the_ttl(clock: Clock, make):
+    driver = make()
+    driver.declare(zone("acme", retention=Retention(ttl_seconds=60.0)), zone("burst"))
+    show(driver, "acme", "cat")
+    show(driver, "burst", "cat")
+    clock.seconds += 61.0
+    driver.scheduler.let_time_pass()
+    assert show(driver, "acme", "cat") == 1
+    assert show(driver, "burst", "cat") == 0
+
+
+def test_a_purge_forgets_images_and_those_in_use_once_they_are_not(make):
+    driver = make()
+    driver.declare(zone("acme"), zone("burst"))
+    for tenant in ("acme", "burst"):
+        show(driver, tenant, "cat")
+    running = driver.send("acme", prompt(100), images=image("dog", 1000))
+    # Between two steps that compute its tokens.
+    for _ in range(2):
+        driver.step()
+    assert driver.scheduler.encoder_cache_manager.get_cached_input_ids(running) == {0}
+    driver.declare(zone("acme", purge="now"), zone("burst"))
+    driver.run()
+    assert driver.finished[running.request_id] == "length"
+    assert show(driver, "acme", "cat") + show(driver, "acme", "dog") == 2
+    assert show(driver, "burst", "cat") == 0
+
+
+def test_a_zone_that_is_deleted_leaves_no_image(make):
+    driver = make()
+    driver.declare(zone("acme"), zone("burst"))
+    show(driver, "acme", "cat")
+    driver.declare(zone("burst"))
+    cache = driver.scheduler.encoder_cache_manager
+    assert cache.cached == {}
+    assert cache.num_free_slots == cache.num_freeable_slots == cache.cache_size
+
+
+def test_requests_that_are_aborted_leave_room(make):
+    driver = make(cache=2)
+    driver.declare(zone("acme"), zone("burst"))
+    begun = [driver.send("burst", prompt(100), images=image(f"{n}", 0)) for n in range(2)]
+    driver.step()
+    for request in begun:
+        abort(driver, request)
+    assert show(driver, "acme", "cat") == 1
+    cache = driver.scheduler.encoder_cache_manager
+    assert cache.num_freeable_slots == cache.cache_size
