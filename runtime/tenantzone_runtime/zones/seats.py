@@ -137,7 +137,10 @@ class Seats(Generic[W]):
     def sat_down(self, work: W) -> None:
         """Note that a zone's next request has left the queue, most likely for a seat."""
         zone = work.zone
-        if self._kept[zone] and self._engine.blocks_at_most(work):
+        if not self._engine.blocks_at_most(work):
+            # It waits for something else, and was passed over.
+            return
+        if self._kept[zone]:
             self._kept[zone] -= 1
         self._held[zone] += 1
 
