@@ -7,8 +7,8 @@ has work. What a zone was given and does not use is there for all before the ste
 step (``pace``).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final, Generic
 
 from tenantzone_runtime.zones.deficits import CHUNK, DeficitRoundRobin
@@ -19,10 +19,10 @@ from tenantzone_runtime.zones.step_time import StepTimes
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
+_CHUNKS: Final = 8
+"""A step is cut into so many parts at least, where prompts begin."""
 _LOOKED_AT: Final = 8
 """Zones with waiting requests of which so many are looked at before a step; the others come when their turn does."""
-_BEGUN_AT_ONCE: Final = 4
-"""Waiting requests of a zone that are looked at: the prompts of more seldom fit into one step."""
 
 
 class StepTokens(Generic[W]):
@@ -31,8 +31,8 @@ class StepTokens(Generic[W]):
     Args:
         tenancy: of all zones.
         engine: whose steps.
-        next_zones: the zones with waiting requests, as they come next, behind those that are named.
-        can_begin: whether a waiting request would be admitted now.
+        next_zones: the zones with waiting requests that may have seats, as they come next, behind those that are named.
+        ready: a zone's waiting requests that would be admitted one after the other now, if there were tokens.
         times: predicts steps.
         latency: of zones with targets.
     """
@@ -42,7 +42,7 @@ class StepTokens(Generic[W]):
         tenancy: Tenancy,
         engine: Engine[W],
         next_zones: Callable[[Iterable[Zone]], Iterable[Zone]],
-        can_begin: Callable[[Zone], bool],
+        ready: Callable[[Zone], Iterator[W]],
         times: StepTimes,
         latency: Latency,
     ) -> None:
@@ -50,7 +50,7 @@ class StepTokens(Generic[W]):
         self._targets = tenancy.ledger.totals.with_targets
         self._engine = engine
         self._next_zones = next_zones
-        self._can_begin = can_begin
+        self._ready = ready
         self._deficits = DeficitRoundRobin()
         self._pace = Pace(tenancy.ledger, engine, times, latency)
         self.is_shared = False
@@ -59,6 +59,8 @@ class StepTokens(Generic[W]):
         """Tokens of prompts that each zone may still compute in this step."""
         self._unclaimed = 0
         """The same, for whoever has none left."""
+        self._chunk = CHUNK
+        """Tokens with which a prompt is begun at least: few where steps are small, or full of what is generated."""
         self._computed: set[Zone] = set()
         """Zones of which prompts were computed in this step."""
         self._pacing: Pacing[W] | None = None
@@ -83,20 +85,26 @@ class StepTokens(Generic[W]):
         waiting = self._waiting(bounds)
         if not bounds and not self._compete(in_prompts, waiting):
             return
-        prompts = self._prompts(in_prompts, waiting)
         budget = max(0, engine.step_tokens - (len(engine.running) - len(in_prompts)) * engine.tokens_each)
-        pacing = self._pace.plan(bounds, prompts, budget) if bounds else None
+        self._chunk = max(1, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
+        prompts = self._prompts(in_prompts, waiting, budget)
+        pacing = self._pace.plan(bounds, prompts, budget, self._chunk) if bounds else None
         if pacing is not None:
             self._pacing = pacing
             others = {zone: each for zone, each in prompts.items() if zone not in bounds}
             self._share(pacing.of_others, others, in_prompts)
             self._left |= pacing.prompt_tokens
             if pacing.overdue is not None:
-                self._left[pacing.overdue] = max(CHUNK, self._left.get(pacing.overdue, 0))
+                self._left[pacing.overdue] = max(pacing.of_overdue, self._left.get(pacing.overdue, 0))
         elif sum(each.tokens for each in prompts.values()) > budget:
             self._share(budget, prompts, in_prompts)
-        for zone in waiting if self.is_shared else ():
-            self._is_enough(zone)
+        for work, _ in waiting.values() if self.is_shared else ():
+            self._is_enough(work)
+
+    @property
+    def denied(self) -> Collection[Zone]:
+        """Zones whose next request can't be begun with the tokens that they have in this step."""
+        return self._made_wait
 
     def tokens_for(self, work: W, wanted: int) -> int:
         """How many of the tokens that the engine would compute for a request now it may.
@@ -121,13 +129,13 @@ class StepTokens(Generic[W]):
         zone.counters.withheld_tokens += wanted - granted
         return granted
 
-    def may_begin(self, zone: Zone) -> bool:
-        """Whether there are tokens in this step to begin the zone's next request with."""
+    def may_begin(self, work: W) -> bool:
+        """Whether there are tokens in this step to begin a waiting request with."""
         if not self.is_shared:
             return True
-        may_begin = self._is_enough(zone)
+        may_begin = self._is_enough(work)
         if not may_begin:
-            self._turned_away.append(zone)
+            self._turned_away.append(work.zone)
         return may_begin
 
     def was_turned_down(self) -> None:
@@ -138,13 +146,15 @@ class StepTokens(Generic[W]):
             self._last = None
 
     def let_go(self) -> list[Zone]:
-        """Leave what zones have not used to all who wait; returns the zones that were turned away for it."""
+        """Leave what zones have not used to all who wait; returns those that were turned away for want of it."""
         turned_away, self._turned_away = self._turned_away, []
         bounded = [zone for zone, count in self._left.items() if count and not self._is_own(zone)]
         for zone in bounded:
             self._deficits.owe(zone, self._left[zone])
             self._unclaimed += self._left.pop(zone)
-        return turned_away if bounded else []
+        # Else nobody had them: who runs has had its turn.
+        self._chunk = 1
+        return turned_away if self._unclaimed else []
 
     def end_step(self) -> None:
         """End the step; what a zone was given and did not use, it is owed."""
@@ -162,19 +172,14 @@ class StepTokens(Generic[W]):
         self._turned_away = []
         self._last = None
 
-    def _is_enough(self, zone: Zone) -> bool:
-        """Whether a zone has tokens to begin its next request with; else it is noted that it waits for them."""
-        needed = min(self._chunk, self._engine.tokens_left(self._engine.front(zone)))
-        is_enough = self._left.get(zone, 0) + self._unclaimed >= needed
+    def _is_enough(self, work: W) -> bool:
+        """Whether there are tokens to begin a waiting request with; else it is noted that its zone waits for them."""
+        needed = min(self._chunk, self._engine.tokens_left(work))
+        is_enough = self._left.get(work.zone, 0) + self._unclaimed >= needed
         if not is_enough:
-            self._tenancy.must_wait_for_tokens(zone)
-            self._made_wait.append(zone)
+            self._tenancy.must_wait_for_tokens(work.zone)
+            self._made_wait.append(work.zone)
         return is_enough
-
-    @property
-    def _chunk(self) -> int:
-        """Tokens with which a prompt is begun at least: few where steps are small."""
-        return max(1, min(CHUNK, (self._engine.step_tokens or 0) // _LOOKED_AT))
 
     def _is_own(self, zone: Zone) -> bool:
         """Whether the zone's tokens are there for its target, and too many for others."""
@@ -187,17 +192,28 @@ class StepTokens(Generic[W]):
         own = min(count, self._left.get(zone, 0))
         if own:
             self._left[zone] -= own
-        self._unclaimed = max(0, self._unclaimed - (count - own))
+        found = min(count - own, self._unclaimed)
+        if found:
+            self._unclaimed -= found
+            self._deficits.charge(zone, found)
         if count:
             self._computed.add(zone)
         self._last = zone, own
 
-    def _waiting(self, bounds: Iterable[Zone]) -> list[Zone]:
-        """Zones whose next request may be admitted in this step: the first ones, and all whose targets count."""
-        if not self._engine.free_seats or not len(self._engine.waiting):
-            return []
-        zones = dict.fromkeys(islice(self._next_zones(bounds), _LOOKED_AT))
-        return [zone for zone in zones if self._can_begin(zone)]
+    def _waiting(self, bounds: Iterable[Zone]) -> dict[Zone, tuple[W, Iterator[W]]]:
+        """Zones of which requests may be admitted in this step, each with the first of these, and the others.
+
+        Looked at are those that come first, and all whose targets count.
+        """
+        if not self._engine.is_open or not len(self._engine.waiting):
+            return {}
+        waiting = {}
+        for zone in dict.fromkeys(islice(self._next_zones(bounds), _LOOKED_AT)):
+            ready = self._ready(zone)
+            for work in ready:
+                waiting[zone] = work, ready
+                break
+        return waiting
 
     def _compete(self, in_prompts: Sequence[W], waiting: Iterable[Zone]) -> bool:
         """Whether more than one zone has prompts to compute, or what others generate may stand behind them."""
@@ -206,14 +222,17 @@ class StepTokens(Generic[W]):
             return len(zones) > 1
         return any(work.zone not in zones for work in self._engine.running)
 
-    def _prompts(self, in_prompts: Iterable[W], waiting: Iterable[Zone]) -> dict[Zone, Prompts]:
+    def _prompts(
+        self, in_prompts: Iterable[W], waiting: Mapping[Zone, tuple[W, Iterator[W]]], budget: int
+    ) -> dict[Zone, Prompts]:
         prompts: dict[Zone, Prompts] = {}
         for work in in_prompts:
             self._add(prompts, work)
-        at_most = min(self._engine.free_seats, _BEGUN_AT_ONCE)
-        for zone in waiting:
-            for work in self._engine.fronts(zone, at_most):
+        for zone, (first, others) in waiting.items():
+            for work in chain((first,), others):
                 self._add(prompts, work)
+                if prompts[zone].tokens >= budget:
+                    break
         return prompts
 
     def _add(self, prompts: dict[Zone, Prompts], work: W) -> None:
