@@ -293,3 +293,16 @@ def test_requests_of_one_zone_with_a_target_sit_out_for_another_in_turn(core):
         engine.step()
         assert seconds(engine) <= 0.0125
     assert [work.computed for work in decodes] == [1] * 8
+
+
+def test_zones_that_wait_for_what_each_other_was_promised_are_not_held_up_by_a_target(core):
+    """Nothing runs, so reservations are lent, and a bound on steps keeps nobody from that."""
+    acme = core.zone("acme", reserved=600, latency=token_time(0.05))
+    gold = core.zone("gold", reserved=400)
+    engine = learned(core)
+    works = [engine.wait(zone, 700, tokens=500) for zone in (acme, gold)]
+    for _ in range(10):
+        engine.step()
+        for work in [work for work in engine.running if work.computed >= 500]:
+            engine.end(work)
+    assert not set(works) & {*engine.running, *engine.waiting}

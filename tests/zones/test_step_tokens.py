@@ -169,6 +169,19 @@ def test_who_stands_behind_a_request_that_waits_for_something_else_has_the_zones
     assert computed(engine) == {"flood": 500, "acme": 500}
 
 
+def test_who_has_its_blocks_of_what_others_merely_cache_has_a_share():
+    core = Core(100)
+    flood, beta, acme = core.zone("flood"), core.zone("beta"), core.zone("acme")
+    engine = SmallEngine(core, step_tokens=900)
+    for zone in (flood, beta):
+        engine.run(zone, 10, tokens=10**6)
+    core.hold(flood, cached=80)
+    engine.wait(acme, 5, tokens=5000)
+    engine.step()
+    assert computed(engine) == {"flood": 300, "beta": 300, "acme": 300}
+    assert len(flood.cached) == 75
+
+
 @pytest.mark.parametrize("generating", [0, 200, 250, 255])
 def test_prompts_are_begun_with_what_a_step_full_of_decodes_leaves(core, generating):
     busy, zones = core.zone("busy"), [core.zone(name) for name in ("acme", "beta")]

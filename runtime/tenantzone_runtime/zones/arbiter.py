@@ -58,7 +58,9 @@ class Arbiter(Generic[W]):
         self._seats = Seats(self._totals, engine, self._can_begin, self.preempt)
         self.times = tenancy.step_times
         self.latency = Latency(tenancy.ledger.totals, self.times)
-        self._tokens = StepTokens(tenancy, engine, self._next_zones, self._ready, self.times, self.latency)
+        self._tokens = StepTokens(
+            tenancy, engine, self._next_zones, self._free_seats, self._ready, self.times, self.latency
+        )
         self.tokens_for = self._tokens.tokens_for
         self._sent_back: dict[Zone, None] = {}
         """Zones of which a request was preempted since the last step: none of theirs is admitted in this one."""
@@ -136,6 +138,7 @@ class Arbiter(Generic[W]):
             self._claims.drop(work)
             return True
         self._withheld.append(work)
+        self._tokens.was_turned_down(work)
         return False
 
     def next_front(self) -> W | None:
@@ -159,7 +162,7 @@ class Arbiter(Generic[W]):
     def turned_down(self, work: W) -> None:
         """Have a request looked at again before the next step: the engine found no blocks for it after all."""
         self._front = None
-        self._tokens.was_turned_down()
+        self._tokens.was_turned_down(work)
         if self._engine.is_running(work):
             self._withheld.append(work)
         else:
@@ -268,12 +271,15 @@ class Arbiter(Generic[W]):
         return False
 
     def _next_zones(self, first: Iterable[Zone]) -> Iterator[Zone]:
-        """Zones with waiting requests that may have seats, these first."""
+        """Zones with waiting requests that may have seats: those that are entitled to them, these, and the others."""
         if not self._engine.free_seats:
             return iter(self._seats.claimants)
         return chain(
-            (zone for zone in first if zone in self._admission), self._seats.claimants, self._admission.first()
+            self._seats.claimants, (zone for zone in first if zone in self._admission), self._admission.first()
         )
+
+    def _free_seats(self) -> int:
+        return max(self._engine.free_seats, len(self._seats.claimants))
 
     def _ready(self, zone: Zone) -> Iterator[W]:
         """A zone's waiting requests that would be admitted one after the other now, if there were tokens for them."""
@@ -281,7 +287,7 @@ class Arbiter(Generic[W]):
             return
         waiting = islice(candidates(self._engine, zone), self._seats.free_for(zone))
         first, count = next(waiting, (None, 0))
-        if first is None or not self._can_begin(first):
+        if first is None or not (self._can_begin(first) or self._may_be_relieved(first)):
             return
         yield first
         left = self._yielding.available(first) - count
@@ -293,6 +299,16 @@ class Arbiter(Generic[W]):
 
     def _can_begin(self, work: W) -> bool:
         return self._denied(work) is None
+
+    def _may_be_relieved(self, work: W) -> bool:
+        """Whether a waiting request that is denied blocks gets them of what other active zones merely cache."""
+        denied = self._denied(work)
+        free = self._engine.free_blocks
+        return (
+            denied is not None
+            and not denied.headroom
+            and self._totals.relief(work.zone, denied.blocks, free, work.peak) > 0
+        )
 
     def _denied(self, work: W) -> _Denied | None:
         """What a waiting request would be denied if it were admitted now; None: nothing."""

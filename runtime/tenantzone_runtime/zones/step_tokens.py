@@ -7,7 +7,9 @@ has work. What a zone was given and does not use is there for all before the ste
 step (``pace``).
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final, Generic
 
@@ -25,6 +27,19 @@ _LOOKED_AT: Final = 8
 """Zones with waiting requests of which so many are looked at before a step; the others come when their turn does."""
 
 
+@dataclass(slots=True)
+class _Granted(Generic[W]):
+    """Tokens that a request was granted."""
+
+    work: W
+    own: int = 0
+    """Of a prompt, of what its zone has of the step, ..."""
+    found: int = 0
+    """... and of what others left."""
+    of_step: int = 0
+    """For what it generates."""
+
+
 class StepTokens(Generic[W]):
     """Shares out the tokens of each step of one engine.
 
@@ -32,6 +47,7 @@ class StepTokens(Generic[W]):
         tenancy: of all zones.
         engine: whose steps.
         next_zones: the zones with waiting requests that may have seats, as they come next, behind those that are named.
+        free_seats: that are free, or are to be before the step.
         ready: a zone's waiting requests that would be admitted one after the other now, if there were tokens.
         times: predicts steps.
         latency: of zones with targets.
@@ -42,6 +58,7 @@ class StepTokens(Generic[W]):
         tenancy: Tenancy,
         engine: Engine[W],
         next_zones: Callable[[Iterable[Zone]], Iterable[Zone]],
+        free_seats: Callable[[], int],
         ready: Callable[[Zone], Iterator[W]],
         times: StepTimes,
         latency: Latency,
@@ -50,6 +67,7 @@ class StepTokens(Generic[W]):
         self._targets = tenancy.ledger.totals.with_targets
         self._engine = engine
         self._next_zones = next_zones
+        self._free_seats = free_seats
         self._ready = ready
         self._deficits = DeficitRoundRobin()
         self._pace = Pace(tenancy.ledger, engine, times, latency)
@@ -61,14 +79,16 @@ class StepTokens(Generic[W]):
         """The same, for whoever has none left."""
         self._chunk = CHUNK
         """Tokens with which a prompt is begun at least: few where steps are small, or full of what is generated."""
-        self._computed: set[Zone] = set()
-        """Zones of which prompts were computed in this step."""
+        self._computed: Counter[Zone] = Counter()
+        """Tokens of prompts that are computed of each zone in this step."""
         self._pacing: Pacing[W] | None = None
+        self._is_empty = True
+        """Whether nothing was computed in this step yet."""
         self._made_wait: list[Zone] = []
         """Zones whose next request found no tokens in the last step."""
         self._turned_away: list[Zone] = []
         """Zones whose waiting request was denied a place in this step for want of tokens."""
-        self._last: tuple[Zone, int] | None = None
+        self._last: _Granted[W] | None = None
 
     def begin_step(self) -> None:
         """Share out the step, before it."""
@@ -121,11 +141,13 @@ class StepTokens(Generic[W]):
         zone = work.zone
         if self._generates(work):
             granted = 0 if self._pacing is not None and work in self._pacing.sit_out else wanted
+            self._last = _Granted(work, of_step=granted)
         else:
             granted = min(wanted, self._left.get(zone, 0) + self._unclaimed)
             if not self._engine.is_running(work):
                 granted = max(1, granted)
-            self._take(zone, granted)
+            self._take(work, granted)
+        self._is_empty = self._is_empty and not granted
         zone.counters.withheld_tokens += wanted - granted
         return granted
 
@@ -138,12 +160,13 @@ class StepTokens(Generic[W]):
             self._turned_away.append(work.zone)
         return may_begin
 
-    def was_turned_down(self) -> None:
-        """Note that the engine did not admit the request after all for which tokens were asked last."""
-        if self._last is not None:
-            zone, count = self._last
-            self._left[zone] = self._left.get(zone, 0) + count
-            self._last = None
+    def was_turned_down(self, work: W) -> None:
+        """Note that the engine did not compute a request after all, if tokens were asked for it last."""
+        last, self._last = self._last, None
+        if last is not None and last.work is work:
+            self._left[work.zone] = self._left.get(work.zone, 0) + last.own
+            self._unclaimed += last.found + last.of_step
+            self._computed[work.zone] -= last.own + last.found
 
     def let_go(self) -> list[Zone]:
         """Leave what zones have not used to all who wait; returns those that were turned away for want of it."""
@@ -154,20 +177,24 @@ class StepTokens(Generic[W]):
             self._unclaimed += self._left.pop(zone)
         # Else nobody had them: who runs has had its turn.
         self._chunk = 1
+        if self._is_empty:
+            # An empty step helps nobody, whatever targets say.
+            self._unclaimed = max(self._unclaimed, self._engine.step_tokens or 0)
         return turned_away if self._unclaimed else []
 
     def end_step(self) -> None:
         """End the step; what a zone was given and did not use, it is owed."""
         for zone, count in self._left.items():
             self._deficits.owe(zone, count)
-        self._pace.end_step(self._pacing, self._computed)
+        self._pace.end_step(self._pacing, {zone for zone, count in self._computed.items() if count > 0})
         self._end()
 
     def _end(self) -> None:
         self.is_shared = False
         self._left = {}
         self._unclaimed = 0
-        self._computed = set()
+        self._is_empty = True
+        self._computed = Counter()
         self._pacing = None
         self._turned_away = []
         self._last = None
@@ -188,7 +215,8 @@ class StepTokens(Generic[W]):
     def _generates(self, work: W) -> bool:
         return self._engine.is_running(work) and not self._engine.is_in_prompt(work)
 
-    def _take(self, zone: Zone, count: int) -> None:
+    def _take(self, work: W, count: int) -> None:
+        zone = work.zone
         own = min(count, self._left.get(zone, 0))
         if own:
             self._left[zone] -= own
@@ -196,24 +224,28 @@ class StepTokens(Generic[W]):
         if found:
             self._unclaimed -= found
             self._deficits.charge(zone, found)
-        if count:
-            self._computed.add(zone)
-        self._last = zone, own
+        self._computed[zone] += count
+        self._last = _Granted(work, own, found)
 
     def _waiting(self, bounds: Iterable[Zone]) -> dict[Zone, tuple[W, Iterator[W]]]:
         """Zones of which requests may be admitted in this step, each with the first of these, and the others.
 
-        Looked at are those that come first, and all whose targets count.
+        Looked at are those that come first, and all whose targets count, as far as there are seats for one of each.
         """
+        waiting: dict[Zone, tuple[W, Iterator[W]]] = {}
         if not self._engine.is_open or not len(self._engine.waiting):
-            return {}
-        waiting = {}
+            return waiting
+        seats = self._free_seats()
         for zone in dict.fromkeys(islice(self._next_zones(bounds), _LOOKED_AT)):
+            if len(waiting) == seats:
+                break
             ready = self._ready(zone)
             for work in ready:
                 waiting[zone] = work, ready
                 break
-        return waiting
+        # One that has no seat has no use for tokens: each zone may have one, and any of them the others.
+        spare = seats - len(waiting)
+        return {zone: (first, islice(others, spare)) for zone, (first, others) in waiting.items()}
 
     def _compete(self, in_prompts: Sequence[W], waiting: Iterable[Zone]) -> bool:
         """Whether more than one zone has prompts to compute, or what others generate may stand behind them."""
