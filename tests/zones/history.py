@@ -100,6 +100,8 @@ class History:
         """Still so after a step in which something was wrong."""
         self.promised: list[Request] = []
         """Waiting requests within their zone's reservation that a seat waited for in the last step, and no blocks."""
+        self.lost_turn: list[Request] = []
+        """Running requests that found no blocks in the last step, in their order."""
         self.relieved = []
         """Blocks that relief has evicted and the engine has not been told of."""
 

@@ -20,6 +20,7 @@ class HistoryInSteps(History):
         self.look_who_lends()
         self._check_promises()
         self._check_seats()
+        self.lost_turn = []
         for request in list(self.engine.running):
             self._go_on(request)
         self._admit(turns_down)
@@ -42,6 +43,7 @@ class HistoryInSteps(History):
             assert may_continue == (count <= allowed)
             if not may_continue:
                 self._saw("loses its turn")
+                self.lost_turn.append(request)
                 self.tokens.note_useless()
                 return
             self.take(request, count, growing=True)
@@ -159,7 +161,7 @@ class HistoryInSteps(History):
         ]
         if entitled:
             self._saw("a seat of its own")
-        assert self.engine.free_seats >= len(entitled), "a zone does not get a seat of its own"
+            assert self.engine.free_seats >= len(entitled), "a zone does not get a seat of its own"
 
     # What the arbiter decides
 
@@ -270,8 +272,10 @@ class HistoryInSteps(History):
     def _lacking(self, claim, running):
         """Blocks that requests of a zone ask for, alone or after one another, and may not take."""
         alone = [(work, self.engine.blocks_to_continue(work)) for work in running if work.claim is claim]
+        lost = [(work, self.engine.blocks_to_continue(work)) for work in self.lost_turn if work.running]
+        foreseen = [(work, count) for work, count in self.engine.needs() if work not in self.lost_turn]
         after_one_another, total = [], 0
-        for work, count in self.engine.needs():
+        for work, count in lost + foreseen:
             if work.claim is claim:
                 total += count
                 after_one_another.append((work, total))

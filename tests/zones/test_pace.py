@@ -306,3 +306,13 @@ def test_zones_that_wait_for_what_each_other_was_promised_are_not_held_up_by_a_t
         for work in [work for work in engine.running if work.computed >= 500]:
             engine.end(work)
     assert not set(works) & {*engine.running, *engine.waiting}
+
+
+def test_a_zone_that_is_alone_has_what_its_prompts_turn_out_to_need(core):
+    """More of its prompts begin than was known before the step: their prefixes are cached."""
+    acme = core.zone("acme", limit=10, latency=token_time(0.05))
+    engine = learned(core)
+    works = [engine.wait(acme, 1, tokens=100, shared=5) for _ in range(5)]
+    engine.step()
+    assert [engine.computed[work] for work in works] == [100] * 5
+    assert acme.counters.withheld_tokens == 0

@@ -109,7 +109,7 @@ class StepTokens(Generic[W]):
         self._chunk = max(1, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
         prompts = self._prompts(in_prompts, waiting, budget)
         pacing = self._pace.plan(bounds, prompts, budget, self._chunk) if bounds else None
-        if pacing is not None:
+        if pacing is not None and not self._is_anybody_alone(bounds):
             self._pacing = pacing
             others = {zone: each for zone, each in prompts.items() if zone not in bounds}
             self._share(pacing.of_others, others, in_prompts)
@@ -253,6 +253,11 @@ class StepTokens(Generic[W]):
         if len(zones) != 1 or not in_prompts or len(self._tenancy.ledger.zones) == 1:
             return len(zones) > 1
         return any(work.zone not in zones for work in self._engine.running)
+
+    def _is_anybody_alone(self, bounds: Iterable[Zone]) -> bool:
+        """Whether there is one zone only that runs, may begin, or is to be kept room for: it holds up nobody."""
+        zones = {*bounds, *(work.zone for work in self._engine.running), *islice(self._next_zones(()), 2)}
+        return len(zones) == 1
 
     def _prompts(
         self, in_prompts: Iterable[W], waiting: Mapping[Zone, tuple[W, Iterator[W]]], budget: int
