@@ -1,6 +1,7 @@
 """Users of one tenant, whose requests vLLM's scheduler admits in turn."""
 
 import random
+from itertools import islice
 
 import pytest
 from hypothesis import given, settings
@@ -109,6 +110,26 @@ def test_a_cancelled_flood_leaves_nothing(config):
     driver.run()
     assert driver.finished[one.request_id] == "length"
     assert not driver.scheduler.waiting._queues
+
+
+def test_of_thousands_of_users_the_first_are_found_without_a_look_at_all():
+    """They are asked for before each step: who makes up users slows nobody down."""
+    users = Users()
+    queue = UserRequestQueue(SchedulingPolicy.FCFS, users)
+    for number in range(5000):
+        queue.add_request(Asked(str(number), 0, number))
+    looked_at = []
+    first = users.first
+
+    def watched():
+        for place in first():
+            looked_at.append(place)
+            yield place
+
+    users.first = watched
+    fronts = [request.user for request in islice(queue, 20)]
+    assert fronts == [str(number) for number in range(20)]
+    assert len(looked_at) <= 21
 
 
 class Asked:

@@ -33,7 +33,14 @@ def shares(draw, max_blocks, *, base=CAPACITY):
     return f"{100 * blocks // base}%" if base and draw(st.booleans()) else blocks
 
 
-NO_TARGET = Latency()
+LATENCIES = [
+    *[Latency()] * 6,
+    Latency(token_time_seconds=0.05, first_token_seconds=0.5),
+    Latency(token_time_seconds=0.0125),
+    Latency(token_time_seconds=0.001),
+    Latency(first_token_seconds=0.001),
+]
+"""Some that leave others little, and some that no step meets."""
 
 
 @st.composite
@@ -61,9 +68,7 @@ def zone_configs(draw, tenant, max_blocks):
         eviction_policy=draw(st.sampled_from(list(EVICTION_POLICIES))),
         seats=draw(SEATS),
         purge=draw(st.sampled_from(["", "", "first", "second"])),
-        latency=draw(
-            st.sampled_from([NO_TARGET, NO_TARGET, Latency(token_time_seconds=0.05, first_token_seconds=0.5)])
-        ),
+        latency=draw(st.sampled_from(LATENCIES)),
         **draw(RETENTIONS),
     )
 

@@ -10,6 +10,7 @@ from tenantzone_runtime.zones.eviction import make_room, trim_to_limit
 from tenantzone_runtime.zones.zone import Zone
 from tests.zones.configs import CAPACITY, registered_terms
 from tests.zones.history_engine import HistoryEngine
+from tests.zones.history_tokens import BLOCK_TOKENS, StepTokensWatched
 from tests.zones.history_watched import WatchedArbiter, WatchedTenancy
 from tests.zones.lent import LentInAll
 from tests.zones.reference import Claim, World
@@ -35,6 +36,10 @@ class Request:
     """Of its zone, before it was admitted for the first time."""
     peak: int = 0
     ticks: int = 0
+    to_compute: int = 0
+    """Tokens of its prompt, and of what it had generated when it was admitted."""
+    computed: int = 0
+    """Of these, and of what it has generated since."""
     blocks: list[int] = field(default_factory=list)
     running: bool = False
 
@@ -50,10 +55,11 @@ class Request:
     def is_done(self) -> bool:
         return self.ticks >= (self.longest - self.prompt + 1) * self.pace
 
-    @property
-    def solo_steps(self) -> int:
+    def solo_steps(self, step_tokens: int | None) -> int:
         """Steps that it takes alone, from where it is."""
-        return (self.longest - self.prompt + 1) * self.pace - self.ticks + -(-self.needed // self.chunk)
+        each = self.chunk * BLOCK_TOKENS
+        prompt = -(-self.needed * BLOCK_TOKENS // min(each, step_tokens or each))
+        return (self.longest - self.prompt + 1) * self.pace - self.ticks + prompt
 
 
 def by_tenant(payments: Any) -> dict[str, list[int]]:
@@ -73,6 +79,7 @@ class History:
         self.config = None
         self.seen = set()
         self.seats, self.headroom, self.by_priority = 3, 0, False
+        self.step_tokens, self.depth, self.is_learned = None, 1, False
         self._start(0.0)
 
     def _saw(self, what):
@@ -84,14 +91,17 @@ class History:
         self.tenancy = WatchedTenancy(self, CAPACITY, now)
         self.ledger = self.tenancy.ledger
         self.world = World(CAPACITY, now)
-        self.engine = HistoryEngine(self, self.seats, self.headroom, self.by_priority)
+        self.engine = HistoryEngine(self, self.seats, self.headroom, self.by_priority, self.step_tokens, self.depth)
         self.arbiter = WatchedArbiter(self, self.tenancy, self.engine)
+        self.tokens = StepTokensWatched(self, is_learned=self.is_learned)
         self.requests: list[Request] = []
         self.lent = LentInAll()
         self.is_in_step = False
         """Still so after a step in which something was wrong."""
         self.promised: list[Request] = []
         """Waiting requests within their zone's reservation that a seat waited for in the last step, and no blocks."""
+        self.lost_turn: list[Request] = []
+        """Running requests that found no blocks in the last step, in their order."""
         self.relieved = []
         """Blocks that relief has evicted and the engine has not been told of."""
 

@@ -1,6 +1,7 @@
 """What becomes of an engine's requests when no more come: liveness."""
 
 from tenantzone_runtime.zones.hopeless import HOPELESS_SECONDS
+from tenantzone_runtime.zones.pace import SITS_OUT_AT_MOST
 from tests.zones.history_counted import HistoryCounted
 
 SECONDS_AT_REST = 100
@@ -36,7 +37,9 @@ class HistoryAtRest(HistoryCounted):
                 waiting.remove(request)
                 self.end(request)
         bound = SECONDS_AT_REST + int(HOPELESS_SECONDS) * len(waiting)
-        bound += STEPS_PER_SOLO_STEP * sum(request.solo_steps for request in waiting)
+        solo_steps = sum(request.solo_steps(self.step_tokens) for request in waiting)
+        # Where targets count, others' prompts may get a chunk now and then.
+        bound += STEPS_PER_SOLO_STEP * solo_steps * (1 if self.step_tokens is None else SITS_OUT_AT_MOST)
         for _ in range(bound):
             if not any(request in self.requests for request in waiting):
                 break

@@ -1,5 +1,7 @@
 """The engine of random history, as the arbiter sees it: requests that run, and a queue for each zone."""
 
+from tests.zones.history_tokens import BLOCK_TOKENS
+
 
 class HistoryEngine:
     """Answers for the requests of ``history``, and decides nothing.
@@ -9,20 +11,27 @@ class HistoryEngine:
         seats: how many requests run at once.
         headroom: blocks that are to stay free or cached while others run.
         by_priority: whether requests with a lower number go first, as clients say.
+        step_tokens: that a step computes at the most; None: prompts are computed whole.
+        depth: steps in flight.
     """
 
-    def __init__(self, history, seats, headroom, by_priority):
+    tokens_each = 1
+
+    def __init__(self, history, seats, headroom, by_priority, step_tokens, depth):
         self.history = history
         self.seats = seats
         self.headroom = headroom
         self.by_priority = by_priority
-        self.step_tokens = None
+        self.step_tokens = step_tokens
+        self.depth = depth
         self.is_open = True
         self.goes_on = True
         self.running = []
         self.queues = {}
         self.stood_aside = set()
         """Zones of which a request was sent back in this step: they are not looked at before the next."""
+        self.sent_back = []
+        """Requests that were preempted in this step."""
         self._arrived = []
 
     # What the arbiter asks
@@ -57,13 +66,33 @@ class HistoryEngine:
         return True
 
     def blocks_to_continue(self, work):
-        return min(work.chunk, work.needed - len(work.blocks))
+        return self.blocks_for(work, self.tokens_left(work))
+
+    def blocks_for(self, work, tokens):
+        """Blocks that a running request asks for to compute so many tokens more."""
+        needed = -(-(work.computed + tokens) // BLOCK_TOKENS) if self.is_in_prompt(work) else work.needed
+        return needed - len(work.blocks)
+
+    def in_prompts(self):
+        return [work for work in self.running if self.is_in_prompt(work)]
+
+    def is_in_prompt(self, work):
+        return work.computed < work.to_compute
+
+    def tokens_left(self, work):
+        left = work.to_compute - work.computed if work.running else BLOCK_TOKENS * work.needed
+        return max(0, min(left, BLOCK_TOKENS * work.chunk))
+
+    def tokens_computed(self, work):
+        return work.computed
 
     def preempt(self, work):
         self.running.remove(work)
         self.history.let_go(work, kept=len(work.blocks) - 1)
         work.running = False
+        work.computed = work.to_compute = 0
         self.stood_aside.add(work.zone)
+        self.sent_back.append(work)
         self._put(work, at_front=True)
 
     @property
@@ -98,6 +127,7 @@ class HistoryEngine:
         assert self.queues[work.zone][0] is work
         self._leave_queue(work)
         work.running = True
+        work.to_compute = BLOCK_TOKENS * work.needed
         self.running.append(work)
 
     def remove(self, work):

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from tests.zones.history import History
+from tests.zones.history_tokens import BLOCK_TOKENS
 
 
 class HistoryInSteps(History):
@@ -13,12 +14,17 @@ class HistoryInSteps(History):
         self.ledger.now = self.world.now = self.now
         self.is_in_step = True
         self.engine.stood_aside = set()
+        self.engine.sent_back = []
         self.arbiter.begin_step()
+        self.tokens.begin_step()
         self.look_who_lends()
         self._check_promises()
+        self._check_seats()
+        self.lost_turn = []
         for request in list(self.engine.running):
             self._go_on(request)
         self._admit(turns_down)
+        self.tokens.end_step()
         self.arbiter.end_step()
         for request in [request for request in self.engine.running if request.is_done]:
             self._saw("ended")
@@ -26,38 +32,53 @@ class HistoryInSteps(History):
         self.is_in_step = False
 
     def _go_on(self, request):
-        count = self.engine.blocks_to_continue(request)
+        wanted = self.engine.tokens_left(request) if self.engine.is_in_prompt(request) else 1
+        granted = self.tokens.ask(request, wanted)
+        if not granted:
+            return
+        count = self.engine.blocks_for(request, granted)
         if count > 0:
             allowed = self._takeable(request, growing=True)
             may_continue = self.arbiter.may_continue(request, count)
             assert may_continue == (count <= allowed)
             if not may_continue:
                 self._saw("loses its turn")
+                self.lost_turn.append(request)
+                self.tokens.note_useless()
                 return
             self.take(request, count, growing=True)
-        self._tick(request)
+        self._compute(request, granted)
 
-    def _tick(self, request):
-        if len(request.blocks) >= request.needed:
+    def _compute(self, request, granted):
+        self.tokens.compute(request, granted)
+        if not self.engine.is_in_prompt(request):
             request.ticks += 1
             request.zone.account.charge(2.0)
 
     def _admit(self, turns_down):
-        while (request := self.arbiter.next_front()) is not None:
+        while self.tokens.left != 0 and (request := self.arbiter.next_front()) is not None:
             self.look_who_lends()
             assert self.engine.free_seats
             assert self.is_admissible(request), f"next, and can't have its blocks: {request}"
             assert not self._is_at_seat_limit(request.claim), f"next, and beyond its seats: {request}"
+            # As vLLM does, it computes the last token of its prompt in any case.
+            hits = min(request.hits, request.needed, len(request.claim.cached))
+            known = min(BLOCK_TOKENS * hits, BLOCK_TOKENS * request.needed - 1)
+            granted = self.tokens.ask(request, min(BLOCK_TOKENS * request.needed - known, BLOCK_TOKENS * request.chunk))
+            assert granted, "next, and without tokens"
+            if known or turns_down:
+                self.tokens.note_useless()
             if turns_down:
                 self._saw("turned down")
                 self.arbiter.turned_down(request)
                 return
             self.engine.seat(request)
-            self.take(request, min(request.needed, request.hits + request.chunk), growing=False)
+            self.take(request, -(-(known + granted) // BLOCK_TOKENS), growing=False)
+            request.computed = known
             request.zone.account.charge(float(request.prompt))
-            self._tick(request)
+            self._compute(request, granted)
         self.look_who_lends()
-        if self.engine.free_seats:
+        if self.engine.free_seats and self.tokens.left != 0:
             self.check_nobody_is_passed_over()
 
     def _takeable(self, request, *, growing=False):
@@ -97,6 +118,8 @@ class HistoryInSteps(History):
         for front in self._fronts():
             if self._is_at_seat_limit(front.claim):
                 self._saw("at its limit of seats")
+            elif self.tokens.may_leave_waiting(front):
+                self._saw("waits for tokens")
             elif front.zone not in self.engine.stood_aside:
                 assert not self.is_admissible(front, with_relief=True), f"passed over: {front}"
                 if self.world.is_entitled(front.claim, front.needed):
@@ -121,6 +144,24 @@ class HistoryInSteps(History):
                 assert self.world.takeable(front.claim, peak=front.peak) >= front.needed, (
                     f"I2: a promise was not kept: {front}"
                 )
+
+    def _check_seats(self):
+        """Who is entitled to a seat, has blocks for a request and tokens to begin it, finds one free in this step."""
+        if not self.engine.is_open:
+            return
+        held = Counter(work.claim for work in self.engine.running)
+        entitled = [
+            front
+            for front in self._fronts()
+            if held[front.claim] < self.world.own_seats(front.claim, self.seats)
+            and front.zone not in self.engine.stood_aside
+            and front.zone.wait_reason != "tokens"
+            and not self._is_at_seat_limit(front.claim)
+            and self.is_admissible(front)
+        ]
+        if entitled:
+            self._saw("a seat of its own")
+            assert self.engine.free_seats >= len(entitled), "a zone does not get a seat of its own"
 
     # What the arbiter decides
 
@@ -231,8 +272,10 @@ class HistoryInSteps(History):
     def _lacking(self, claim, running):
         """Blocks that requests of a zone ask for, alone or after one another, and may not take."""
         alone = [(work, self.engine.blocks_to_continue(work)) for work in running if work.claim is claim]
+        lost = [(work, self.engine.blocks_to_continue(work)) for work in self.lost_turn if work.running]
+        foreseen = [(work, count) for work, count in self.engine.needs() if work not in self.lost_turn]
         after_one_another, total = [], 0
-        for work, count in self.engine.needs():
+        for work, count in lost + foreseen:
             if work.claim is claim:
                 total += count
                 after_one_another.append((work, total))

@@ -16,6 +16,7 @@ from tenantzone_runtime.zones.zone import EARLY_TENANT
 from tests.zones.configs import CAPACITY, TENANTS, blocks_of, configs, registered_terms, terms_of
 from tests.zones.history import Request, by_tenant
 from tests.zones.history_at_rest import HistoryAtRest
+from tests.zones.history_tokens import BLOCK_TOKENS
 
 
 @st.composite
@@ -51,9 +52,13 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
         seats=st.integers(1, 5),
         headroom=st.sampled_from([0, 0, 2, 5]),
         by_priority=st.booleans(),
+        step_tokens=st.sampled_from([None, 1000, 200, 64, 24, 7]),
+        depth=st.integers(1, 2),
+        is_learned=st.booleans(),
     )
-    def first_config(self, config, seats, headroom, by_priority):
+    def first_config(self, config, seats, headroom, by_priority, step_tokens, depth, is_learned):
         self.seats, self.headroom, self.by_priority = seats, headroom, by_priority
+        self.step_tokens, self.depth, self.is_learned = step_tokens, depth, is_learned
         self._start(self.now)
         if config is not None:
             self.reload(config)
@@ -69,6 +74,7 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
             left -= term["reserved"]
         self._fit_seats(terms)
         evictions = self.tenancy.apply(config, self.now)
+        self.tokens.forget_weights()
         self.config = config
         self.world.now = self.now
         payments = self.returned(evictions)
@@ -158,6 +164,7 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
         request.running = request.prompt <= self.free
         if request.running:
             request.blocks = sorted(self.world.free)[: request.prompt]
+            request.computed = request.to_compute = BLOCK_TOKENS * request.prompt
             self.world.free -= set(request.blocks)
             self.world.before_zones |= set(request.blocks)
         self.requests.append(request)

@@ -4,10 +4,11 @@ import random
 
 import pytest
 
+from tenantzone_contract.zone_terms import Latency
 from tenantzone_runtime.zones.latency_targets import LatencyTargets
 from tenantzone_runtime.zones.pace import SITS_OUT_AT_MOST
 from tenantzone_runtime.zones.step_time import StepLoad
-from tests.zones.core import Core
+from tests.zones.core import Core, declare
 from tests.zones.small_engine import SmallEngine
 
 BASE, PER_TOKEN, PER_DECODE = 0.010, 0.0001, 0.001
@@ -231,3 +232,87 @@ def test_all_requests_end_however_tight_a_target_is(core):
         engine.step()
         steps += 1
         assert steps < 40 * (300 // 64 + 4)
+
+
+@pytest.mark.parametrize("step_tokens", [8, 32, 64, 65])
+def test_who_has_sat_out_for_long_is_computed_however_small_steps_are(core, step_tokens):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.0112))
+    engine = learned(core)
+    engine.step_tokens = step_tokens
+    running, waiting = engine.run(flood, 1, tokens=5000), engine.wait(core.zone("burst"), 1, tokens=50)
+    engine.run(acme, 1)
+    for _ in range(4 * SITS_OUT_AT_MOST):
+        engine.step()
+    assert running.computed
+    assert waiting.computed
+
+
+@pytest.mark.parametrize("of_gold", [{}, {"latency": LatencyTargets(token_time_seconds=5.0)}], ids=["none", "easy"])
+def test_prompts_without_end_of_a_zone_with_a_target_do_not_starve_others(core, of_gold):
+    acme, gold = core.zone("acme", latency=token_time(0.2)), core.zone("gold", **of_gold)
+    engine = learned(core)
+    engine.run(acme, 1, tokens=10**6)
+    work = engine.run(gold, 1, tokens=10**6)
+    for _ in range(3 * SITS_OUT_AT_MOST):
+        engine.step()
+    assert work.computed >= 2 * 64
+
+
+def test_prompts_of_a_zone_whose_target_no_step_can_meet_hold_up_nobody(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(BASE / 2))
+    engine = learned(core)
+    engine.run(acme, 1, tokens=10**6)
+    engine.run(flood, 1, tokens=10**6)
+    engine.step()
+    assert (of(engine, acme), of(engine, flood)) == (500, 500)
+
+
+def test_nothing_is_kept_of_zones_that_are_gone():
+    core = Core(1000)
+    engine, declared = learned(core), {"latency": Latency(token_time_seconds=0.02, first_token_seconds=0.1)}
+    core.apply(declare("acme", **declared))
+    for number in range(20):
+        core.apply(declare("acme", **declared), declare(f"gold-{number}", **declared), declare(f"flood-{number}"))
+        zones = core.ledger.zones
+        works = [engine.run(zones[name], 1, tokens=900) for name in ("acme", f"gold-{number}", f"flood-{number}")]
+        for _ in range(3):
+            engine.step()
+        for work in works:
+            engine.end(work)
+    pace = engine.arbiter._tokens._pace
+    assert len(pace._starved) <= 3
+    assert len(pace._first_token_seconds) <= 3
+
+
+def test_requests_of_one_zone_with_a_target_sit_out_for_another_in_turn(core):
+    fast, slow = core.zone("fast", latency=token_time(0.0125)), core.zone("slow", latency=token_time(0.06))
+    engine = learned(core)
+    engine.run(fast, 1)
+    decodes = [engine.run(slow, 1) for _ in range(8)]
+    for _ in range(8):
+        engine.step()
+        assert seconds(engine) <= 0.0125
+    assert [work.computed for work in decodes] == [1] * 8
+
+
+def test_zones_that_wait_for_what_each_other_was_promised_are_not_held_up_by_a_target(core):
+    """Nothing runs, so reservations are lent, and a bound on steps keeps nobody from that."""
+    acme = core.zone("acme", reserved=600, latency=token_time(0.05))
+    gold = core.zone("gold", reserved=400)
+    engine = learned(core)
+    works = [engine.wait(zone, 700, tokens=500) for zone in (acme, gold)]
+    for _ in range(10):
+        engine.step()
+        for work in [work for work in engine.running if work.computed >= 500]:
+            engine.end(work)
+    assert not set(works) & {*engine.running, *engine.waiting}
+
+
+def test_a_zone_that_is_alone_has_what_its_prompts_turn_out_to_need(core):
+    """More of its prompts begin than was known before the step: their prefixes are cached."""
+    acme = core.zone("acme", limit=10, latency=token_time(0.05))
+    engine = learned(core)
+    works = [engine.wait(acme, 1, tokens=100, shared=5) for _ in range(5)]
+    engine.step()
+    assert [engine.computed[work] for work in works] == [100] * 5
+    assert acme.counters.withheld_tokens == 0

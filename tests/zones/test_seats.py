@@ -302,3 +302,31 @@ def test_whatever_is_reserved_it_is_no_more_than_there_is_and_within_each_limit(
         limit = zone.spec.seats.limit
         assert limit is None or own[zone.spec.tenant] <= limit
         assert limit is None or limit >= 1, "a zone that may run nothing could never end a request"
+
+
+def test_who_waits_for_something_else_takes_no_seat_of_a_limit(core):
+    acme = core.zone("acme", seats=SeatQuota(limit=1))
+    engine = SmallEngine(core)
+    grammar = engine.wait(acme, 1, waits_for_else=True)
+    behind = engine.wait(acme, 1)
+    assert engine.step() == ([], [behind])
+    grammar.waits_for_else = False
+    assert engine.step() == ([], []), "its only seat is taken"
+    engine.end(behind)
+    assert engine.step() == ([], [grammar])
+
+
+def test_nobody_gives_up_a_seat_for_a_request_that_finds_no_tokens(core):
+    acme, burst = core.zone("acme", seats=1), core.zone("burst", weight=1000)
+    engine = SmallEngine(core, seats=4, step_tokens=1000)
+    for _ in range(3):
+        engine.run(burst, 1)
+    engine.run(burst, 1, tokens=10**6)
+    work, steps = engine.wait(acme, 1, tokens=5000), 0
+    while not work.computed:
+        assert preemptions(core) == []
+        engine.step()
+        steps += 1
+    assert preemptions(core) == [("burst", "seat", "acme")]
+    assert steps > 30
+    assert engine.preempted[0] not in engine.running

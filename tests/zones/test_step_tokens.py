@@ -2,7 +2,8 @@
 
 import pytest
 
-from tenantzone_runtime.zones.deficits import CHUNK
+from tenantzone_runtime.zones.deficits import BOUND, CHUNK
+from tenantzone_runtime.zones.zone import SeatQuota
 from tests.zones.core import Core
 from tests.zones.small_engine import SmallEngine
 
@@ -107,6 +108,89 @@ def test_all_waiting_zones_begin_in_one_step_if_there_is_enough_for_all(core):
         engine.wait(zone, 1, tokens=5000)
     engine.step()
     assert list(computed(engine).values()) == [200] * 8
+
+
+def serve(engine, steps):
+    """So many steps, in which requests end with their prompts. Returns the tokens computed, by tenant."""
+    service = {}
+    for _ in range(steps):
+        engine.step()
+        for tenant, tokens in computed(engine).items():
+            service[tenant] = service.get(tenant, 0) + tokens
+        for work in [work for work in engine.running if work.tokens and not engine.is_in_prompt(work)]:
+            engine.end(work)
+    return service
+
+
+def test_many_short_prompts_are_worth_as_much_as_a_long_one():
+    core = Core(10_000)
+    flood, acme = core.zone("flood"), core.zone("acme")
+    engine = SmallEngine(core, seats=10_000, step_tokens=8192)
+    engine.run(flood, 10, tokens=10**6)
+    for _ in range(900):
+        engine.wait(acme, 1, tokens=100)
+    service = serve(engine, 20)
+    assert sum(service.values()) == 20 * 8192
+    assert abs(service["flood"] - service["acme"]) <= BOUND
+
+
+def test_short_prompts_of_a_zone_that_was_served_less_do_not_fill_the_step():
+    """They are next by what zones were served, and the step is shared nevertheless."""
+    core = Core(10_000)
+    ahead, behind = core.zone("ahead"), core.zone("behind")
+    ahead.account.charge(1e6)
+    engine = SmallEngine(core, seats=10_000, step_tokens=1000)
+    for _ in range(100):
+        engine.wait(behind, 1, tokens=100)
+        engine.wait(ahead, 1, tokens=550)
+    service = serve(engine, 10)
+    assert abs(service["ahead"] - service["behind"]) <= BOUND
+
+
+@pytest.mark.parametrize("bound", ["seats", "blocks"])
+def test_prompts_that_have_no_seat_or_no_blocks_take_nothing_from_others(core, bound):
+    flood = core.zone("flood")
+    acme = core.zone("acme", **({"seats": SeatQuota(limit=1)} if bound == "seats" else {"limit": 1}))
+    engine = SmallEngine(core, step_tokens=1000)
+    engine.run(flood, 10, tokens=10**6)
+    for _ in range(20):
+        engine.wait(acme, 1, tokens=100)
+    engine.step()
+    assert computed(engine) == {"flood": 900, "acme": 100}
+
+
+def test_who_stands_behind_a_request_that_waits_for_something_else_has_the_zones_share(core):
+    flood, acme = core.zone("flood"), core.zone("acme")
+    engine = SmallEngine(core, step_tokens=1000)
+    engine.run(flood, 10, tokens=10**6)
+    engine.wait(acme, 1, tokens=300, waits_for_else=True)
+    engine.wait(acme, 1, tokens=5000)
+    engine.step()
+    assert computed(engine) == {"flood": 500, "acme": 500}
+
+
+def test_who_has_its_blocks_of_what_others_merely_cache_has_a_share():
+    core = Core(100)
+    flood, beta, acme = core.zone("flood"), core.zone("beta"), core.zone("acme")
+    engine = SmallEngine(core, step_tokens=900)
+    for zone in (flood, beta):
+        engine.run(zone, 10, tokens=10**6)
+    core.hold(flood, cached=80)
+    engine.wait(acme, 5, tokens=5000)
+    engine.step()
+    assert computed(engine) == {"flood": 300, "beta": 300, "acme": 300}
+    assert len(flood.cached) == 75
+
+
+@pytest.mark.parametrize("generating", [0, 200, 250, 255])
+def test_prompts_are_begun_with_what_a_step_full_of_decodes_leaves(core, generating):
+    busy, zones = core.zone("busy"), [core.zone(name) for name in ("acme", "beta")]
+    engine = SmallEngine(core, seats=1000, step_tokens=256)
+    for _ in range(generating):
+        engine.run(busy, 1)
+    works = [engine.wait(zone, 1, tokens=50) for zone in zones]
+    serve(engine, 101)
+    assert not set(works) & {*engine.running, *engine.waiting}
 
 
 def test_an_engine_without_chunks_shares_nothing(core):

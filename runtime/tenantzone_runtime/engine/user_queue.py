@@ -5,7 +5,7 @@ has had its turn and goes before all others, as it does with vLLM.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy, create_request_queue
 from vllm.v1.request import Request, RequestStatus
@@ -115,16 +115,23 @@ class UserRequestQueue(RequestQueue):
         return self._waiting
 
     def __iter__(self) -> Iterator[Request]:
-        """Roughly as they come, the next one first."""
+        """Roughly as they come, the next one first: one of each user, then another one of each.
+
+        To find the next one costs no more where thousands of users wait.
+        """
         yield from self._preempted
         if not self._queues:
             return
         first = self._place_of_next()
-        queues = [iter(self._queues[place]) for place in dict.fromkeys((first, *self.users.first()))]
-        while queues:
-            for queue in list(queues):
-                request = next(queue, None)
+        behind = []
+        for place in chain((first,), (place for place in self.users.first() if place != first)):
+            requests = iter(self._queues[place])
+            yield next(requests)
+            behind.append(requests)
+        while behind:
+            for requests in list(behind):
+                request = next(requests, None)
                 if request is None:
-                    queues.remove(queue)
+                    behind.remove(requests)
                 else:
                     yield request

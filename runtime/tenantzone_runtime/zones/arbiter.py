@@ -17,7 +17,7 @@ from tenantzone_runtime.zones.claims import Claims
 from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.hopeless import Hopeless
 from tenantzone_runtime.zones.latency import Latency
-from tenantzone_runtime.zones.seats import Seats
+from tenantzone_runtime.zones.seats import Seats, candidates
 from tenantzone_runtime.zones.step_tokens import StepTokens
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.yielding import Yielding
@@ -58,7 +58,9 @@ class Arbiter(Generic[W]):
         self._seats = Seats(self._totals, engine, self._can_begin, self.preempt)
         self.times = tenancy.step_times
         self.latency = Latency(tenancy.ledger.totals, self.times)
-        self._tokens = StepTokens(tenancy, engine, self._next_zones, self._can_be_next, self.times, self.latency)
+        self._tokens = StepTokens(
+            tenancy, engine, self._next_zones, self._free_seats, self._ready, self.times, self.latency
+        )
         self.tokens_for = self._tokens.tokens_for
         self._sent_back: dict[Zone, None] = {}
         """Zones of which a request was preempted since the last step: none of theirs is admitted in this one."""
@@ -123,6 +125,7 @@ class Arbiter(Generic[W]):
                     self._claim(zone)
             self._seats.begin_step()
         self._tokens.begin_step()
+        self._seats.make_free(self._tokens.denied)
 
     @property
     def shares_tokens(self) -> bool:
@@ -135,6 +138,7 @@ class Arbiter(Generic[W]):
             self._claims.drop(work)
             return True
         self._withheld.append(work)
+        self._tokens.was_turned_down(work)
         return False
 
     def next_front(self) -> W | None:
@@ -158,7 +162,7 @@ class Arbiter(Generic[W]):
     def turned_down(self, work: W) -> None:
         """Have a request looked at again before the next step: the engine found no blocks for it after all."""
         self._front = None
-        self._tokens.was_turned_down()
+        self._tokens.was_turned_down(work)
         if self._engine.is_running(work):
             self._withheld.append(work)
         else:
@@ -247,7 +251,7 @@ class Arbiter(Generic[W]):
         if not self._seats.may_sit(zone):
             return False
         work = self._engine.front(zone)
-        if self._engine.blocks_at_most(work) and not self._tokens.may_begin(zone):
+        if self._engine.blocks_at_most(work) and not self._tokens.may_begin(work):
             self._tenancy.must_wait_for_tokens(zone)
             return False
         if not self._engine.can_encode(work):
@@ -271,18 +275,44 @@ class Arbiter(Generic[W]):
         return False
 
     def _next_zones(self, first: Iterable[Zone]) -> Iterator[Zone]:
-        """Zones with waiting requests, these first."""
-        return chain((zone for zone in first if zone in self._admission), self._admission.first())
+        """Zones with waiting requests that may have seats: those that are entitled to them, these, and the others."""
+        if not self._engine.free_seats:
+            return iter(self._seats.claimants)
+        return chain(
+            self._seats.claimants, (zone for zone in first if zone in self._admission), self._admission.first()
+        )
 
-    def _can_be_next(self, zone: Zone) -> bool:
-        """Whether a zone's next request would be admitted if it came now, and there were tokens for it."""
-        if zone.parked or zone in self._sent_back or self._seats.is_at_limit(zone):
-            return False
-        work = self._engine.front(zone)
-        return self._engine.blocks_at_most(work) > 0 and self._can_begin(work)
+    def _free_seats(self) -> int:
+        return max(self._engine.free_seats, len(self._seats.claimants))
+
+    def _ready(self, zone: Zone) -> Iterator[W]:
+        """A zone's waiting requests that would be admitted one after the other now, if there were tokens for them."""
+        if zone.parked or zone in self._sent_back:
+            return
+        waiting = islice(candidates(self._engine, zone), self._seats.free_for(zone))
+        first, count = next(waiting, (None, 0))
+        if first is None or not (self._can_begin(first) or self._may_be_relieved(first)):
+            return
+        yield first
+        left = self._yielding.available(first) - count
+        for work, count in waiting:
+            left -= count
+            if left < 0:
+                return
+            yield work
 
     def _can_begin(self, work: W) -> bool:
         return self._denied(work) is None
+
+    def _may_be_relieved(self, work: W) -> bool:
+        """Whether a waiting request that is denied blocks gets them of what other active zones merely cache."""
+        denied = self._denied(work)
+        free = self._engine.free_blocks
+        return (
+            denied is not None
+            and not denied.headroom
+            and self._totals.relief(work.zone, denied.blocks, free, work.peak) > 0
+        )
 
     def _denied(self, work: W) -> _Denied | None:
         """What a waiting request would be denied if it were admitted now; None: nothing."""

@@ -76,6 +76,11 @@ class DeficitRoundRobin:
         if zone in self._deficits:
             self._deficits[zone] = max(self._deficits[zone], min(self._deficits[zone] + tokens, float(CHUNK)))
 
+    def charge(self, zone: Zone, tokens: int) -> None:
+        """Count tokens that a zone found left over by others; it pays back no more than it takes to begin a prompt."""
+        if zone in self._deficits:
+            self._deficits[zone] = min(self._deficits[zone], max(self._deficits[zone] - tokens, -float(CHUNK)))
+
     def _credit(self, budget: int, zones: list[Zone]) -> None:
         weight = sum(zone.account.weight for zone in zones)
         for zone in zones:

@@ -69,12 +69,8 @@ def evict_surplus_for(ledger: Ledger, zone: Zone, count: int, free: int, peak: i
     zones could wait for each other's caches for ever; and up to its share of the blocks that nobody reserved, by
     weight, a zone need not wait for others' caches either. Nothing is evicted where it would not be enough.
     """
-    if not ledger.totals.may_have_relief(zone, count, peak):
-        return []
     evicted: Evictions = []
-    short = count - ledger.totals.spare(zone, free)
-    if short <= ledger.totals.surplus_cached_elsewhere(zone):
-        _evict_surplus(ledger, evicted, short, "relief", zone)
+    _evict_surplus(ledger, evicted, ledger.totals.relief(zone, count, free, peak), "relief", zone)
     return evicted
 
 

@@ -9,7 +9,7 @@ Nobody is held up for nothing: not before enough steps were seen to predict one,
 take much longer than its target. And whoever has sat out for long is computed whatever the bound says.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final, Generic
@@ -51,7 +51,9 @@ class Pacing(Generic[W]):
     of_others: int = 0
     """Tokens of prompts of all other zones together."""
     overdue: Zone | None = None
-    """The one of these whose prompts were not computed for so long that they are now, beside what is left."""
+    """The one of these whose prompts were not computed for so long that they are now, ..."""
+    of_overdue: int = 0
+    """... with so many tokens at least, whatever is left."""
 
 
 class Pace(Generic[W]):
@@ -78,10 +80,13 @@ class Pace(Generic[W]):
 
     def bounds(self) -> dict[Zone, float]:
         """The zones whose targets count now, with the seconds that a step may take for each, the shortest first."""
-        now = self._ledger.now
+        now, targets = self._ledger.now, self._ledger.totals.with_targets
+        if len(self._first_token_seconds) > len(targets):
+            known = self._first_token_seconds
+            self._first_token_seconds = {zone: seconds for zone, seconds in known.items() if zone in targets}
         bounds = {
             zone: self._bound(zone)
-            for zone in self._ledger.totals.with_targets
+            for zone in targets
             if zone.requests or now - zone.last_active <= zone.spec.idle.after_seconds
         }
         return dict(sorted(bounds.items(), key=lambda each: each[1]))
@@ -96,13 +101,16 @@ class Pace(Generic[W]):
             bound = min(bound, max(own, (targets.first_token_seconds - own) / waits))
         return bound
 
-    def plan(self, bounds: Mapping[Zone, float], prompts: Mapping[Zone, Prompts], budget: int) -> Pacing[W] | None:
+    def plan(
+        self, bounds: Mapping[Zone, float], prompts: Mapping[Zone, Prompts], budget: int, chunk: int
+    ) -> Pacing[W] | None:
         """What of a step is left to whom.
 
         Args:
             bounds: the seconds that a step may take, for zones whose targets count, the shortest first.
             prompts: what zones have to compute of prompts.
             budget: tokens of prompts that the engine computes in a step.
+            chunk: with how many of them a prompt is begun at least.
 
         Returns:
             None where nobody is bounded.
@@ -115,18 +123,29 @@ class Pace(Generic[W]):
             return None
         pacing, load = Pacing[W](), StepLoad()
         reachable = self._reachable(bounds)
+        overdue = self._overdue(prompts)
+        # Whoever has waited for long gets a chunk even where others' prompts would fill the step.
+        kept = 0 if overdue is None else min(CHUNK, budget, prompts[overdue].tokens)
         for zone in bounds:
             others = min((bound for each, bound in reachable.items() if each is not zone), default=inf)
-            self._add_prompts(pacing, load, zone, prompts.get(zone), budget - load.prompt_tokens, others)
+            if zone is overdue:
+                kept = 0
+            left = budget - load.prompt_tokens - kept
+            at_least = CHUNK if zone is overdue or not (load.decodes or load.prompt_tokens) else 0
+            self._add_prompts(pacing, load, zone, prompts.get(zone), left, at_least, others)
             self._add_decodes(pacing, load, decodes.pop(zone, ()), others)
         if load.has_prompts:
             bound = self._seconds(load) + BESIDE_FIRST_TOKEN * min(bounds.values())
         else:
             bound = (1.0 - KEPT_FREE) * min(bounds.values())
         rest = [work for works in decodes.values() for work in works]
-        self._add_decodes(pacing, load, sorted(rest, key=lambda work: -self._sat_out.get(work, 0)), bound)
+        self._add_decodes(pacing, load, rest, bound)
         waiting = {zone: each for zone, each in prompts.items() if zone not in bounds and each.tokens}
-        self._leave_to_others(pacing, load, waiting, budget - load.prompt_tokens, bound)
+        if overdue in waiting:
+            pacing.overdue, pacing.of_overdue = overdue, kept
+        self._leave_to_others(pacing, load, waiting, budget - load.prompt_tokens - kept, chunk, bound)
+        for zone in prompts:
+            self._starved[zone] = self._starved.get(zone, 0) + 1
         return pacing
 
     def end_step(self, pacing: Pacing[W] | None, computed: set[Zone]) -> None:
@@ -136,7 +155,7 @@ class Pace(Generic[W]):
             self._starved.clear()
             return
         self._sat_out = {work: self._sat_out.get(work, 0) + 1 for work in pacing.sit_out}
-        self._starved = {zone: steps for zone, steps in self._starved.items() if zone not in computed}
+        self._starved = {zone: steps for zone, steps in self._starved.items() if zone.requests and zone not in computed}
 
     def _decodes(self) -> dict[Zone, list[W]]:
         """The running requests that generate, by zone."""
@@ -150,11 +169,12 @@ class Pace(Generic[W]):
     def _is_in_reach(
         self, bound: float, zone: Zone, decodes: Mapping[Zone, Sequence[W]], prompts: Mapping[Zone, Prompts]
     ) -> bool:
-        """Whether it helps the zone that others sit out: it has a prompt, or what it generates takes no longer."""
+        """Whether it helps the zone that others sit out: its prompts, or that what it generates takes no longer."""
         own = prompts.get(zone)
         if own is not None and own.tokens:
             self._note_first_token(zone, own)
-            return True
+            # A prompt takes as long as it does; a step that takes too long with one token of it helps nobody.
+            return self._seconds(StepLoad(1)) <= OUT_OF_REACH * bound
         load = StepLoad()
         for work in decodes.get(zone, ()):
             load.add_decode(self._engine.tokens_each, self._engine.tokens_computed(work))
@@ -185,25 +205,29 @@ class Pace(Generic[W]):
         return predicted
 
     def _add_prompts(
-        self, pacing: Pacing[W], load: StepLoad, zone: Zone, own: Prompts | None, budget: int, bound: float
+        self,
+        pacing: Pacing[W],
+        load: StepLoad,
+        zone: Zone,
+        own: Prompts | None,
+        budget: int,
+        at_least: int,
+        bound: float,
     ) -> None:
         """Add the prompts of a zone with a target to a step, within the bounds of other such zones."""
         if own is not None and own.tokens:
-            count = min(own.tokens, budget, self._tokens_within(load, own.computed, bound))
-            is_empty = not (load.decodes or load.prompt_tokens)
-            if is_empty or self._starved.get(zone, 0) > SITS_OUT_AT_MOST:
-                count = max(count, min(own.tokens, budget, CHUNK))
-            self._starved[zone] = self._starved.get(zone, 0) + 1
-            pacing.prompt_tokens[zone] = count
+            count = max(at_least, self._tokens_within(load, own.computed, bound))
+            count = pacing.prompt_tokens[zone] = min(count, own.tokens, budget)
             load.add_prompt(count, own.computed)
 
     def _add_decodes(self, pacing: Pacing[W], load: StepLoad, works: Sequence[W], bound: float) -> None:
-        """Add requests that generate as far as the step stays within the bound; the others sit it out."""
+        """Add requests that generate as far as the step stays within the bound; the others sit it out, in turn."""
         each, seconds = self._engine.tokens_each, self._seconds(load)
-        for work in works:
+        in_turn = sorted(works, key=lambda work: -self._sat_out.get(work, 0))
+        for work in in_turn:
             computed = self._engine.tokens_computed(work)
             longer = seconds + self._seconds_per_decode(load, each, computed)
-            is_overdue = work is works[0] and self._sat_out.get(work, 0) >= SITS_OUT_AT_MOST
+            is_overdue = work is in_turn[0] and self._sat_out.get(work, 0) >= SITS_OUT_AT_MOST
             # An empty step helps nobody.
             if is_overdue or longer <= bound or not (load.decodes or load.prompt_tokens):
                 seconds = longer
@@ -216,21 +240,20 @@ class Pace(Generic[W]):
         return self._times.seconds_per_decode(tokens, computed, has_prompts=has_prompts)
 
     def _leave_to_others(
-        self, pacing: Pacing[W], load: StepLoad, waiting: Mapping[Zone, Prompts], budget: int, bound: float
+        self, pacing: Pacing[W], load: StepLoad, waiting: Mapping[Zone, Prompts], budget: int, chunk: int, bound: float
     ) -> None:
         """Leave to the prompts of other zones what is left of the step."""
         if not waiting:
             return
         context = max(each.computed for each in waiting.values())
         count = min(budget, self._tokens_within(load, context, bound))
-        is_empty = not (load.decodes or load.prompt_tokens)
-        pacing.of_others = count if count >= CHUNK else min(budget, CHUNK) if is_empty else 0
-        for zone in waiting:
-            self._starved[zone] = self._starved.get(zone, 0) + 1
-        pacing.overdue = next(self._overdue(waiting), None) if budget >= CHUNK else None
+        is_empty = not (load.decodes or load.prompt_tokens or pacing.of_overdue)
+        pacing.of_others = count if count >= chunk else min(budget, CHUNK) if is_empty else 0
 
-    def _overdue(self, zones: Mapping[Zone, Prompts]) -> Iterator[Zone]:
-        return (zone for zone in zones if self._starved[zone] > SITS_OUT_AT_MOST)
+    def _overdue(self, prompts: Mapping[Zone, Prompts]) -> Zone | None:
+        """The zone whose prompts were not computed for the longest time, if that was for too long."""
+        zone = max(prompts, key=lambda zone: self._starved.get(zone, 0), default=None)
+        return None if zone is None or self._starved.get(zone, 0) < SITS_OUT_AT_MOST else zone
 
     def _tokens_within(self, load: StepLoad, computed: int, bound: float) -> int:
         """The tokens of a prompt that a step takes without exceeding the bound, as far as that can be told."""

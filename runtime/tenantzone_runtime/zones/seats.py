@@ -8,7 +8,7 @@ Blocks of whoever gives it up stay cached, as far as they fit, so resuming is ch
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import Generic
 
@@ -19,6 +19,8 @@ from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 _PASSED_OVER = 16
 """Requests of a zone that wait for something else than blocks, a grammar for instance, behind which others are seen."""
+_FEW = 4
+"""Waiting requests of a zone that are looked at first; more seldom matter."""
 _LOOKED_AT = 16
 """Zones without a seat of their own of which so many are looked at before a step, for the one that they share."""
 
@@ -41,6 +43,24 @@ def own_seats(spec: ZoneSpec, totals: Totals) -> int:
         return by_name
     share = share_of_seats(spec.quota.reserved, totals.capacity, max(0, totals.seats - totals.seats_reserved))
     return share if limit is None else min(share, limit)
+
+
+def candidates(engine: Engine[W], zone: Zone) -> Iterator[tuple[W, int]]:
+    """The next waiting requests of a zone that has one, each with the blocks that it asks for at the most.
+
+    Those that wait for something else than blocks are passed over, but not without end. Nothing may change meanwhile.
+    """
+    seen, count, passed_over = 0, _FEW, 0
+    while passed_over <= _PASSED_OVER:
+        fronts = engine.fronts(zone, count)
+        for work in fronts[seen:]:
+            blocks = engine.blocks_at_most(work)
+            passed_over += not blocks
+            if blocks and passed_over <= _PASSED_OVER:
+                yield work, blocks
+        if len(fronts) < count:
+            return
+        seen, count = count, 4 * count
 
 
 class Seats(Generic[W]):
@@ -74,6 +94,8 @@ class Seats(Generic[W]):
         """Changes of specs that were made when these two were told apart."""
         self._held: Counter[Zone] = Counter()
         """Running requests by zone, as counted in this step."""
+        self._claimed: dict[Zone, int] = {}
+        """Seats to which zones are entitled that do not have them, before the step."""
         self._kept: Counter[Zone] = Counter()
         """Seats that are kept in this step for zones that are entitled to them."""
         self._is_short = False
@@ -107,12 +129,26 @@ class Seats(Generic[W]):
             self._held = Counter(work.zone for work in self._engine.running)
 
     def begin_step(self) -> None:
-        """Keep seats for waiting requests that are entitled to them, and let others give theirs up if too few are free.
+        """See which zones are entitled to seats that they do not have.
 
         Nobody is looked at while there are seats for all who wait.
         """
-        if self._is_short:
-            for zone, count in self._claims():
+        self._claimed = dict(self._claims()) if self._is_short else {}
+
+    @property
+    def claimants(self) -> Collection[Zone]:
+        """Zones that may have seats before this step, whether any are free or not."""
+        return self._claimed.keys()
+
+    def make_free(self, useless: Collection[Zone]) -> None:
+        """Keep seats for zones that are entitled to them, and let others give theirs up if too few are free.
+
+        Args:
+            useless: zones that have no use for a seat in this step: their next requests find no tokens in it.
+        """
+        claimed, self._claimed = self._claimed, {}
+        for zone, count in claimed.items():
+            if zone not in useless:
                 self._kept[zone] = count
                 self._make_free(zone)
 
@@ -120,6 +156,11 @@ class Seats(Generic[W]):
         """Whether as many requests of the zone run as may run at once."""
         limit = zone.spec.seats.limit
         return limit is not None and self._held[zone] >= limit
+
+    def free_for(self, zone: Zone) -> int:
+        """How many requests of the zone may run beside those that do, as far as seats go."""
+        free, limit = max(self._engine.free_seats, self._claimed.get(zone, 0)), zone.spec.seats.limit
+        return free if limit is None else max(0, min(free, limit - self._held[zone]))
 
     def may_sit(self, zone: Zone) -> bool:
         """Whether the zone's next request may have a seat, beside those that are kept for others."""
@@ -137,7 +178,10 @@ class Seats(Generic[W]):
     def sat_down(self, work: W) -> None:
         """Note that a zone's next request has left the queue, most likely for a seat."""
         zone = work.zone
-        if self._kept[zone] and self._engine.blocks_at_most(work):
+        if not self._engine.blocks_at_most(work):
+            # It waits for something else, and was passed over.
+            return
+        if self._kept[zone]:
             self._kept[zone] -= 1
         self._held[zone] += 1
 
@@ -173,11 +217,7 @@ class Seats(Generic[W]):
         if most <= 0 or zone.parked or self.is_at_limit(zone):
             return 0
         ready = blocks = 0
-        for work in self._engine.fronts(zone, most + _PASSED_OVER):
-            count = self._engine.blocks_at_most(work)
-            if not count:
-                # It waits for something else, and is passed over.
-                continue
+        for work, count in candidates(self._engine, zone):
             blocks += count
             if ready == most or not (self._can_follow(zone, blocks) if ready else self._can_begin(work)):
                 break

@@ -7,8 +7,10 @@ has work. What a zone was given and does not use is there for all before the ste
 step (``pace``).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Final, Generic
 
 from tenantzone_runtime.zones.deficits import CHUNK, DeficitRoundRobin
@@ -19,10 +21,23 @@ from tenantzone_runtime.zones.step_time import StepTimes
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
+_CHUNKS: Final = 8
+"""A step is cut into so many parts at least, where prompts begin."""
 _LOOKED_AT: Final = 8
 """Zones with waiting requests of which so many are looked at before a step; the others come when their turn does."""
-_BEGUN_AT_ONCE: Final = 4
-"""Waiting requests of a zone that are looked at: the prompts of more seldom fit into one step."""
+
+
+@dataclass(slots=True)
+class _Granted(Generic[W]):
+    """Tokens that a request was granted."""
+
+    work: W
+    own: int = 0
+    """Of a prompt, of what its zone has of the step, ..."""
+    found: int = 0
+    """... and of what others left."""
+    of_step: int = 0
+    """For what it generates."""
 
 
 class StepTokens(Generic[W]):
@@ -31,8 +46,9 @@ class StepTokens(Generic[W]):
     Args:
         tenancy: of all zones.
         engine: whose steps.
-        next_zones: the zones with waiting requests, as they come next, behind those that are named.
-        can_begin: whether a waiting request would be admitted now.
+        next_zones: the zones with waiting requests that may have seats, as they come next, behind those that are named.
+        free_seats: that are free, or are to be before the step.
+        ready: a zone's waiting requests that would be admitted one after the other now, if there were tokens.
         times: predicts steps.
         latency: of zones with targets.
     """
@@ -42,7 +58,8 @@ class StepTokens(Generic[W]):
         tenancy: Tenancy,
         engine: Engine[W],
         next_zones: Callable[[Iterable[Zone]], Iterable[Zone]],
-        can_begin: Callable[[Zone], bool],
+        free_seats: Callable[[], int],
+        ready: Callable[[Zone], Iterator[W]],
         times: StepTimes,
         latency: Latency,
     ) -> None:
@@ -50,7 +67,8 @@ class StepTokens(Generic[W]):
         self._targets = tenancy.ledger.totals.with_targets
         self._engine = engine
         self._next_zones = next_zones
-        self._can_begin = can_begin
+        self._free_seats = free_seats
+        self._ready = ready
         self._deficits = DeficitRoundRobin()
         self._pace = Pace(tenancy.ledger, engine, times, latency)
         self.is_shared = False
@@ -59,14 +77,18 @@ class StepTokens(Generic[W]):
         """Tokens of prompts that each zone may still compute in this step."""
         self._unclaimed = 0
         """The same, for whoever has none left."""
-        self._computed: set[Zone] = set()
-        """Zones of which prompts were computed in this step."""
+        self._chunk = CHUNK
+        """Tokens with which a prompt is begun at least: few where steps are small, or full of what is generated."""
+        self._computed: Counter[Zone] = Counter()
+        """Tokens of prompts that are computed of each zone in this step."""
         self._pacing: Pacing[W] | None = None
+        self._is_empty = True
+        """Whether nothing was computed in this step yet."""
         self._made_wait: list[Zone] = []
         """Zones whose next request found no tokens in the last step."""
         self._turned_away: list[Zone] = []
         """Zones whose waiting request was denied a place in this step for want of tokens."""
-        self._last: tuple[Zone, int] | None = None
+        self._last: _Granted[W] | None = None
 
     def begin_step(self) -> None:
         """Share out the step, before it."""
@@ -83,20 +105,26 @@ class StepTokens(Generic[W]):
         waiting = self._waiting(bounds)
         if not bounds and not self._compete(in_prompts, waiting):
             return
-        prompts = self._prompts(in_prompts, waiting)
         budget = max(0, engine.step_tokens - (len(engine.running) - len(in_prompts)) * engine.tokens_each)
-        pacing = self._pace.plan(bounds, prompts, budget) if bounds else None
-        if pacing is not None:
+        self._chunk = max(1, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
+        prompts = self._prompts(in_prompts, waiting, budget)
+        pacing = self._pace.plan(bounds, prompts, budget, self._chunk) if bounds else None
+        if pacing is not None and not self._is_anybody_alone(bounds):
             self._pacing = pacing
             others = {zone: each for zone, each in prompts.items() if zone not in bounds}
             self._share(pacing.of_others, others, in_prompts)
             self._left |= pacing.prompt_tokens
             if pacing.overdue is not None:
-                self._left[pacing.overdue] = max(CHUNK, self._left.get(pacing.overdue, 0))
+                self._left[pacing.overdue] = max(pacing.of_overdue, self._left.get(pacing.overdue, 0))
         elif sum(each.tokens for each in prompts.values()) > budget:
             self._share(budget, prompts, in_prompts)
-        for zone in waiting if self.is_shared else ():
-            self._is_enough(zone)
+        for work, _ in waiting.values() if self.is_shared else ():
+            self._is_enough(work)
+
+    @property
+    def denied(self) -> Collection[Zone]:
+        """Zones whose next request can't be begun with the tokens that they have in this step."""
+        return self._made_wait
 
     def tokens_for(self, work: W, wanted: int) -> int:
         """How many of the tokens that the engine would compute for a request now it may.
@@ -113,68 +141,72 @@ class StepTokens(Generic[W]):
         zone = work.zone
         if self._generates(work):
             granted = 0 if self._pacing is not None and work in self._pacing.sit_out else wanted
+            self._last = _Granted(work, of_step=granted)
         else:
             granted = min(wanted, self._left.get(zone, 0) + self._unclaimed)
             if not self._engine.is_running(work):
                 granted = max(1, granted)
-            self._take(zone, granted)
+            self._take(work, granted)
+        self._is_empty = self._is_empty and not granted
         zone.counters.withheld_tokens += wanted - granted
         return granted
 
-    def may_begin(self, zone: Zone) -> bool:
-        """Whether there are tokens in this step to begin the zone's next request with."""
+    def may_begin(self, work: W) -> bool:
+        """Whether there are tokens in this step to begin a waiting request with."""
         if not self.is_shared:
             return True
-        may_begin = self._is_enough(zone)
+        may_begin = self._is_enough(work)
         if not may_begin:
-            self._turned_away.append(zone)
+            self._turned_away.append(work.zone)
         return may_begin
 
-    def was_turned_down(self) -> None:
-        """Note that the engine did not admit the request after all for which tokens were asked last."""
-        if self._last is not None:
-            zone, count = self._last
-            self._left[zone] = self._left.get(zone, 0) + count
-            self._last = None
+    def was_turned_down(self, work: W) -> None:
+        """Note that the engine did not compute a request after all, if tokens were asked for it last."""
+        last, self._last = self._last, None
+        if last is not None and last.work is work:
+            self._left[work.zone] = self._left.get(work.zone, 0) + last.own
+            self._unclaimed += last.found + last.of_step
+            self._computed[work.zone] -= last.own + last.found
 
     def let_go(self) -> list[Zone]:
-        """Leave what zones have not used to all who wait; returns the zones that were turned away for it."""
+        """Leave what zones have not used to all who wait; returns those that were turned away for want of it."""
         turned_away, self._turned_away = self._turned_away, []
         bounded = [zone for zone, count in self._left.items() if count and not self._is_own(zone)]
         for zone in bounded:
             self._deficits.owe(zone, self._left[zone])
             self._unclaimed += self._left.pop(zone)
-        return turned_away if bounded else []
+        # Else nobody had them: who runs has had its turn.
+        self._chunk = 1
+        if self._is_empty:
+            # An empty step helps nobody, whatever targets say.
+            self._unclaimed = max(self._unclaimed, self._engine.step_tokens or 0)
+        return turned_away if self._unclaimed else []
 
     def end_step(self) -> None:
         """End the step; what a zone was given and did not use, it is owed."""
         for zone, count in self._left.items():
             self._deficits.owe(zone, count)
-        self._pace.end_step(self._pacing, self._computed)
+        self._pace.end_step(self._pacing, {zone for zone, count in self._computed.items() if count > 0})
         self._end()
 
     def _end(self) -> None:
         self.is_shared = False
         self._left = {}
         self._unclaimed = 0
-        self._computed = set()
+        self._is_empty = True
+        self._computed = Counter()
         self._pacing = None
         self._turned_away = []
         self._last = None
 
-    def _is_enough(self, zone: Zone) -> bool:
-        """Whether a zone has tokens to begin its next request with; else it is noted that it waits for them."""
-        needed = min(self._chunk, self._engine.tokens_left(self._engine.front(zone)))
-        is_enough = self._left.get(zone, 0) + self._unclaimed >= needed
+    def _is_enough(self, work: W) -> bool:
+        """Whether there are tokens to begin a waiting request with; else it is noted that its zone waits for them."""
+        needed = min(self._chunk, self._engine.tokens_left(work))
+        is_enough = self._left.get(work.zone, 0) + self._unclaimed >= needed
         if not is_enough:
-            self._tenancy.must_wait_for_tokens(zone)
-            self._made_wait.append(zone)
+            self._tenancy.must_wait_for_tokens(work.zone)
+            self._made_wait.append(work.zone)
         return is_enough
-
-    @property
-    def _chunk(self) -> int:
-        """Tokens with which a prompt is begun at least: few where steps are small."""
-        return max(1, min(CHUNK, (self._engine.step_tokens or 0) // _LOOKED_AT))
 
     def _is_own(self, zone: Zone) -> bool:
         """Whether the zone's tokens are there for its target, and too many for others."""
@@ -183,21 +215,37 @@ class StepTokens(Generic[W]):
     def _generates(self, work: W) -> bool:
         return self._engine.is_running(work) and not self._engine.is_in_prompt(work)
 
-    def _take(self, zone: Zone, count: int) -> None:
+    def _take(self, work: W, count: int) -> None:
+        zone = work.zone
         own = min(count, self._left.get(zone, 0))
         if own:
             self._left[zone] -= own
-        self._unclaimed = max(0, self._unclaimed - (count - own))
-        if count:
-            self._computed.add(zone)
-        self._last = zone, own
+        found = min(count - own, self._unclaimed)
+        if found:
+            self._unclaimed -= found
+            self._deficits.charge(zone, found)
+        self._computed[zone] += count
+        self._last = _Granted(work, own, found)
 
-    def _waiting(self, bounds: Iterable[Zone]) -> list[Zone]:
-        """Zones whose next request may be admitted in this step: the first ones, and all whose targets count."""
-        if not self._engine.free_seats or not len(self._engine.waiting):
-            return []
-        zones = dict.fromkeys(islice(self._next_zones(bounds), _LOOKED_AT))
-        return [zone for zone in zones if self._can_begin(zone)]
+    def _waiting(self, bounds: Iterable[Zone]) -> dict[Zone, tuple[W, Iterator[W]]]:
+        """Zones of which requests may be admitted in this step, each with the first of these, and the others.
+
+        Looked at are those that come first, and all whose targets count, as far as there are seats for one of each.
+        """
+        waiting: dict[Zone, tuple[W, Iterator[W]]] = {}
+        if not self._engine.is_open or not len(self._engine.waiting):
+            return waiting
+        seats = self._free_seats()
+        for zone in dict.fromkeys(islice(self._next_zones(bounds), _LOOKED_AT)):
+            if len(waiting) == seats:
+                break
+            ready = self._ready(zone)
+            for work in ready:
+                waiting[zone] = work, ready
+                break
+        # One that has no seat has no use for tokens: each zone may have one, and any of them the others.
+        spare = seats - len(waiting)
+        return {zone: (first, islice(others, spare)) for zone, (first, others) in waiting.items()}
 
     def _compete(self, in_prompts: Sequence[W], waiting: Iterable[Zone]) -> bool:
         """Whether more than one zone has prompts to compute, or what others generate may stand behind them."""
@@ -206,14 +254,22 @@ class StepTokens(Generic[W]):
             return len(zones) > 1
         return any(work.zone not in zones for work in self._engine.running)
 
-    def _prompts(self, in_prompts: Iterable[W], waiting: Iterable[Zone]) -> dict[Zone, Prompts]:
+    def _is_anybody_alone(self, bounds: Iterable[Zone]) -> bool:
+        """Whether there is one zone only that runs, may begin, or is to be kept room for: it holds up nobody."""
+        zones = {*bounds, *(work.zone for work in self._engine.running), *islice(self._next_zones(()), 2)}
+        return len(zones) == 1
+
+    def _prompts(
+        self, in_prompts: Iterable[W], waiting: Mapping[Zone, tuple[W, Iterator[W]]], budget: int
+    ) -> dict[Zone, Prompts]:
         prompts: dict[Zone, Prompts] = {}
         for work in in_prompts:
             self._add(prompts, work)
-        at_most = min(self._engine.free_seats, _BEGUN_AT_ONCE)
-        for zone in waiting:
-            for work in self._engine.fronts(zone, at_most):
+        for zone, (first, others) in waiting.items():
+            for work in chain((first,), others):
                 self._add(prompts, work)
+                if prompts[zone].tokens >= budget:
+                    break
         return prompts
 
     def _add(self, prompts: dict[Zone, Prompts], work: W) -> None:

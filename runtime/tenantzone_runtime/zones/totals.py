@@ -236,6 +236,16 @@ class Totals:
             return False
         return zone.in_use == 0 or zone.in_use + count <= promise.reserved + self.share(zone)
 
+    def relief(self, zone: Zone, count: int, free: int, peak: int) -> int:
+        """The blocks that others' caches are to give up so that a denied request of the zone gets ``count``.
+
+        There are 0 if it may not have them, or would not get enough.
+        """
+        if not self.may_have_relief(zone, count, peak):
+            return 0
+        short = count - self.spare(zone, free)
+        return short if short <= self.surplus_cached_elsewhere(zone) else 0
+
     def share(self, zone: Zone) -> int:
         """The zone's share of the blocks that nobody reserved, by weight among the zones that are not quiet."""
         return (self.capacity - self.promised) * zone.spec.weight // max(self._active_weight, zone.spec.weight)

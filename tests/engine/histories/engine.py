@@ -65,6 +65,8 @@ class Engine:
         self.configs: list[Declare] = []
         """All that were ever in force."""
         self._in_flight: deque = deque()
+        self._computed = 0
+        """Tokens of the last step."""
         self._numbers = iter(range(1_000_000, 2_000_000))
 
     def live(self, event: object) -> None:
@@ -76,7 +78,7 @@ class Engine:
             case Turns():
                 for _ in range(event.count):
                     self.turn()
-                    self.pass_time(self.flags.step_seconds)
+                    self.pass_time(self.step_seconds)
             case Declare():
                 self._declare(event)
             case Wait():
@@ -105,7 +107,8 @@ class Engine:
                 told.output = step[0]
             self.driver.check()
             self._in_flight.append(step)
-            computes = step[0].total_num_scheduled_tokens > 0
+            self._computed = step[0].total_num_scheduled_tokens
+            computes = self._computed > 0
             if len(self._in_flight) < self.flags.steps_in_flight and (computes or self.scheduler.has_requests()):
                 return computes
         if self._in_flight:
@@ -118,6 +121,11 @@ class Engine:
         self.driver.update(output, result)
         self.invariants.after_an_update()
         self.driver.check()
+
+    @property
+    def step_seconds(self) -> float:
+        """How long the last step takes."""
+        return self.flags.step_seconds + self.flags.token_seconds * self._computed
 
     @property
     def is_empty(self) -> bool:
@@ -184,10 +192,13 @@ class Engine:
 
 
 def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
+    # As vLLM has it: a pool holds one request of the greatest length at least.
+    longest = flags.capacity * BLOCK_TOKENS
     config = with_flags(
         config,
-        max_num_seqs=flags.seats,
-        max_num_batched_tokens=flags.batched_tokens,
+        max_num_seqs=min(flags.seats, flags.batched_tokens),
+        max_num_batched_tokens=flags.batched_tokens if flags.chunked else max(flags.batched_tokens, longest),
+        enable_chunked_prefill=flags.chunked,
         long_prefill_token_threshold=flags.long_prefill,
         watermark=flags.watermark,
         scheduler_reserve_full_isl=flags.whole_prompts,
@@ -195,8 +206,7 @@ def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
         async_scheduling=flags.steps_in_flight > 1,
     )
     config.model_config = copy(config.model_config)
-    # As vLLM has it: a pool holds one request of the greatest length at least.
-    config.model_config.max_model_len = flags.capacity * BLOCK_TOKENS
+    config.model_config.max_model_len = longest
     config.cache_config = copy(config.cache_config)
     config.cache_config.enable_prefix_caching = flags.prefix_caching
     return config

@@ -21,7 +21,9 @@ class Flags:
     seats: int
     """``--max-num-seqs``."""
     batched_tokens: int
-    """``--max-num-batched-tokens``."""
+    """``--max-num-batched-tokens``; no fewer than seats, and a whole prompt's where these are not cut."""
+    chunked: bool
+    """``--enable-chunked-prefill``."""
     long_prefill: int
     """``--long-prefill-token-threshold``; 0: none."""
     watermark: float
@@ -34,6 +36,9 @@ class Flags:
     steps_in_flight: int
     """1: each step ends before the next one is scheduled."""
     step_seconds: float
+    """That each step takes, ..."""
+    token_seconds: float
+    """... and more for each token that it computes."""
     steps_in_pauses: bool
     """Whether configs and time change one zone after the other, with a step in between."""
 

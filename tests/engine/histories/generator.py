@@ -5,7 +5,7 @@ from vllm.v1.core.sched.interface import PauseState
 
 from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
 from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Fairness, Idle, Latency, Lending
+from tenantzone_contract.zone_terms import Fairness, Idle, Latency, Lending, SeatShare
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.engine.histories.events import (
     STRANGER,
@@ -30,12 +30,21 @@ LATENCIES = [
     Latency(first_token_seconds=0.001),
 ]
 SECONDS = st.sampled_from([60.0, 0.0, 1.0, 10.0])
+SEATS = [
+    *[SeatShare()] * 4,
+    SeatShare(limit=1),
+    SeatShare(limit="50%"),
+    SeatShare(reserved=1),
+    SeatShare(reserved=0, limit=2),
+    SeatShare(reserved="40%", limit="70%"),
+]
 
 flags = st.builds(
     Flags,
     capacity=st.sampled_from([40, 60, 100]),
     seats=st.sampled_from([64, 2, 3, 4, 8]),
-    batched_tokens=st.sampled_from([1024, 64, 128, 256]),
+    batched_tokens=st.sampled_from([1024, 64, 128, 256, 12]),
+    chunked=st.sampled_from([True, True, True, False]),
     long_prefill=st.sampled_from([0, 0, 0, 16, 40]),
     watermark=st.sampled_from([0.0, 0.0, 0.02, 0.1]),
     whole_prompts=st.sampled_from([True, True, False]),
@@ -44,13 +53,15 @@ flags = st.builds(
     prefix_caching=st.sampled_from([True, True, True, False]),
     steps_in_flight=st.sampled_from([1, 2]),
     step_seconds=st.sampled_from([0.02, 0.5, 2.0]),
+    token_seconds=st.sampled_from([0.0, 0.0005]),
     steps_in_pauses=st.sampled_from([False, False, True]),
 )
 
 
 @st.composite
-def zones(draw: st.DrawFn, tenant: str, left: int, capacity: int) -> ZoneConfig:
+def zones(draw: st.DrawFn, tenant: str, left: int, chosen: Flags) -> ZoneConfig:
     """``left``: blocks that are not reserved yet."""
+    capacity = chosen.capacity
     reserved = draw(st.sampled_from([0, left // 4, left // 2, left])) if draw(st.booleans()) else 0
     limit = None
     if draw(st.booleans()):
@@ -73,7 +84,8 @@ def zones(draw: st.DrawFn, tenant: str, left: int, capacity: int) -> ZoneConfig:
         eviction_policy=draw(st.sampled_from(list(EVICTION_POLICIES))),
         purge=draw(st.sampled_from(["", "", "first", "second"])),
         fairness=draw(st.sampled_from([Fairness(), Fairness(), Fairness(header="x-user-id")])),
-        latency=draw(st.sampled_from(LATENCIES)),
+        latency=draw(st.sampled_from(LATENCIES)) if chosen.chunked else Latency(),
+        seats=draw(st.sampled_from(SEATS)),
     )
 
 
@@ -95,15 +107,15 @@ def pools(draw: st.DrawFn, capacity: int) -> PoolConfig:
 
 
 @st.composite
-def configs(draw: st.DrawFn, capacity: int) -> Declare:
+def configs(draw: st.DrawFn, chosen: Flags) -> Declare:
     """Mostly ones that fit; reservations may add up to all there is, and sometimes to more."""
-    left = capacity
+    left = chosen.capacity
     declared = []
     for tenant in TENANTS:
         if draw(st.integers(0, 3)) > 0:
-            declared.append(draw(zones(tenant, left, capacity)))
+            declared.append(draw(zones(tenant, left, chosen)))
             left -= 0 if draw(st.integers(0, 19)) == 19 else declared[-1].reserved
-    return Declare(tuple(declared), draw(pools(capacity)))
+    return Declare(tuple(declared), draw(pools(chosen.capacity)))
 
 
 @st.composite
@@ -123,15 +135,15 @@ def sends(draw: st.DrawFn, capacity: int, *tenants: str | None) -> Send:
 
 
 @st.composite
-def events(draw: st.DrawFn, capacity: int) -> Event:
+def events(draw: st.DrawFn, chosen: Flags) -> Event:
     kind = draw(st.sampled_from(_KINDS))
     if kind is Send:
         # Mostly of tenants that have a zone, if any has.
-        return draw(sends(capacity, *TENANTS * 4, STRANGER, None))
+        return draw(sends(chosen.capacity, *TENANTS * 4, STRANGER, None))
     if kind is Turns:
         return Turns(draw(st.sampled_from([1, 2, 3, 5, 20])))
     if kind is Declare:
-        return draw(configs(capacity))
+        return draw(configs(chosen))
     if kind is Wait:
         return Wait(draw(st.sampled_from([1.0, 10.0, 60.0, 200.0])))
     if kind is Abort:
@@ -153,7 +165,7 @@ def lives(draw: st.DrawFn) -> Life:
             happens.append(draw(sends(chosen.capacity, None)))
             happens.append(Turns(draw(st.sampled_from([0, 1, 3, 20]))))
     if draw(st.integers(0, 9)) < 9:
-        happens.append(draw(configs(chosen.capacity)))
+        happens.append(draw(configs(chosen)))
     for _ in range(draw(st.integers(1, MAX_EVENTS))):
-        happens.append(draw(events(chosen.capacity)))
+        happens.append(draw(events(chosen)))
     return Life(chosen, tuple(happens))

@@ -131,11 +131,18 @@ class Invariants:
         for request in self._refused:
             assert request.request_id not in scheduled, "a refused request is scheduled"
             assert not after.used.get(request), "a refused request gets blocks"
+        self._seats_are_not_exceeded(before, after)
         self._nobody_new_passes_a_limit(before, after)
         self._blocks_are_taken_for_a_reason(before, after)
         if tokens_left > 0 and self._scheduler.block_pool.ledger.zones:
             self._who_runs_is_scheduled(before, after, scheduled)
             self._an_entitled_zone_gets_in(before)
+
+    def _seats_are_not_exceeded(self, before: Snapshot, after: Snapshot) -> None:
+        assert len(after.running) <= self._scheduler.max_num_running_reqs
+        for zone, most in after.most_seats.items():
+            # A limit that was lowered lets those finish that run.
+            assert after.seats_of(zone) <= max(most, before.seats_of(zone)), "a request is admitted beyond its seats"
 
     def _nobody_new_passes_a_limit(self, before: Snapshot, after: Snapshot) -> None:
         for zone in self._scheduler.block_pool.ledger.zones.values():
@@ -230,6 +237,9 @@ class Invariants:
                 self._passed_over[zone] = 0
             elif zone.wait_reason == "tokens":
                 # Other zones with prompts have their shares of the step, and its own is not enough to begin with yet.
+                continue
+            elif before.seats_of(zone) >= before.most_seats[zone]:
+                # It waits for one of its own to end, however many seats are free.
                 continue
             elif (
                 has_seat or before.seats_of(zone) < before.own_seats[zone]

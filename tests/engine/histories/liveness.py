@@ -43,7 +43,7 @@ def drain(engine: Engine) -> None:
     while not engine.is_empty:
         if engine.turn():
             steps += 1
-            engine.pass_time(engine.flags.step_seconds)
+            engine.pass_time(engine.step_seconds)
             computed = engine.clock.seconds
         else:
             waited = engine.clock.seconds - computed

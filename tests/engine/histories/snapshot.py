@@ -1,5 +1,6 @@
 """What can be seen of an engine from outside, before and after a step."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vllm.v1.request import Request, RequestStatus
@@ -38,7 +39,9 @@ class Snapshot:
     free: int
     """Blocks that nobody holds."""
     own_seats: dict[Zone, int]
-    """Requests of each zone that may run whatever others do."""
+    """Requests of each zone that may run whatever others do, ..."""
+    most_seats: dict[Zone, int]
+    """... and at the most."""
 
     def seats_of(self, zone: Zone) -> int:
         return sum(zone_of(request) is zone for request in self.running)
@@ -80,11 +83,20 @@ def take_snapshot(driver: Driver) -> Snapshot:
             and not any(_keeps_from(other, zone) for other in zones if other is not zone)
         },
         free=pool.free_block_queue.num_free_blocks,
-        own_seats={
-            zone: zone.spec.quota.reserved * scheduler.max_num_running_reqs // pool.ledger.totals.capacity
+        own_seats={zone: _own_seats(zone, zones, scheduler.max_num_running_reqs, pool.capacity) for zone in zones},
+        most_seats={
+            zone: scheduler.max_num_running_reqs if zone.spec.seats.limit is None else zone.spec.seats.limit
             for zone in zones
         },
     )
+
+
+def _own_seats(zone: Zone, zones: Iterable[Zone], seats: int, capacity: int) -> int:
+    """By name, or the share of what no zone reserves by name that comes with its blocks."""
+    if zone.spec.seats.reserved is not None:
+        return zone.spec.seats.reserved
+    share = zone.spec.quota.reserved * (seats - sum(each.spec.seats.reserved or 0 for each in zones)) // capacity
+    return share if zone.spec.seats.limit is None else min(share, zone.spec.seats.limit)
 
 
 def _keeps_from(zone: Zone, other: Zone) -> bool:

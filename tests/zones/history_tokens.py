@@ -1,0 +1,142 @@
+"""The tokens of steps in random history: who asks for how many, who gets them, and what must hold of that."""
+
+from itertools import combinations
+
+from tenantzone_runtime.zones.deficits import BOUND
+from tenantzone_runtime.zones.pace import SITS_OUT_AT_MOST
+from tenantzone_runtime.zones.step_time import LEARNED_AFTER, StepLoad
+
+BLOCK_TOKENS = 16
+BASE, PER_TOKEN, PER_DECODE = 0.010, 0.0002, 0.001
+"""Seconds that a step takes, whatever it computes, and that each token of a prompt and each decode adds."""
+
+
+class StepTokensWatched:
+    """Asks the arbiter for the tokens of one engine's steps, and looks at what it grants.
+
+    Args:
+        history: whose.
+        is_learned: whether steps can be predicted from the start.
+    """
+
+    def __init__(self, history, *, is_learned):
+        self._history = history
+        self._engine = history.engine
+        self._apart = {}
+        """For each pair of zones that both had more work than their parts in the last steps, how far the first has come
+        ahead of the second since, at the least, now and at the most; in tokens per unit of weight."""
+        self._sat_out = {}
+        """Steps in a row in which nothing was computed, for each running request and each zone with prompts."""
+        self._begin()
+        for step in range(2 * LEARNED_AFTER if is_learned else 0):
+            load = StepLoad(step % 2 * 100, 1 + step % 3)
+            history.arbiter.times.observe(load, seconds_of(load))
+
+    def _begin(self):
+        self._load = StepLoad()
+        self.left = self._engine.step_tokens
+        """Of the step's tokens; None: it is not bounded."""
+        self._granted = {}
+        """Of prompts, by zone."""
+        self._withheld = set()
+        """Requests that would have been computed further."""
+        self._useless = False
+        """Whether somebody was granted what it could not use."""
+
+    def begin_step(self):
+        """Look at who may compete, before the step; the arbiter has begun it."""
+        self._begin()
+        self._counts = {zone for zone in self._history.ledger.zones.values() if self._has_target_that_counts(zone)}
+        self._present = {work.zone for work in [*self._engine.running, *self._engine.waiting]}
+
+    def _has_target_that_counts(self, zone):
+        is_there = zone.requests or self._history.now - zone.last_active <= zone.spec.idle.after_seconds
+        return bool(zone.spec.latency) and bool(is_there)
+
+    def ask(self, work, wanted):
+        """How many tokens of a request are computed in this step, of so many that it asks for."""
+        most = wanted if self.left is None else min(self.left, wanted)
+        granted = self._history.arbiter.tokens_for(work, most) if most else 0
+        assert 0 <= granted <= most
+        if granted < most:
+            self._history._saw("tokens are withheld")
+            assert self._engine.step_tokens is not None
+            assert self._present | self._counts != {work.zone}, "who is alone has all of a step"
+        if granted < wanted:
+            self._withheld.add(work)
+        return granted
+
+    def may_leave_waiting(self, front):
+        """Whether a request may wait for tokens although some are left: those that targets leave for nobody."""
+        # Those of a request that generated and was preempted for its seat are nobody's.
+        are_nobodys = self.left is not None and self.left <= len(self._engine.sent_back)
+        return front.zone.wait_reason == "tokens" and bool(self._counts or are_nobodys)
+
+    def note_useless(self):
+        """Note that tokens were granted that could not be used: blocks are missing, or prompts are cached."""
+        self._useless = True
+
+    def compute(self, work, granted):
+        """So many tokens of a request are computed."""
+        if self._engine.is_in_prompt(work):
+            self._load.add_prompt(granted, work.computed)
+            self._granted[work.zone] = self._granted.get(work.zone, 0) + granted
+        else:
+            self._load.add_decode(granted, work.computed)
+        work.computed += granted
+        if self.left is not None:
+            self.left -= granted
+
+    def end_step(self):
+        """What must hold of the step, and of all those before it."""
+        if self._engine.step_tokens is None:
+            return
+        if not self._engine.is_open or not self._engine.free_seats:
+            # Requests of several zones may have counted on the same seat.
+            self._useless = True
+        if any(zone.wait_reason not in (None, "tokens") for zone in self._engine.queues):
+            # Who could have begun before the step may find that others have taken the blocks meanwhile.
+            self._useless = True
+        busy = {work.zone for work in self._withheld if self._engine.is_in_prompt(work) or not work.running}
+        busy |= {zone for zone in self._engine.queues if zone.wait_reason == "tokens"}
+        if not self._counts:
+            self._nothing_is_left_over(busy)
+        self._nobody_is_ahead(busy)
+        self._nobody_is_starved()
+        if self._load.decodes or self._load.prompt_tokens:
+            self._history.arbiter.times.observe(self._load, seconds_of(self._load))
+
+    def _nothing_is_left_over(self, busy):
+        if self.left and not self._useless:
+            assert not busy, "tokens are left over"
+            assert not self._withheld, "tokens are left over"
+
+    def _nobody_is_ahead(self, busy):
+        if self._counts or self._useless:
+            busy = set()
+        known, self._apart = self._apart, {}
+        for first, second in combinations(sorted(busy, key=lambda zone: zone.number), 2):
+            least, now, most = known.get((first, second), (0.0, 0.0, 0.0))
+            now += self._granted.get(first, 0) / first.spec.weight - self._granted.get(second, 0) / second.spec.weight
+            least, most = min(least, now), max(most, now)
+            self._history._saw("two zones have more work than their parts")
+            assert most - least <= BOUND, f"{first.spec.tenant} and {second.spec.tenant} are apart"
+            self._apart[first, second] = least, now, most
+
+    def forget_weights(self):
+        """Zones are served otherwise from now on."""
+        self._apart.clear()
+
+    def _nobody_is_starved(self):
+        known, self._sat_out = self._sat_out, {}
+        for work in self._engine.running:
+            subject = work.zone if self._engine.is_in_prompt(work) else work
+            computed = work.zone in self._granted if subject is work.zone else work not in self._withheld
+            if not computed and not self._useless:
+                self._sat_out[subject] = known.get(subject, 0) + 1
+                assert self._sat_out[subject] <= SITS_OUT_AT_MOST + len(self._history.requests), f"{work} is starved"
+
+
+def seconds_of(load):
+    """How long a step takes."""
+    return BASE + PER_TOKEN * load.prompt_tokens + PER_DECODE * load.decodes
