@@ -22,6 +22,7 @@ from pydantic.alias_generators import to_camel
 
 from tenantzone_contract.identity import IdentityConfig
 from tenantzone_contract.share import BlockShare, percentage
+from tenantzone_contract.user_header import READ_BY_OTHERS
 
 SCHEMA_VERSION: Final = 1
 """Of a snapshot's text."""
@@ -196,6 +197,12 @@ class Fairness(_Model):
 
     header: HeaderName | None = None
     """Of requests: it names the user, and users are served alike; None: first come, first served."""
+
+    @model_validator(mode="after")
+    def _is_its_own(self) -> Self:
+        if self.header in READ_BY_OTHERS:
+            raise ValueError(f"fairness.header ('{self.header}') must be a header of its own, which nothing else reads")
+        return self
 
 
 TargetSeconds = Annotated[float, Field(ge=0.001, le=600.0)]
