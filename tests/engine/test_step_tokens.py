@@ -1,5 +1,7 @@
 """The tokens of vLLM's steps, shared out among zones and bounded by latency targets."""
 
+import time
+
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config, with_flags
@@ -109,3 +111,26 @@ def test_what_a_zone_gets_is_measured_and_judged(config):
     driver.scheduler._watch._judged = 0.0
     driver.scheduler.let_time_pass()
     assert driver.zone("acme").outcomes == {}
+
+
+def test_the_time_in_which_there_was_no_target_is_no_time_between_two_tokens(config, monkeypatch):
+    passed = 0.0
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed)
+    driver = Driver(make_scheduler(config, 1000))
+    targeted = zone("acme", latency=Latency(token_time_seconds=60.0))
+    driver.declare(targeted)
+    driver.send("acme", prompt(2), max_tokens=30)
+    for _ in range(5):
+        step(driver)
+    driver.declare(zone("acme"))
+    step(driver)
+    passed = 600.0
+    step(driver)
+    driver.declare(targeted)
+    driver.run()
+    driver.scheduler.let_time_pass()
+    outcome = driver.zone("acme").outcomes["token_time"]
+    assert outcome.reason == "Met"
+    assert outcome.actual is not None
+    assert outcome.actual < 60.0
