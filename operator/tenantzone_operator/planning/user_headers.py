@@ -36,5 +36,5 @@ def _why_taken(zone: Zone, pool: PoolConfig) -> str:
         return ""
     return (
         f"fairness.header ('{zone.config.fairness.header}') is the header of {field} in ZonePool {pool.name}, "
-        "which names no user; choose another header"
+        "which tells no users apart; choose another header"
     )
