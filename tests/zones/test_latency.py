@@ -31,7 +31,7 @@ def judged(latency, now):
 
 def test_what_is_served_in_time_is_met_and_what_is_not_is_missed_for_the_neighbours(core, times):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, times)
+    latency = Latency(core.tenancy, times)
     judged(latency, 0.0)
     assert acme.outcomes["token_time"] == TargetOutcome(0.05, None, None, "NoTraffic")
     for number in range(100):
@@ -44,7 +44,7 @@ def test_what_is_served_in_time_is_met_and_what_is_not_is_missed_for_the_neighbo
 
 def test_what_is_long_ago_does_not_count(core, times):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, times)
+    latency = Latency(core.tenancy, times)
     latency.tokens_came(acme, 0.2, 0.0)
     judged(latency, WINDOW_SECONDS + 1.0)
     assert acme.outcomes["token_time"].reason == "NoTraffic"
@@ -55,7 +55,7 @@ def test_what_is_long_ago_does_not_count(core, times):
 )
 def test_why_steps_are_too_long(core, times, requests, alone, reason):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, times)
+    latency = Latency(core.tenancy, times)
     latency.alone[acme] = requests, alone
     latency.tokens_came(acme, 0.09, 0.0)
     judged(latency, 1.0)
@@ -64,7 +64,7 @@ def test_why_steps_are_too_long(core, times, requests, alone, reason):
 
 def test_before_steps_are_known_it_is_warming(core):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, StepTimes())
+    latency = Latency(core.tenancy, StepTimes())
     latency.tokens_came(acme, 0.09, 0.0)
     judged(latency, 1.0)
     assert acme.outcomes["token_time"].reason == "Warming"
@@ -73,7 +73,7 @@ def test_before_steps_are_known_it_is_warming(core):
 @pytest.mark.parametrize(("waits_for", "reason"), [("in_use", "Blocks"), ("seats", "Seats"), ("tokens", "Neighbours")])
 def test_a_first_token_that_waited_for_blocks_or_seats_says_so(core, times, waits_for, reason):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, times)
+    latency = Latency(core.tenancy, times)
     judged(latency, 0.0)
     acme.counters.stalled_seconds[waits_for] = 3.0
     latency.first_token_came(acme, 3.1, 4.0)
@@ -83,7 +83,7 @@ def test_a_first_token_that_waited_for_blocks_or_seats_says_so(core, times, wait
 
 def test_without_a_target_nothing_is_said_any_more(core, times):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, times)
+    latency = Latency(core.tenancy, times)
     latency.tokens_came(acme, 0.2, 0.0)
     judged(latency, 1.0)
     core.ledger.change_spec(acme, replace(acme.spec, latency=NO_TARGETS))
@@ -93,7 +93,7 @@ def test_without_a_target_nothing_is_said_any_more(core, times):
 
 def test_many_tokens_of_one_second_do_not_hide_those_of_the_rest_of_the_minute(core, times):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, times)
+    latency = Latency(core.tenancy, times)
     for second in range(50):
         for _ in range(3):
             latency.tokens_came(acme, 0.2 if second < 5 else 0.04, float(second), 1000)
@@ -128,7 +128,7 @@ def test_the_percentile_is_that_of_all_times_within_a_hundredth(times):
 
 def test_a_reason_stays_until_another_one_is_told_far_more_often(core, times):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, times)
+    latency = Latency(core.tenancy, times)
     number, told = random.Random(1), []
     for second in range(200):
         latency.alone[acme] = number.choice([(1, 0.02), (9, 0.07), (1, 0.07)])
@@ -145,7 +145,7 @@ def test_a_reason_stays_until_another_one_is_told_far_more_often(core, times):
 
 def test_a_reason_of_long_ago_is_forgotten(core, times):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, times)
+    latency = Latency(core.tenancy, times)
     for second in range(30):
         latency.tokens_came(acme, 0.09, float(second))
         judged(latency, float(second))

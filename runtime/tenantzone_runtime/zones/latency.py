@@ -8,7 +8,7 @@ from typing import Final
 from tenantzone_contract.report import LatencyReason, WaitReason
 from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
 from tenantzone_runtime.zones.step_time import StepTimes
-from tenantzone_runtime.zones.totals import Totals
+from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 WINDOW_SECONDS: Final = 60.0
@@ -92,19 +92,23 @@ class _Watched:
         self.first_tokens = Window()
         self.reasons: defaultdict[TargetName, _Reasons] = defaultdict(_Reasons)
         """Why each of its targets is missed."""
-        self.stalls: deque[tuple[float, float, float]] = deque()
-        """Seconds for which its next request has waited in all, for blocks and for seats, as they were at some time."""
+        self.stalls: deque[tuple[float, float, float, float]] = deque()
+        """At some times: seconds for which its next request has waited in all, for blocks, seats and anything."""
 
     def look_at_stalls(self, zone: Zone, now: float) -> None:
         stalled = zone.counters.stalled_seconds
         blocks, seats = (sum(stalled.get(reason, 0.0) for reason in reasons) for reasons in (_FOR_BLOCKS, _FOR_SEATS))
         while self.stalls and self.stalls[0][0] < now - WINDOW_SECONDS:
             self.stalls.popleft()
-        self.stalls.append((now, blocks, seats))
+        self.stalls.append((now, blocks, seats, sum(stalled.values())))
+
+    def waited(self) -> float:
+        """For how many seconds of late a request of the zone was next and could not be admitted."""
+        return self.stalls[-1][3] - self.stalls[0][3]
 
     def waited_for(self, seconds: float) -> LatencyReason | None:
         """What the zone's next requests have waited for of late, if it was for so many seconds."""
-        (_, blocks, seats), (_, blocks_now, seats_now) = self.stalls[0], self.stalls[-1]
+        (_, blocks, seats, _), (_, blocks_now, seats_now, _) = self.stalls[0], self.stalls[-1]
         for_blocks, for_seats = blocks_now - blocks, seats_now - seats
         if max(for_blocks, for_seats) < seconds:
             return None
@@ -115,12 +119,13 @@ class Latency:
     """The times of zones with latency targets, and what becomes of the targets.
 
     Args:
-        totals: of all zones.
+        tenancy: of all zones.
         times: predicts steps.
     """
 
-    def __init__(self, totals: Totals, times: StepTimes) -> None:
-        self._totals = totals
+    def __init__(self, tenancy: Tenancy, times: StepTimes) -> None:
+        self._tenancy = tenancy
+        self._with_targets = tenancy.ledger.totals.with_targets
         self._times = times
         self._watched: dict[Zone, _Watched] = {}
         self.alone: dict[Zone, tuple[int, float]] = {}
@@ -137,11 +142,14 @@ class Latency:
 
     def judge(self, now: float) -> Iterator[None]:
         """Say of each zone what becomes of its targets, with a pause after each."""
-        for zone in [zone for zone in self._watched if zone not in self._totals.with_targets]:
+        for zone in [zone for zone in self._watched if zone not in self._with_targets]:
             del self._watched[zone]
             self.alone.pop(zone, None)
             zone.outcomes = {}
-        for zone in list(self._totals.with_targets):
+        for zone in list(self._with_targets):
+            if zone not in self._with_targets:
+                continue
+            self._tenancy.count(zone)
             watched, targets = self._of(zone), zone.spec.latency
             watched.look_at_stalls(zone, now)
             outcomes: dict[TargetName, TargetOutcome] = {}
@@ -155,6 +163,9 @@ class Latency:
     def _outcome(self, name: TargetName, zone: Zone, target: float, watched: _Watched, now: float) -> TargetOutcome:
         is_first = name == "first_token"
         actual = (watched.first_tokens if is_first else watched.token_times).percentile(now)
+        if actual is None and is_first and watched.waited() > TOLERANCE * target:
+            # Nobody was served, and not because nobody asked.
+            actual = watched.waited()
         if actual is None:
             return TargetOutcome(target, None, None, "NoTraffic")
         if actual <= TOLERANCE * target:
