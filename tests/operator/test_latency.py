@@ -153,3 +153,16 @@ def test_more_engines_than_can_be_named_are_others():
     found = condition(status_of(targeted(), *(at(name, 3.5) for name in "abcde")))
     assert [name for name in "abcde" if f"{name}: 150 ms to" in found["message"]] == list("abc")
     assert found["message"].endswith("; and others")
+
+
+def test_requests_now_and_then_change_nothing_while_the_target_is_met():
+    served = engine(token_time=target(0.04, "Met"))
+    quiet = engine(token_time=target(None, "NoTraffic"))
+    first = status_of(targeted(), served)
+    then = status_of(targeted(status=first), quiet)
+    assert condition(then) == condition(first)
+    other = targeted(status=first, tokenTime="80ms")
+    of_other = engine(of=other, token_time=target(None, "NoTraffic", 0.08))
+    assert condition(status_of(other, of_other))["reason"] == "NoTraffic"
+    missed = status_of(targeted(), engine(token_time=target(0.09, "OwnLoad")))
+    assert condition(status_of(targeted(status=missed), quiet))["reason"] == "NoTraffic"

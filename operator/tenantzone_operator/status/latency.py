@@ -87,10 +87,12 @@ def latency_target_met(
     missed = [(grade, each) for each in told if (grade := _grade(each, known))]
     if missed:
         return [_missed(missed, known)]
-    if all(each.report.actual_seconds is None for each in told):
-        return [_unknown(Reason.NO_TRAFFIC, LATENCY_WORDS["NoTraffic"])]
     words = " and ".join(f"{_shown(seconds)} {_NAMES[name]}" for name, seconds in targets.items())
-    message = f"{words}: the 99th percentile of the last minute is at most 1.15 times that in each engine"
+    message = f"{words}: in no engine was the 99th percentile of the last minute above 1.15 times that"
+    # A request now and then would be a change each time; while there is none, what was said stays true.
+    is_told = (known["status"], known["message"]) == ("True", message)
+    if not is_told and all(each.report.actual_seconds is None for each in told):
+        return [_unknown(Reason.NO_TRAFFIC, LATENCY_WORDS["NoTraffic"])]
     return [Condition(Type.LATENCY_TARGET_MET, "True", Reason.MET, message)]
 
 
