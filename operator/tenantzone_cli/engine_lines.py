@@ -82,12 +82,16 @@ def latency_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
             continue
         for name, told in (("tokenTime", targets.token_time), ("firstToken", targets.first_token)):
             if told is not None:
-                actual = "" if told.actual_seconds is None else f"{told.actual_seconds * 1000:.0f} ms of "
+                actual = "" if told.actual_seconds is None else f"{_milliseconds(told.actual_seconds)} of "
                 reason = LATENCY_WORDS.get(told.reason, printable(told.reason))
-                lines.append(f"  {answer.pod}: {name} {actual}{told.target_seconds * 1000:.0f} ms: {reason}")
+                lines.append(f"  {answer.pod}: {name} {actual}{_milliseconds(told.target_seconds)}: {reason}")
     if lines:
         yield "Latency targets (99th percentile of the last minute)"
         yield from lines
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(1000 * seconds, 1):.12g} ms"
 
 
 def engine_table(zone: Zone, answers: Sequence[EngineAnswer]) -> Iterator[str]:

@@ -12,7 +12,7 @@ LATENCY_WORDS: Final[Mapping[str, str]] = {
     "ModelTooSlow": "missed: one request alone takes longer; raise the target, or use a faster GPU or model",
     "Neighbours": "missed: other zones were computed in the same steps; the engine holds them back as far as it "
     "predicts steps rightly",
-    "Blocks": "missed: requests waited for blocks; raise spec.reserved",
+    "Blocks": "missed: requests waited for blocks; raise spec.reserved, or spec.limit if all of that is in use",
     "Seats": "missed: requests waited for a seat; raise spec.seats",
 }
 """What becomes of it, why, and what would help. A newer engine may give reasons that are not here."""

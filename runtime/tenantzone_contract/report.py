@@ -81,7 +81,11 @@ _FOR_BLOCKS: Final[frozenset[str]] = frozenset(get_args(OlderWaitReason))
 MAX_COUNT: Final = 2**53 - 1
 """The largest number that every reader of JSON knows exactly."""
 
+MAX_SECONDS: Final = 1e6
+"""Of what a zone's requests take. A longer time is told as this one: some clock was set."""
+
 Count = Annotated[int, Field(ge=0)]
+_Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
 
 
 class _Model(BaseModel):
@@ -102,12 +106,12 @@ class PurgeReport(_Model):
 class TargetReport(_Model):
     """One latency target of a zone, and what its requests get."""
 
-    target_seconds: float
-    actual_seconds: float | None = None
+    target_seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)]
+    actual_seconds: _Seconds | None = None
     """The 99th percentile of the last minute; None: nothing was served."""
     met: bool | None = None
     """Up to 1.15 times the target; None: nothing was served."""
-    reason: str = "NoTraffic"
+    reason: Annotated[str, Field(max_length=253)] = "NoTraffic"
     """A :data:`LatencyReason`; a newer engine may have reasons that this code does not know."""
 
 

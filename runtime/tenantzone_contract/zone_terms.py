@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model
 
 from tenantzone_contract.config_model import ConfigModel, Count, Seconds, exceeds, without_unset
 from tenantzone_contract.share import BlockShare
+from tenantzone_contract.user_header import READ_BY_OTHERS
 
 
 def _not_none_at_all(share: int | str) -> int | str:
@@ -123,6 +124,12 @@ class Fairness(ConfigModel):
 
     header: HeaderName | None = None
     """Of requests: it names the user, and users are served alike; None: first come, first served."""
+
+    @model_validator(mode="after")
+    def _is_its_own(self) -> Self:
+        if self.header in READ_BY_OTHERS:
+            raise ValueError(f"fairness.header ('{self.header}') must be a header of its own, which nothing else reads")
+        return self
 
 
 TargetSeconds = Annotated[float, Field(ge=0.001, le=600.0)]

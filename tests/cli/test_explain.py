@@ -233,9 +233,15 @@ def test_what_becomes_of_latency_targets_is_said_with_what_to_do():
     said = explained(zone(), answer(engine_report(zone_report("acme", latency=latency))))
 
     assert "Latency targets (99th percentile of the last minute)\n" in said
-    assert "  engine-0: tokenTime 61 ms of 50 ms: missed: the zone's own requests make steps longer" in said
+    assert "  engine-0: tokenTime 61.2 ms of 50 ms: missed: the zone's own requests make steps longer" in said
     assert "  engine-0: firstToken 500 ms: nothing was served in the last minute" in said
     assert "Latency targets" not in explained(zone(), answer(engine_report(zone_report("acme"))))
+
+
+def test_short_times_are_not_rounded_until_they_are_alike():
+    latency = LatencyReport(token_time=TargetReport(target_seconds=0.0012, actual_seconds=0.00144, reason="OwnLoad"))
+    said = explained(zone(), answer(engine_report(zone_report("acme", latency=latency))))
+    assert "tokenTime 1.4 ms of 1.2 ms: missed" in said
 
 
 def test_why_requests_of_an_engine_of_the_release_before_wait_is_said_too():

@@ -87,6 +87,31 @@ def test_it_shows_own_seats_shares_of_steps_and_a_missed_target(
         expect(burst.locator("td").last).to_have_text("75 %")
 
 
+def test_an_engine_that_joins_brings_no_share_of_what_it_computed_before(
+    browser: Browser, console: ServedConsole, engine_of: MakeEngine
+):
+    engine = engine_of(SMALL, "acme", "burst")
+    engine.zones = {"acme": {"computed_tokens": 1000}, "burst": {"computed_tokens": 500}}
+    with opened(browser, console.url) as page:
+        acme = page.locator("#zone-rows tr").filter(has_text="acme")
+        expect(acme.locator("td").last).to_have_text("–")
+        engine.zones["acme"]["computed_tokens"], engine.zones["burst"]["computed_tokens"] = 1025, 575
+        expect(acme.locator("td").last).to_have_text("25 %")
+        shown = page.evaluate_handle(
+            """cell => {
+              const texts = [];
+              new MutationObserver(() => texts.push(cell.textContent)).observe(cell, {childList: true, subtree: true});
+              return texts;
+            }""",
+            acme.locator("td").last.element_handle(),
+        )
+        engine_of(SMALL, "acme", "burst", number=1, told={"burst": {"computed_tokens": 10**9}})
+        expect(page.locator("#engine-rows tr")).to_have_count(2)
+        engine.zones["acme"]["computed_tokens"], engine.zones["burst"]["computed_tokens"] = 1065, 635
+        expect(acme.locator("td").last).to_have_text("40 %")
+        assert "0 %" not in shown.json_value()
+
+
 def test_what_is_in_use_cached_borrowed_and_nobodys_is_said_in_words(
     browser: Browser, console: ServedConsole, engine_of: MakeEngine
 ):

@@ -122,3 +122,16 @@ def test_a_newer_engine_may_evict_for_a_reason_that_is_not_known():
 def test_evictions_that_are_no_counts_are_refused(name, value):
     with pytest.raises(ValueError, match="evict"):
         parse_report(written(**{name: value}))
+
+
+@pytest.mark.parametrize("seconds", ["NaN", "Infinity", "-Infinity", "-1", "1e30", "1e999", "[]", '"long"'])
+@pytest.mark.parametrize("name", ["targetSeconds", "actualSeconds"])
+def test_times_that_nobody_can_show_are_refused(name, seconds):
+    text = written(latency={"tokenTime": {"targetSeconds": 0.05, name: 12345}}).replace("12345", seconds)
+    with pytest.raises(ValueError, match=name):
+        parse_report(text)
+
+
+def test_a_reason_as_long_as_a_book_is_refused():
+    with pytest.raises(ValueError, match="reason"):
+        parse_report(written(latency={"tokenTime": {"targetSeconds": 0.05, "reason": "x" * 1000}}))

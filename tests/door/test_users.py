@@ -22,6 +22,7 @@ def user_in(folder):
         if response.status_code != 200:
             return response
         seen = body_seen(response)
+        ask.headers_behind = {name.lower(): value for name, value in response.json()["headers"].items()}
         return unseal(SEAL_KEY, seen["vllm_xargs"]["tenantzone_seal"], seen["cache_salt"]).user
 
     return ask
@@ -63,3 +64,11 @@ def test_two_names_are_refused(user_in):
     response = user_in({"x-user-id": "ann\nbob"})
     assert response.status_code == 400
     assert error_of(response)["param"] == "x-user-id"
+
+
+def test_the_name_goes_no_further_than_the_door(user_in):
+    assert user_in({"X-User-Id": "ann", "x-other": "kept"})
+    assert "x-user-id" not in user_in.headers_behind
+    assert user_in.headers_behind["x-other"] == "kept"
+    user_in({"X-User-Id": "ann"}, fairness={})
+    assert user_in.headers_behind["x-user-id"] == "ann"

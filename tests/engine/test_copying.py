@@ -6,11 +6,12 @@ import threading
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.report import ConfigStatus
+from tenantzone_contract.report import MAX_SECONDS, ConfigStatus, dump_report, parse_report
 from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.housekeeping import copying
 from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
+from tenantzone_runtime.zones.outcomes import TargetOutcome
 from tests.engine.measured import abort, zone
 from tests.engine.pauses import in_each_pause
 
@@ -189,3 +190,11 @@ def test_a_collection_that_is_almost_due_is_made_before_the_lock_is_taken(driver
     tell(driver)
     assert len(newest) > threshold // 2, "they were almost enough"
     assert all(before + 40 < threshold for before in counting.before)
+
+
+def test_a_time_that_no_clock_can_have_measured_costs_no_report(driver):
+    driver.declare(zone("acme"))
+    driver.zone("acme").outcomes = {"first_token": TargetOutcome(0.5, 1.8e9, False, "Neighbours")}
+    told = parse_report(dump_report(report_of(driver)))
+    (latency,) = (zone.latency for zone in told.zones if zone.tenant == "acme")
+    assert latency.first_token.actual_seconds == MAX_SECONDS

@@ -1,5 +1,7 @@
 """The tokens of vLLM's steps, shared out among zones and bounded by latency targets."""
 
+import time
+
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config, with_flags
@@ -110,3 +112,58 @@ def test_what_a_zone_gets_is_measured_and_judged(config):
     driver.scheduler._watch._judged = 0.0
     driver.scheduler.let_time_pass()
     assert driver.zone("acme").outcomes == {}
+
+
+def test_the_time_in_which_there_was_no_target_is_no_time_between_two_tokens(config, monkeypatch):
+    passed = 0.0
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed)
+    driver = Driver(make_scheduler(config, 1000))
+    targeted = zone("acme", latency=Latency(token_time_seconds=60.0))
+    driver.declare(targeted)
+    driver.send("acme", prompt(2), max_tokens=30)
+    for _ in range(5):
+        step(driver)
+    driver.declare(zone("acme"))
+    step(driver)
+    passed = 600.0
+    step(driver)
+    driver.declare(targeted)
+    driver.run()
+    driver.scheduler.let_time_pass()
+    outcome = driver.zone("acme").outcomes["token_time"]
+    assert outcome.reason == "Met"
+    assert outcome.actual is not None
+    assert outcome.actual < 60.0
+
+
+def test_who_waits_and_is_not_served_at_all_misses_its_target(config, monkeypatch):
+    passed = 0.0
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed)
+    driver = Driver(make_scheduler(config, 100))
+    driver.declare(zone("flood"), zone("acme", latency=Latency(first_token_seconds=2.0)))
+    driver.send("flood", prompt(90), max_tokens=900)
+    for _ in range(5):
+        step(driver)
+    driver.send("acme", prompt(20, seed=2), max_tokens=4)
+    for _ in range(2):
+        step(driver)
+        driver.scheduler.let_time_pass()
+        passed += 30.0
+    driver.scheduler.let_time_pass()
+    outcome = driver.zone("acme").outcomes["first_token"]
+    assert (outcome.met, outcome.reason) == (False, "Blocks")
+    assert outcome.actual is not None
+    assert 29.0 < outcome.actual < 61.0
+
+
+def test_who_waits_no_longer_than_its_target_is_not_judged_yet(config):
+    driver = Driver(make_scheduler(config, 100))
+    driver.declare(zone("flood"), zone("acme", latency=Latency(first_token_seconds=600.0)))
+    driver.send("flood", prompt(90), max_tokens=900)
+    step(driver)
+    driver.send("acme", prompt(20, seed=2), max_tokens=4)
+    step(driver)
+    driver.scheduler.let_time_pass()
+    assert driver.zone("acme").outcomes["first_token"].reason == "NoTraffic"

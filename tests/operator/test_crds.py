@@ -112,6 +112,49 @@ def pool(**spec: Any) -> str:
             "spec.unknownTenants.levels[0].tenants",
             id="a level for nobody",
         ),
+        pytest.param(
+            zone(fairness={"header": "authorization"}),
+            "fairness.header ('authorization') must be a header of its own",
+            id="users by their tenant's key",
+        ),
+        pytest.param(
+            zone(fairness={"header": "x-api-key"}),
+            "fairness.header ('x-api-key') must be a header of its own",
+            id="users by the other header of a key",
+        ),
+        pytest.param(zone(fairness={"header": "X-User"}), "spec.fairness.header", id="a header in capitals"),
+        pytest.param(zone(fairness={"header": "x-user:"}), "spec.fairness.header", id="a header with a colon"),
+        pytest.param(
+            zone(latency={"tokenTime": "999999ns"}), "spec.latency.tokenTime", id="a target in a unit that is none"
+        ),
+        pytest.param(
+            zone(latency={"tokenTime": "0.9ms"}),
+            "latency.tokenTime (0.9ms) must be from 1ms to 10m",
+            id="a target that nothing meets",
+        ),
+        pytest.param(
+            zone(latency={"firstToken": "10m1ms"}),
+            "latency.firstToken (10m1ms) must be from 1ms to 10m",
+            id="a target that everything meets",
+        ),
+        pytest.param(
+            zone(latency={"firstToken": "9999999999999999999999999999h"}),
+            "spec.latency.firstToken",
+            id="a target longer than can be counted",
+        ),
+        pytest.param(
+            zone(seats={"reserved": 5, "limit": 4}),
+            "seats.limit must not be below seats.reserved",
+            id="more seats reserved than allowed",
+        ),
+        pytest.param(
+            zone(seats={"reserved": "10%", "limit": "9%"}),
+            "seats.limit must not be below seats.reserved",
+            id="the same in percent",
+        ),
+        pytest.param(zone(seats={"limit": 0}), "spec.seats.limit", id="a limit of no seat"),
+        pytest.param(zone(seats={"limit": "0%"}), "spec.seats.limit", id="a limit of no seat in percent"),
+        pytest.param(zone(seats={"reserved": 2**31}), "spec.seats.reserved", id="more seats than any engine has"),
         pytest.param(zone(tenant="-acme"), "spec.tenant", id="a tenant that could not be a file's name"),
         pytest.param(manifest("TenantZone", {}), "spec.pool", id="a zone without a pool"),
         pytest.param(zone(reserve="40%"), 'unknown field "spec.reserve"', id="a field with a typing error"),

@@ -114,3 +114,55 @@ def test_times_that_have_moved_far_are_told_whatever_was_told_before(last):
     assert "100 ms to 150 ms" in found["message"]
     back = condition(status_of(targeted(status=first), engine(token_time=target(0.03, "Met"))))
     assert back["status"] == "True"
+
+
+def at(name: str, ratio: float, reason: str = "Neighbours") -> Any:
+    """An engine whose tokens take so many times the target."""
+    return engine(name, token_time=target(0.05 * ratio, "Met" if ratio <= 1.15 else reason))
+
+
+NUMBER = random.Random(2)
+MOVING = {
+    "one that is beside one that misses it clearly": lambda: [at("a", 3.5), at("b", NUMBER.uniform(1.05, 1.25))],
+    "one that is beside more than can be named": lambda: [
+        *(at(name, 3.5) for name in "abcde"),
+        at("f", NUMBER.uniform(1.05, 1.25)),
+    ],
+    "one that comes before more than can be named": lambda: [
+        at("a", NUMBER.uniform(1.05, 1.25)),
+        *(at(name, 3.5) for name in "bcdef"),
+    ],
+    "one whose name is the end of another's": lambda: [at("b-1", 2.5), at("1", NUMBER.uniform(1.05, 1.25))],
+    "two that miss it alike, for different reasons": lambda: [
+        at("a", NUMBER.uniform(2.2, 2.6), "OwnLoad"),
+        at("b", NUMBER.uniform(2.2, 2.6), "Neighbours"),
+    ],
+}
+
+
+@pytest.mark.parametrize("engines", MOVING.values(), ids=MOVING)
+def test_engines_that_move_a_little_change_nothing(engines):
+    status, changes = None, -1
+    for _ in range(100):
+        before, status = status, status_of(targeted(status=status), *engines())
+        changes += before is None or condition(status) != condition(before)
+    assert changes <= 2, "no more than until the first words are found"
+
+
+def test_more_engines_than_can_be_named_are_others():
+    found = condition(status_of(targeted(), *(at(name, 3.5) for name in "abcde")))
+    assert [name for name in "abcde" if f"{name}: 150 ms to" in found["message"]] == list("abc")
+    assert found["message"].endswith("; and others")
+
+
+def test_requests_now_and_then_change_nothing_while_the_target_is_met():
+    served = engine(token_time=target(0.04, "Met"))
+    quiet = engine(token_time=target(None, "NoTraffic"))
+    first = status_of(targeted(), served)
+    then = status_of(targeted(status=first), quiet)
+    assert condition(then) == condition(first)
+    other = targeted(status=first, tokenTime="80ms")
+    of_other = engine(of=other, token_time=target(None, "NoTraffic", 0.08))
+    assert condition(status_of(other, of_other))["reason"] == "NoTraffic"
+    missed = status_of(targeted(), engine(token_time=target(0.09, "OwnLoad")))
+    assert condition(status_of(targeted(status=missed), quiet))["reason"] == "NoTraffic"

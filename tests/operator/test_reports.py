@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.report import ConfigStatus, LoanReport, Rejection, ZoneReport, in_older_words
+from tenantzone_contract.report import (
+    MAX_SECONDS,
+    ConfigStatus,
+    LatencyReport,
+    LoanReport,
+    Rejection,
+    TargetReport,
+    ZoneReport,
+    in_older_words,
+)
 from tenantzone_operator.engines.reports import MAX_BLOCKS, MAX_COUNT, max_report_bytes, read_report_text
 from tenantzone_operator.engines.views import view
 from tests.operator.objects import report, zone_report
@@ -15,6 +24,16 @@ from tests.operator.objects import report, zone_report
 BLOCKS = st.integers(0, MAX_BLOCKS)
 COUNTS = st.integers(0, MAX_COUNT)
 REASONS = ["quiet", "reclaim", "own", "relief", "watermark", "due"]
+SECONDS = st.floats(0.001, MAX_SECONDS)
+TARGETS = st.none() | st.builds(
+    lambda target, actual, reason: TargetReport(target_seconds=target, actual_seconds=actual, reason=reason),
+    SECONDS,
+    st.none() | SECONDS,
+    st.text(max_size=20),
+)
+LATENCIES = st.none() | st.builds(
+    lambda token_time, first_token: LatencyReport(token_time=token_time, first_token=first_token), TARGETS, TARGETS
+)
 EVICTIONS = st.dictionaries(st.sampled_from(REASONS), st.integers(0, MAX_COUNT // len(REASONS)))
 
 
@@ -31,6 +50,7 @@ def zone_reports(draw: st.DrawFn) -> ZoneReport:
         auto_registered=draw(st.booleans()),
         evictions=draw(st.sampled_from([evictions, None])),
         evicted_blocks=in_older_words(evictions),
+        latency=draw(LATENCIES),
         **amounts,
         **{field: draw(COUNTS) for field in counted},
     )
@@ -52,8 +72,12 @@ def test_what_an_engine_writes_is_what_the_operator_reads(zones: list[ZoneReport
         ("a", "b", 3, None)
     ]
     for read, wrote in zip(found.zones, zones, strict=True):
-        for field in read.__struct_fields__:
+        for field in set(read.__struct_fields__) - {"latency"}:
             assert getattr(read, field) == getattr(wrote, field)
+        for target in ("token_time", "first_token"):
+            told, said = (getattr(each.latency, target, None) for each in (read, wrote))
+            for field in ("target_seconds", "actual_seconds", "reason"):
+                assert getattr(told, field, None) == getattr(said, field, None)
         assert read.evicted == wrote.evicted
 
 

@@ -1,10 +1,14 @@
 """What becomes of latency targets."""
 
+import random
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.latency import WINDOW_SECONDS, Latency
+from tenantzone_runtime.zones.latency import WINDOW_SECONDS, Latency, Window
 from tenantzone_runtime.zones.latency_targets import NO_TARGETS, LatencyTargets
 from tenantzone_runtime.zones.outcomes import TargetOutcome
 from tenantzone_runtime.zones.step_time import LEARNED_AFTER, StepLoad, StepTimes
@@ -27,11 +31,11 @@ def judged(latency, now):
 
 def test_what_is_served_in_time_is_met_and_what_is_not_is_missed_for_the_neighbours(core, times):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, times)
+    latency = Latency(core.tenancy, times)
     judged(latency, 0.0)
     assert acme.outcomes["token_time"] == TargetOutcome(0.05, None, None, "NoTraffic")
     for number in range(100):
-        latency.token_came(acme, 0.04 if number < 99 else 0.2, 1.0)
+        latency.tokens_came(acme, 0.04 if number < 99 else 0.2, 1.0)
         latency.first_token_came(acme, 0.3, 1.0)
     judged(latency, 2.0)
     assert acme.outcomes["token_time"] == TargetOutcome(0.05, 0.2, False, "Neighbours")
@@ -40,8 +44,8 @@ def test_what_is_served_in_time_is_met_and_what_is_not_is_missed_for_the_neighbo
 
 def test_what_is_long_ago_does_not_count(core, times):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, times)
-    latency.token_came(acme, 0.2, 0.0)
+    latency = Latency(core.tenancy, times)
+    latency.tokens_came(acme, 0.2, 0.0)
     judged(latency, WINDOW_SECONDS + 1.0)
     assert acme.outcomes["token_time"].reason == "NoTraffic"
 
@@ -51,17 +55,17 @@ def test_what_is_long_ago_does_not_count(core, times):
 )
 def test_why_steps_are_too_long(core, times, requests, alone, reason):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, times)
+    latency = Latency(core.tenancy, times)
     latency.alone[acme] = requests, alone
-    latency.token_came(acme, 0.09, 0.0)
+    latency.tokens_came(acme, 0.09, 0.0)
     judged(latency, 1.0)
     assert acme.outcomes["token_time"].reason == reason
 
 
 def test_before_steps_are_known_it_is_warming(core):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, StepTimes())
-    latency.token_came(acme, 0.09, 0.0)
+    latency = Latency(core.tenancy, StepTimes())
+    latency.tokens_came(acme, 0.09, 0.0)
     judged(latency, 1.0)
     assert acme.outcomes["token_time"].reason == "Warming"
 
@@ -69,7 +73,7 @@ def test_before_steps_are_known_it_is_warming(core):
 @pytest.mark.parametrize(("waits_for", "reason"), [("in_use", "Blocks"), ("seats", "Seats"), ("tokens", "Neighbours")])
 def test_a_first_token_that_waited_for_blocks_or_seats_says_so(core, times, waits_for, reason):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, times)
+    latency = Latency(core.tenancy, times)
     judged(latency, 0.0)
     acme.counters.stalled_seconds[waits_for] = 3.0
     latency.first_token_came(acme, 3.1, 4.0)
@@ -79,9 +83,74 @@ def test_a_first_token_that_waited_for_blocks_or_seats_says_so(core, times, wait
 
 def test_without_a_target_nothing_is_said_any_more(core, times):
     acme = core.zone("acme", latency=TARGETS)
-    latency = Latency(core.ledger.totals, times)
-    latency.token_came(acme, 0.2, 0.0)
+    latency = Latency(core.tenancy, times)
+    latency.tokens_came(acme, 0.2, 0.0)
     judged(latency, 1.0)
     core.ledger.change_spec(acme, replace(acme.spec, latency=NO_TARGETS))
     judged(latency, 2.0)
     assert acme.outcomes == {}
+
+
+def test_many_tokens_of_one_second_do_not_hide_those_of_the_rest_of_the_minute(core, times):
+    acme = core.zone("acme", latency=TARGETS)
+    latency = Latency(core.tenancy, times)
+    for second in range(50):
+        for _ in range(3):
+            latency.tokens_came(acme, 0.2 if second < 5 else 0.04, float(second), 1000)
+    judged(latency, 50.0)
+    assert acme.outcomes["token_time"] == TargetOutcome(0.05, 0.2, False, "Neighbours")
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 20.0), st.floats(0.0, 1e9)), min_size=1, max_size=300))
+def test_the_percentile_is_that_of_all_times_within_a_hundredth(times):
+    window, now = Window(), 0.0
+    for later, seconds in times:
+        now += later
+        window.add(seconds, now)
+    window.add(1.0, now)
+    told = window.percentile(now)
+    since, counted = now, []
+    for later, seconds in reversed(times):
+        if now - since > WINDOW_SECONDS:
+            break
+        counted.append((now - since, seconds))
+        since -= later
+    assert told is not None
+    # Those that are about a minute ago may count or not.
+    candidates = [
+        sorted([1.0, *(seconds for ago, seconds in counted if ago <= WINDOW_SECONDS - slack)]) for slack in (0.0, 6.0)
+    ]
+    lowest = min(each[min(len(each) - 1, int(0.99 * len(each)))] for each in candidates)
+    highest = max(each[-1] for each in candidates)
+    assert lowest * 0.999 <= told <= highest
+    assert told in candidates[0]
+
+
+def test_a_reason_stays_until_another_one_is_told_far_more_often(core, times):
+    acme = core.zone("acme", latency=TARGETS)
+    latency = Latency(core.tenancy, times)
+    number, told = random.Random(1), []
+    for second in range(200):
+        latency.alone[acme] = number.choice([(1, 0.02), (9, 0.07), (1, 0.07)])
+        latency.tokens_came(acme, 0.09, float(second))
+        judged(latency, float(second))
+        told.append(acme.outcomes["token_time"].reason)
+    assert sum(one != other for one, other in pairwise(told)) <= 2
+    for second in range(200, 260):
+        latency.alone[acme] = 9, 0.07
+        latency.tokens_came(acme, 0.09, float(second))
+        judged(latency, float(second))
+    assert acme.outcomes["token_time"].reason == "OwnLoad"
+
+
+def test_a_reason_of_long_ago_is_forgotten(core, times):
+    acme = core.zone("acme", latency=TARGETS)
+    latency = Latency(core.tenancy, times)
+    for second in range(30):
+        latency.tokens_came(acme, 0.09, float(second))
+        judged(latency, float(second))
+    assert acme.outcomes["token_time"].reason == "Neighbours"
+    latency.alone[acme] = 9, 0.07
+    latency.tokens_came(acme, 0.09, 30.0 + WINDOW_SECONDS)
+    judged(latency, 30.0 + WINDOW_SECONDS)
+    assert acme.outcomes["token_time"].reason == "OwnLoad"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.users import MAX_KEPT, NO_USER, Users
+from tenantzone_runtime.zones.users import MAX_KEPT, NO_USER, UserAccount, Users
 
 
 def serve(users, rounds, cost):
@@ -86,6 +86,48 @@ def test_a_user_that_waits_with_two_priorities_has_one_account():
     assert users.next() in (("ann", 5), ("bob", 5))
     users.charge("ann", 30.0)
     assert users.next() == ("bob", 5)
+
+
+def test_a_user_with_many_priorities_costs_no_more_than_one_with_one(monkeypatch):
+    looked_at = []
+    before = UserAccount.service
+    monkeypatch.setattr(
+        UserAccount, "service", property(lambda self: looked_at.append(self) or before.fget(self), before.fset)
+    )
+    users = waiting("bob")
+    for priority in range(1000):
+        users.enter("ann", priority)
+    looked_at.clear()
+    for _ in range(100):
+        users.charge("ann", 2.0)
+    users.leave("ann", 500)
+    users.enter("ann", 500)
+    assert len(looked_at) < 10
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.floats(0.0, 1e6)), max_size=60))
+def test_each_account_of_a_user_is_charged_alike(steps):
+    """Against accounts that are charged one by one."""
+    users, reached, service, accounts = Users(), 0.0, {}, {}
+    for user, priority, cost in steps:
+        mine = accounts.setdefault(user, {})
+        if priority in mine:
+            users.leave(user, priority)
+            service[user] = max(service[user], mine.pop(priority))
+        else:
+            users.enter(user, priority)
+            service.setdefault(user, reached)
+            mine[priority] = max(service[user], reached, *mine.values())
+        users.charge(user, cost)
+        service[user] = max(service.get(user, reached), reached) + cost
+        accounts[user] = {each: had + cost for each, had in mine.items()}
+        first = min((each for mine in accounts.values() for each in mine), default=None)
+        if first is not None:
+            name, told = users.next()
+            least = min(mine[first] for mine in accounts.values() if first in mine)
+            assert told == first
+            assert accounts[name][first] == pytest.approx(least, rel=1e-9, abs=1e-6)
+            reached = max(reached, accounts[name][first])
 
 
 def test_nobody_is_next_where_nobody_waits():

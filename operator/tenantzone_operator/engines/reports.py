@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from tenantzone_contract.report import EVICTIONS_IN_NEWER_WORDS, MAX_COUNT, OlderWaitReason, ZoneState
+from tenantzone_contract.report import EVICTIONS_IN_NEWER_WORDS, MAX_COUNT, MAX_SECONDS, OlderWaitReason, ZoneState
 
 MAX_BLOCKS = 2**31 - 1
 
@@ -40,13 +40,13 @@ class PurgeReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     withdrawn: Count = 0
 
 
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)]
 
 
 class TargetReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """One latency target of a zone, and what its requests get."""
 
-    target_seconds: Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+    target_seconds: Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]
     actual_seconds: Seconds | None = None
     reason: Name = ""
 

@@ -10,6 +10,7 @@ from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.admission import Verdict, admit
 from tenantzone_operator.planning.config_room import CHANGES_BYTES, ConfigRoom
+from tenantzone_operator.planning.user_headers import granted_without_taken_headers, without_taken_headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +46,22 @@ def make_plan(
     """
     if pool is None or pool.config is None:
         return Plan(None, {zone.meta.name: _poolless(zone, pool) for zone in zones})
-    granted = {entry.name: entry for entry in in_force.zones} if in_force is not None else {}
+    in_pool = without_taken_headers(zones, pool.config)
+    entries_in_force = {entry.name: entry for entry in in_force.zones} if in_force is not None else {}
+    granted = granted_without_taken_headers(entries_in_force, pool.config)
     # An engine that is too small for all has those that come first: who was accepted before stays before.
     places = {name: place for place, name in enumerate(granted)}
     by_turn = sorted(zones, key=lambda zone: (places.get(zone.meta.name, len(places)), zone.meta.age_order))
     names = [zone.meta.name for zone in by_turn]
     shared, left_out = pool.config, frozenset[str]()
     while True:
-        verdicts = admit(zones, granted, size, left_out)
+        verdicts = admit(in_pool, granted, size, left_out)
         entries = _entries(names, verdicts)
         if _is_in_force(in_force, shared, entries):
             break
         choice = room.choose(pool.config, entries, in_force)
         if choice.pool is None:
-            return Plan(None, admit(zones, granted, size, set(names)), _POOL_TOO_LARGE)
+            return Plan(None, admit(in_pool, granted, size, set(names)), _POOL_TOO_LARGE)
         shared = choice.pool
         # Who has to wait gives nothing back and takes nothing: others may fit now that did not, or the other way round.
         if choice.left_out <= left_out:

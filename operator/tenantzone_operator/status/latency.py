@@ -2,24 +2,29 @@
 
 Engines tell the times of the last minute, which move with each request, and each change of a condition is a write. So
 a time is told by a range of multiples of its target, and has to leave the range by some percent before another is told.
+Of many engines those stay named that are, and the others are not counted.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from tenantzone_contract.latency_words import LATENCY_WORDS
 from tenantzone_contract.text import printable
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reports import LatencyReport, TargetReport
-from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some
+from tenantzone_operator.kube.conditions import Condition, Reason, Type
 from tenantzone_operator.kube.resources import Zone
 
 _RANGES: Final = (1.15, 1.5, 2.0, 3.0, 5.0, 10.0)
 """Where one range of multiples of a target ends and the next begins; up to the first the target is met."""
 _STAYS: Final = 0.1
 """Part of a border by which a time must be beyond it."""
+
+_NAMED: Final = 3
+_OTHERS: Final = "; and others"
 
 _NOTHING: Final[Mapping[str, Any]] = {"status": "Unknown", "message": ""}
 """Told before there is a condition."""
@@ -81,18 +86,27 @@ def latency_target_met(
     known = next((found for found in before if found["type"] == Type.LATENCY_TARGET_MET), _NOTHING)
     missed = [(grade, each) for each in told if (grade := _grade(each, known))]
     if missed:
-        worst = max(missed, key=lambda found: found[1].ratio)[1]
-        message = name_some([each.sentence(grade) for grade, each in missed], "; ")
-        return [Condition(Type.LATENCY_TARGET_MET, "False", _REASONS.get(worst.report.reason, Reason.MISSED), message)]
-    if all(each.report.actual_seconds is None for each in told):
-        return [_unknown(Reason.NO_TRAFFIC, LATENCY_WORDS["NoTraffic"])]
+        return [_missed(missed, known)]
     words = " and ".join(f"{_shown(seconds)} {_NAMES[name]}" for name, seconds in targets.items())
-    message = f"{words}: the 99th percentile of the last minute is at most 1.15 times that in each engine"
+    message = f"{words}: in no engine was the 99th percentile of the last minute above 1.15 times that"
+    # A request now and then would be a change each time; while there is none, what was said stays true.
+    is_told = (known["status"], known["message"]) == ("True", message)
+    if not is_told and all(each.report.actual_seconds is None for each in told):
+        return [_unknown(Reason.NO_TRAFFIC, LATENCY_WORDS["NoTraffic"])]
     return [Condition(Type.LATENCY_TARGET_MET, "True", Reason.MET, message)]
 
 
 def _unknown(reason: Reason, message: str) -> Condition:
     return Condition(Type.LATENCY_TARGET_MET, "Unknown", reason, message)
+
+
+def _missed(missed: Sequence[tuple[int, _Told]], known: Mapping[str, Any]) -> Condition:
+    """The condition about targets that are missed, each with the range of multiples in which it is."""
+    named = sorted(missed, key=lambda found: not _told_before(found[1], known))[:_NAMED]
+    # By ranges, for two times may be so alike that now one and now the other is longer.
+    worst = max(named, key=itemgetter(0))[1]
+    message = "; ".join(each.sentence(grade) for grade, each in named) + (_OTHERS if len(missed) > _NAMED else "")
+    return Condition(Type.LATENCY_TARGET_MET, "False", _REASONS.get(worst.report.reason, Reason.MISSED), message)
 
 
 def _targets(zone: Zone) -> dict[str, float]:
@@ -122,13 +136,21 @@ def _grade(told: _Told, known: Mapping[str, Any]) -> int:
     grade = bisect_right(_RANGES, told.ratio)
     if known["status"] == "True":
         last = 0
+    elif known["status"] == "False" and not known["message"].endswith(_OTHERS):
+        last = _told_before(told, known)
     else:
-        last = next((each for each in range(1, len(_RANGES) + 1) if told.figure(each) in known["message"]), grade)
+        last = _told_before(told, known) or grade
     if grade == last + 1 and told.ratio < (1.0 + _STAYS) * _RANGES[last]:
         return last
     if grade == last - 1 and grade and told.ratio > (1.0 - _STAYS) * _RANGES[grade]:
         return last
     return grade
+
+
+def _told_before(told: _Told, known: Mapping[str, Any]) -> int:
+    """The range in which a time was told to be until now; 0: it was not named."""
+    message = f"; {known['message']}"
+    return next((grade for grade in range(1, len(_RANGES) + 1) if f"; {told.figure(grade)}" in message), 0)
 
 
 def _shown(seconds: float) -> str:

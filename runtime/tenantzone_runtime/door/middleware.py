@@ -27,7 +27,7 @@ from tenantzone_runtime.door.opening import open_all
 from tenantzone_runtime.door.refusals import count_refusal
 from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
 from tenantzone_runtime.door.terms import check_terms
-from tenantzone_runtime.door.users import user_of
+from tenantzone_runtime.door.users import naming_users, user_of
 from tenantzone_runtime.door.verdict import judged
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.reload import ConfigSource
@@ -197,8 +197,8 @@ class TenantMiddleware:
         remake = partial(self._remake, route, tenant, zone, scope["headers"])
         limit = None if zone is None else zone.request_limits.body_bytes
         body = await self._intake.take(receive, declared_length, route, held, remake, limit)
-        framing = (b"content-length", b"transfer-encoding")
-        headers = [header for header in scope["headers"] if header[0].lower() not in framing]
+        ours = frozenset({b"content-length", b"transfer-encoding"}) | naming_users(zone)
+        headers = [*without_headers(scope, ours)["headers"]]
         headers.append((b"content-length", str(len(body)).encode()))
         return {**scope, "headers": headers}, _replay(body, receive)
 

@@ -11,6 +11,12 @@ MAX_BYTES: Final = 256
 """Of a user's name."""
 
 
+def naming_users(zone: ZoneConfig | None) -> frozenset[bytes]:
+    """The header, in small letters, that names users, and so goes no further than the door; empty if none does."""
+    header = None if zone is None else zone.fairness.header
+    return frozenset() if header is None else frozenset({header.encode()})
+
+
 def user_of(headers: Sequence[tuple[bytes, bytes]], zone: ZoneConfig | None, key: bytes) -> str:
     """The digest of the user that a request names; empty where the zone asks for none, or the request names none.
 
@@ -22,10 +28,11 @@ def user_of(headers: Sequence[tuple[bytes, bytes]], zone: ZoneConfig | None, key
     Raises:
         Refusal: the header is there more than once, or is no name.
     """
-    header = None if zone is None else zone.fairness.header
-    if zone is None or header is None:
+    naming = naming_users(zone)
+    if zone is None or not naming:
         return ""
-    values = [value for name, value in headers if name.lower() == header.encode()]
+    header = zone.fairness.header
+    values = [value for name, value in headers if name.lower() in naming]
     if not values:
         return ""
     if len(values) > 1:

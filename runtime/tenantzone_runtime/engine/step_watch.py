@@ -4,7 +4,7 @@ A step takes from when the one before it was done, if the engine had work then: 
 of the time between two tokens.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -92,13 +92,18 @@ class StepWatch:
         return load
 
     def _note_tokens(self, output: SchedulerOutput, now: float) -> None:
+        # Most of a step's tokens come as long after those before them.
+        tokens: Counter[tuple[Zone, float]] = Counter()
         for id in output.num_scheduled_tokens:
             request = self._scheduler.requests.get(id)
             zone = None if request is None else zone_of(request)
             if zone is None or zone not in self._targets or not request.num_output_tokens:
                 continue
-            came, known = getattr(request, "last_token", (None, 0))
+            came, known, spec = getattr(request, "last_token", (0.0, 0, None))
             if request.num_output_tokens > known:
-                if came is not None:
-                    self._arbiter.latency.token_came(zone, now - came, now)
-                request.last_token = now, request.num_output_tokens
+                # With another spec there may have been a time without a target, in which nobody looked.
+                if spec is zone.spec:
+                    tokens[zone, now - came] += 1
+                request.last_token = now, request.num_output_tokens, zone.spec
+        for (zone, seconds), times in tokens.items():
+            self._arbiter.latency.tokens_came(zone, seconds, now, times)

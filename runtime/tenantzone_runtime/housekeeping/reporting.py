@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from tenantzone_contract.report import (
+    MAX_SECONDS,
     AdminPortStatus,
     ConfigStatus,
     EngineReport,
@@ -228,7 +229,10 @@ def _zone_report(zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending, t
 def _latency_report(outcomes: Mapping[TargetName, TargetOutcome]) -> LatencyReport | None:
     told = {
         name: TargetReport(
-            target_seconds=outcome.target, actual_seconds=outcome.actual, met=outcome.met, reason=outcome.reason
+            target_seconds=outcome.target,
+            actual_seconds=None if outcome.actual is None else min(outcome.actual, MAX_SECONDS),
+            met=outcome.met,
+            reason=outcome.reason,
         )
         for name, outcome in outcomes.items()
     }

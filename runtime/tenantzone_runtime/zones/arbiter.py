@@ -57,7 +57,7 @@ class Arbiter(Generic[W]):
         self._yielding = Yielding(tenancy, engine, self._claims, self.preempt)
         self._seats = Seats(self._totals, engine, self._can_begin, self.preempt)
         self.times = tenancy.step_times
-        self.latency = Latency(tenancy.ledger.totals, self.times)
+        self.latency = Latency(tenancy, self.times)
         self._tokens = StepTokens(
             tenancy, engine, self._next_zones, self._free_seats, self._ready, self.times, self.latency
         )

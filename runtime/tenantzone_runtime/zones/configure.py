@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from tenantzone_contract.config import ConfigError, RuntimeConfig, ZoneConfig
 from tenantzone_contract.fitting import Grant, SeatGrant, grants, seat_grants
 from tenantzone_contract.share import floor_blocks, percentage
+from tenantzone_contract.user_header import taken_by_identity
 from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.zones import forgetting
 from tenantzone_runtime.zones.audit import Change, Lifecycle
@@ -39,12 +40,16 @@ def zone_specs(config: RuntimeConfig, capacity: int, seats: int) -> list[ZoneSpe
     nothing and awaits it.
 
     Raises:
-        ConfigError: a zone has an eviction policy that this engine does not know.
+        ConfigError: a zone has an eviction policy that this engine does not know, or users that are named by a header
+            which the pool knows tenants by.
     """
     for number, zone in enumerate(config.zones):
         if zone.eviction_policy not in EVICTION_POLICIES:
             known = ", ".join(EVICTION_POLICIES)
             raise ConfigError(f"zones[{number}].evictionPolicy: this engine knows {known}, not {zone.eviction_policy}")
+        header = zone.fairness.header
+        if header is not None and (field := taken_by_identity(header, config.pool.identity)):
+            raise ConfigError(f"zones[{number}].fairness.header ('{header}') is the header of the pool's {field}")
     granted = zip(config.zones, grants(config.zones, capacity), seat_grants(config.zones, seats), strict=True)
     return [_spec(*of_zone) for of_zone in granted]
 

@@ -1,13 +1,14 @@
 """What zones with latency targets get: their times of late, and why a target is missed."""
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
+from math import ceil, log
 from typing import Final
 
 from tenantzone_contract.report import LatencyReason, WaitReason
 from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
 from tenantzone_runtime.zones.step_time import StepTimes
-from tenantzone_runtime.zones.totals import Totals
+from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 WINDOW_SECONDS: Final = 60.0
@@ -15,29 +16,72 @@ WINDOW_SECONDS: Final = 60.0
 TOLERANCE: Final = 1.15
 """A target counts as met up to so many times itself: it is a bound on predictions."""
 
-_SAMPLES: Final = 2048
+_SLICE_SECONDS: Final = 5.0
+"""Of the window, what goes from it at once."""
+_SHORTEST: Final = 1e-6
+"""Seconds; what is shorter is told as it is, and not told apart from others that are."""
+_PER_FACTOR: Final = 100.0
+"""Buckets for each factor of e: a hundredth from one to the next."""
 _PERCENTILE: Final = 0.99
 _FOR_BLOCKS: Final[tuple[WaitReason, ...]] = ("limit", "reserved", "in_use")
 _FOR_SEATS: Final[tuple[WaitReason, ...]] = ("seats", "seat_limit")
 
 
 class Window:
-    """Seconds that something took, of late."""
+    """Seconds that something took in the last minute, in as much memory however often it happened.
+
+    They are counted in buckets, which are as wide as a hundredth of what is in them, by slices of the minute.
+    """
 
     def __init__(self) -> None:
-        self._samples: deque[tuple[float, float]] = deque(maxlen=_SAMPLES)
+        self._slices: deque[tuple[float, dict[int, tuple[int, float]]]] = deque()
+        """Since when each is, and for each bucket in it how many there were and the longest of them."""
 
-    def add(self, seconds: float, now: float) -> None:
-        self._samples.append((now, seconds))
+    def add(self, seconds: float, now: float, times: int = 1) -> None:
+        if not self._slices or now - self._slices[-1][0] >= _SLICE_SECONDS:
+            self._forget(now)
+            self._slices.append((now, {}))
+        counts = self._slices[-1][1]
+        bucket = ceil(_PER_FACTOR * log(max(seconds, _SHORTEST)))
+        count, longest = counts.get(bucket, (0, 0.0))
+        counts[bucket] = count + times, max(longest, seconds)
 
     def percentile(self, now: float) -> float | None:
-        """The 99th percentile of the last minute; None where there was nothing."""
-        while self._samples and self._samples[0][0] < now - WINDOW_SECONDS:
-            self._samples.popleft()
-        if not self._samples:
-            return None
-        ordered = sorted(seconds for _, seconds in self._samples)
-        return ordered[min(len(ordered) - 1, int(_PERCENTILE * len(ordered)))]
+        """The 99th percentile of the last minute, or what is longer by a hundredth; None where there was nothing."""
+        self._forget(now)
+        counts: Counter[int] = Counter()
+        for _, slice in self._slices:
+            for bucket, (count, _) in slice.items():
+                counts[bucket] += count
+        longer = counts.total() - 1 - int(_PERCENTILE * counts.total())
+        for bucket in sorted(counts, reverse=True):
+            longer -= counts[bucket]
+            if longer < 0:
+                return max(slice[bucket][1] for _, slice in self._slices if bucket in slice)
+        return None
+
+    def _forget(self, now: float) -> None:
+        while self._slices and self._slices[0][0] < now - WINDOW_SECONDS:
+            self._slices.popleft()
+
+
+class _Reasons:
+    """Why a target was missed in the last minute: mostly, so that it is not told otherwise each second."""
+
+    def __init__(self) -> None:
+        self._given: deque[tuple[float, LatencyReason]] = deque()
+        self._told: LatencyReason | None = None
+
+    def mostly(self, reason: LatencyReason, now: float) -> LatencyReason:
+        """The reason to tell, with the one that there is now: another one once it is given twice as often."""
+        self._given.append((now, reason))
+        while self._given[0][0] < now - WINDOW_SECONDS:
+            self._given.popleft()
+        counts = Counter(each for _, each in self._given)
+        usual, times = counts.most_common(1)[0]
+        if self._told is None or times >= 2 * counts[self._told]:
+            self._told = usual
+        return self._told
 
 
 class _Watched:
@@ -46,19 +90,25 @@ class _Watched:
     def __init__(self) -> None:
         self.token_times = Window()
         self.first_tokens = Window()
-        self.stalls: deque[tuple[float, float, float]] = deque()
-        """Seconds for which its next request has waited in all, for blocks and for seats, as they were at some time."""
+        self.reasons: defaultdict[TargetName, _Reasons] = defaultdict(_Reasons)
+        """Why each of its targets is missed."""
+        self.stalls: deque[tuple[float, float, float, float]] = deque()
+        """At some times: seconds for which its next request has waited in all, for blocks, seats and anything."""
 
     def look_at_stalls(self, zone: Zone, now: float) -> None:
         stalled = zone.counters.stalled_seconds
         blocks, seats = (sum(stalled.get(reason, 0.0) for reason in reasons) for reasons in (_FOR_BLOCKS, _FOR_SEATS))
         while self.stalls and self.stalls[0][0] < now - WINDOW_SECONDS:
             self.stalls.popleft()
-        self.stalls.append((now, blocks, seats))
+        self.stalls.append((now, blocks, seats, sum(stalled.values())))
+
+    def waited(self) -> float:
+        """For how many seconds of late a request of the zone was next and could not be admitted."""
+        return self.stalls[-1][3] - self.stalls[0][3]
 
     def waited_for(self, seconds: float) -> LatencyReason | None:
         """What the zone's next requests have waited for of late, if it was for so many seconds."""
-        (_, blocks, seats), (_, blocks_now, seats_now) = self.stalls[0], self.stalls[-1]
+        (_, blocks, seats, _), (_, blocks_now, seats_now, _) = self.stalls[0], self.stalls[-1]
         for_blocks, for_seats = blocks_now - blocks, seats_now - seats
         if max(for_blocks, for_seats) < seconds:
             return None
@@ -69,21 +119,22 @@ class Latency:
     """The times of zones with latency targets, and what becomes of the targets.
 
     Args:
-        totals: of all zones.
+        tenancy: of all zones.
         times: predicts steps.
     """
 
-    def __init__(self, totals: Totals, times: StepTimes) -> None:
-        self._totals = totals
+    def __init__(self, tenancy: Tenancy, times: StepTimes) -> None:
+        self._tenancy = tenancy
+        self._with_targets = tenancy.ledger.totals.with_targets
         self._times = times
         self._watched: dict[Zone, _Watched] = {}
         self.alone: dict[Zone, tuple[int, float]] = {}
         """For each zone with a target that generates: how many of its requests do, and how long a step of these alone
         is predicted to take."""
 
-    def token_came(self, zone: Zone, seconds: float, now: float) -> None:
-        """Note a token of a zone with a target, so long after the one before it."""
-        self._of(zone).token_times.add(seconds, now)
+    def tokens_came(self, zone: Zone, seconds: float, now: float, tokens: int = 1) -> None:
+        """Note tokens of a zone with a target, each so long after the one before it."""
+        self._of(zone).token_times.add(seconds, now, tokens)
 
     def first_token_came(self, zone: Zone, seconds: float, now: float) -> None:
         """Note a request's first token, so long after its arrival."""
@@ -91,31 +142,37 @@ class Latency:
 
     def judge(self, now: float) -> Iterator[None]:
         """Say of each zone what becomes of its targets, with a pause after each."""
-        for zone in [zone for zone in self._watched if zone not in self._totals.with_targets]:
+        for zone in [zone for zone in self._watched if zone not in self._with_targets]:
             del self._watched[zone]
             self.alone.pop(zone, None)
             zone.outcomes = {}
-        for zone in list(self._totals.with_targets):
+        for zone in list(self._with_targets):
+            if zone not in self._with_targets:
+                continue
+            self._tenancy.count(zone)
             watched, targets = self._of(zone), zone.spec.latency
             watched.look_at_stalls(zone, now)
             outcomes: dict[TargetName, TargetOutcome] = {}
             if targets.token_time_seconds is not None:
-                outcomes["token_time"] = self._outcome(
-                    zone, targets.token_time_seconds, watched.token_times.percentile(now)
-                )
+                outcomes["token_time"] = self._outcome("token_time", zone, targets.token_time_seconds, watched, now)
             if targets.first_token_seconds is not None:
-                actual = watched.first_tokens.percentile(now)
-                outcomes["first_token"] = self._outcome(zone, targets.first_token_seconds, actual, watched)
+                outcomes["first_token"] = self._outcome("first_token", zone, targets.first_token_seconds, watched, now)
             zone.outcomes = outcomes
             yield
 
-    def _outcome(self, zone: Zone, target: float, actual: float | None, waits: _Watched | None = None) -> TargetOutcome:
+    def _outcome(self, name: TargetName, zone: Zone, target: float, watched: _Watched, now: float) -> TargetOutcome:
+        is_first = name == "first_token"
+        actual = (watched.first_tokens if is_first else watched.token_times).percentile(now)
+        if actual is None and is_first and watched.waited() > TOLERANCE * target:
+            # Nobody was served, and not because nobody asked.
+            actual = watched.waited()
         if actual is None:
             return TargetOutcome(target, None, None, "NoTraffic")
         if actual <= TOLERANCE * target:
             return TargetOutcome(target, actual, True, "Met")
-        waited_for = None if waits is None else waits.waited_for(actual - target)
-        return TargetOutcome(target, actual, False, waited_for or self._slowed_by(zone, target))
+        waited_for = watched.waited_for(actual - target) if is_first else None
+        reason = watched.reasons[name].mostly(waited_for or self._slowed_by(zone, target), now)
+        return TargetOutcome(target, actual, False, reason)
 
     def _slowed_by(self, zone: Zone, target: float) -> LatencyReason:
         """Why steps are longer than a target."""

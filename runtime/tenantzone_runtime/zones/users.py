@@ -27,20 +27,39 @@ _FEW: Final = 64
 """Users that are not worth tidying up."""
 
 
-@dataclass(slots=True, eq=False)
-class UserAccount(Account):
-    """The account of one user among requests of one priority."""
-
-    user: str = NO_USER
-
-
 @dataclass(slots=True)
 class _User:
     """What is known of one user."""
 
     service: float
-    accounts: dict[int, UserAccount] = field(default_factory=dict)
+    """Not less than that of any account of it."""
+    charged: float = 0.0
+    """What it was charged in all: one number, however many priorities its requests have."""
+    accounts: dict[int, "UserAccount"] = field(default_factory=dict)
     """By priority, where it has requests waiting."""
+
+
+class UserAccount(Account):
+    """The account of one user among requests of one priority; it is charged whatever the user is charged.
+
+    Args:
+        name: of the user.
+        user: what is known of it.
+    """
+
+    __slots__ = ("_ahead", "_user", "name")
+
+    def __init__(self, name: str, user: _User) -> None:
+        self.name, self._user = name, user
+        super().__init__(service=user.service)
+
+    @property
+    def service(self) -> float:
+        return self._ahead + self._user.charged
+
+    @service.setter
+    def service(self, service: float) -> None:
+        self._ahead = service - self._user.charged
 
 
 class Users:
@@ -63,15 +82,14 @@ class Users:
         """Count service that a user was given; for the costs, see ``fair_queue``."""
         known = self._known(user)
         known.service = max(known.service, self._reached) + cost
-        for account in known.accounts.values():
-            account.charge(cost)
+        known.charged += cost
 
     def enter(self, user: str, priority: int) -> None:
         """Let a user wait that has its first waiting request of this priority."""
         known = self._known(user)
         if priority not in known.accounts:
-            service = max(known.service, self._reached, *(each.service for each in known.accounts.values()))
-            account = known.accounts[priority] = UserAccount(service=service, user=user)
+            known.service = max(known.service, self._reached)
+            account = known.accounts[priority] = UserAccount(user, known)
             self._queues.setdefault(priority, FairQueue()).enter(account)
             self._waiting[priority] += 1
 
@@ -79,7 +97,6 @@ class Users:
         """Let a user wait no more that has no waiting request of this priority any longer."""
         known = self._users[user]
         account = known.accounts.pop(priority)
-        known.service = max(known.service, account.service)
         self._queues[priority].leave(account)
         self._waiting[priority] -= 1
         if not self._waiting[priority]:
@@ -97,14 +114,14 @@ class Users:
         account = self._queues[priority].next(lambda _: True)
         assert isinstance(account, UserAccount), "a queue without anybody is not kept"
         self._reached = max(self._reached, account.service)
-        return account.user, priority
+        return account.name, priority
 
     def first(self) -> Iterator[tuple[str, int]]:
         """Those that wait, with the priority, roughly in the order in which they come; nothing may change meanwhile."""
         for priority in sorted(self._queues):
             for account in self._queues[priority].first():
                 assert isinstance(account, UserAccount)
-                yield account.user, priority
+                yield account.name, priority
 
     def _known(self, user: str) -> _User:
         known = self._users.get(user)

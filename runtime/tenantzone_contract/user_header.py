@@ -1,0 +1,48 @@
+"""Headers that can't name a tenant's user, because something else reads them already."""
+
+from typing import Final
+
+from tenantzone_contract.identity import IdentityConfig
+
+READ_BY_OTHERS: Final = frozenset(
+    {
+        "api-key",
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "cookie",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "x-api-key",
+        "x-vllm-priority",
+    }
+)
+"""By servers and gateways, by vLLM, or by the front door; as in the CRD."""
+
+
+def taken_by_identity(header: str, identity: IdentityConfig | None) -> str:
+    """The pool's field that names the same header, which the front door reads for another purpose; empty if none does.
+
+    The tenant's header would make one user of each tenant, and the gateway's secret is gone before users are looked at.
+
+    Args:
+        header: in small letters.
+        identity: how the pool's engines know tenants.
+    """
+    trusted = None if identity is None else identity.trusted_header
+    if trusted is None:
+        return ""
+    if trusted.name.lower() == header:
+        return "identity.trustedHeader.name"
+    secret = None if trusted.proof is None else trusted.proof.secret_header
+    if secret is not None and secret.name.lower() == header:
+        return "identity.trustedHeader.proof.secretHeader.name"
+    return ""
