@@ -83,6 +83,12 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         "KV offloading", "it moves blocks past the zones; not supported yet", flags=(Setting("--kv-offloading-size"),)
     ),
     Unsupported(
+        "routed experts in answers",
+        "they are kept by prefix, past the zones; not supported yet",
+        flags=(Setting("--enable-return-routed-experts", ("--aux-output-config",)),),
+        is_configured=lambda config, _: config.aux_output_config.enabled,
+    ),
+    Unsupported(
         "encoder cache connectors",
         "encoder caches are shared past the zones; not supported yet",
         flags=(Setting("--ec-transfer-config"),),
@@ -115,6 +121,12 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         "synchronous scheduling",
         "the zone scheduler extends vLLM's asynchronous one",
         flags=(Setting("--no-async-scheduling"),),
+    ),
+    Unsupported(
+        "prompts at intervals",
+        "a zone's promise is kept in the next step, and prompts would wait for more of them",
+        flags=(Setting("--prefill-schedule-interval", bound_to="1"),),
+        is_configured=lambda config, _: config.scheduler_config.prefill_schedule_interval > 1,
     ),
     Unsupported(
         "gRPC",

@@ -67,12 +67,12 @@ class ZoneKVCacheManager(KVCacheManager):
         refused, self.refused = self.refused, None
         return refused
 
-    def get_computed_blocks(self, request: Request) -> tuple[KVCacheBlocks, int, int]:
+    def get_computed_blocks(self, request: Request, *args: Any, **kwargs: Any) -> tuple[KVCacheBlocks, int, int]:
         zone = zone_of(request)
         if zone is not None:
             note_admission(request, zone)
         with self.block_pool.acting_for(zone):
-            computed: tuple[KVCacheBlocks, int, int] = super().get_computed_blocks(request)
+            computed: tuple[KVCacheBlocks, int, int] = super().get_computed_blocks(request, *args, **kwargs)
         return computed
 
     def look_up(self, request: Request) -> tuple[KVCacheBlocks, int, int]:
@@ -83,9 +83,12 @@ class ZoneKVCacheManager(KVCacheManager):
         finally:
             self.enable_kv_cache_events = tells
 
-    def get_computed_blocks_for_connector(self, request: Request) -> tuple[KVCacheBlocks, int, int, bool]:
+    def get_computed_blocks_for_connector(
+        self, request: Request, *args: Any, **kwargs: Any
+    ) -> tuple[KVCacheBlocks, int, int, bool]:
+        computed: tuple[KVCacheBlocks, int, int, bool]
         with self.block_pool.acting_for(zone_of(request)):
-            computed: tuple[KVCacheBlocks, int, int, bool] = super().get_computed_blocks_for_connector(request)
+            computed = super().get_computed_blocks_for_connector(request, *args, **kwargs)
         return computed
 
     def allocate_slots(

@@ -34,7 +34,7 @@ from tenantzone_runtime.engine.requests import count_generated, enter_queue, lea
 from tenantzone_runtime.engine.scrubbing import check_scrub, model_needs_zeroing
 from tenantzone_runtime.engine.step_watch import StepWatch, check_latency
 from tenantzone_runtime.engine.substitution import zone_classes
-from tenantzone_runtime.engine.versions import check_supported, check_version
+from tenantzone_runtime.engine.versions import check_supported, check_version, end_with_next_output
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
 from tenantzone_runtime.housekeeping.turns import hold_in_turns
 from tenantzone_runtime.zones.arbiter import Arbiter
@@ -289,8 +289,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
     ) -> dict[int, EngineCoreOutputs]:
         with self.zone_lock:
-            # The way that vLLM takes for a grammar that fails to compile.
-            self.grammar_compile_error_reqs.update(self._refused)
+            end_with_next_output(self, self._refused)
             refusals = {id: error for id, request in self._refused.items() if (error := refusal_of(request))}
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
             if refusals:

@@ -32,6 +32,11 @@ from tenantzone_runtime.usage import UsageError
         (["--prefix-caching-hash-algo=builtin"], "--prefix-caching-hash-algo can't be used: whoever makes two prompts"),
         (["--prefix_caching_hash_algo", "xxhash_cbor"], "--prefix-caching-hash-algo can't be used: whoever makes two"),
         (["--grpc"], "--grpc can't be used: gRPC requests do not pass the front door"),
+        (["--enable-return-routed-experts"], "--enable-return-routed-experts can't be used: they are kept by prefix"),
+        (
+            ["--prefill-schedule-interval=4"],
+            "--prefill-schedule-interval can't be used: a zone's promise is kept in the next step",
+        ),
         (
             ["--no-async-scheduling"],
             "--no-async-scheduling can't be used: the zone scheduler extends vLLM's asynchronous",
@@ -86,7 +91,17 @@ def with_a_fast_hash(config):
     config.cache_config.prefix_caching_hash_algo = "xxhash"
 
 
+def with_prompts_at_intervals(config):
+    config.scheduler_config.prefill_schedule_interval = 4
+
+
+def with_routed_experts(config):
+    config.aux_output_config.enable_return_routed_experts = True
+
+
 USES = {
+    "routed experts in answers": with_routed_experts,
+    "prompts at intervals": with_prompts_at_intervals,
     "KV connectors": with_connector,
     "encoder cache connectors": with_encoder_connector,
     "multimodal models": with_pictures,
