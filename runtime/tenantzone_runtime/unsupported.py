@@ -61,12 +61,6 @@ STREAMING_SESSIONS: Final = Unsupported("streaming input sessions", _NOT_YET)
 
 UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     Unsupported(
-        "speculative decoding",
-        _NOT_YET,
-        flags=(Setting("--speculative-config", ("-sc", "--spec-method", "--spec-model")),),
-        is_configured=lambda config, _: config.speculative_config is not None,
-    ),
-    Unsupported(
         "a prefix hash that is not SHA-256",
         "whoever makes two prompts of one hash makes an engine take one for the other; "
         "--prefix-caching-hash-algo takes sha256_cbor, which is the same in each image, or sha256",

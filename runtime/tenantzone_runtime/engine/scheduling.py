@@ -74,6 +74,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         check_supported(self.vllm_config, self.kv_cache_config)
         self.zone_lock = RLock()
         manager = self.kv_cache_manager
+        manager.lookahead = self.num_lookahead_tokens
         self.block_pool: ZoneBlockPool = manager.block_pool
         self.tenancy = self.block_pool.tenancy
         self._zones = self.tenancy.ledger.zones
@@ -255,7 +256,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         # vLLM's last question before it takes blocks, for each running request: 0 passes over the request. Where no
         # blocks are to be had, it would preempt whoever came last, or schedule nobody who stands behind.
         if self._arbiter.shares_tokens:
-            num_new_tokens = self._arbiter.tokens_for(request, num_new_tokens)
+            num_new_tokens = self._share_of_step(request, num_computed_tokens, num_new_tokens)
         tokens: int = super()._reserve_prefill_lookahead(request, num_computed_tokens, num_new_tokens)
         if not tokens or request.status is not _RUNNING or not self._zones:
             return tokens
@@ -263,6 +264,13 @@ class ZoneAwareScheduler(AsyncScheduler):
             return tokens
         self.kv_cache_manager.let_go_of_skipped(request)
         return tokens if self._arbiter.may_continue(request, self._demand.of_running(request, tokens)) else 0
+
+    def _share_of_step(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
+        known = request.num_tokens - num_computed_tokens
+        if known < num_new_tokens and request.status is not _RUNNING:
+            # vLLM has a request begin with room for drafts where only its last token is left to compute: all, or not.
+            return num_new_tokens if self._arbiter.tokens_for(request, known) == known else 0
+        return self._arbiter.tokens_for(request, num_new_tokens)
 
     def _request_blocks_can_be_freed(self, request: Request) -> bool:
         # vLLM asks before it preempts a running request for one that was just refused blocks; who yields is decided

@@ -18,8 +18,6 @@ from tenantzone_runtime.usage import UsageError
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--speculative-config", '{"method": "ngram"}'], "--speculative-config can't be used"),
-        (["--speculative-config.method=ngram"], "--speculative-config can't be used"),
         (
             ["--kv-transfer-config", "{}"],
             "--kv-transfer-config can't be used: KV connectors move blocks past the zones",
@@ -67,10 +65,6 @@ def with_pictures(config):
     config.model_config.multimodal_config = object()
 
 
-def with_drafts(config):
-    config.speculative_config = object()
-
-
 def with_pooling(config):
     config.model_config.runner_type = "pooling"
 
@@ -105,7 +99,6 @@ USES = {
     "KV connectors": with_connector,
     "encoder cache connectors": with_encoder_connector,
     "multimodal models": with_pictures,
-    "speculative decoding": with_drafts,
     "embeddings and pooling": with_pooling,
     "encoder-decoder models": with_encoder,
     "data parallelism": with_several_engines,

@@ -34,6 +34,8 @@ class Flags:
     steps_in_flight: int
     """1: each step ends before the next one is scheduled."""
     step_seconds: float
+    drafting: tuple[str, int] | None
+    """``--speculative-config``: a method, and how many tokens are drafted at a time; None: none are."""
     steps_in_pauses: bool
     """Whether configs and time change one zone after the other, with a step in between."""
 
