@@ -128,32 +128,40 @@ def test_what_is_foreseen_of_a_step_is_what_it_takes(config, method, sent, chanc
     driver.declare(zone("acme"))
     for blocks, extra, tokens in sent:
         driver.send("acme", prompt(blocks, extra=extra), max_tokens=tokens)
-    scheduler, manager = driver.scheduler, driver.scheduler.kv_cache_manager
+    scheduler, manager, demand = driver.scheduler, driver.scheduler.kv_cache_manager, driver.scheduler._demand
 
     def held() -> Counter:
         return Counter({name: len(manager.get_blocks(name).blocks[0]) for name in scheduler.requests})
 
     while scheduler.has_unfinished_requests():
         generating = [each for each in scheduler.running if not each.is_prefill_chunk]
-        foreseen = {each: manager.blocks_to_generate(each, scheduler._demand.max_chunk) for each in generating}
+        tokens = {each: each.num_tokens_with_spec - each.num_computed_tokens for each in generating}
+        foreseen = {each: manager.blocks_to_generate(each, demand.max_chunk) for each in generating}
+        assert foreseen == {each: demand.of_running(each, tokens[each]) for each in generating}
+        assert {each: not blocks for each, blocks in foreseen.items()} == {
+            each: manager.has_slots_for(each, tokens[each]) for each in generating
+        }
+        to_admit = {each: demand.to_admit(each) for each in scheduler.waiting}
         before = held()
         output, result = driver.schedule()
         taken = held()
         for request, blocks in foreseen.items():
-            if request.request_id in output.num_scheduled_tokens:
+            if output.num_scheduled_tokens.get(request.request_id) == tokens[request]:
                 assert taken[request.request_id] - before[request.request_id] == blocks
+        for request, blocks in to_admit.items():
+            assert taken[request.request_id] <= blocks
         driver.update(output, result)
         driver.draft(output)
     driver.check()
 
 
 def test_a_request_that_begins_with_room_for_drafts_begins_with_all_of_it_or_waits(config):
-    """Only the last token of its prompt is left to compute, and another zone shares the step."""
-    driver = engine(config, ("ngram", 3))
+    """Only the last token of its prompt is left to compute, and another zone shares the step; vLLM asserts it."""
+    driver = engine(config, ("ngram", 20))
     driver.declare(zone("acme"), zone("burst"))
-    driver.ask("acme", prompt(4, seed=1, extra=1))
+    driver.ask("acme", prompt(1, seed=1, extra=1))
     driver.send("burst", prompt(20), max_tokens=8)
-    again = driver.send("acme", prompt(4, seed=1, extra=1), max_tokens=8)
+    again = driver.send("acme", prompt(1, seed=1, extra=1), max_tokens=8)
     for _ in range(4):
         driver.step()
     assert again.status == RequestStatus.RUNNING or again.is_finished()
