@@ -10,9 +10,9 @@ SIDE_BY_SIDE := --numprocesses=4 --dist=loadgroup --no-loadscope-reorder --durat
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test quick lint format test-older test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
+.PHONY: help demo up down test quick lint format test-older test-newer vllm-changes test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
   simulate soak bench-operator soak-operator bench-alerts generate version shipped crd-reference metrics-page unsupported-page monitoring chart screenshots \
-  lock docs docs-links push freeze release clean ready check python older kubernetes
+  lock docs docs-links push freeze release clean ready check python older newer kubernetes
 
 help:
 	@echo 'The first `make demo` or `make test` takes 10 to 25 minutes (about 5 GB of Python packages, a build of'
@@ -53,6 +53,12 @@ format: python ## let ruff format and repair what it can
 
 test-older: older ## the tests of engine and door with the oldest vLLM that is supported; ARGS go to pytest
 	@.venv-older/bin/python -m pytest tests/engine tests/door $(ARGS)
+
+test-newer: newer ## what runs without a GPU of the newest vLLM, before it has a build for CPUs; ARGS go to pytest
+	@VLLM_TARGET_DEVICE=cpu .venv-newer/bin/python -m pytest -m "not engine and not flagged_engine" $(or $(ARGS),tests/engine tests/door tests/conformance)
+
+vllm-changes: newer ## what the newest vLLM changes in what zones extend, call, import, route or refuse
+	@$(VENV)/python -m hack.vllm_changes $(ARGS)
 
 test-deep: python ## zone core and scheduler under 10,000 random histories each, parsers under as many texts; ARGS go to pytest
 	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones tests/engine/histories tests/parsers $(ARGS)
@@ -134,6 +140,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) pyproject.toml --extra cpu --extra operator --extra dev --override requirements/overrides.txt --universal -o requirements/dev.txt
 	@cp requirements/dev.txt requirements/older.txt # the same versions, but for what the older vLLM needs otherwise
 	$(LOCK) pyproject.toml --extra cpu --extra operator --extra dev --override requirements/overrides.txt --override requirements/older.in --universal -o requirements/older.txt
+	$(LOCK) requirements/newer.in --no-deps -o requirements/newer.txt
 	$(LOCK) pyproject.toml --extra operator --universal -o requirements/operator.txt
 	$(LOCK) pyproject.toml --extra cpu --override requirements/overrides.txt --universal -o requirements/cpu.txt
 	$(LOCK) pyproject.toml --extra gpu --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
@@ -171,7 +178,7 @@ release: python ## wheel, chart, SBOM, images and checksums of the last commit, 
 ##@ Tidy up
 
 clean: ## remove what was made in this folder; the caches that other clones use stay
-	rm -rf .venv .venv-older .demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .mutation build dist *.egg-info
+	rm -rf .venv .venv-older .venv-newer .demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .mutation build dist *.egg-info
 
 # A cluster that KUBECONFIG names is used as it is.
 ready: check
@@ -185,6 +192,9 @@ python: check
 
 older: check
 	@$(PYTHON) -m hack.bootstrap --older
+
+newer: python
+	@$(PYTHON) -m hack.bootstrap --newer
 
 kubernetes: check
 	@$(PYTHON) -m hack.controlplane build >/dev/null

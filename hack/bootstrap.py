@@ -2,6 +2,8 @@
 
 Needs Python with pip and venv, nothing else. Does nothing when the environment is up to date. ``--check`` only says
 whether this machine is fit. ``--older`` makes ``.venv-older``, the same with the oldest vLLM that is supported.
+``--newer`` makes ``.venv-newer``, where the newest one lies over what ``.venv`` has: one that has no build for CPUs, so
+that no more of it runs than its Python files.
 """
 
 import sys
@@ -19,17 +21,20 @@ from pathlib import Path
 from hack.progress import CommandFailed, say, watch, written
 
 ROOT = Path(__file__).resolve().parent.parent
-OLDER = "--older" in sys.argv[1:]
-ENVIRONMENT = ROOT / (".venv-older" if OLDER else ".venv")
+OTHER = next((name for name in ("older", "newer") if f"--{name}" in sys.argv[1:]), None)
+NEWER = OTHER == "newer"
+ENVIRONMENT = ROOT / (f".venv-{OTHER}" if OTHER else ".venv")
 STAMP = ENVIRONMENT / "bootstrap.sha256"
 UV = ENVIRONMENT / "bin" / "uv"
 PYTHON = ENVIRONMENT / "bin" / "python"
 UV_REQUIREMENTS = ROOT / "hack" / "bootstrap.txt"
-REQUIREMENTS = ROOT / "requirements" / ("older.txt" if OLDER else "dev.txt")
+REQUIREMENTS = ROOT / "requirements" / (f"{OTHER}.txt" if OTHER else "dev.txt")
+PACKAGES = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}", "site-packages")
 NAME = "python"
 QUIET_PIP = ("--quiet", "--disable-pip-version-check", "--root-user-action=ignore")
 
-NEEDED_BYTES = 12e9
+GIGABYTES = 1 if NEWER else 5
+NEEDED_BYTES = 2.4e9 * GIGABYTES
 """The environment, and uv's cache if that lies on another disk; torch brings its CUDA libraries along."""
 
 
@@ -74,19 +79,23 @@ def _is_current() -> bool:
 
 def _install() -> None:
     STAMP.unlink(missing_ok=True)
-    say(NAME, f"installing into {ENVIRONMENT}; the first time about 5 GB are downloaded, which takes minutes")
+    say(NAME, f"installing into {ENVIRONMENT}; the first time about {GIGABYTES} GB are downloaded, which takes minutes")
     if not _is_usable():
         _run(sys.executable, "-m", "venv", "--clear", ENVIRONMENT)
     _run(PYTHON, "-m", "pip", "install", *QUIET_PIP, "--require-hashes", "-r", UV_REQUIREMENTS)
-    _run(UV, "pip", "sync", "--python", PYTHON, "--require-hashes", REQUIREMENTS)
-    _run(UV, "pip", "install", "--python", PYTHON, "--no-deps", "--no-build-isolation", "-e", ROOT)
+    if NEWER:
+        _run(UV, "pip", "install", "--python", PYTHON, "--no-deps", "--require-hashes", "-r", REQUIREMENTS)
+        below = ROOT / ".venv" / PACKAGES
+        (ENVIRONMENT / PACKAGES / "below.pth").write_text(f"import site; site.addsitedir({str(below)!r})\n")
+    else:
+        _run(UV, "pip", "sync", "--python", PYTHON, "--require-hashes", REQUIREMENTS)
+        _run(UV, "pip", "install", "--python", PYTHON, "--no-deps", "--no-build-isolation", "-e", ROOT)
     STAMP.write_text(_inputs())
 
 
 def _is_usable() -> bool:
     """Whether there is an environment of this Python that has uv: that one is only brought up to date."""
-    packages = ENVIRONMENT / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return packages.exists() and PYTHON.exists() and UV.exists()
+    return (ENVIRONMENT / PACKAGES).exists() and PYTHON.exists() and UV.exists()
 
 
 def _run(*command: str | Path) -> None:

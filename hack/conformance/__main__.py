@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hack.conformance.comparison import compare, describe, read_reasons
 from hack.conformance.sides import NO_ZONE, TESTS, WITH_ONE_ZONE, run_sides
-from hack.conformance.source import SourceError, pinned_vllm
+from hack.conformance.source import SourceError, installed_vllm
 from hack.progress import CommandFailed
 
 REASONS = Path(__file__).with_name("one_zone.toml")
@@ -27,13 +27,14 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     stock = outcomes["stock"]
-    reasons = {test: reason for test, reason in read_reasons(REASONS).items() if test in stock or not chosen}
+    known = read_reasons(REASONS, installed_vllm())
+    reasons = {test: reason for test, reason in known.items() if test in stock or not chosen}
     comparisons = {
         "no zone declared": compare(stock, outcomes["no zone"]),
         "one zone that owns the pool and each request": compare(stock, outcomes["one zone"], reasons),
     }
     for what, comparison in comparisons.items():
-        print(f"\nvLLM {pinned_vllm()[0]}, {TESTS}, once with vLLM's classes and once with ours, {what}:")
+        print(f"\nvLLM {installed_vllm()}, {TESTS}, once with vLLM's classes and once with ours, {what}:")
         print(*describe(comparison), sep="\n")
     conforms = all(comparison.conforms for comparison in comparisons.values())
     print(f"\n{'conforms' if conforms else 'does not conform'}; {time.monotonic() - began:.0f} s")

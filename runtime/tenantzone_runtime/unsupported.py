@@ -61,12 +61,6 @@ STREAMING_SESSIONS: Final = Unsupported("streaming input sessions", _NOT_YET)
 
 UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     Unsupported(
-        "speculative decoding",
-        _NOT_YET,
-        flags=(Setting("--speculative-config", ("-sc", "--spec-method", "--spec-model")),),
-        is_configured=lambda config, _: config.speculative_config is not None,
-    ),
-    Unsupported(
         "a prefix hash that is not SHA-256",
         "whoever makes two prompts of one hash makes an engine take one for the other; "
         "--prefix-caching-hash-algo takes sha256_cbor, which is the same in each image, or sha256",
@@ -81,6 +75,12 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         "KV offloading", "it moves blocks past the zones; not supported yet", flags=(Setting("--kv-offloading-size"),)
+    ),
+    Unsupported(
+        "routed experts in answers",
+        "they are kept by prefix, past the zones; not supported yet",
+        flags=(Setting("--enable-return-routed-experts", ("--aux-output-config",)),),
+        is_configured=lambda config, _: config.aux_output_config.enabled,
     ),
     Unsupported(
         "encoder cache connectors",
@@ -115,6 +115,12 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         "synchronous scheduling",
         "the zone scheduler extends vLLM's asynchronous one",
         flags=(Setting("--no-async-scheduling"),),
+    ),
+    Unsupported(
+        "prompts at intervals",
+        "a zone's promise is kept in the next step, and prompts would wait for more of them",
+        flags=(Setting("--prefill-schedule-interval", bound_to="1"),),
+        is_configured=lambda config, _: config.scheduler_config.prefill_schedule_interval > 1,
     ),
     Unsupported(
         "gRPC",

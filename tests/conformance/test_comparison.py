@@ -79,4 +79,11 @@ def test_a_reason_for_what_does_not_differ_is_a_failure_and_named(stock):
 def test_reasons_are_read_by_test(tmp_path):
     table = tmp_path / "reasons.toml"
     table.write_text('[[difference]]\nreason = """\nNot for zones.\n"""\ntests = ["a", "b"]\n')
-    assert read_reasons(table) == {"a": "Not for zones.", "b": "Not for zones."}
+    assert read_reasons(table, "1.0") == {"a": "Not for zones.", "b": "Not for zones."}
+
+
+def test_a_difference_is_known_from_the_version_on_that_brings_it(tmp_path):
+    table = tmp_path / "reasons.toml"
+    table.write_text('[[difference]]\nsince = "0.10"\nreason = "It is new."\ntests = ["a"]\n')
+    assert read_reasons(table, "0.10.0") == {"a": "It is new."}
+    assert read_reasons(table, "0.9.9") == {}

@@ -5,6 +5,7 @@ import pytest
 from hack.conformance.__main__ import REASONS
 from hack.conformance.comparison import compare, describe, read_reasons
 from hack.conformance.sides import NO_ZONE, TESTS, WITH_ONE_ZONE, run_sides
+from hack.conformance.source import installed_vllm
 
 IN_PLACE = """
 from vllm.v1.core.block_pool import BlockPool
@@ -113,7 +114,7 @@ def test_what_passes_with_vllms_classes_passes_with_ours(outcomes):
 
 
 def test_it_passes_with_one_zone_that_owns_the_whole_pool_or_there_is_a_reason(outcomes):
-    comparison = compare(outcomes["stock"], outcomes["one zone"], read_reasons(REASONS))
+    comparison = compare(outcomes["stock"], outcomes["one zone"], read_reasons(REASONS, installed_vllm()))
     print(*describe(comparison), sep="\n")
     assert comparison.conforms
     assert len(comparison.passed) > 900

@@ -13,7 +13,6 @@ from starlette.routing import BaseRoute, Mount, WebSocketRoute
 from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
 from vllm.entrypoints.anthropic.serving import AnthropicServingMessages
 from vllm.entrypoints.launchers.app import build_app
-from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.entrypoints.openai.chat_completion.protocol import BatchChatCompletionRequest, ChatCompletionRequest
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
@@ -24,6 +23,11 @@ from tenantzone_runtime.door.routes import ROUTES, WEBSOCKET, Access
 from tenantzone_runtime.seal import SEAL_ARGUMENT
 from tenantzone_runtime.serve import FLAGS
 from tests.door.harness import SEAL_KEY, call
+
+try:
+    from vllm.entrypoints.common.cli_args import make_arg_parser
+except ImportError:  # before 0.33
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
 
 DECLARED = {(route.method, route.path) for route in ROUTES if Version(route.since or "0") <= Version(vllm.__version__)}
 """What this vLLM has, as far as we say."""

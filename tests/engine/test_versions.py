@@ -18,12 +18,12 @@ from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.engine.versions import SUPPORTED_VERSIONS, UnsupportedError, check_supported, check_version
 
 
-@pytest.mark.parametrize("version", ["0.31.0", "0.32.0", "0.32.1", "0.32.0+cpu", vllm.__version__])
+@pytest.mark.parametrize("version", ["0.31.0", "0.32.0", "0.32.1", "0.32.0+cpu", "0.33.0", vllm.__version__])
 def test_supported_versions(version):
     check_version(version)
 
 
-@pytest.mark.parametrize("version", ["0.30.9", "0.33.0", "1.0.0"])
+@pytest.mark.parametrize("version", ["0.30.9", "0.34.0", "1.0.0"])
 def test_other_versions_are_refused_and_the_supported_ones_named(version):
     advice = f"vLLM {version} is not supported, zones need vllm{SUPPORTED_VERSIONS}; install one of those"
     with pytest.raises(UnsupportedError, match=re.escape(advice)):

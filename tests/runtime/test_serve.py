@@ -112,7 +112,6 @@ def test_our_flags_are_not_given_twice():
         ["--pipeline_parallel_size", "2"],
         ["--kv-transfer-config", "{}"],
         ["--kv-transfer-config.kv_connector", "x"],
-        ["--speculative-config", "{}"],
         ["--no-async-scheduling"],
     ],
     ids=" ".join,

@@ -96,6 +96,7 @@ _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "its requests can't carry the tenant's seal yet; use /v1/chat/completions or /v1/completions",
         (
             ("POST", "/v1/systemone"),
+            ("POST", "/v1/decisions"),
             ("POST", "/generative_scoring"),
             ("POST", "/invocations"),
             ("POST", "/cohere/v2/chat"),
@@ -176,6 +177,7 @@ _SINCE = {
     "/inference/v1/abort_requests": "0.32",
     "/shutdown_weight_transfer_engine": "0.32",
     "/weight_checker": "0.32",
+    "/v1/decisions": "0.33",
 }
 
 ROUTES: tuple[Route, ...] = (

@@ -93,7 +93,7 @@ class Binder:
         """Bound a request's length by what its zone can ever have, as the model's maximum length bounds it for all."""
         limit, prompt = zone.spec.quota.limit, int(request.num_prompt_tokens)
         self._check_room(zone, prompt, limit, f"the limit of zone {zone.spec.tenant}")
-        request.max_tokens = min(request.max_tokens, limit * self._block_size - prompt)
+        request.max_tokens = min(request.max_tokens, self._demand.tokens_in(limit) - prompt)
         if zone.spec.max_tokens is not None:
             request.max_tokens = min(request.max_tokens, zone.spec.max_tokens)
         # What other zones never lend is out of reach, whatever the limit says: it would wait for ever.
@@ -103,7 +103,7 @@ class Binder:
         request.peak = self._demand.peak(prompt + request.max_tokens)
 
     def _check_room(self, zone: Zone, prompt: int, blocks: int, of: str) -> None:
-        if blocks * self._block_size <= prompt:
+        if self._demand.tokens_in(blocks) <= prompt:
             raise BindingError(
                 "too_long",
                 zone.spec.tenant,

@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any, Final
 
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
+from vllm.v1.structured_output.backend_types import StructuredOutputGrammar
 
 from tenantzone_runtime.engine.binding import BindingError
 from tenantzone_runtime.engine.requests import zone_of
@@ -31,15 +33,15 @@ _STILL_AT_IT: Final = (
     "the engine is still at the form of an answer of this tenant's that took it too long; ask without a form, or later"
 )
 
-_Batch = Iterable[tuple[Any, int, bool]]
-"""Grammars, each with its row of masks and whether it applies."""
+_Batch = Iterable[tuple[Any, int, bool, *tuple[Any, ...]]]
+"""Grammars, each with its row of masks, whether it applies, and what vLLM says besides."""
 
 
 class _GivenUp(Exception):
     """Nobody waits for these masks any more."""
 
 
-class Endless:
+class Endless(StructuredOutputGrammar):
     """Takes the place of a grammar whose mask is still being made, which nobody else may touch: anything goes."""
 
     def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
@@ -50,6 +52,9 @@ class Endless:
 
     def rollback(self, num_tokens: int) -> None:
         pass
+
+    def fill_bitmask(self, bitmask: Any, batch_index: int) -> None:
+        """Never called: it is terminated."""
 
     def is_terminated(self) -> bool:
         return True
@@ -214,14 +219,14 @@ class GrammarMasks:
 
     def _fill(self, batch: _Batch) -> None:
         masks, rows = self._current, self._manager._grammar_bitmask
-        for grammar, row, applies in batch:
-            if applies and not grammar.is_terminated():
-                if masks is not None and id(grammar) in masks.requests:
-                    masks.fill(grammar, rows, row)
-                else:
-                    grammar.fill_bitmask(rows, row)
+        # Not the manager: a thread that is left would find the rows there that have taken the place of its own.
+        its_rows = SimpleNamespace(_grammar_bitmask=rows, _full_mask=self._manager._full_mask)
+        for entry in batch:
+            grammar, row, applies, *_ = entry
+            if applies and masks is not None and id(grammar) in masks.requests and not grammar.is_terminated():
+                masks.fill(grammar, rows, row)
             else:
-                rows[row].fill_(self._manager._full_mask)
+                StructuredOutputManager._fill_bitmasks(its_rows, (entry,))
             if masks is not None and masks.is_given_up:
                 raise _GivenUp
 

@@ -46,6 +46,9 @@ class ZoneKVCacheManager(KVCacheManager):
     headroom = 0
     """Blocks that vLLM wants free beyond a request's own when it admits it beside others (``--watermark``)."""
 
+    lookahead = 0
+    """Slots that vLLM takes beyond the tokens of a step, for a model that drafts what may come next."""
+
     refused: Request | None = None
     """The request that was refused blocks last in this step."""
 
@@ -67,12 +70,12 @@ class ZoneKVCacheManager(KVCacheManager):
         refused, self.refused = self.refused, None
         return refused
 
-    def get_computed_blocks(self, request: Request) -> tuple[KVCacheBlocks, int, int]:
+    def get_computed_blocks(self, request: Request, *args: Any, **kwargs: Any) -> tuple[KVCacheBlocks, int, int]:
         zone = zone_of(request)
         if zone is not None:
             note_admission(request, zone)
         with self.block_pool.acting_for(zone):
-            computed: tuple[KVCacheBlocks, int, int] = super().get_computed_blocks(request)
+            computed: tuple[KVCacheBlocks, int, int] = super().get_computed_blocks(request, *args, **kwargs)
         return computed
 
     def look_up(self, request: Request) -> tuple[KVCacheBlocks, int, int]:
@@ -83,9 +86,12 @@ class ZoneKVCacheManager(KVCacheManager):
         finally:
             self.enable_kv_cache_events = tells
 
-    def get_computed_blocks_for_connector(self, request: Request) -> tuple[KVCacheBlocks, int, int, bool]:
+    def get_computed_blocks_for_connector(
+        self, request: Request, *args: Any, **kwargs: Any
+    ) -> tuple[KVCacheBlocks, int, int, bool]:
+        computed: tuple[KVCacheBlocks, int, int, bool]
         with self.block_pool.acting_for(zone_of(request)):
-            computed: tuple[KVCacheBlocks, int, int, bool] = super().get_computed_blocks_for_connector(request)
+            computed = super().get_computed_blocks_for_connector(request, *args, **kwargs)
         return computed
 
     def allocate_slots(
@@ -142,16 +148,20 @@ class ZoneKVCacheManager(KVCacheManager):
             processed = max(0, request.num_computed_tokens - request.num_in_flight_tokens)
             self.remove_skipped_blocks(request.request_id, processed, request.num_prompt_tokens)
 
-    def begins_a_block(self, request: Request) -> bool:
-        """Whether the next token that a running request generates is the first one in a block."""
+    def blocks_to_generate(self, request: Request, max_tokens: int) -> int:
+        """Blocks that a running request begins with the next token that it generates, and what is drafted after it.
+
+        Args:
+            request: none if it has its prompt to compute.
+            max_tokens: that a step computes of one request.
+        """
         computed = request.num_computed_tokens
         is_generating = computed + 1 == request.num_tokens + request.num_output_placeholders
-        return (
-            is_generating
-            and self._has_one_group
-            and computed == len(self._tables[request.request_id]) * self._block_tokens
-            and not self._generates_its_last(request)
-        )
+        if not is_generating or not self._has_one_group or self._generates_its_last(request):
+            return 0
+        tokens = min(1 + len(request.spec_token_ids), max_tokens)
+        slots = min(computed + tokens + self.lookahead, self.max_model_len)
+        return max(0, -(-slots // self._block_tokens) - len(self._tables[request.request_id]))
 
     def _generates_its_last(self, request: Request) -> bool:
         """Whether the step in flight is sure to be a running request's last one: vLLM passes over it then."""
@@ -163,7 +173,7 @@ class ZoneKVCacheManager(KVCacheManager):
         """Whether a running request's blocks have room for so many more tokens; no where that is not known here."""
         if not self._has_one_group:
             return False
-        tokens = request.num_computed_tokens + num_new_tokens
+        tokens = min(request.num_computed_tokens + num_new_tokens + self.lookahead, self.max_model_len)
         return tokens <= len(self._tables[request.request_id]) * self._block_tokens
 
     def take_condemned(self) -> list[tuple[Request, ForeignBlockError]]:

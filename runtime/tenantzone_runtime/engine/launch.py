@@ -15,7 +15,7 @@ configure_if_json()
 def main() -> None:
     """Run ``vllm serve`` with this process's arguments."""
     # Imported here: processes that vLLM spawns import this module again, and need none of it.
-    from tenantzone_runtime.engine.versions import UnsupportedError, check_version
+    from tenantzone_runtime.engine.versions import UnsupportedError, check_version, prepare_environment
 
     try:
         check_version()
@@ -23,11 +23,10 @@ def main() -> None:
         sys.exit(f"tenantzone-runtime serve: {error}")
 
     from vllm.entrypoints.cli.serve import ServeSubcommand
-    from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
     from vllm.logger import configure_logging_from_args
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    cli_env_setup()
+    prepare_environment()
     parser = FlexibleArgumentParser(prog="vllm")
     command = ServeSubcommand()
     command.subparser_init(parser.add_subparsers(dest="subparser"))

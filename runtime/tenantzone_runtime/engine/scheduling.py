@@ -35,7 +35,7 @@ from tenantzone_runtime.engine.requests import count_generated, enter_queue, lea
 from tenantzone_runtime.engine.scrubbing import check_scrub, model_needs_zeroing
 from tenantzone_runtime.engine.step_watch import StepWatch, check_latency
 from tenantzone_runtime.engine.substitution import zone_classes
-from tenantzone_runtime.engine.versions import check_supported, check_version
+from tenantzone_runtime.engine.versions import check_supported, check_version, end_with_next_output
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
 from tenantzone_runtime.housekeeping.turns import hold_in_turns
 from tenantzone_runtime.zones.arbiter import Arbiter
@@ -77,6 +77,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         check_supported(self.vllm_config, self.kv_cache_config)
         self.zone_lock = RLock()
         manager = self.kv_cache_manager
+        manager.lookahead = self.num_lookahead_tokens
         self.block_pool: ZoneBlockPool = manager.block_pool
         self.tenancy = self.block_pool.tenancy
         self._zones = self.tenancy.ledger.zones
@@ -264,7 +265,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         # vLLM's last question before it takes blocks, for each running request: 0 passes over the request. Where no
         # blocks are to be had, it would preempt whoever came last, or schedule nobody who stands behind.
         if self._arbiter.shares_tokens:
-            num_new_tokens = self._arbiter.tokens_for(request, num_new_tokens)
+            num_new_tokens = self._share_of_step(request, num_computed_tokens, num_new_tokens)
         tokens: int = super()._reserve_prefill_lookahead(request, num_computed_tokens, num_new_tokens)
         if not tokens or request.status is not _RUNNING or not self._zones:
             return tokens
@@ -272,6 +273,13 @@ class ZoneAwareScheduler(AsyncScheduler):
             return tokens
         self.kv_cache_manager.let_go_of_skipped(request)
         return tokens if self._arbiter.may_continue(request, self._demand.of_running(request, tokens)) else 0
+
+    def _share_of_step(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
+        known = request.num_tokens - num_computed_tokens
+        if known < num_new_tokens and request.status is not _RUNNING:
+            # vLLM has a request begin with room for drafts where only its last token is left to compute: all, or not.
+            return num_new_tokens if self._arbiter.tokens_for(request, known) == known else 0
+        return self._arbiter.tokens_for(request, num_new_tokens)
 
     def _request_blocks_can_be_freed(self, request: Request) -> bool:
         # vLLM asks before it preempts a running request for one that was just refused blocks; who yields is decided
@@ -298,8 +306,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
     ) -> dict[int, EngineCoreOutputs]:
         with self.zone_lock:
-            # The way that vLLM takes for a grammar that fails to compile.
-            self.grammar_compile_error_reqs.update(self._refused)
+            end_with_next_output(self, self._refused)
             refusals = {id: error for id, request in self._refused.items() if (error := refusal_of(request))}
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
             if refusals:

@@ -1,12 +1,12 @@
 """Which versions of vLLM this adapter fits.
 
-Whatever depends on vLLM's version is here. The supported ones differ in nothing that this adapter calls or extends;
-docs/vllm.md says what was compared. Importing this module imports nothing of vLLM's internals: in another version they
-may be elsewhere, and the refusal must come before that.
+Whatever depends on vLLM's version is here; docs/vllm.md says what was compared. Importing this module imports nothing
+of vLLM's internals: in another version they may be elsewhere, and the refusal must come before that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import vllm
@@ -17,9 +17,10 @@ from tenantzone_runtime.unsupported import configured
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
+    from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.kv_cache_interface import KVCacheConfig
 
-SUPPORTED_VERSIONS = SpecifierSet(">=0.31.0,<0.33")
+SUPPORTED_VERSIONS = SpecifierSet(">=0.31.0,<0.34")
 
 
 class UnsupportedError(RuntimeError):
@@ -51,3 +52,19 @@ def check_supported(config: VllmConfig, caches: KVCacheConfig) -> None:
             f"model {config.model_config.model} can't be served with zones: {'; '.join(found)}. "
             "Leave it out, or start vLLM without --scheduler-cls to go without zones"
         )
+
+
+def end_with_next_output(scheduler: Scheduler, request_ids: Iterable[str]) -> None:
+    """Have vLLM end requests with an error in its next output, as it ends those whose grammar fails to compile."""
+    failed = scheduler.grammar_compile_error_reqs
+    # Since 0.33 it says of each what the API server answers. Ours is told elsewhere: vLLM knows no status 429.
+    failed.update(request_ids if isinstance(failed, set) else dict.fromkeys(request_ids))
+
+
+def prepare_environment() -> None:
+    """Set in the environment what vLLM's own command sets before it does anything."""
+    try:
+        from vllm.entrypoints.common.startup import cli_env_setup
+    except ImportError:  # before 0.33
+        from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
+    cli_env_setup()

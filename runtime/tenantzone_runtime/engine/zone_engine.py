@@ -48,6 +48,9 @@ class ZoneEngine:
         self.front: Callable[[Zone], Request] = queue.front
         self.fronts: Callable[[Zone, int], Sequence[Request]] = queue.fronts
         self.blocks_to_admit = demand.to_admit
+        slots = self.tokens_each + int(scheduler.num_lookahead_tokens)
+        self._blocks_each = -(-slots // int(scheduler.block_size))
+        """The most that a request begins in a step in which it generates."""
 
     @property
     def running(self) -> Sequence[Request]:
@@ -91,10 +94,11 @@ class ZoneEngine:
 
     def needs(self) -> Iterable[tuple[Request, int]]:
         running = self._scheduler.running
-        # Each that generates needs one block at most: where so many are free, only a limit can keep it from one.
-        if self.free_blocks >= len(running):
+        # Where each that generates can have the most that it may need, only a limit can keep it from that.
+        if self.free_blocks >= len(running) * self._blocks_each:
             return ()
-        return [(request, 1) for request in running if self._manager.begins_a_block(request)]
+        most, blocks_of = self._demand.max_chunk, self._manager.blocks_to_generate
+        return [(request, blocks) for request in running if (blocks := blocks_of(request, most))]
 
     def is_running(self, request: Request) -> bool:
         return bool(request.status == RequestStatus.RUNNING)
@@ -114,8 +118,13 @@ class ZoneEngine:
 
     @property
     def step_tokens(self) -> int | None:
-        scheduler = self._scheduler
-        return int(scheduler.max_num_scheduled_tokens) if scheduler.scheduler_config.enable_chunked_prefill else None
+        scheduler, config = self._scheduler, self._scheduler.scheduler_config
+        if not config.enable_chunked_prefill:
+            return None
+        drafting = scheduler.vllm_config.speculative_config
+        # A model that drafts may compute more for each request than the step has tokens for.
+        slots = 0 if drafting is None else int(drafting.max_num_new_slots_for_drafting) * len(scheduler.running)
+        return min(int(scheduler.max_num_scheduled_tokens), max(0, int(config.max_num_batched_tokens) - slots))
 
     @property
     def tokens_each(self) -> int:

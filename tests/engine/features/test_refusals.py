@@ -18,8 +18,6 @@ from tenantzone_runtime.usage import UsageError
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--speculative-config", '{"method": "ngram"}'], "--speculative-config can't be used"),
-        (["--speculative-config.method=ngram"], "--speculative-config can't be used"),
         (
             ["--kv-transfer-config", "{}"],
             "--kv-transfer-config can't be used: KV connectors move blocks past the zones",
@@ -32,6 +30,11 @@ from tenantzone_runtime.usage import UsageError
         (["--prefix-caching-hash-algo=builtin"], "--prefix-caching-hash-algo can't be used: whoever makes two prompts"),
         (["--prefix_caching_hash_algo", "xxhash_cbor"], "--prefix-caching-hash-algo can't be used: whoever makes two"),
         (["--grpc"], "--grpc can't be used: gRPC requests do not pass the front door"),
+        (["--enable-return-routed-experts"], "--enable-return-routed-experts can't be used: they are kept by prefix"),
+        (
+            ["--prefill-schedule-interval=4"],
+            "--prefill-schedule-interval can't be used: a zone's promise is kept in the next step",
+        ),
         (
             ["--no-async-scheduling"],
             "--no-async-scheduling can't be used: the zone scheduler extends vLLM's asynchronous",
@@ -58,10 +61,6 @@ def with_encoder_connector(config):
     config.ec_transfer_config = object()
 
 
-def with_drafts(config):
-    config.speculative_config = object()
-
-
 def with_pooling(config):
     config.model_config.runner_type = "pooling"
 
@@ -82,10 +81,19 @@ def with_a_fast_hash(config):
     config.cache_config.prefix_caching_hash_algo = "xxhash"
 
 
+def with_prompts_at_intervals(config):
+    config.scheduler_config.prefill_schedule_interval = 4
+
+
+def with_routed_experts(config):
+    config.aux_output_config.enable_return_routed_experts = True
+
+
 USES = {
+    "routed experts in answers": with_routed_experts,
+    "prompts at intervals": with_prompts_at_intervals,
     "KV connectors": with_connector,
     "encoder cache connectors": with_encoder_connector,
-    "speculative decoding": with_drafts,
     "embeddings and pooling": with_pooling,
     "encoder-decoder models": with_encoder,
     "data parallelism": with_several_engines,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from math import inf
+from random import Random
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -16,7 +17,7 @@ from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
 
-from hack.harness.scheduler import BLOCK_TOKENS, AnyToken, Driver, make_scheduler, prompt, with_flags
+from hack.harness.scheduler import BLOCK_TOKENS, AnyToken, Driver, make_scheduler, prompt, with_drafts, with_flags
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.fitting import grants
 from tenantzone_runtime.housekeeping import turns
@@ -58,6 +59,8 @@ class Engine:
         self.clock = clock
         self.scheduler = make_scheduler(_with_flags(config, flags), flags.capacity, window=flags.window)
         self.driver = Driver(self.scheduler)
+        chance = Random(flags.capacity)
+        self.driver.drafts = lambda most: chance.randint(0, most)
         self.invariants = Invariants(self.driver)
         self.requests: list[Request] = []
         """All that ever arrived."""
@@ -119,6 +122,8 @@ class Engine:
         output: SchedulerOutput
         output, result = self._in_flight.popleft()
         self.driver.update(output, result)
+        if self.flags.steps_in_flight == 1:
+            self.driver.draft(output)
         self.invariants.after_an_update()
         self.driver.check()
 
@@ -205,6 +210,8 @@ def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
         policy=flags.policy,
         async_scheduling=flags.steps_in_flight > 1,
     )
+    if flags.drafting is not None:
+        config = with_drafts(config, *flags.drafting)
     config.model_config = copy(config.model_config)
     config.model_config.max_model_len = longest
     config.cache_config = copy(config.cache_config)

@@ -39,6 +39,8 @@ class Flags:
     """That each step takes, ..."""
     token_seconds: float
     """... and more for each token that it computes."""
+    drafting: tuple[str, int] | None
+    """``--speculative-config``: a method, and how many tokens are drafted at a time; None: none are."""
     steps_in_pauses: bool
     """Whether configs and time change one zone after the other, with a step in between."""
 

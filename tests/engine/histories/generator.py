@@ -54,6 +54,7 @@ flags = st.builds(
     steps_in_flight=st.sampled_from([1, 2]),
     step_seconds=st.sampled_from([0.02, 0.5, 2.0]),
     token_seconds=st.sampled_from([0.0, 0.0005]),
+    drafting=st.sampled_from([None, None, ("ngram", 3), ("eagle", 3), ("draft_model", 1), ("mtp", 2), ("eagle", 15)]),
     steps_in_pauses=st.sampled_from([False, False, True]),
 )
 

@@ -12,7 +12,14 @@ from vllm.v1.request import Request, RequestStatus
 from hack.harness.scheduler import Driver
 from tenantzone_runtime.zones.audit import Evicted, Preempted
 from tenantzone_runtime.zones.zone import Zone
-from tests.engine.histories.snapshot import Snapshot, blocks_for, take_snapshot, zone_of
+from tests.engine.histories.snapshot import (
+    Snapshot,
+    blocks_for,
+    slots_at_most,
+    slots_to_admit,
+    take_snapshot,
+    zone_of,
+)
 
 MAX_PASSED_OVER = 2
 """Steps in which there is a seat and a token left, and an entitled zone still gets none of its requests in."""
@@ -101,7 +108,7 @@ class Invariants:
         totals = self._scheduler.block_pool.ledger.totals
         for request in self._scheduler.requests.values():
             zone = zone_of(request)
-            peak = blocks_for(request.num_prompt_tokens + request.max_tokens)
+            peak = blocks_for(slots_at_most(self._scheduler, request))
             if zone is not None and peak > totals.reachable(zone, peak):
                 self._hopeless.add(request.request_id)
 
@@ -124,7 +131,7 @@ class Invariants:
 
     def _check_step(self, before: Snapshot, after: Snapshot, output: SchedulerOutput) -> None:
         scheduled = output.num_scheduled_tokens
-        tokens_left = self._scheduler.max_num_scheduled_tokens - sum(scheduled.values())
+        tokens_left = self._tokens_left(scheduled)
         if self._scheduler.pause_state == PauseState.PAUSED_ALL:
             assert not scheduled, "a paused engine computes nothing"
             tokens_left = 0
@@ -143,6 +150,17 @@ class Invariants:
         for zone, most in after.most_seats.items():
             # A limit that was lowered lets those finish that run.
             assert after.seats_of(zone) <= max(most, before.seats_of(zone)), "a request is admitted beyond its seats"
+
+    def _tokens_left(self, scheduled: dict[str, int]) -> int:
+        """Of a step, for one more request."""
+        scheduler = self._scheduler
+        drafting = scheduler.vllm_config.speculative_config
+        slots = 0 if drafting is None else drafting.max_num_new_slots_for_drafting
+        in_all = scheduler.scheduler_config.max_num_batched_tokens - slots * (len(scheduled) + 1)
+        # Where modules draft one token each, a prompt's end is not left to a step with fewer tokens than modules.
+        return (
+            min(scheduler.max_num_scheduled_tokens, in_all) - sum(scheduled.values()) - scheduler.num_prefill_lookahead
+        )
 
     def _nobody_new_passes_a_limit(self, before: Snapshot, after: Snapshot) -> None:
         for zone in self._scheduler.block_pool.ledger.zones.values():
@@ -218,6 +236,9 @@ class Invariants:
         zones = self._scheduler.block_pool.ledger.zones.values()
         self._withheld = {zone: zone.counters.withheld_tokens for zone in zones}
 
+    def _to_admit(self, request: Request) -> int:
+        return blocks_for(slots_to_admit(self._scheduler, request))
+
     def _an_entitled_zone_gets_in(self, before: Snapshot) -> None:
         waiting: dict[Zone, list[Request]] = {}
         for request in before.waiting:
@@ -226,7 +247,7 @@ class Invariants:
         entitled = {
             zone
             for zone, requests in waiting.items()
-            if before.in_use[zone] + before.growth_of(zone) + max(blocks_for(each.num_tokens) for each in requests)
+            if before.in_use[zone] + before.growth_of(zone) + max(self._to_admit(each) for each in requests)
             <= before.reserved[zone]
         }
         for zone in set(self._passed_over) - entitled:

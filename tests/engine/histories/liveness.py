@@ -25,7 +25,7 @@ from tenantzone_contract.zone_terms import Latency
 from tenantzone_runtime.zones.deficits import CHUNK
 from tenantzone_runtime.zones.zone import Zone
 from tests.engine.histories.engine import Engine
-from tests.engine.histories.snapshot import blocks_for, zone_of
+from tests.engine.histories.snapshot import blocks_for, slots_at_most, zone_of
 
 LOOKS = 8
 """At how many moments of the longest wait it is looked whether a step computes something."""
@@ -61,7 +61,7 @@ def _unfinished(engine: Engine) -> list[Request]:
 
 def _peak(engine: Engine, request: Request) -> int:
     """Blocks that the request uses at its longest; with a window it may be less."""
-    return blocks_for(min(request.num_prompt_tokens + request.max_tokens, engine.scheduler.max_model_len))
+    return blocks_for(slots_at_most(engine.scheduler, request))
 
 
 def _can_end(engine: Engine, request: Request) -> bool:

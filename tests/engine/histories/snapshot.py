@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request, RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver
@@ -15,6 +16,19 @@ def zone_of(request: Request) -> Zone | None:
 
 def blocks_for(tokens: int) -> int:
     return -(-tokens // BLOCK_TOKENS)
+
+
+def slots_to_admit(scheduler: Scheduler, request: Request) -> int:
+    """With those that are needed beside what is known of it, to draft."""
+    tokens = request.num_tokens + scheduler.num_spec_tokens + scheduler.num_lookahead_tokens
+    return min(tokens, scheduler.max_model_len)
+
+
+def slots_at_most(scheduler: Scheduler, request: Request) -> int:
+    """At its longest, where each step in flight drafts and nothing of it is right."""
+    drafted = scheduler.num_spec_tokens * (2 if scheduler.scheduler_config.async_scheduling else 1)
+    tokens = request.num_prompt_tokens + request.max_tokens + drafted + scheduler.num_lookahead_tokens
+    return min(tokens, scheduler.max_model_len)
 
 
 @dataclass
@@ -129,4 +143,5 @@ def _growth(driver: Driver, request: Request, held: int) -> int:
     threshold = driver.scheduler.scheduler_config.long_prefill_token_threshold
     if threshold and len(driver.scheduler.requests) > 1:
         tokens = min(tokens, threshold)
-    return max(0, blocks_for(request.num_computed_tokens + tokens) - held)
+    slots = request.num_computed_tokens + tokens + driver.scheduler.num_lookahead_tokens
+    return max(0, blocks_for(min(slots, driver.scheduler.max_model_len)) - held)

@@ -1,0 +1,183 @@
+"""Speculative decoding: slots for what is drafted are accounted, and nobody pays for drafts that are wrong."""
+
+from collections import Counter, deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vllm.v1.request import RequestStatus
+
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_drafts, with_flags
+from tenantzone_contract.config import ZoneConfig
+from tests.engine.test_refused import refusal
+
+METHODS = [("ngram", 3), ("draft_model", 1), ("eagle", 3), ("mtp", 2), ("eagle", 20)]
+RIGHT, WRONG = (lambda most: most), (lambda most: 0)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return vllm_config(tmp_path_factory.mktemp("model"), max_batched_tokens=128)
+
+
+def zone(tenant, **fields):
+    return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
+
+
+def engine(config, method, capacity=100, drafts=RIGHT, ahead=0) -> Driver:
+    """``ahead``: steps that are scheduled before the one in the model ends."""
+    config = with_flags(with_drafts(config, *method), async_scheduling=ahead > 0)
+    driver = Driver(make_scheduler(config, capacity))
+    driver.drafts = drafts
+    return driver
+
+
+def run(driver: Driver, ahead: int = 0):
+    """Yields after each half of a step until nothing is left to do."""
+    in_the_model, steps = deque(), 0
+    while driver.scheduler.has_unfinished_requests() or in_the_model:
+        steps += 1
+        assert steps < 1000, "requests are left"
+        if driver.scheduler.has_unfinished_requests():
+            in_the_model.append(driver.schedule())
+        driver.check()
+        yield
+        if len(in_the_model) > ahead or not driver.scheduler.has_unfinished_requests():
+            output, result = in_the_model.popleft()
+            # What is wrong is drafted all the same.
+            driver.update(output, result)
+            if not ahead:
+                drafts, driver.drafts = driver.drafts, RIGHT
+                driver.draft(output)
+                driver.drafts = drafts
+        driver.check()
+        yield
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_a_zone_is_charged_for_the_tokens_that_it_got(config, method):
+    charged, steps = {}, {}
+    for drafts in (RIGHT, WRONG):
+        driver = engine(config, method, drafts=drafts)
+        driver.declare(zone("acme"))
+        driver.send("acme", prompt(2, seed=1), max_tokens=50)
+        steps[drafts] = sum(1 for _ in run(driver)) // 2
+        acme = driver.zone("acme")
+        charged[drafts] = acme.account.service, acme.counters.generation_tokens, acme.counters.computed_tokens
+    assert charged[RIGHT] == charged[WRONG]
+    assert charged[RIGHT][1] == 50
+    assert steps[RIGHT] < steps[WRONG] == 50
+
+
+@pytest.mark.parametrize("ahead", [0, 1], ids=["step by step", "asynchronous"])
+@pytest.mark.parametrize("drafts", [RIGHT, WRONG], ids=["right", "wrong"])
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("tokens", [1, 20, 32, 33, 40, 60])
+def test_a_request_never_uses_more_than_it_was_taken_for(config, method, drafts, ahead, tokens):
+    """And with a limit of so many blocks it ends, at its full length."""
+    driver = engine(config, method, drafts=drafts, ahead=ahead)
+    driver.declare(zone("acme"))
+    request = driver.send("acme", prompt(2, seed=1, extra=3), max_tokens=tokens)
+    used = max(driver.zone("acme").in_use for _ in run(driver, ahead))
+    assert used <= request.peak
+    assert request.num_output_tokens == tokens
+
+    driver = engine(config, method, drafts=drafts, ahead=ahead)
+    driver.declare(zone("acme", limit=request.peak))
+    request = driver.send("acme", prompt(2, seed=1, extra=3), max_tokens=tokens)
+    assert max(driver.zone("acme").in_use for _ in run(driver, ahead)) == used
+    assert (request.num_output_tokens, request.num_preemptions) == (tokens, 0)
+
+
+def test_a_prompt_that_leaves_its_zone_no_room_to_draft_is_refused_and_a_shorter_one_bounded(config):
+    driver = engine(config, ("eagle", 3))
+    driver.declare(zone("acme", limit=3))
+    too_long = driver.send("acme", prompt(2, extra=10), max_tokens=9)
+    bounded = driver.send("acme", prompt(2, extra=9), max_tokens=9)
+    driver.run()
+    assert refusal(driver, too_long).message.startswith("the prompt of 42 tokens does not fit into the limit")
+    assert driver.finished[bounded.request_id] == "length"
+    assert bounded.num_output_tokens == 1
+
+
+def test_the_block_that_eagle_drops_is_counted_as_a_new_one(config):
+    hits, taken = {}, {}
+    for method in (("ngram", 3), ("eagle", 3)):
+        driver = engine(config, method)
+        driver.declare(zone("acme"))
+        driver.ask("acme", prompt(4, seed=1, extra=8))
+        request = driver.send("acme", prompt(4, seed=1, extra=8), max_tokens=4)
+        demanded = driver.scheduler._demand.to_admit(request)
+        driver.step()
+        hits[method] = driver.cached_tokens(request)
+        taken[method] = driver.zone("acme").in_use
+        assert taken[method] <= demanded <= taken[method] + 1
+    assert hits == {("ngram", 3): 4 * BLOCK_TOKENS, ("eagle", 3): 3 * BLOCK_TOKENS}
+    assert set(taken.values()) == {5}
+
+
+@given(
+    method=st.sampled_from(METHODS),
+    sent=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 16), st.integers(1, 40)), min_size=1, max_size=5),
+    chances=st.lists(st.integers(0, 20), min_size=1),
+)
+@settings(deadline=None)
+def test_what_is_foreseen_of_a_step_is_what_it_takes(config, method, sent, chances):
+    numbers = iter(chances * 1000)
+    driver = engine(config, method, drafts=lambda most: min(most, next(numbers)))
+    driver.declare(zone("acme"))
+    for blocks, extra, tokens in sent:
+        driver.send("acme", prompt(blocks, extra=extra), max_tokens=tokens)
+    scheduler, manager, demand = driver.scheduler, driver.scheduler.kv_cache_manager, driver.scheduler._demand
+
+    def held() -> Counter:
+        return Counter({name: len(manager.get_blocks(name).blocks[0]) for name in scheduler.requests})
+
+    while scheduler.has_unfinished_requests():
+        generating = [each for each in scheduler.running if not each.is_prefill_chunk]
+        tokens = {each: each.num_tokens_with_spec - each.num_computed_tokens for each in generating}
+        foreseen = {each: manager.blocks_to_generate(each, demand.max_chunk) for each in generating}
+        assert foreseen == {each: demand.of_running(each, tokens[each]) for each in generating}
+        assert {each: not blocks for each, blocks in foreseen.items()} == {
+            each: manager.has_slots_for(each, tokens[each]) for each in generating
+        }
+        to_admit = {each: demand.to_admit(each) for each in scheduler.waiting}
+        before = held()
+        output, result = driver.schedule()
+        taken = held()
+        for request, blocks in foreseen.items():
+            if output.num_scheduled_tokens.get(request.request_id) == tokens[request]:
+                assert taken[request.request_id] - before[request.request_id] == blocks
+        for request, blocks in to_admit.items():
+            assert taken[request.request_id] <= blocks
+        driver.update(output, result)
+        driver.draft(output)
+    driver.check()
+
+
+def test_a_request_that_begins_with_room_for_drafts_begins_with_all_of_it_or_waits(config):
+    """Only the last token of its prompt is left to compute, and another zone shares the step; vLLM asserts it."""
+    driver = engine(config, ("ngram", 20))
+    driver.declare(zone("acme"), zone("burst"))
+    driver.ask("acme", prompt(1, seed=1, extra=1))
+    driver.send("burst", prompt(20), max_tokens=8)
+    again = driver.send("acme", prompt(1, seed=1, extra=1), max_tokens=8)
+    for _ in range(4):
+        driver.step()
+    assert again.status == RequestStatus.RUNNING or again.is_finished()
+    driver.run()
+    assert set(driver.finished.values()) == {"length"}
+    assert again.num_output_tokens == 8
+
+
+def test_drafts_of_one_zone_take_no_block_that_another_one_reserves(config):
+    """A pool of 20: what is drafted for a zone that borrows finds no room where the other one's begins."""
+    driver = engine(config, ("eagle", 20), capacity=20, drafts=WRONG)
+    driver.declare(zone("acme", reserved=10), zone("burst"))
+    mine = driver.send("acme", prompt(3, seed=1), max_tokens=60)
+    others = [driver.send("burst", prompt(1, extra=number), max_tokens=60) for number in range(1, 6)]
+    for _ in run(driver):
+        pass
+    assert mine.num_preemptions == 0
+    assert any(each.num_preemptions for each in others)
+    assert {each.num_output_tokens for each in (mine, *others)} == {60}
