@@ -91,24 +91,19 @@ class StepTokensWatched:
         """What must hold of the step, and of all those before it."""
         if self._engine.step_tokens is None:
             return
-        if not self._engine.is_open or not self._engine.free_seats:
-            # Requests of several zones may have counted on the same seat.
-            self._useless = True
-        if any(zone.wait_reason not in (None, "tokens") for zone in self._engine.queues):
-            # Who could have begun before the step may find that others have taken the blocks meanwhile.
-            self._useless = True
-        busy = {work.zone for work in self._withheld if self._engine.is_in_prompt(work) or not work.running}
-        busy |= {zone for zone in self._engine.queues if zone.wait_reason == "tokens"}
         if not self._counts:
-            self._nothing_is_left_over(busy)
-        self._nobody_is_ahead(busy)
+            self._nothing_is_left_over({zone for zone in self._engine.queues if zone.wait_reason == "tokens"})
+        self._nobody_is_ahead({work.zone for work in self._withheld if self._engine.is_in_prompt(work)})
         self._nobody_is_starved()
         if self._load.decodes or self._load.prompt_tokens:
             self._history.arbiter.times.observe(self._load, seconds_of(self._load))
 
-    def _nothing_is_left_over(self, busy):
-        if self.left and not self._useless:
-            assert not busy, "tokens are left over"
+    def _nothing_is_left_over(self, waiting):
+        # Requests of several zones may have counted on the same seat, or on the same blocks.
+        is_sure = self._engine.is_open and self._engine.free_seats
+        is_sure = is_sure and all(zone.wait_reason in (None, "tokens") for zone in self._engine.queues)
+        if self.left and is_sure and not self._useless:
+            assert not waiting, "tokens are left over"
             assert not self._withheld, "tokens are left over"
 
     def _nobody_is_ahead(self, busy):
@@ -132,8 +127,8 @@ class StepTokensWatched:
         for work in self._engine.running:
             subject = work.zone if self._engine.is_in_prompt(work) else work
             computed = work.zone in self._granted if subject is work.zone else work not in self._withheld
-            if not computed and not self._useless:
-                self._sat_out[subject] = known.get(subject, 0) + 1
+            if not computed:
+                self._sat_out[subject] = max(self._sat_out.get(subject, 0), known.get(subject, 0) + (not self._useless))
                 assert self._sat_out[subject] <= SITS_OUT_AT_MOST + len(self._history.requests), f"{work} is starved"
 
 

@@ -11,6 +11,7 @@ from hypothesis import settings, target
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tenantzone_runtime.zones.pace import SITS_OUT_AT_MOST
 from tenantzone_runtime.zones.seats import own_seats
 from tenantzone_runtime.zones.zone import EARLY_TENANT
 from tests.zones.configs import CAPACITY, TENANTS, blocks_of, configs, registered_terms, terms_of
@@ -197,6 +198,24 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
     @precondition(lambda self: self.ledger.zones)
     @rule(steps=st.integers(2, 12))
     def make_steps(self, steps):
+        for _ in range(steps):
+            self.make_step()
+
+    @precondition(lambda self: self.ledger.zones and self.step_tokens is not None)
+    @rule(
+        tenants=st.lists(st.sampled_from(TENANTS), min_size=2, max_size=3, unique=True),
+        prompt=st.integers(4, 10),
+        generates=st.booleans(),
+        steps=st.sampled_from([6, 12, 3 * SITS_OUT_AT_MOST // 2]),
+    )
+    def compete(self, tenants, prompt, generates, steps):
+        """Several zones have long prompts to compute, for many steps; one of them may generate meanwhile."""
+        for request in list(self.requests):
+            self.end(request)
+        if generates:
+            self.arrive(tenants[0], Request(1, longest=9, pace=6))
+        for tenant in tenants:
+            self.arrive(tenant, Request(prompt, longest=prompt))
         for _ in range(steps):
             self.make_step()
 
