@@ -160,7 +160,9 @@ class Driver:
         self._generation = itertools.count(1)
         hash_function = get_hash_fn_by_name(hash_algorithm)
         init_none_hash(hash_function)
-        self._hasher = get_request_block_hasher(BLOCK_TOKENS, hash_function)
+        # Since 0.33 a block's hash may cover tokens after it.
+        ahead = getattr(scheduler, "num_hash_lookahead_tokens", 0)
+        self._hasher = get_request_block_hasher(BLOCK_TOKENS, hash_function, *([ahead] if ahead else []))
 
     @property
     def served(self) -> ServedScheduler:

@@ -5,7 +5,6 @@ from collections import Counter, deque
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_drafts, with_flags
 from tenantzone_contract.config import ZoneConfig
@@ -18,6 +17,12 @@ RIGHT, WRONG = (lambda most: most), (lambda most: 0)
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     return vllm_config(tmp_path_factory.mktemp("model"), max_batched_tokens=128)
+
+
+@pytest.fixture(scope="module")
+def new_engine(config):
+    """Not the config itself: Hypothesis prints the arguments of a test, and can't print that."""
+    return lambda method, drafts: engine(config, method, drafts=drafts)
 
 
 def zone(tenant, **fields):
@@ -101,9 +106,11 @@ def test_a_prompt_that_leaves_its_zone_no_room_to_draft_is_refused_and_a_shorter
 
 
 def test_the_block_that_eagle_drops_is_counted_as_a_new_one(config):
-    hits, taken = {}, {}
+    """vLLM drops none any more where a block's hash covers what comes after it, as since 0.33."""
+    hits, taken, dropped = {}, {}, {}
     for method in (("ngram", 3), ("eagle", 3)):
         driver = engine(config, method)
+        dropped[method] = int(getattr(driver.scheduler, "use_eagle_block_drop", False))
         driver.declare(zone("acme"))
         driver.ask("acme", prompt(4, seed=1, extra=8))
         request = driver.send("acme", prompt(4, seed=1, extra=8), max_tokens=4)
@@ -112,7 +119,8 @@ def test_the_block_that_eagle_drops_is_counted_as_a_new_one(config):
         hits[method] = driver.cached_tokens(request)
         taken[method] = driver.zone("acme").in_use
         assert taken[method] <= demanded <= taken[method] + 1
-    assert hits == {("ngram", 3): 4 * BLOCK_TOKENS, ("eagle", 3): 3 * BLOCK_TOKENS}
+    assert dropped[("ngram", 3)] == 0
+    assert hits == {method: (4 - blocks) * BLOCK_TOKENS for method, blocks in dropped.items()}
     assert set(taken.values()) == {5}
 
 
@@ -122,9 +130,9 @@ def test_the_block_that_eagle_drops_is_counted_as_a_new_one(config):
     chances=st.lists(st.integers(0, 20), min_size=1),
 )
 @settings(deadline=None)
-def test_what_is_foreseen_of_a_step_is_what_it_takes(config, method, sent, chances):
+def test_what_is_foreseen_of_a_step_is_what_it_takes(new_engine, method, sent, chances):
     numbers = iter(chances * 1000)
-    driver = engine(config, method, drafts=lambda most: min(most, next(numbers)))
+    driver = new_engine(method, lambda most: min(most, next(numbers)))
     driver.declare(zone("acme"))
     for blocks, extra, tokens in sent:
         driver.send("acme", prompt(blocks, extra=extra), max_tokens=tokens)
@@ -160,11 +168,12 @@ def test_a_request_that_begins_with_room_for_drafts_begins_with_all_of_it_or_wai
     driver = engine(config, ("ngram", 20))
     driver.declare(zone("acme"), zone("burst"))
     driver.ask("acme", prompt(1, seed=1, extra=1))
+    driver.ask("burst", prompt(10))  # whose turn comes after acme's
     driver.send("burst", prompt(20), max_tokens=8)
     again = driver.send("acme", prompt(1, seed=1, extra=1), max_tokens=8)
-    for _ in range(4):
-        driver.step()
-    assert again.status == RequestStatus.RUNNING or again.is_finished()
+    output, result = driver.schedule()
+    assert output.num_scheduled_tokens[again.request_id] == 1 + 20
+    driver.update(output, result)
     driver.run()
     assert set(driver.finished.values()) == {"length"}
     assert again.num_output_tokens == 8

@@ -6,14 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_drafts
 
 CAPACITY = 24
 
 
+DRAFTING = (None, ("ngram", 3), ("eagle", 3))
+
+
 @pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return vllm_config(tmp_path_factory.mktemp("model"), sequences=6, max_batched_tokens=3 * BLOCK_TOKENS)
+def configs(tmp_path_factory):
+    config = vllm_config(tmp_path_factory.mktemp("model"), sequences=6, max_batched_tokens=3 * BLOCK_TOKENS)
+    return {method: config if method is None else with_drafts(config, *method) for method in DRAFTING}
 
 
 requests = st.lists(
@@ -29,11 +33,20 @@ requests = st.lists(
 )
 
 
-@given(history=requests, ahead=st.integers(0, 1), window=st.sampled_from([None, 2 * BLOCK_TOKENS]))
+@given(
+    history=requests,
+    ahead=st.integers(0, 1),
+    window=st.sampled_from([None, 2 * BLOCK_TOKENS]),
+    drafting=st.sampled_from(DRAFTING),
+    right=st.integers(0, 3),
+)
 @settings(deadline=None)
-def test_every_step_leaves_the_same_blocks_behind(config, history, ahead, window):
+def test_every_step_leaves_the_same_blocks_behind(configs, history, ahead, window, drafting, right):
     """``ahead``: steps that are scheduled before the one in the model ends, as with async scheduling."""
+    config = configs[drafting]
     ours, stock = (Driver(make_scheduler(config, CAPACITY, zones=zones, window=window)) for zones in (True, False))
+    for driver in (ours, stock):
+        driver.drafts = lambda most: min(most, right)
     in_the_model: dict[Driver, deque] = {ours: deque(), stock: deque()}
 
     def step() -> None:
