@@ -1,6 +1,10 @@
 """How the tokens of a step are shared out among zones."""
 
+import random
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tenantzone_runtime.zones.deficits import BOUND, CHUNK
 from tenantzone_runtime.zones.zone import SeatQuota
@@ -145,6 +149,45 @@ def test_short_prompts_of_a_zone_that_was_served_less_do_not_fill_the_step():
         engine.wait(ahead, 1, tokens=550)
     service = serve(engine, 10)
     assert abs(service["ahead"] - service["behind"]) <= BOUND
+
+
+@settings(max_examples=60)
+@given(
+    step_tokens=st.sampled_from([7, 24, 64, 200, 512, 1000, 8192]),
+    zones=st.lists(
+        st.tuples(st.sampled_from([1, 1, 2, 3, 7]), st.sampled_from([10, 63, 65, 130, 500, 5000])),
+        min_size=2,
+        max_size=5,
+    ),
+    generating=st.integers(0, 5),
+    seed=st.integers(0, 2**32),
+)
+def test_zones_that_always_have_work_stay_level_and_fill_each_step(step_tokens, zones, generating, seed):
+    """Of any weights, with prompts of any length, whether they run or wait, and whoever was served less before."""
+    core, number = Core(100_000), random.Random(seed)
+    engine = SmallEngine(core, seats=100_000, step_tokens=step_tokens)
+    busy = core.zone("busy")
+    for _ in range(generating):
+        engine.run(busy, 1)
+    lengths = {core.zone(f"tenant-{index}", weight=weight): length for index, (weight, length) in enumerate(zones)}
+    for zone, length in lengths.items():
+        zone.account.charge(number.choice([0.0, 1000.0, 1e6]))
+        if number.random() < 0.5:
+            engine.run(zone, 1, tokens=length)
+    service = dict.fromkeys(lengths, 0.0)
+    for _ in range(40):
+        for zone, length in lengths.items():
+            waiting = sum(work.tokens for work in engine.queues.get(zone, ()))
+            for _ in range(-(-(step_tokens - waiting) // length)):
+                engine.wait(zone, 1, tokens=length)
+        engine.step()
+        assert sum(engine.computed.values()) == step_tokens
+        for work, tokens in engine.computed.items():
+            if work.zone is not busy:
+                service[work.zone] += tokens / work.zone.spec.weight
+        assert max(service.values()) - min(service.values()) <= BOUND
+        for work in [work for work in engine.running if work.tokens and not engine.is_in_prompt(work)]:
+            engine.end(work)
 
 
 @pytest.mark.parametrize("bound", ["seats", "blocks"])
