@@ -284,3 +284,28 @@ def test_a_pause_shares_nothing_and_what_runs_ends(core):
     for _ in range(3):
         engine.step()
         assert computed(engine) == {"flood": 1000}
+
+
+def test_for_one_free_seat_a_step_is_not_shared_among_all_who_wait(core):
+    zones = [core.zone(f"tenant-{number}") for number in range(3)]
+    engine = SmallEngine(core, seats=1, step_tokens=900)
+    for zone in zones:
+        engine.wait(zone, 1, tokens=5000)
+    engine.step()
+    assert sorted(computed(engine).values()) == [900]
+
+
+def test_what_a_request_can_not_use_that_finds_no_blocks_is_there_for_who_waits(core):
+    flood, acme = core.zone("flood", limit=10), core.zone("acme")
+    engine = SmallEngine(core, step_tokens=1000)
+    running = engine.run(flood, 10, tokens=5000)
+    waiting = [engine.wait(acme, 1, tokens=500) for _ in range(2)]
+    arbiter = engine.arbiter
+    arbiter.begin_step()
+    assert arbiter.tokens_for(running, 1000) == 500
+    assert not arbiter.may_continue(running, 1)
+    for work in waiting:
+        assert arbiter.next_front() is work
+        assert arbiter.tokens_for(work, 500) == 500
+        engine.leave(work)
+        engine.running.append(work)
