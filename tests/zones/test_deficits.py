@@ -70,3 +70,12 @@ def test_single_tokens_go_round():
     deficits = DeficitRoundRobin()
     granted = [deficits.share(1, dict.fromkeys(three, 10)) for _ in range(6)]
     assert [sum(each[zone] for each in granted) for zone in three] == [2, 2, 2]
+
+
+def test_who_finds_what_others_left_pays_back_up_to_a_chunk():
+    acme, beta = zones([1, 1])
+    deficits = DeficitRoundRobin()
+    deficits.share(20, {acme: 500, beta: 500})
+    deficits.charge(acme, 10)
+    deficits.charge(acme, 1000)
+    assert deficits.share(200, {acme: 500, beta: 500}) == {acme: 100 - CHUNK // 2, beta: 100 + CHUNK // 2}

@@ -1,6 +1,10 @@
 """How the tokens of a step are shared out among zones."""
 
+import random
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tenantzone_runtime.zones.deficits import BOUND, CHUNK
 from tenantzone_runtime.zones.zone import SeatQuota
@@ -147,6 +151,45 @@ def test_short_prompts_of_a_zone_that_was_served_less_do_not_fill_the_step():
     assert abs(service["ahead"] - service["behind"]) <= BOUND
 
 
+@settings(max_examples=60)
+@given(
+    step_tokens=st.sampled_from([7, 24, 64, 200, 512, 1000, 8192]),
+    zones=st.lists(
+        st.tuples(st.sampled_from([1, 1, 2, 3, 7]), st.sampled_from([10, 63, 65, 130, 500, 5000])),
+        min_size=2,
+        max_size=5,
+    ),
+    generating=st.integers(0, 5),
+    seed=st.integers(0, 2**32),
+)
+def test_zones_that_always_have_work_stay_level_and_fill_each_step(step_tokens, zones, generating, seed):
+    """Of any weights, with prompts of any length, whether they run or wait, and whoever was served less before."""
+    core, number = Core(100_000), random.Random(seed)
+    engine = SmallEngine(core, seats=100_000, step_tokens=step_tokens)
+    busy = core.zone("busy")
+    for _ in range(generating):
+        engine.run(busy, 1)
+    lengths = {core.zone(f"tenant-{index}", weight=weight): length for index, (weight, length) in enumerate(zones)}
+    for zone, length in lengths.items():
+        zone.account.charge(number.choice([0.0, 1000.0, 1e6]))
+        if number.random() < 0.5:
+            engine.run(zone, 1, tokens=length)
+    service = dict.fromkeys(lengths, 0.0)
+    for _ in range(40):
+        for zone, length in lengths.items():
+            waiting = sum(work.tokens for work in engine.queues.get(zone, ()))
+            for _ in range(-(-(step_tokens - waiting) // length)):
+                engine.wait(zone, 1, tokens=length)
+        engine.step()
+        assert sum(engine.computed.values()) == step_tokens
+        for work, tokens in engine.computed.items():
+            if work.zone is not busy:
+                service[work.zone] += tokens / work.zone.spec.weight
+        assert max(service.values()) - min(service.values()) <= BOUND
+        for work in [work for work in engine.running if work.tokens and not engine.is_in_prompt(work)]:
+            engine.end(work)
+
+
 @pytest.mark.parametrize("bound", ["seats", "blocks"])
 def test_prompts_that_have_no_seat_or_no_blocks_take_nothing_from_others(core, bound):
     flood = core.zone("flood")
@@ -241,3 +284,28 @@ def test_a_pause_shares_nothing_and_what_runs_ends(core):
     for _ in range(3):
         engine.step()
         assert computed(engine) == {"flood": 1000}
+
+
+def test_for_one_free_seat_a_step_is_not_shared_among_all_who_wait(core):
+    zones = [core.zone(f"tenant-{number}") for number in range(3)]
+    engine = SmallEngine(core, seats=1, step_tokens=900)
+    for zone in zones:
+        engine.wait(zone, 1, tokens=5000)
+    engine.step()
+    assert sorted(computed(engine).values()) == [900]
+
+
+def test_what_a_request_can_not_use_that_finds_no_blocks_is_there_for_who_waits(core):
+    flood, acme = core.zone("flood", limit=10), core.zone("acme")
+    engine = SmallEngine(core, step_tokens=1000)
+    running = engine.run(flood, 10, tokens=5000)
+    waiting = [engine.wait(acme, 1, tokens=500) for _ in range(2)]
+    arbiter = engine.arbiter
+    arbiter.begin_step()
+    assert arbiter.tokens_for(running, 1000) == 500
+    assert not arbiter.may_continue(running, 1)
+    for work in waiting:
+        assert arbiter.next_front() is work
+        assert arbiter.tokens_for(work, 500) == 500
+        engine.leave(work)
+        engine.running.append(work)

@@ -150,7 +150,7 @@ class Arbiter(Generic[W]):
                 # Those for whom seats were kept had no use for them after all: none stays empty while somebody waits.
                 self._admission.take_back(turned_away)
                 zone = self._next_zone()
-            if zone is None and (turned_away := self._tokens.let_go()):
+            while zone is None and (turned_away := self._tokens.let_go()):
                 self._admission.take_back(turned_away)
                 zone = self._next_zone()
             if zone is None and not self._engine.running:

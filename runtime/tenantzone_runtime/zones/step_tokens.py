@@ -169,14 +169,24 @@ class StepTokens(Generic[W]):
             self._computed[work.zone] -= last.own + last.found
 
     def let_go(self) -> list[Zone]:
-        """Leave what zones have not used to all who wait; returns those that were turned away for want of it."""
+        """Let prompts begin with less than a chunk, of what their zones have left and then of what others have.
+
+        Else nobody had that: who runs has had its turn.
+
+        Returns:
+            Zones that were turned away for want of tokens, and are to be looked at again.
+        """
+        with_rest = [zone for zone in self._turned_away if self._left.get(zone)]
+        if self._chunk > 1 and with_rest:
+            self._chunk = 1
+            self._turned_away = [zone for zone in self._turned_away if zone not in with_rest]
+            return with_rest
+        self._chunk = 1
         turned_away, self._turned_away = self._turned_away, []
         bounded = [zone for zone, count in self._left.items() if count and not self._is_own(zone)]
         for zone in bounded:
             self._deficits.owe(zone, self._left[zone])
             self._unclaimed += self._left.pop(zone)
-        # Else nobody had them: who runs has had its turn.
-        self._chunk = 1
         if self._is_empty:
             # An empty step helps nobody, whatever targets say.
             self._unclaimed = max(self._unclaimed, self._engine.step_tokens or 0)
