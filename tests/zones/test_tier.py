@@ -122,6 +122,14 @@ def test_what_was_used_last_goes_last():
     assert old in acme.cached
 
 
+def test_the_end_of_a_prompt_does_not_push_out_its_beginning():
+    chunks = Chunks(acme={"limit": 4})
+    acme = chunks.active("acme")
+    old, first, second, third = chunks.keep(acme, 4)
+    assert chunks.tier.make_room(acme, 3, [first, second, third]) == (1, [old])
+    assert list(acme.cached) == [third, second, first]
+
+
 def test_a_newcomer_gets_its_share_of_what_nobody_reserved():
     chunks = Chunks(acme={}, late={})
     acme, late = chunks.active("acme"), chunks.active("late")

@@ -86,8 +86,14 @@ class Tier:
 
     # Stores
 
-    def make_room(self, zone: Zone, count: int) -> tuple[int, list[int]]:
+    def make_room(self, zone: Zone, count: int, protected: Sequence[int] = ()) -> tuple[int, list[int]]:
         """Make room for up to ``count`` new chunks of a zone.
+
+        Args:
+            zone: who stores.
+            count: chunks.
+            protected: chunks that must not go for them, the beginning of the same prompt: what is stored after it is
+                worth nothing without it.
 
         Returns:
             How many of them it may store now, and the chunks that were given up for them.
@@ -95,7 +101,11 @@ class Tier:
         count = min(count, self.bounds.stores - self.storing[zone])
         if count <= 0 or zone.leaving or zone.spec.retention.no_store:
             return 0, []
+        kept = [chunk_id for chunk_id in protected if chunk_id in zone.cached]
+        self.ledger.reuse(zone, kept)
         granted, evicted = make_room_to_hold(self.ledger, zone, count, self.free)
+        # In reverse, as blocks are let go: of a prompt, its end goes first.
+        self.ledger.release(zone, kept[::-1], [])
         return granted, self._settle(evicted)
 
     def store(self, zone: Zone, chunk_ids: list[int]) -> None:
