@@ -285,3 +285,9 @@ def test_a_reset_gives_up_all_also_what_is_in_transfer():
 def test_a_share_that_contradicts_itself_is_refused():
     with pytest.raises(ValueError, match=r"reserved \(30%\) must not exceed limit \(20%\)"):
         TierShare(reserved="30%", limit="20%")
+
+
+def test_a_store_of_nothing_leaves_no_trace_of_its_zone():
+    chunks = Chunks(acme={})
+    chunks.tier.store(chunks.active("acme"), [])
+    assert not chunks.tier.storing

@@ -112,7 +112,8 @@ class Tier:
         """Begin to store into free chunks that the zone was granted."""
         self.ledger.take(zone, chunk_ids)
         self._transfers.update((chunk_id, _Transfer(zone, zone.purges)) for chunk_id in chunk_ids)
-        self.storing[zone] += len(chunk_ids)
+        if chunk_ids:
+            self.storing[zone] += len(chunk_ids)
 
     def stored(self, chunk_ids: Iterable[int], *, success: bool = True) -> list[int]:
         """Chunks were stored, or could not be; returns those that are not kept."""
