@@ -17,6 +17,7 @@ through S1 and S1b for nobody in particular.
 from collections.abc import Callable
 
 from tenantzone_contract.report import EvictionReason
+from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.parts import ALL
 from tenantzone_runtime.zones.zone import Zone
@@ -52,6 +53,60 @@ def make_room(ledger: Ledger, zone: Zone, count: int, free: int) -> Evictions:
     if short > 0:
         _evict_surplus(ledger, evicted, short, "relief", zone)
     return evicted
+
+
+def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tuple[int, Evictions]:
+    """Make room for as many of ``count`` blocks as a zone may hold more, or in place of its own cached ones.
+
+    For a tier whose blocks are all cache: there a zone is entitled by what it *holds*, where an engine's is by what its
+    requests use. The order is the same. Up to the reservation: what is free, S1 and S1b. Above it: what is spare, and
+    up to the zone's share of what nobody reserved what others hold above their reservations (relief). What is left
+    goes in place of the zone's own (S2), as far as what others have locked stays obtainable.
+
+    Returns:
+        How many blocks the zone may take now, all of which are free then, and what was evicted for them.
+    """
+    evicted: Evictions = []
+    promise = zone.spec.quota
+    within = min(count, quota.unused(promise, zone.held))
+    if (short := within - free) > 0:
+        given = _evict_quiet(ledger, evicted, short, "quiet", zone, None)
+        given += _evict_surplus(ledger, evicted, short - given, "reclaim", zone)
+        free += given
+        within = min(within, free)
+    free, left = free - within, count - within
+    above, relief = _growth_above(ledger, zone, min(left, promise.limit - zone.held - within), within, free)
+    if relief:
+        free += _evict_surplus(ledger, evicted, relief, "relief", zone)
+    if above > free:
+        free += _evict_quiet(ledger, evicted, above - free, "quiet", zone, zone.spec.priority)
+    above = min(above, free)
+    spare = ledger.totals.spare(zone, free) - above
+    in_place = max(0, min(left - above, len(zone.cached), spare))
+    if in_place:
+        # One for one: what the zone holds does not grow, even where some blocks are free.
+        evicted.append((zone, ledger.evict(zone, in_place, "own", zone)))
+    return within + above + in_place, evicted
+
+
+def _growth_above(ledger: Ledger, zone: Zone, count: int, within: int, free: int) -> tuple[int, int]:
+    """How many of ``count`` blocks a zone may hold above its reservation, and how many of them by relief.
+
+    Args:
+        ledger: all zones.
+        zone: which one.
+        count: blocks.
+        within: those that it takes before that.
+        free: blocks that are free beside those.
+    """
+    if count <= 0 or zone.overdue:
+        return 0, 0
+    totals = ledger.totals
+    spare = totals.spare(zone, free) - len(zone.cached)
+    to_share = zone.spec.quota.reserved + totals.share(zone) - zone.held - within
+    relieved = min(count, to_share, spare + totals.surplus_cached_elsewhere(zone))
+    growth = max(0, min(count, spare), relieved)
+    return growth, max(0, growth - spare) if growth else 0
 
 
 def evict_to_watermark(ledger: Ledger, count: int) -> Evictions:

@@ -1,0 +1,178 @@
+"""Keeps the keys of the CPU memory tier as vLLM does, and leaves to the zones who may store and who yields."""
+
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from vllm.v1.kv_offload.base import (
+    LoadStoreSpec,
+    LookupResult,
+    OffloadingEvent,
+    OffloadKey,
+    PrepareStoreOutput,
+    ReqContext,
+    RequestOffloadingContext,
+)
+from vllm.v1.kv_offload.cpu.common import CPULoadStoreSpec
+from vllm.v1.kv_offload.cpu.manager import CPUOffloadingManager
+
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_runtime.zones.tier import Tier
+from tenantzone_runtime.zones.zone import Zone
+
+
+@dataclass(slots=True)
+class _Caller:
+    """What the manager keeps on a request."""
+
+    zone: Zone
+    hits: set[OffloadKey] = field(default_factory=set)
+    """What it was told to load, and has not begun to."""
+    chunks: dict[int, None] = field(default_factory=dict)
+    """That it has stored or loaded, in the order of its prompt."""
+    is_finished: bool = False
+
+
+class ZoneOffloadingManager(CPUOffloadingManager):
+    """vLLM's manager of the CPU memory tier, in which each request stores and finds chunks of its zone only.
+
+    A request that was not bound finds nothing and stores nothing. Nothing here waits: a zone that may not store gets
+    fewer keys, and one that may not load misses.
+
+    Args:
+        tier: the zones' shares, of as many chunks as there are.
+        enable_events: whether to tell which keys come and go.
+    """
+
+    def __init__(self, tier: Tier, enable_events: bool = False) -> None:
+        super().__init__(tier.chunk_count, enable_events=enable_events)
+        self.tier = tier
+        self._keys: dict[int, OffloadKey] = {}
+        """Of chunks that are owned."""
+        self._bound: dict[str, str | None] = {}
+
+    def bind(self, request_id: str, tenant: str | None) -> None:
+        """Say whose the next new request of this id is, before it comes.
+
+        Args:
+            request_id: of a request that the scheduler has bound, whatever the request says of itself.
+            tenant: its zone's; None: no zone was declared when it came.
+        """
+        self._bound[request_id] = tenant
+
+    def apply(self, config: RuntimeConfig) -> None:
+        """Enforce a new config of the engine's zones, with the tier's shares."""
+        self._forget(self.tier.apply(config, time.monotonic()))
+
+    def upkeep(self) -> None:
+        """Do what time does to zones and their chunks; to be called several times a second."""
+        self._forget(self.tier.upkeep(time.monotonic()))
+
+    # Requests
+
+    def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
+        now = time.monotonic()
+        if req_context.req_id in self._bound:
+            zone = self.tier.zone_for(self._bound.pop(req_context.req_id), now)
+            if zone is not None:
+                req_context.set_state(_Caller(zone))
+                self.tier.request_arrived(zone, now)
+        return super().on_new_request(req_context)
+
+    def on_request_finished(self, req_context: ReqContext) -> None:
+        super().on_request_finished(req_context)
+        caller = req_context.get_state(_Caller)
+        if caller is not None and not caller.is_finished:
+            caller.is_finished = True
+            self.tier.use(caller.zone, reversed(caller.chunks))
+            self.tier.request_finished(caller.zone, time.monotonic())
+
+    def touch(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
+        super().touch(keys, req_context)
+        caller = req_context.get_state(_Caller)
+        if caller is not None:
+            self.tier.use(caller.zone, reversed(self._chunk_ids(keys)))
+
+    # Loads
+
+    def lookup(self, key: OffloadKey, req_context: ReqContext) -> LookupResult:
+        caller, chunk = req_context.get_state(_Caller), self._policy.get(key)
+        if caller is None or chunk is None:
+            return LookupResult.MISS
+        if self.tier.is_storing(caller.zone, chunk.chunk_id):
+            return LookupResult.HIT_PENDING
+        if not self.tier.has_stored(caller.zone, chunk.chunk_id):
+            return LookupResult.MISS
+        if key not in caller.hits and len(caller.hits) >= self.tier.loadable(caller.zone):
+            return LookupResult.MISS
+        caller.hits.add(key)
+        return LookupResult.HIT
+
+    def prepare_load(self, keys: Collection[OffloadKey], req_context: ReqContext) -> LoadStoreSpec:
+        caller = req_context.get_state(_Caller)
+        assert caller is not None, "who was told to load has a zone"
+        chunk_ids = self._chunk_ids(keys)
+        assert all(self.tier.has_stored(caller.zone, chunk_id) for chunk_id in chunk_ids), "a chunk of another zone"
+        spec: LoadStoreSpec = super().prepare_load(keys, req_context)
+        self.tier.load(caller.zone, chunk_ids)
+        caller.hits.clear()
+        caller.chunks.update(dict.fromkeys(chunk_ids))
+        return spec
+
+    def complete_load(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
+        chunk_ids = self._chunk_ids(keys)
+        super().complete_load(keys, req_context)
+        self._forget(self.tier.loaded(chunk_ids))
+
+    # Stores
+
+    def prepare_store(self, keys: Collection[OffloadKey], req_context: ReqContext) -> PrepareStoreOutput:
+        caller = req_context.get_state(_Caller)
+        if caller is None:
+            return PrepareStoreOutput([], CPULoadStoreSpec([]), [])
+        there = [key for key in keys if self._policy.get(key) is not None]
+        new = [key for key in keys if self._policy.get(key) is None]
+        protected = [*caller.chunks, *(id for id in self._chunk_ids(there) if id not in caller.chunks)]
+        granted, given_up = self.tier.make_room(caller.zone, len(new), protected)
+        evicted = self._forget(given_up)
+        output = super().prepare_store([*there, *new[:granted]], req_context)
+        assert output is not None, "there is room"
+        chunk_ids = self._chunk_ids(output.keys_to_store)
+        self.tier.store(caller.zone, chunk_ids)
+        self._keys.update(zip(chunk_ids, output.keys_to_store, strict=True))
+        caller.chunks.update(dict.fromkeys(chunk_ids))
+        output.evicted_keys = evicted
+        return output
+
+    def complete_store(self, keys: Collection[OffloadKey], req_context: ReqContext, success: bool = True) -> None:
+        chunk_ids = dict(zip(self._chunk_ids(keys), keys, strict=True))
+        given_up = self.tier.stored(chunk_ids, success=success)
+        dropped = [self._keys.pop(chunk_id) for chunk_id in given_up if chunk_id in chunk_ids]
+        kept = [key for chunk_id, key in chunk_ids.items() if chunk_id in self._keys]
+        super().complete_store(kept, req_context)
+        super().complete_store(dropped, req_context, success=False)
+        self._forget(chunk_id for chunk_id in given_up if chunk_id not in chunk_ids)
+
+    def reset_cache(self) -> None:
+        super().reset_cache()
+        self.tier.reset()
+        self._keys.clear()
+
+    def _chunk_ids(self, keys: Iterable[OffloadKey]) -> list[int]:
+        chunks: list[Any] = [self._policy.get(key) for key in keys]
+        return [chunk.chunk_id for chunk in chunks if chunk is not None]
+
+    def _forget(self, chunk_ids: Iterable[int]) -> list[OffloadKey]:
+        """Forget whole chunks that were given up; returns their keys."""
+        keys = [self._keys.pop(chunk_id) for chunk_id in chunk_ids]
+        for key in keys:
+            chunk = self._policy.get(key)
+            assert chunk is not None
+            assert chunk.ref_cnt == 0, "a chunk in transfer was given up"
+            self._policy.remove(key)
+            self._free_chunk(chunk)
+        self._num_evictable_cache_chunks -= len(keys)
+        if keys and self.events is not None:
+            self.events.append(OffloadingEvent(keys=keys, medium=self.medium, removed=True))
+        return keys

@@ -1,0 +1,251 @@
+"""One tier below an engine's blocks: who owns which of its chunks, who may store how many, and what is in transfer.
+
+It is a tenancy like the engine's, in another unit. A chunk that is being stored or loaded is *in use* there, so that
+nothing evicts it; all others are cached. What differs is what a zone is entitled by (see
+:func:`~tenantzone_runtime.zones.eviction.make_room_to_hold`), and that each zone has only so much in transfer at once.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.tiers import TierShare
+from tenantzone_runtime.zones import configure, forgetting, states
+from tenantzone_runtime.zones.eviction import Evictions, make_room_to_hold, trim_to_limit
+from tenantzone_runtime.zones.quota import Quota
+from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.tier_config import tier_config
+from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
+
+
+@dataclass(frozen=True, slots=True)
+class TransferBounds:
+    """The most chunks of one zone that are in transfer at once, each way."""
+
+    stores: int
+    loads: int
+
+
+@dataclass(slots=True)
+class _Transfer:
+    """A chunk in transfer."""
+
+    zone: Zone
+    purges: int
+    """Of its zone, that had begun when the chunk came into transfer."""
+    readers: int = 0
+    """Loads of it; 0: it is being stored."""
+
+
+class Tier:
+    """The chunks of one tier, and the zones that own them.
+
+    Ids of chunks that methods return were given up: they are free, and whoever finds chunks by their keys forgets them.
+
+    Args:
+        chunk_count: chunk ids run from 0 to ``chunk_count - 1``.
+        bounds: of each zone.
+        shares: of the tier, by tenant.
+        now: the time, in seconds on any clock that does not run backwards.
+    """
+
+    def __init__(
+        self, chunk_count: int, bounds: TransferBounds, shares: Mapping[str, TierShare], now: float = 0.0
+    ) -> None:
+        self.chunk_count = chunk_count
+        self.bounds = bounds
+        self.tenancy = Tenancy(chunk_count, chunk_count, now)
+        self.ledger = self.tenancy.ledger
+        self.storing: Counter[Zone] = Counter()
+        """Chunks that are being stored."""
+        self.loading: Counter[Zone] = Counter()
+        """Chunks that are being loaded, as often as they are."""
+        self._shares = shares
+        self._transfers: dict[int, _Transfer] = {}
+        # Until a config declares zones, all that comes is of one zone, and the tier as it is without zones.
+        spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, chunk_count, 0), IdleTimes(inf))
+        self.ledger.add(new_zone(spec, now, self.ledger.links))
+
+    @property
+    def free(self) -> int:
+        return self.chunk_count - self.ledger.held_blocks
+
+    def zone_for(self, tenant: str | None, now: float) -> Zone | None:
+        """The tier's zone of a tenant, or of requests that came before any zone; None: nothing is kept for it."""
+        return self.tenancy.zone_for(EARLY_TENANT if tenant is None else tenant, now)
+
+    def request_arrived(self, zone: Zone, now: float) -> None:
+        """Note that a request of the zone may store and load from now on."""
+        self.tenancy.request_arrived(zone, now)
+
+    def request_finished(self, zone: Zone, now: float) -> None:
+        """Note that a request of the zone has ended. What it has in transfer goes on."""
+        self.tenancy.request_finished(zone, now)
+
+    # Stores
+
+    def make_room(self, zone: Zone, count: int, protected: Sequence[int] = ()) -> tuple[int, list[int]]:
+        """Make room for up to ``count`` new chunks of a zone.
+
+        Args:
+            zone: who stores.
+            count: chunks.
+            protected: chunks that must not go for them, the beginning of the same prompt: what is stored after it is
+                worth nothing without it.
+
+        Returns:
+            How many of them it may store now, and the chunks that were given up for them.
+        """
+        count = min(count, self.bounds.stores - self.storing[zone])
+        if count <= 0 or zone.leaving or zone.spec.retention.no_store:
+            return 0, []
+        kept = [chunk_id for chunk_id in protected if chunk_id in zone.cached]
+        self.ledger.reuse(zone, kept)
+        granted, evicted = make_room_to_hold(self.ledger, zone, count, self.free)
+        # In reverse, as blocks are let go: of a prompt, its end goes first.
+        self.ledger.release(zone, kept[::-1], [])
+        return granted, self._settle(evicted)
+
+    def store(self, zone: Zone, chunk_ids: list[int]) -> None:
+        """Begin to store into free chunks that the zone was granted."""
+        self.ledger.take(zone, chunk_ids)
+        self._transfers.update((chunk_id, _Transfer(zone, zone.purges)) for chunk_id in chunk_ids)
+        if chunk_ids:
+            self.storing[zone] += len(chunk_ids)
+
+    def stored(self, chunk_ids: Iterable[int], *, success: bool = True) -> list[int]:
+        """Chunks were stored, or could not be; returns those that are not kept."""
+        transfers = [(chunk_id, self._transfers.pop(chunk_id)) for chunk_id in chunk_ids]
+        self._subtract(self.storing, (transfer.zone for _, transfer in transfers))
+        return self._let_go(transfers, keeping=success)
+
+    # Loads
+
+    def is_storing(self, zone: Zone, chunk_id: int) -> bool:
+        """Whether the zone can load the chunk soon: it is being stored."""
+        transfer = self._transfers.get(chunk_id)
+        return transfer is not None and not transfer.readers and _may_be_kept(transfer) and transfer.zone is zone
+
+    def has_stored(self, zone: Zone, chunk_id: int) -> bool:
+        """Whether the zone can load the chunk: it is the zone's own, whole, and not purged."""
+        transfer = self._transfers.get(chunk_id)
+        if transfer is None:
+            return chunk_id in zone.cached
+        return transfer.readers > 0 and transfer.zone is zone and _may_be_kept(transfer)
+
+    def loadable(self, zone: Zone) -> int:
+        """The most chunks that one request of the zone may begin to load now.
+
+        No more than the zone may hold: of a prompt that is longer, the rest is computed.
+        """
+        return max(0, min(self.bounds.loads - self.loading[zone], zone.spec.quota.limit))
+
+    def load(self, zone: Zone, chunk_ids: Iterable[int]) -> None:
+        """Begin to load chunks that the zone has stored."""
+        for chunk_id in chunk_ids:
+            transfer = self._transfers.get(chunk_id)
+            if transfer is None:
+                self.ledger.reuse(zone, [chunk_id])
+                transfer = self._transfers[chunk_id] = _Transfer(zone, zone.purges)
+            transfer.readers += 1
+            self.loading[zone] += 1
+
+    def loaded(self, chunk_ids: Iterable[int]) -> list[int]:
+        """Loads of chunks have ended; returns those that are not kept."""
+        ended = []
+        for chunk_id in chunk_ids:
+            transfer = self._transfers[chunk_id]
+            self._subtract(self.loading, [transfer.zone])
+            transfer.readers -= 1
+            if not transfer.readers:
+                ended.append((chunk_id, self._transfers.pop(chunk_id)))
+        return self._let_go(ended, keeping=True)
+
+    def use(self, zone: Zone, chunk_ids: Iterable[int]) -> None:
+        """Note that chunks were used, in this order; others than the zone's cached ones are passed over."""
+        cached = [chunk_id for chunk_id in chunk_ids if chunk_id in zone.cached]
+        if cached:
+            self.ledger.reuse(zone, cached)
+            self.ledger.release(zone, cached, [])
+
+    # Configs and time
+
+    def apply(self, config: RuntimeConfig, now: float) -> list[int]:
+        """Enforce a new config of the engine's zones from now on, with the tier's shares; returns chunks given up.
+
+        A purge that the config asks for is carried out when this returns: what is in transfer is found no more.
+        """
+        enforcement = self.tenancy.enforcement
+        plan = enforcement.plan(tier_config(config, self._shares))
+        enforcement.begin(plan, now)
+        evicted: Evictions = []
+        for zone, chunk_ids in enforcement.make(enforcement.changes(plan)):
+            evicted.append((zone, chunk_ids))
+            if zone.purge is not None and forgetting.is_under_way(zone):
+                zone.purge.withdrawn = self._withdrawn(zone)
+        return self._settle(evicted + enforcement.end(plan))
+
+    def upkeep(self, now: float) -> list[int]:
+        """Do what time does to zones, their loans and their chunks; returns chunks given up."""
+        return self._settle(self.tenancy.upkeep(now, self.free))
+
+    def reset(self) -> None:
+        """Give up all chunks, also those in transfer: nobody will say what became of them."""
+        for chunk_id, transfer in self._transfers.items():
+            self.ledger.release(transfer.zone, [], [chunk_id])
+        self._transfers.clear()
+        self.storing.clear()
+        self.loading.clear()
+        for zone in list(self.ledger.zones.values()):
+            self._settle([(zone, self.ledger.evict(zone, len(zone.cached), "reset"))])
+
+    def check(self) -> None:
+        """Check the slow way that each chunk is counted once.
+
+        Raises:
+            AssertionError: the tier is wrong.
+        """
+        self.ledger.check(self.free, self.chunk_count)
+        in_transfer = Counter(transfer.zone for transfer in self._transfers.values())
+        for zone in self.ledger.zones.values():
+            assert in_transfer[zone] == zone.in_use, f"zone {zone.spec.tenant}: not all that is in use is in transfer"
+        stores = Counter(transfer.zone for transfer in self._transfers.values() if not transfer.readers)
+        assert stores == self.storing
+
+    def _let_go(self, transfers: Sequence[tuple[int, _Transfer]], *, keeping: bool) -> list[int]:
+        given_up: list[int] = []
+        for chunk_id, transfer in transfers:
+            kept = keeping and _may_be_kept(transfer)
+            self.ledger.release(transfer.zone, [chunk_id] if kept else [], [] if kept else [chunk_id])
+            if not kept:
+                given_up.append(chunk_id)
+        for zone in dict.fromkeys(transfer.zone for _, transfer in transfers):
+            given_up += self._settle([(zone, trim_to_limit(self.ledger, zone))])
+        return given_up
+
+    def _settle(self, evicted: Evictions) -> list[int]:
+        for zone, chunk_ids in evicted:
+            if chunk_ids:
+                states.blocks_evicted(self.ledger, zone)
+            configure.discard_if_gone(self.ledger, zone)
+        return [chunk_id for _, chunk_ids in evicted for chunk_id in chunk_ids]
+
+    def _withdrawn(self, zone: Zone) -> int:
+        transfers = self._transfers.values()
+        return sum(transfer.zone is zone and transfer.purges < zone.purges for transfer in transfers)
+
+    @staticmethod
+    def _subtract(counts: Counter[Zone], zones: Iterable[Zone]) -> None:
+        for zone in zones:
+            counts[zone] -= 1
+            if not counts[zone]:
+                # Of zones that come and go there is no end.
+                del counts[zone]
+
+
+def _may_be_kept(transfer: _Transfer) -> bool:
+    """Whether the chunk may stay and be found: its zone does and stores something, and no purge has begun since."""
+    zone = transfer.zone
+    return not zone.leaving and not zone.spec.retention.no_store and transfer.purges == zone.purges
