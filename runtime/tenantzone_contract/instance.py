@@ -4,7 +4,7 @@ import hashlib
 
 from pydantic import BaseModel, ConfigDict
 
-from tenantzone_contract.config import canonical
+from tenantzone_contract.config_model import canonical
 
 
 class Instance(BaseModel):

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tenantzone_contract.config import PoolConfig, Retention, RuntimeConfig, SeatShare, UnknownTenants, ZoneConfig
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.tiers import TierShare
+from tenantzone_contract.unknown_tenants import UnknownTenants
+from tenantzone_contract.zone_terms import Retention, SeatShare
 
 NO_SHARE: Final = TierShare()
 """Of a zone that nothing is said of: it is promised nothing, and may use what others leave."""
