@@ -13,11 +13,12 @@ from threading import RLock
 from types import ModuleType
 from unittest.mock import Mock
 
-from vllm.v1.core import block_pool, kv_cache_manager
+from vllm.v1.core import block_pool, encoder_cache_manager, kv_cache_manager
 from vllm.v1.core.sched import async_scheduler, scheduler
 
 from tenantzone_runtime.engine import scheduling
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.encoder_cache import ZoneEncoderCacheManager
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 
 
@@ -38,6 +39,7 @@ def pytest_configure() -> None:
             async_scheduler.AsyncScheduler: scheduling.ZoneAwareScheduler,
             kv_cache_manager.KVCacheManager: ZoneKVCacheManager,
             block_pool.BlockPool: ZoneBlockPool,
+            encoder_cache_manager.EncoderCacheManager: ZoneEncoderCacheManager,
         }
     )
 

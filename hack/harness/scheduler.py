@@ -139,7 +139,6 @@ def give_encoder(scheduler: Scheduler, *, budget: int, cache: int) -> None:
     """
     scheduler.max_num_encoder_input_tokens = budget
     scheduler.encoder_cache_manager.__init__(cache)
-    scheduler.encoder_cache_manager.step_budget = budget
 
 
 class Driver:

@@ -89,6 +89,12 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         is_configured=lambda config, _: config.ec_transfer_config is not None,
     ),
     Unsupported(
+        "another encoder cache manager",
+        "what an encoder made of a tenant's images is kept by zone, by a manager of the zones' own",
+        flags=(Setting("--ec-manager-config"),),
+        is_configured=lambda config, _: config.ec_manager_config.encoder_cache_manager_cls is not None,
+    ),
+    Unsupported(
         "data parallelism",
         "zones cover one engine; run one Pod for each",
         flags=(

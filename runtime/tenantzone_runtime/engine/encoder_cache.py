@@ -23,8 +23,6 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
 
     tenancy: Tenancy | None = None
     """None until the scheduler has one."""
-    step_budget = 0
-    """Embeddings that one step may make."""
 
     def __init__(self, cache_size: int) -> None:
         super().__init__(cache_size)
@@ -38,10 +36,6 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         self._made = 0
         """Embeddings that this step makes so far."""
 
-    def begin_step(self) -> None:
-        """Begin a step: it may make ``step_budget`` embeddings."""
-        self._made = 0
-
     def held(self, zone: Zone) -> int:
         """Embeddings that a zone has here, in use and cached."""
         return self._held.get(zone, 0)
@@ -52,19 +46,20 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             return 0
         return self.cache_size * zone.spec.quota.reserved // max(1, self.tenancy.ledger.totals.capacity)
 
-    def has_room_for(self, request: Request, computed_tokens: int) -> bool:
+    def has_room_for(self, request: Request, computed_tokens: int, step_budget: int) -> bool:
         """Whether the next of a waiting request's media could be encoded now, or none need be.
 
         Args:
             request: that waits.
             computed_tokens: of its prompt, which are found in the prefix cache.
+            step_budget: embeddings that one step may make.
         """
         for position, feature in enumerate(request.mm_features):
             place = feature.mm_position
             if place.offset + place.length <= computed_tokens or feature.identifier in self.cached:
                 continue
             embeddings = request.get_num_encoder_embeds(position)
-            return bool(embeddings <= min(self.step_budget - self._made, self.num_freeable_slots))
+            return bool(embeddings <= min(step_budget - self._made, self.num_freeable_slots))
         return True
 
     def can_allocate(
@@ -96,6 +91,12 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         self._unused_since[name] = time.monotonic()
         if name in self._doomed or zone.leaving or zone.spec.retention.no_store:
             self._evict(name)
+
+    def get_freed_mm_hashes(self) -> list[str]:
+        # vLLM asks once in each step, at its end.
+        self._made = 0
+        freed: list[str] = super().get_freed_mm_hashes()
+        return freed
 
     def forget(self, zone: Zone) -> None:
         """Let go of all that a zone has cached, and of what it has in use once that is not."""

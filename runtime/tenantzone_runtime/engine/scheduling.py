@@ -84,7 +84,6 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.waiting = ZoneRequestQueue(self.policy)
         self.block_pool.front = self.waiting.front
         self.encoder_cache_manager.tenancy = self.tenancy
-        self.encoder_cache_manager.step_budget = int(self.max_num_encoder_input_tokens)
         self._demand = Demand(self)
         engine = ZoneEngine(self, self.waiting, self.block_pool, manager, self._demand, self._fail_hopeless)
         self._arbiter: Arbiter[Request] = Arbiter(self.tenancy, engine)
@@ -248,7 +247,6 @@ class ZoneAwareScheduler(AsyncScheduler):
             if now - self._counted >= COUNT_SECONDS:
                 self._count_generated(now)
             self._guard.check_a_table(self.running)
-            self.encoder_cache_manager.begin_step()
             self._arbiter.begin_step()
             try:
                 output = super().schedule(throttle_prefills)

@@ -10,6 +10,7 @@ from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
+from tenantzone_runtime.engine.encoder_cache import ZoneEncoderCacheManager
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.zones.eviction import Evictions
@@ -109,8 +110,11 @@ class ZoneEngine:
     def can_encode(self, request: Request) -> bool:
         if not request.mm_features:
             return True
+        encodings, budget = self._scheduler.encoder_cache_manager, self._scheduler.max_num_encoder_input_tokens
+        if not isinstance(encodings, ZoneEncoderCacheManager):
+            return True
         _, computed_tokens, _ = self._manager.look_up(request)
-        return self._scheduler.encoder_cache_manager.has_room_for(request, computed_tokens)
+        return encodings.has_room_for(request, computed_tokens, int(budget))
 
     def blocks_to_continue(self, request: Request) -> int:
         self._manager.let_go_of_skipped(request)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from vllm.config import CacheConfig, KVTransferConfig
 from vllm.config.cache import PrefixCachingHashAlgo
+from vllm.config.ec_manager_config import EncoderCacheManagerConfig
 from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, MambaSpec, SlidingWindowSpec
 
 from hack.harness.scheduler import BLOCK_TOKENS, caches, vllm_config
@@ -61,6 +62,10 @@ def with_encoder_connector(config):
     config.ec_transfer_config = object()
 
 
+def with_an_encoder_cache(config):
+    config.ec_manager_config = EncoderCacheManagerConfig(encoder_cache_manager_cls="some.Class")
+
+
 def with_pooling(config):
     config.model_config.runner_type = "pooling"
 
@@ -94,6 +99,7 @@ USES = {
     "prompts at intervals": with_prompts_at_intervals,
     "KV connectors": with_connector,
     "encoder cache connectors": with_encoder_connector,
+    "another encoder cache manager": with_an_encoder_cache,
     "embeddings and pooling": with_pooling,
     "encoder-decoder models": with_encoder,
     "data parallelism": with_several_engines,
