@@ -66,6 +66,9 @@ def _peak(engine: Engine, request: Request) -> int:
 
 def _can_end(engine: Engine, request: Request) -> bool:
     zone, peak = zone_of(request), _peak(engine, request)
+    if zone is None and not engine.flags.whole_prompts:
+        # Without zones vLLM admits what it has no room to go on with, and these may preempt each other for ever.
+        return False
     if zone is not None:
         if peak > zone.spec.quota.limit and not engine.invariants.was_caught(request):
             return False
