@@ -58,7 +58,7 @@ def control_plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 def namespace(control_plane: Cluster) -> Iterator[str]:
     """A fresh namespace, deleted afterwards with everything in it."""
     name = f"test-{secrets.token_hex(4)}"
-    control_plane.kubectl("create", "namespace", name)
+    control_plane.create_namespace(name)
     yield name
     control_plane.delete_namespace(name)
 

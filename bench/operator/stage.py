@@ -34,7 +34,7 @@ def control_plane(namespaces: Sequence[str]) -> Iterator[tuple[ControlPlane, Pat
             for manifest in ("manifests/base/namespace.yaml", "manifests/base/rbac.yaml", "manifests/base/guard.yaml"):
                 plane.kubectl("apply", "--filename", str(_ROOT / manifest))
             for namespace in namespaces:
-                plane.kubectl("create", "namespace", namespace)
+                plane.create_namespace(namespace)
             yield plane, folder
 
 

@@ -70,6 +70,14 @@ class Cluster:
     def _command(self, *args: str) -> Sequence[str | Path]:
         return [self.kubectl_program, "--kubeconfig", self.kubeconfig, *args]
 
+    def create_namespace(self, name: str) -> None:
+        """Make a namespace.
+
+        Raises:
+            ClusterError: there is one of this name, or it is not a name.
+        """
+        self.kubectl("create", "namespace", name)
+
     def delete_namespace(self, name: str) -> None:
         """Delete a namespace and everything in it, without waiting for the end of it."""
         self.kubectl("delete", "namespace", name, "--wait=false")

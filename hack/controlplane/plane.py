@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
+from hack.controlplane import namespaces
 from hack.controlplane.binaries import Binaries, find_binaries
 from hack.controlplane.cluster import Cluster, ClusterError
 from hack.controlplane.server import Server
@@ -119,25 +120,12 @@ class ControlPlane(Cluster):
         write_kubeconfig(path, self.server, self._authority, user, _groups(user) if groups is None else groups)
         return path
 
+    def create_namespace(self, name: str) -> None:
+        namespaces.create(self.server, self._probe_context(), name)
+
     def delete_namespace(self, name: str) -> None:
         """Delete a namespace and everything in it; there is no controller that would do it for us."""
-        super().delete_namespace(name)
-        listed = self.kubectl("api-resources", "--namespaced", "--verbs=delete,list", "--output=name").stdout
-        kinds = ",".join(listed.split())
-        if objects := self._objects(kinds, name):
-            flags = ("--namespace", name, "--ignore-not-found", "--wait=false", "--force", "--grace-period=0")
-            self.kubectl("delete", *objects, *flags)
-            if held := self._objects(kinds, name):
-                # The owner of a finalizer may be gone, as a test's operator is.
-                patch = '{"metadata":{"finalizers":null}}'
-                self.kubectl("patch", *held, "--namespace", name, "--type=merge", f"--patch={patch}", check=False)
-        final = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {"finalizers": []}}
-        path = f"/api/v1/namespaces/{name}/finalize"
-        self.kubectl("replace", "--raw", path, "--filename=-", stdin=json.dumps(final))
-
-    def _objects(self, kinds: str, namespace: str) -> list[str]:
-        """``KIND/NAME`` of every object of these kinds."""
-        return self.kubectl("get", kinds, "--namespace", namespace, "--output=name").stdout.split()
+        namespaces.delete(self.server, self._probe_context(), name)
 
     @property
     def audit_log(self) -> Path:
@@ -194,9 +182,14 @@ class ControlPlane(Cluster):
             "disable-admission-plugins": "ServiceAccount",
         }
 
-    def _await_ready(self) -> None:
+    def _probe_context(self) -> ssl.SSLContext:
+        """Has the certificate of an administrator, who needs no kubectl."""
         context = ssl.create_default_context(cafile=self._authority.certificate)
         context.load_cert_chain(*self._probe)
+        return context
+
+    def _await_ready(self) -> None:
+        context = self._probe_context()
         # A proxy that the environment names is not for loopback.
         client = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)

@@ -58,7 +58,7 @@ def workspace(cluster: Cluster, folder: Path) -> Iterator[Workspace]:
         say("The cluster has the CRDs of TenantZone already; the demo uses them as they are.")
     copy = folder / "kubeconfig"
     namespace = f"tenantzone-demo-{secrets.token_hex(3)}"
-    cluster.kubectl("create", "namespace", namespace)
+    cluster.create_namespace(namespace)
     try:
         yield Workspace(_pointed_to(cluster, namespace, copy), namespace, copy, namespace)
     finally:

@@ -24,7 +24,7 @@ Found = dict[tuple[str, str], str]
 @pytest.fixture
 def namespace(clinic: Clinic) -> Iterator[str]:
     clinic.install_crds()
-    clinic.kubectl("create", "namespace", "ward")
+    clinic.create_namespace("ward")
     yield "ward"
     clinic.delete_namespace("ward")
 

@@ -30,7 +30,7 @@ ADDRESS, PORT = "192.0.2.10", 9464
 def world(clinic: Clinic, clinic_kube: Kube) -> Iterator[World]:
     """A pool and two zones; no operator has looked at them."""
     clinic.install_crds()
-    clinic.kubectl("create", "namespace", "shop")
+    clinic.create_namespace("shop")
     with world_in(clinic, clinic_kube, "shop") as made:
         made.add_pool(adminPort=PORT)
         made.add_zone("acme", reserved=40)

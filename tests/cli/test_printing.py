@@ -50,7 +50,7 @@ def assert_harmless(shown: str) -> None:
 def world(clinic: Clinic, clinic_kube: Kube) -> Iterator[World]:
     """A zone whose status, whose engines and whose pods say what harms a terminal."""
     clinic.install_crds()
-    clinic.kubectl("create", "namespace", NAMESPACE)
+    clinic.create_namespace(NAMESPACE)
     with world_in(clinic, clinic_kube, NAMESPACE) as made, hostile_engines(clinic, made):
         made.add_pool(adminPort=PORT)
         made.add_zone("acme", reserved=40)

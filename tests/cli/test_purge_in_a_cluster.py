@@ -17,7 +17,7 @@ pytestmark = pytest.mark.controlplane
 @pytest.fixture(scope="module")
 def world(clinic: Clinic, clinic_kube: Kube) -> Iterator[World]:
     clinic.install_crds()
-    clinic.kubectl("create", "namespace", "archive")
+    clinic.create_namespace("archive")
     with world_in(clinic, clinic_kube, "archive") as made:
         made.add_pool()
         for zone in ("acme", "burst"):

@@ -25,7 +25,7 @@ def past(clinic: Clinic) -> Iterator[Clinic]:
     """A cluster with the schemas of the last release."""
     clinic.kubectl("apply", "--server-side", "--force-conflicts", "--filename", str(RELEASED))
     clinic.kubectl("wait", "--for=condition=Established", "--timeout=30s", "--filename", str(RELEASED))
-    clinic.kubectl("create", "namespace", "past")
+    clinic.create_namespace("past")
     yield clinic
     clinic.delete_namespace("past")
     clinic.install_crds()

@@ -51,7 +51,7 @@ def stage(
     assert isinstance(control_plane, ControlPlane), "several operators need users of their own"
     folder = tmp_path_factory.mktemp("console")
     engine.add_keys("gold", "noisy")
-    control_plane.kubectl("create", "namespace", NAMESPACE)
+    control_plane.create_namespace(NAMESPACE)
     control_plane.kubectl("apply", "--namespace", NAMESPACE, "--filename=-", stdin=json.dumps(_objects()))
     leader, standby = free_ports(2)
     with (

@@ -55,7 +55,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 def test_a_user_may_do_only_what_rbac_grants(plane: ControlPlane) -> None:
-    plane.kubectl("create", "namespace", "shop")
+    plane.create_namespace("shop")
     reader = Cluster(plane.user_kubeconfig("reader"), plane.server, plane.kubectl_program)
     with pytest.raises(ClusterError, match=r'"reader" cannot list resource "configmaps"'):
         reader.kubectl("get", "configmaps", "--namespace=shop")
@@ -95,7 +95,7 @@ def test_a_restarted_api_server_has_the_same_address_and_objects(plane: ControlP
 
 
 def test_a_deleted_namespace_is_gone_although_its_objects_have_finalizers(plane: ControlPlane) -> None:
-    plane.kubectl("create", "namespace", "old")
+    plane.create_namespace("old")
     plane.kubectl("create", "configmap", "held", "--namespace=old")
     patch = '{"metadata":{"finalizers":["example.com/held"]}}'
     plane.kubectl("patch", "configmap", "held", "--namespace=old", "--type=merge", f"--patch={patch}")

@@ -74,7 +74,7 @@ def test_a_release_comes_changes_and_goes_and_the_zones_stay(cluster, tmp_path):
 def test_with_listed_pools_the_operator_may_do_for_them_what_it_needs_and_nothing_elsewhere(cluster, tmp_path):
     command = Helm(cluster, tmp_path)
     for namespace in ("shop", "bank"):
-        cluster.kubectl("create", "namespace", namespace)
+        cluster.create_namespace(namespace)
     pools = ("--set", "pools[0].namespace=shop", "--set", "pools[0].name=demo")
     command("install", "listed", CHART, "--namespace", NAMESPACE, "--create-namespace", *pools)
 

@@ -61,7 +61,7 @@ def stage(
     folder = tmp_path_factory.mktemp("monitoring")
     engine.add_keys("vault", "archive", "crowd")
     address = free_address(METRICS_PORT, *PORTS)
-    control_plane.kubectl("create", "namespace", NAMESPACE)
+    control_plane.create_namespace(NAMESPACE)
     control_plane.kubectl("apply", "--namespace", NAMESPACE, "--filename=-", stdin=json.dumps(_objects()))
     metrics = ("--metrics-host", address, "--metrics-port", str(METRICS_PORT))
     with (

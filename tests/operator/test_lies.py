@@ -65,7 +65,7 @@ class Scene:
 def scene(control_plane: Cluster, kube: Kube, operator: Operator) -> Iterator[Scene]:
     names = [f"{name}-{secrets.token_hex(4)}" for name in ("liars", "honest")]
     for name in names:
-        control_plane.kubectl("create", "namespace", name)
+        control_plane.create_namespace(name)
     with world_in(control_plane, kube, names[0]) as liars, world_in(control_plane, kube, names[1]) as honest:
         made = Scene(liars, honest)
         made.set_up()

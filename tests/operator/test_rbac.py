@@ -65,7 +65,7 @@ def record(plane: ControlPlane, kube: Kube, operator_kubeconfig: Path, tmp_path_
     operator = Operator(operator_kubeconfig, tmp_path_factory.mktemp("rights") / "operator.log", *flags)
     operator.start()
     name = "test-rights"
-    plane.kubectl("create", "namespace", name)
+    plane.create_namespace(name)
     try:
         with world_in(plane, kube, name) as world:
             full_round(world)

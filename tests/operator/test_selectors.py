@@ -24,7 +24,7 @@ PODS = {
 def pods_path(control_plane: Cluster, kube: Kube) -> Iterator[str]:
     """Where there is a pod with each of these labels."""
     path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-    control_plane.kubectl("create", "namespace", NAMESPACE)
+    control_plane.create_namespace(NAMESPACE)
     for name, labels in PODS.items():
         kube.call("POST", path, pod_manifest(name, labels))
     yield path

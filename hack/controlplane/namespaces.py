@@ -1,0 +1,100 @@
+"""Makes and deletes namespaces where no controller empties them, over one connection.
+
+kubectl does it, too, by six processes a namespace; a run of all tests has more than a thousand namespaces.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPSConnection
+from ssl import SSLContext
+from typing import Any
+from urllib.parse import urlsplit
+
+from hack.controlplane.cluster import ClusterError
+
+_TIMEOUT_SECONDS = 60.0
+_JSON = "application/json"
+_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_EMPTIED_BY = {"list", "deletecollection"}
+"""What a kind must allow; others, such as reviews, have no objects."""
+
+
+def create(server: str, context: SSLContext, name: str) -> None:
+    """Make a namespace.
+
+    Raises:
+        ClusterError: there is one of this name, or it is not a name.
+    """
+    with _connection(server, context) as api:
+        api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+
+
+def delete(server: str, context: SSLContext, name: str) -> None:
+    """Delete a namespace and everything in it, whoever holds it by finalizers.
+
+    Args:
+        server: the address of kube-apiserver.
+        context: has an administrator's certificate.
+        name: of the namespace.
+
+    Raises:
+        ClusterError: there is no such namespace.
+    """
+    with _connection(server, context) as api:
+        api.ask("DELETE", f"/api/v1/namespaces/{name}")
+        kinds = [f"{prefix}/namespaces/{name}/{plural}" for prefix, plural in api.kinds()]
+        for kind in kinds:
+            api.ask("DELETE", kind, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+        for kind in kinds:
+            for held in api.ask("GET", kind, accept=_METADATA)["items"] or ():
+                # The owner of a finalizer may be gone, as a test's operator is.
+                api.ask("PATCH", f"{kind}/{held['metadata']['name']}", {"metadata": {"finalizers": None}}, gone=True)
+        api.ask("PUT", f"/api/v1/namespaces/{name}/finalize", {"metadata": {"name": name}, "spec": {"finalizers": []}})
+
+
+class _Api:
+    def __init__(self, connection: HTTPSConnection) -> None:
+        self._connection = connection
+
+    def kinds(self) -> Iterator[tuple[str, str]]:
+        """The path and the plural of each kind that has objects in namespaces."""
+        for root in ("/api", "/apis"):
+            for group in self.ask("GET", root, accept=_DISCOVERY)["items"]:
+                group_name = group["metadata"].get("name", "")
+                # The first version is the preferred one, and all have the same objects.
+                version = group["versions"][0]
+                prefix = "/".join(filter(None, (root, group_name, version["version"])))
+                for kind in version["resources"]:
+                    if kind["scope"] == "Namespaced" and set(kind["verbs"]) >= _EMPTIED_BY:
+                        yield prefix, kind["resource"]
+
+    def ask(self, method: str, path: str, body: object = None, *, accept: str = _JSON, gone: bool = False) -> Any:
+        """The answer, decoded.
+
+        Args:
+            method: of HTTP.
+            path: with its leading slash.
+            body: what is sent as JSON; None: nothing.
+            accept: the type of the answer.
+            gone: whether what is asked for may not be there any more.
+        """
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = "application/merge-patch+json" if method == "PATCH" else _JSON
+        self._connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = self._connection.getresponse()
+        text = answer.read().decode()
+        if answer.status >= 300 and not (gone and answer.status == 404):
+            raise ClusterError(f"{method} {path}: {answer.status} {text}")
+        return json.loads(text)
+
+
+@contextmanager
+def _connection(server: str, context: SSLContext) -> Iterator[_Api]:
+    connection = HTTPSConnection(urlsplit(server).netloc, context=context, timeout=_TIMEOUT_SECONDS)
+    try:
+        yield _Api(connection)
+    finally:
+        connection.close()
