@@ -25,7 +25,7 @@ import aiohttp
 from bench.end_to_end import model
 from bench.end_to_end.engines import Engine, EngineError, Engines
 from bench.noisy_neighbour import kvwarden
-from bench.noisy_neighbour.arms import ARMS, FLOOD, QUIET, SEATS, Arm, with_target
+from bench.noisy_neighbour.arms import ARMS, FLOOD, IDLE_SECONDS, QUIET, SEATS, Arm, with_target
 from bench.noisy_neighbour.asking import Answer, AskingError, Flood, Shape, Tenant, ask_quietly
 from bench.noisy_neighbour.figures import Phase, Seed, table
 from bench.noisy_neighbour.plot import draw, draw_frontier
@@ -182,8 +182,10 @@ async def _one(
 ) -> Seed:
     await ask_quietly(session, tenants[QUIET], dataclasses.replace(shape, requests=_WARM_REQUESTS), 0)
     solo = await ask_quietly(session, tenants[QUIET], shape, seed)
+    needed_until = time.perf_counter() + IDLE_SECONDS
     flood = Flood(session, tenants[FLOOD], shape, options.at_once, seed)
     async with _at_its_height(flood):
+        await asyncio.sleep(needed_until - time.perf_counter())
         alone = await _pace(flood, asyncio.sleep(options.alone_seconds))
         refused = flood.refused
         beside: list[Answer] = []

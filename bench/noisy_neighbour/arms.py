@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_terms import Idle
 
 SEATS = 16
 QUEUED = 24
@@ -13,8 +14,19 @@ QUEUED = 24
 QUIET, FLOOD = "quiet", "flood"
 """The tenants, in the order in which engines give them keys."""
 
+IDLE_SECONDS = 5.0
+"""After so long without requests the quiet tenant's zone needs nothing, and a target of it counts no more."""
+
 _ZONES = (
-    ZoneConfig(name=QUIET, tenant=QUIET, generation=1, reserved="50%", weight=100, priority=10),
+    ZoneConfig(
+        name=QUIET,
+        tenant=QUIET,
+        generation=1,
+        reserved="50%",
+        weight=100,
+        priority=10,
+        idle=Idle(after_seconds=IDLE_SECONDS),
+    ),
     ZoneConfig(name=FLOOD, tenant=FLOOD, generation=1),
 )
 

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.noisy_neighbour.arms import ARMS, FLOOD, SEATS, Arm, with_target
+from bench.noisy_neighbour.arms import ARMS, FLOOD, IDLE_SECONDS, SEATS, Arm, with_target
 from bench.noisy_neighbour.asking import Answer, Shape
 from bench.noisy_neighbour.figures import Phase, Seed, table
 from bench.noisy_neighbour.plot import draw, draw_frontier
@@ -72,8 +72,9 @@ def measure(
         tenants.ask_quietly()
         engine.run(lambda: tenants.is_quiet_done)
         solo, tenants.answers = tenants.answers, []
+        needed_until = clock.seconds + IDLE_SECONDS
         tenants.flood(options.at_once)
-        engine.run(lambda: tenants.flood_answers >= _WARM_ANSWERS * SEATS)
+        engine.run(lambda: tenants.flood_answers >= _WARM_ANSWERS * SEATS and clock.seconds >= needed_until)
         began, before = clock.seconds, tenants.flood_tokens
         engine.run(lambda: clock.seconds >= began + options.alone_seconds)
         alone = (tenants.flood_tokens - before) / (clock.seconds - began)
