@@ -180,13 +180,16 @@ async def _measure(
 async def _one(
     session: aiohttp.ClientSession, tenants: dict[str, Tenant], shape: Shape, options: argparse.Namespace, seed: int
 ) -> Seed:
-    await ask_quietly(session, tenants[QUIET], dataclasses.replace(shape, requests=_WARM_REQUESTS), 0)
+    warming = dataclasses.replace(shape, requests=_WARM_REQUESTS)
+    await ask_quietly(session, tenants[QUIET], warming, 0)
     solo = await ask_quietly(session, tenants[QUIET], shape, seed)
     needed_until = time.perf_counter() + IDLE_SECONDS
     flood = Flood(session, tenants[FLOOD], shape, options.at_once, seed)
     async with _at_its_height(flood):
         await asyncio.sleep(needed_until - time.perf_counter())
         alone = await _pace(flood, asyncio.sleep(options.alone_seconds))
+        # A step that began while the quiet zone needed nothing is as long as the flood makes it.
+        await ask_quietly(session, tenants[QUIET], warming, 0)
         refused = flood.refused
         beside: list[Answer] = []
 

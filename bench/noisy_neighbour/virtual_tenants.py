@@ -50,10 +50,14 @@ class VirtualTenants:
         """Tokens of the flood that were computed so far: a prompt's count with the answer's first."""
         return self._flood_tokens + sum(map(self._computed, self._flood.values()))
 
-    def ask_quietly(self) -> None:
-        """Let the quiet tenant's requests come from now on, at the times of a Poisson process."""
+    def ask_quietly(self, requests: int | None = None) -> None:
+        """Let the quiet tenant's requests come from now on, at the times of a Poisson process.
+
+        Args:
+            requests: how many; None: as the shape says.
+        """
         at = self._clock.seconds
-        for _ in range(self._shape.requests):
+        for _ in range(self._shape.requests if requests is None else requests):
             at += self._dice.expovariate(self._shape.rate)
             self._due.append(at)
 
