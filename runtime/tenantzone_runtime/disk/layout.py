@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+_UNIT_BYTES = 4096
+"""In which file systems give out the disk, as a rule."""
 _NAME = re.compile(r"((?:[0-9a-f]{2}){5,110})-([0-9a-f]{24})")
 
 
@@ -49,3 +51,8 @@ class Layout:
     def temporary(self, name: ObjectName) -> Path:
         """The path under which it is written."""
         return self.incoming / str(name)
+
+
+def bytes_on_disk(size: int) -> int:
+    """What a file of this size takes of the disk."""
+    return -(-size // _UNIT_BYTES) * _UNIT_BYTES

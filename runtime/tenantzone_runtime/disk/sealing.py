@@ -29,6 +29,10 @@ class CorruptObjectError(ValueError):
 class Seal(Protocol):
     """How content becomes a file's, and a file's content again."""
 
+    @property
+    def folder(self) -> str:
+        """The name of the folder of what is sealed so."""
+
     def sealed_size(self, content_bytes: int) -> int:
         """The size of a file with so many bytes of content."""
 
@@ -53,11 +57,15 @@ class ZoneSeal:
     """
 
     def __init__(self, salt_key: bytes, instance: Instance, purge: str) -> None:
-        self.folder = _digest(instance.digest, purge)
-        """The name of the folder of what is sealed so; it shows neither the zone nor the purge."""
+        # It shows neither the zone nor the purge.
+        self._folder = _digest(instance.digest, purge)
         info = b"tenantzone disk tier" + bytes.fromhex(_digest(instance.zone, purge))
         self._cipher = AESGCM(HKDF(SHA256(), 32, salt=None, info=info).derive(salt_key))
-        self._about = _HEADER + bytes.fromhex(self.folder)
+        self._about = _HEADER + bytes.fromhex(self._folder)
+
+    @property
+    def folder(self) -> str:
+        return self._folder
 
     def sealed_size(self, content_bytes: int) -> int:
         return len(_HEADER) + content_bytes + _TAG_BYTES
