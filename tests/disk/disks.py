@@ -1,5 +1,6 @@
 """A disk tier with real files, whose disk can be made to fail, and tenants that store and load."""
 
+import os
 import threading
 import time
 from functools import partial
@@ -21,6 +22,7 @@ FILE = 4096
 """What a chunk takes of the disk, in bytes."""
 SALT_KEY = b"k" * 32
 NUMBERS = count(1)
+UNBOUNDED = TransferBounds(100, 100)
 
 
 def instance(tenant, **parts):
@@ -90,10 +92,20 @@ def content(key):
     return (key * CHUNK)[:CHUNK]
 
 
+def files_in(folder):
+    """All files of chunks under a folder, while they may go."""
+    return [Path(found, name) for found, _, names in os.walk(folder) for name in names if "-" in name]
+
+
+def keys(number, name=b"x"):
+    """So many keys of chunks."""
+    return [name * 4 + index.to_bytes(4) for index in range(number)]
+
+
 class Disk:
     """A tier of so many chunks in a folder, and what its tenants ask of it."""
 
-    def __init__(self, root, chunks=8, bounds=TransferBounds(100, 100), zones=None, seconds=20.0, **shares):  # noqa: B008
+    def __init__(self, root, chunks=8, bounds=UNBOUNDED, zones=None, seconds=20.0, opening=True, **shares):
         self.root = Path(root)
         self.files = FaultyDisk()
         self.parts = {}
@@ -101,7 +113,7 @@ class Disk:
         self.chunks, self.bounds, self.seconds = chunks, bounds, seconds
         self.shares = {tenant: TierShare(**share) for tenant, share in shares.items()}
         self.tier = self._new()
-        self.declare(*(zones or [declare(tenant) for tenant in shares]))
+        self.declare(*(zones or [declare(tenant) for tenant in shares]), opening=opening)
 
     def _new(self, salt_key=SALT_KEY):
         return open_disk_tier(
@@ -192,7 +204,7 @@ class Disk:
     def paths(self):
         """All files of chunks, by key; several of one are an error."""
         found = {}
-        for path in (self.root / "objects").rglob("*-*"):
+        for path in files_in(self.root / "objects"):
             key = bytes.fromhex(path.name.split("-")[0])
             found.setdefault((path.parent.parent.name, key), []).append(path)
         assert all(len(paths) == 1 for paths in found.values())

@@ -2,32 +2,16 @@
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
 from tenantzone_runtime.disk.opening import open_disk_tier
 from tenantzone_runtime.zones.tier import TransferBounds
-from tests.disk.disks import CHUNK, SALT_KEY, Disk, content, instance
+from tests.disk.disks import CHUNK, SALT_KEY, Disk, content, instance, keys
 from tests.zones.core import declare
 
 A, B, C, D = (bytes([number]) * 36 for number in range(4))
-
-
-def keys(count, name=b"x"):
-    return [name * 4 + number.to_bytes(4) for number in range(count)]
-
-
-@pytest.fixture
-def disk(tmp_path):
-    disks = []
-
-    def make(**options):
-        disks.append(Disk(tmp_path / "tier", **options))
-        return disks[-1]
-
-    yield make
-    for made in disks:
-        made.stop()
 
 
 def test_what_a_tenant_stored_it_finds_and_loads_and_nobody_else(disk):
@@ -267,7 +251,5 @@ def test_two_engines_do_not_share_a_folder(disk):
 
 @pytest.mark.parametrize(("root", "capacity", "words"), [("a/b", 10**6, "from the root"), ("/a", 100, "no room")])
 def test_a_tier_that_can_not_be_is_refused(root, capacity, words):
-    from pathlib import Path
-
     with pytest.raises(ValueError, match=words):
         open_disk_tier(Path(root), capacity, CHUNK, salt_key=SALT_KEY, instance=instance, shares={})
