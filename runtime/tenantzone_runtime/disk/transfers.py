@@ -56,15 +56,16 @@ class Memory:
         self._lock = threading.Lock()
 
     def use(self, work: Callable[[memoryview], _T]) -> _T:
-        """Do something with the memory that waits for nothing.
+        """Do something with the memory that waits for nothing, once; it is the caller's again then.
 
         Raises:
             AbandonedError: it was taken back.
         """
         with self._lock:
-            if self._view is None:
+            view, self._view = self._view, None
+            if view is None:
                 raise AbandonedError
-            return work(self._view)
+            return work(view)
 
     def take_back(self) -> None:
         """Nobody reads or writes the memory when this returns, or ever again."""
