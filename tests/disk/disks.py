@@ -64,8 +64,8 @@ class FaultyDisk(LocalFileSystem):
     def write(self, path, content):
         return self._call("write", partial(super().write, path, content))
 
-    def read(self, path, size):
-        return self._call("read", partial(super().read, path, size))
+    def read(self, path, content):
+        return self._call("read", partial(super().read, path, content))
 
     def rename(self, source, target):
         return self._call("rename", partial(super().rename, source, target))

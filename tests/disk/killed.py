@@ -29,9 +29,9 @@ class DiskThatStops(FaultyDisk):
         super().rename(source, target)
         self._stop("after the rename")
 
-    def read(self, path, size):
+    def read(self, path, content):
         self._stop("before the read")
-        read = super().read(path, size)
+        read = super().read(path, content)
         self._stop("after the read")
         return read
 

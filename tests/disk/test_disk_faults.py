@@ -236,7 +236,7 @@ def test_a_tenants_loads_wait_behind_its_own(disk):
     other = tenants.begin_load("late", {A: bytearray(CHUNK)})
     order = []
     original = tenants.files.read
-    tenants.files.read = lambda path, size: (order.append(path.name.split("-")[0]), original(path, size))[1]
+    tenants.files.read = lambda path, content: (order.append(path.name.split("-")[0]), original(path, content))[1]
     held.set()
     tenants.end(flood)
     tenants.end(other)

@@ -19,10 +19,9 @@ class Adoption:
         objects: the files.
         tier: the zones' shares.
         slots: all of them free.
-        sealed_bytes: the size of each file.
     """
 
-    def __init__(self, objects: Objects, tier: Tier, slots: Slots, sealed_bytes: int) -> None:
+    def __init__(self, objects: Objects, tier: Tier, slots: Slots) -> None:
         self.is_done = False
         self.leftovers = 0
         self.found = 0
@@ -33,7 +32,6 @@ class Adoption:
         self._objects = objects
         self._tier = tier
         self._slots = slots
-        self._sealed_bytes = sealed_bytes
         self._listing: Found | None = None
         self._is_listing = False
 
@@ -62,7 +60,7 @@ class Adoption:
             self._listing = found[0]
             self.leftovers += found[0].leftovers
 
-        run("", lambda: found.append(self._objects.open(self._sealed_bytes)), listed)
+        run("", lambda: found.append(self._objects.open()), listed)
 
     def adopt(self, spaces: Mapping[str, Space]) -> Iterator[tuple[Space, bytes, Entry]]:
         """Make what was found the zones', the chunks first that were used last, as far as each may hold them."""

@@ -37,11 +37,11 @@ class FileSystem(Protocol):
     def files(self, path: Path) -> list[FileFacts]:
         """The files in a folder; none if it is not there."""
 
-    def write(self, path: Path, content: bytes | bytearray) -> None:
+    def write(self, path: Path, content: bytearray) -> None:
         """Write a new file whole, so that it outlives a loss of power."""
 
-    def read(self, path: Path, size: int) -> bytearray | None:
-        """Read a file; None: its size is another."""
+    def read(self, path: Path, content: bytearray) -> bool:
+        """Read a whole file; False: its size is another than the one of ``content``."""
 
     def rename(self, source: Path, target: Path) -> None:
         """Give a file its name, at once for whoever looks."""
@@ -93,25 +93,24 @@ class LocalFileSystem:
                     found.append(FileFacts(Path(entry), facts.st_size, facts.st_mtime))
         return found
 
-    def write(self, path: Path, content: bytes | bytearray) -> None:
+    def write(self, path: Path, content: bytearray) -> None:
         with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
             left = memoryview(content)
             while left:
                 left = left[os.write(descriptor, left) :]
             os.fsync(descriptor)
 
-    def read(self, path: Path, size: int) -> bytearray | None:
+    def read(self, path: Path, content: bytearray) -> bool:
         with _opened(path, os.O_RDONLY) as descriptor:
-            if os.fstat(descriptor).st_size != size:
-                return None
-            content = bytearray(size)
+            if os.fstat(descriptor).st_size != len(content):
+                return False
             filled = 0
-            while filled < size:
+            while filled < len(content):
                 count = os.readv(descriptor, [memoryview(content)[filled:]])
                 if not count:
-                    return None
+                    return False
                 filled += count
-            return content
+            return True
 
     def rename(self, source: Path, target: Path) -> None:
         source.rename(target)

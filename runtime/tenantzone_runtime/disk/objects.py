@@ -3,6 +3,7 @@
 Each method blocks for as long as the disk does, and may raise :class:`OSError`; none knows zones or quotas.
 """
 
+import threading
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from tenantzone_runtime.disk.file_system import FileSystem
 from tenantzone_runtime.disk.layout import Layout, ObjectName, object_name
-from tenantzone_runtime.disk.sealing import CorruptObjectError, Seal
+from tenantzone_runtime.disk.sealing import CorruptObjectError
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +40,25 @@ class Objects:
         root: a folder for this engine process alone.
         file_system: where it is.
         content_bytes: of each chunk.
+        sealed_bytes: of each chunk's file.
     """
 
-    def __init__(self, root: Path, file_system: FileSystem, content_bytes: int) -> None:
+    def __init__(self, root: Path, file_system: FileSystem, content_bytes: int, sealed_bytes: int) -> None:
         self.layout = Layout(root)
         self.content_bytes = content_bytes
+        self.sealed_bytes = sealed_bytes
         self._files = file_system
+        self._of_thread = threading.local()
         self._locked = False
 
-    def open(self, sealed_size: int) -> Found:
+    def buffer(self) -> bytearray:
+        """This thread's memory for one file: a new one for each costs more than to fill it."""
+        buffer = getattr(self._of_thread, "buffer", None)
+        if not isinstance(buffer, bytearray):
+            buffer = self._of_thread.buffer = bytearray(self.sealed_bytes)
+        return buffer
+
+    def open(self) -> Found:
         """Take the folder for this process, remove what an engine left that was killed, and list the chunks.
 
         Raises:
@@ -68,14 +79,14 @@ class Objects:
             for part in self._files.folders(folder):
                 for facts in self._files.files(part):
                     name = object_name(facts.path.name)
-                    if name is None or facts.size != sealed_size:
+                    if name is None or facts.size != self.sealed_bytes:
                         self._files.remove(facts.path)
                         found.leftovers += 1
                     else:
                         objects.append(FoundObject(name, facts.used_at))
         return found
 
-    def write(self, folder: str, name: ObjectName, sealed: bytes | bytearray) -> None:
+    def write(self, folder: str, name: ObjectName, sealed: bytearray) -> None:
         """Write a chunk's file: a temporary one, to the disk, and then its name."""
         temporary, path = self.layout.temporary(name), self.layout.object(folder, name)
         try:
@@ -87,21 +98,22 @@ class Objects:
                 self._files.remove(temporary)
             raise
 
-    def read(self, folder: str, name: ObjectName, seal: Seal) -> bytes | bytearray | memoryview:
-        """The content of a chunk, and note that it was used.
+    def read(self, folder: str, name: ObjectName) -> bytearray:
+        """What is in a chunk's file, in this thread's buffer.
 
         Raises:
-            CorruptObjectError: the file is not as it was written.
+            CorruptObjectError: the file has another size.
             FileNotFoundError: it is not there.
         """
-        path = self.layout.object(folder, name)
-        sealed = self._files.read(path, seal.sealed_size(self.content_bytes))
-        if sealed is None:
+        sealed = self.buffer()
+        if not self._files.read(self.layout.object(folder, name), sealed):
             raise CorruptObjectError("the file has another size")
-        content = seal.open(sealed, name.key, name.nonce)
+        return sealed
+
+    def mark_used(self, folder: str, name: ObjectName) -> None:
+        """Note for the next start that a chunk was used now, if the disk lets us."""
         with suppress(OSError):
-            self._files.mark_used(path)
-        return content
+            self._files.mark_used(self.layout.object(folder, name))
 
     def remove(self, folder: str, name: ObjectName) -> None:
         """Remove a chunk's file, and what a write of it may have left."""

@@ -50,16 +50,16 @@ def open_disk_tier(
     """
     if not root.is_absolute():
         raise ValueError(f"the disk tier's folder must be named from the root, as /data/cache is; {root} is not")
-    objects = Objects(root, file_system or LocalFileSystem(), chunk_bytes)
 
     def seal(tenant: str, purge: str) -> ZoneSeal:
         return ZoneSeal(salt_key, instance(tenant), purge)
 
     sealed_bytes = seal("", "").sealed_size(chunk_bytes)
+    objects = Objects(root, file_system or LocalFileSystem(), chunk_bytes, sealed_bytes)
     chunks = capacity_bytes // bytes_on_disk(sealed_bytes)
     if not chunks:
         raise ValueError(
             f"the disk tier's capacity of {capacity_bytes} bytes has no room for a chunk, which takes "
             f"{bytes_on_disk(sealed_bytes)}"
         )
-    return DiskTier(objects, Tier(chunks, bounds, shares, now), seal, sealed_bytes, settings)
+    return DiskTier(objects, Tier(chunks, bounds, shares, now), seal, settings)

@@ -36,14 +36,14 @@ class Seal(Protocol):
     def sealed_size(self, content_bytes: int) -> int:
         """The size of a file with so many bytes of content."""
 
-    def seal(self, content: memoryview, key: bytes, nonce: bytes) -> bytes | bytearray:
-        """What to write for a chunk, by its key and a nonce that no other has."""
+    def seal(self, content: memoryview, key: bytes, nonce: bytes, sealed: bytearray) -> None:
+        """Put into ``sealed`` what to write for a chunk, by its key and a nonce that no other has."""
 
-    def open(self, sealed: bytearray, key: bytes, nonce: bytes) -> bytes | bytearray | memoryview:
-        """The content of a file.
+    def open(self, sealed: bytearray, key: bytes, nonce: bytes, content: memoryview) -> None:
+        """Put into ``content`` what is in a file.
 
         Raises:
-            CorruptObjectError: it is not what was sealed for this chunk, with this nonce.
+            CorruptObjectError: it is not what was sealed for this chunk, with this nonce; the content is zeros then.
         """
 
 
@@ -70,19 +70,16 @@ class ZoneSeal:
     def sealed_size(self, content_bytes: int) -> int:
         return len(_HEADER) + content_bytes + _TAG_BYTES
 
-    def seal(self, content: memoryview, key: bytes, nonce: bytes) -> bytearray:
-        sealed = bytearray(self.sealed_size(len(content)))
+    def seal(self, content: memoryview, key: bytes, nonce: bytes, sealed: bytearray) -> None:
         sealed[: len(_HEADER)] = _HEADER
         self._cipher.encrypt_into(nonce, content, self._about + key, memoryview(sealed)[len(_HEADER) :])
-        return sealed
 
-    def open(self, sealed: bytearray, key: bytes, nonce: bytes) -> bytearray:
-        content = bytearray(len(sealed) - self.sealed_size(0))
+    def open(self, sealed: bytearray, key: bytes, nonce: bytes, content: memoryview) -> None:
         try:
             self._cipher.decrypt_into(nonce, memoryview(sealed)[len(_HEADER) :], self._about + key, content)
         except InvalidTag:
+            content[:] = bytes(len(content))
             raise CorruptObjectError("the content is not what was sealed") from None
-        return content
 
 
 def new_nonce() -> bytes:

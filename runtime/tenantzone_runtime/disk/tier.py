@@ -50,7 +50,6 @@ class DiskTier:
         objects: the files.
         tier: the zones' shares, of as many chunks as files may be there.
         seals: the seal of a tenant's zone since a purge, by tenant and the purge's id (empty: none).
-        sealed_bytes: the size of each file.
         settings: how chunks are moved.
     """
 
@@ -59,7 +58,6 @@ class DiskTier:
         objects: Objects,
         tier: Tier,
         seals: Callable[[str, str], Seal],
-        sealed_bytes: int,
         settings: DiskSettings,
     ) -> None:
         self.tier = tier
@@ -67,7 +65,7 @@ class DiskTier:
         self.write_breaker, self.read_breaker, self.removal_breaker = Breaker(), Breaker(), Breaker()
         self._objects = objects
         self._seals = seals
-        self._file_bytes = bytes_on_disk(sealed_bytes)
+        self._file_bytes = bytes_on_disk(objects.sealed_bytes)
         self._settings = settings
         self._slots = Slots(tier.chunk_count)
         self._spaces: dict[str, Space] = {}
@@ -81,7 +79,7 @@ class DiskTier:
         self._readers = Workers("tenantzone-disk-read", settings.readers)
         self._removals_under_way: set[Removal] = set()
         self._removals_failed = 0
-        self._adoption = Adoption(objects, tier, self._slots, sealed_bytes)
+        self._adoption = Adoption(objects, tier, self._slots)
         self._sweeping = Sweeping(objects, self._slots, self._run_write, self._swept)
         self._adoption.list_files(self._run_write, self._could_not_list)
 

@@ -88,17 +88,16 @@ class Transfer:
         if removal is not None:
             removal.make()
         name = self.name
-        sealed = self.memory.use(lambda view: self.seal.seal(view, name.key, name.nonce))
+        sealed = objects.buffer()
+        self.memory.use(lambda view: self.seal.seal(view, name.key, name.nonce, sealed))
         objects.write(self.seal.folder, name, sealed)
 
     def read(self, objects: Objects) -> None:
-        """Load the chunk, on a thread of the tier's; the memory is as it was unless all of it is right."""
-        content = objects.read(self.seal.folder, self.name, self.seal)
-
-        def copy(view: memoryview) -> None:
-            view[:] = content
-
-        self.memory.use(copy)
+        """Load the chunk, on a thread of the tier's; the memory has nothing that was not stored for this chunk."""
+        name = self.name
+        sealed = objects.read(self.seal.folder, name)
+        self.memory.use(lambda view: self.seal.open(sealed, name.key, name.nonce, view))
+        objects.mark_used(self.seal.folder, name)
 
 
 def error_of(work: Callable[[], object]) -> Exception | None:
