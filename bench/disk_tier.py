@@ -66,7 +66,8 @@ class _Bench:
         self._chunk_bytes = chunk_bytes
         self._threads = threads
         self._content = [memoryview(bytearray(os.urandom(chunk_bytes))) for _ in range(count)]
-        self._target = [memoryview(bytearray(chunk_bytes)) for _ in range(count)]
+        # Memory that was used before, as an engine's is.
+        self._target = [memoryview(bytearray(os.urandom(chunk_bytes))) for _ in range(count)]
 
     @property
     def _bytes(self) -> int:
@@ -91,9 +92,8 @@ class _Bench:
         settings = DiskSettings(readers=self._threads, writers=self._threads, seconds=600.0)
         objects = Objects(root, files, self._chunk_bytes, seal.sealed_size(self._chunk_bytes))
         disk = DiskTier(objects, tier, lambda tenant, purge: seal, settings)
-        disk.apply(
-            make_config(1, PoolConfig(namespace="n", name="p"), [ZoneConfig(name="t", tenant="t", generation=1)])
-        )
+        zone_config = ZoneConfig(name="t", tenant="t", generation=1)
+        disk.apply(make_config(1, PoolConfig(namespace="n", name="p"), (zone_config,)))
         _wait(disk, lambda: disk.is_open)
         zone = tier.zone_for("t", time.monotonic())
         assert zone is not None

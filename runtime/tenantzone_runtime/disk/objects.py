@@ -52,7 +52,7 @@ class Objects:
         self._locked = False
 
     def buffer(self) -> bytearray:
-        """This thread's memory for one file: a new one for each costs more than to fill it."""
+        """Memory of the thread's own for one file: a new one for each would cost more than to fill it."""
         buffer = getattr(self._of_thread, "buffer", None)
         if not isinstance(buffer, bytearray):
             buffer = self._of_thread.buffer = bytearray(self.sealed_bytes)
