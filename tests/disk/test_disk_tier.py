@@ -235,7 +235,7 @@ def test_another_salt_key_opens_nothing(disk):
     assert tenants.counts("acme").corrupt == 1
 
 
-def test_two_engines_do_not_share_a_folder(disk):
+def test_two_engines_do_not_share_a_folder(disk, caplog):
     tenants = disk(acme={})
     tenants.store("acme", A)
     other = Disk.__new__(Disk)
@@ -245,6 +245,7 @@ def test_two_engines_do_not_share_a_folder(disk):
     other.declare(declare("acme"), opening=False)
     other.wait(lambda: other.tier.figures().removals_failed or other.tier.removal_breaker._failures)
     assert not other.tier.is_open
+    assert "another engine uses it" in caplog.text
     assert tenants.load("acme", A) == {A: content(A)}
     other.tier.stop()
 

@@ -3,6 +3,7 @@
 Each method blocks for as long as the disk does, and may raise :class:`OSError`; none knows zones or quotas.
 """
 
+import errno
 import threading
 from collections import defaultdict
 from contextlib import suppress
@@ -62,12 +63,16 @@ class Objects:
         """Take the folder for this process, remove what an engine left that was killed, and list the chunks.
 
         Raises:
-            OSError: the folder can't be used; :class:`BlockingIOError`: another process uses it.
+            OSError: the folder can't be used; EBUSY: another process uses it.
         """
         self._files.make_folder(self.layout.incoming)
         self._files.make_folder(self.layout.objects)
         if not self._locked:
-            self._files.lock(self.layout.lock)
+            try:
+                self._files.lock(self.layout.lock)
+            except BlockingIOError:
+                words = "another engine uses it; give each a folder of its own"
+                raise OSError(errno.EBUSY, words, str(self.layout.root)) from None
             self._locked = True
         found = Found()
         for facts in self._files.files(self.layout.incoming):
