@@ -181,23 +181,23 @@ def test_removals_that_fail_are_made_later_and_nothing_passes_the_capacity(disk)
 
 def test_a_caller_never_waits_for_a_slow_disk_and_has_its_memory_back(disk):
     tenants = disk(acme={}, seconds=0.05)
-    tenants.store("acme", A)
+    tenants.store("acme", B)
     reading, writing = tenants.files.hold("read"), tenants.files.hold("write")
     memory = bytearray(CHUNK)
     began = time.monotonic()
-    load, store = tenants.begin_load("acme", {A: memory}), tenants.begin_store("acme", B)
+    load, store = tenants.begin_load("acme", {B: memory}), tenants.begin_store("acme", A)
     ends = [tenants.end(load), tenants.end(store)]
     assert time.monotonic() - began < 5, "the disk takes five seconds"
     assert [end.is_whole for end in ends] == [False, False]
     assert tenants.counts("acme").late == 2
-    assert tenants.find("acme", A) == [False], "and it is asked no more"
+    assert tenants.find("acme", B) == [False], "and it is asked no more"
     reading.set()
     writing.set()
     tenants.wait(lambda: tenants.tier.is_at_rest)
     assert memory == bytearray(CHUNK), "it belongs to somebody else by now"
     tenants.files.held.clear()
-    tenants.wait(lambda: tenants.find("acme", A) == [True])
-    assert tenants.load("acme", A) == {A: content(A)}
+    tenants.wait(lambda: tenants.find("acme", B) == [True])
+    assert tenants.load("acme", B) == {B: content(B)}
 
 
 def test_threads_that_hang_hold_up_no_request_and_no_stop(disk):

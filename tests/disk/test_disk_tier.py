@@ -254,3 +254,40 @@ def test_two_engines_do_not_share_a_folder(disk, caplog):
 def test_a_tier_that_can_not_be_is_refused(root, capacity, words):
     with pytest.raises(ValueError, match=words):
         open_disk_tier(Path(root), capacity, CHUNK, salt_key=SALT_KEY, instance=instance, shares={})
+
+
+def test_a_zone_that_comes_back_while_its_files_go_stores_when_they_are_gone(disk):
+    tenants = disk(acme={}, late={})
+    tenants.store("acme", A)
+    held = tenants.files.hold("remove")
+    tenants.tier.tier.request_finished(tenants.zone("acme"), time.monotonic())
+    tenants.declare(declare("late"))
+    tenants.declare(declare("acme"), declare("late"))
+    assert tenants.store("acme", B) == [], "it would go with them"
+    held.set()
+    tenants.wait(tenants.tier.take_receipts)
+    assert tenants.store("acme", B) == [B]
+    tenants.rest()
+    assert set(tenants.paths()) == {B}
+
+
+def test_of_several_writes_of_a_chunk_the_newest_is_found(disk):
+    tenants = disk(acme={})
+    tenants.store("acme", B)
+    newest = tenants.paths()[B]
+    for number in range(6):
+        older = newest.with_name(f"{B.hex()}-{number:024x}")
+        older.write_bytes(newest.read_bytes())
+        os.utime(older, (0, time.time() - 100))
+    tenants.restart()
+    assert tenants.load("acme", B) == {B: content(B)}
+    assert set(tenants.paths()) == {B}, "and the others are removed"
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(disk, monkeypatch):
+    tenants = disk(acme={})
+    synced = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (tenants.files.calls.append("fsync"), synced(descriptor)))
+    tenants.files.calls.clear()
+    tenants.store("acme", A)
+    assert tenants.files.calls == ["write", "fsync", "rename"]

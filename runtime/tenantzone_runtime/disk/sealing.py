@@ -76,6 +76,8 @@ class ZoneSeal:
 
     def open(self, sealed: bytearray, key: bytes, nonce: bytes, content: memoryview) -> None:
         try:
+            if sealed[: len(_HEADER)] != _HEADER:
+                raise InvalidTag
             self._cipher.decrypt_into(nonce, memoryview(sealed)[len(_HEADER) :], self._about + key, content)
         except InvalidTag:
             content[:] = bytes(len(content))
