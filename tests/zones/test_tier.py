@@ -291,3 +291,46 @@ def test_a_store_of_nothing_leaves_no_trace_of_its_zone():
     chunks = Chunks(acme={})
     chunks.tier.store(chunks.active("acme"), [])
     assert not chunks.tier.storing
+
+
+def test_chunks_of_an_engine_before_are_the_zones_again_those_used_last_first():
+    chunks = Chunks(acme={"limit": 2, "ttl_seconds": 10.0}, gold={})
+    acme = chunks.zone("acme")
+    found, given_up = chunks.tier.find_again(acme, [5, 6, 7], [9.0, 8.0, 1.0])
+    assert (found, given_up) == ([5, 6], [])
+    assert chunks.tier.has_stored(acme, 5)
+    assert chunks.tier.upkeep(1.0) == []
+    assert chunks.tier.upkeep(2.5) == [5], "its age did not begin anew"
+    assert chunks.tier.upkeep(9.5) == [6]
+    chunks.tier.check()
+
+
+def test_what_another_reserves_is_not_found_again():
+    chunks = Chunks(acme={}, gold={"reserved": 40})
+    chunks.active("gold")
+    found, _ = chunks.tier.find_again(chunks.zone("acme"), range(100), [1.0] * 100)
+    assert len(found) == 60
+
+
+def test_a_chunk_that_is_lost_is_found_no_more():
+    chunks = Chunks(acme={})
+    acme = chunks.active("acme")
+    chunk, other = chunks.keep(acme, 2)
+    assert chunks.tier.lose(acme, chunk) == [chunk]
+    assert chunks.tier.lose(acme, chunk) == [], "nobody has it any more"
+    assert not chunks.tier.has_stored(acme, chunk)
+    assert chunks.tier.has_stored(acme, other)
+    chunks.tier.check()
+
+
+def test_a_chunk_that_is_lost_while_it_is_loaded_goes_after_its_last_load():
+    chunks = Chunks(acme={})
+    acme = chunks.active("acme")
+    (chunk,) = chunks.keep(acme, 1)
+    chunks.tier.load(acme, [chunk])
+    chunks.tier.load(acme, [chunk])
+    assert chunks.tier.lose(acme, chunk) == []
+    assert not chunks.tier.has_stored(acme, chunk)
+    assert chunks.tier.loaded([chunk]) == []
+    assert chunks.tier.loaded([chunk]) == [chunk]
+    chunks.tier.check()

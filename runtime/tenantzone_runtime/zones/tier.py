@@ -37,6 +37,8 @@ class _Transfer:
     """Of its zone, that had begun when the chunk came into transfer."""
     readers: int = 0
     """Loads of it; 0: it is being stored."""
+    is_lost: bool = False
+    """Its bytes are not what was stored."""
 
 
 class Tier:
@@ -170,6 +172,42 @@ class Tier:
             self.ledger.reuse(zone, cached)
             self.ledger.release(zone, cached, [])
 
+    def lose(self, zone: Zone, chunk_id: int) -> list[int]:
+        """Give up a chunk whose bytes are not there, or not what was stored; returns it, or nothing while it is loaded.
+
+        A chunk that is being loaded is found no more, and is given up when its last load ends.
+        """
+        transfer = self._transfers.get(chunk_id)
+        if transfer is not None:
+            transfer.is_lost = True
+            return []
+        if chunk_id not in zone.cached:
+            return []
+        self.ledger.evict_block(zone, chunk_id, "reset")
+        return self._settle([(zone, [chunk_id])])
+
+    def find_again(self, zone: Zone, free: Sequence[int], unused_for: Sequence[float]) -> tuple[list[int], list[int]]:
+        """Make chunks a zone's that an engine before this one has stored, the ones first that were used last.
+
+        Args:
+            zone: whose they are; it has stored nothing yet.
+            free: chunks that are free.
+            unused_for: of each chunk that was found, for how many seconds nobody has used it, the longest first.
+
+        Returns:
+            The chunks that stand for the last so many of them, in the same order, and those given up for them.
+        """
+        granted, evicted = make_room_to_hold(self.ledger, zone, min(len(unused_for), len(free)), self.free)
+        chunk_ids = list(free[:granted])
+        if chunk_ids:
+            self.ledger.take(zone, chunk_ids)
+            self.ledger.release(zone, chunk_ids, [])
+            # Their age goes on: it did not begin with this engine.
+            self.ledger.expiry.used(zone, chunk_ids)
+            for chunk_id, seconds in zip(chunk_ids, unused_for[len(unused_for) - granted :], strict=True):
+                self.ledger.expiry.kept(zone, [chunk_id], self.ledger.now - seconds)
+        return chunk_ids, self._settle(evicted)
+
     # Configs and time
 
     def apply(self, config: RuntimeConfig, now: float) -> list[int]:
@@ -246,6 +284,8 @@ class Tier:
 
 
 def _may_be_kept(transfer: _Transfer) -> bool:
-    """Whether the chunk may stay and be found: its zone does and stores something, and no purge has begun since."""
+    """Whether the chunk may stay and be found: its zone stores something, no purge has begun since, and it is whole."""
     zone = transfer.zone
-    return not zone.leaving and not zone.spec.retention.no_store and transfer.purges == zone.purges
+    if transfer.is_lost or zone.leaving or zone.spec.retention.no_store:
+        return False
+    return transfer.purges == zone.purges

@@ -1,0 +1,97 @@
+"""Adoption: what an engine before this one left on the disk becomes the zones' again."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from tenantzone_runtime.disk.layout import ObjectName
+from tenantzone_runtime.disk.objects import Found, FoundObject, Objects
+from tenantzone_runtime.disk.spaces import Entry, Slots, Space
+from tenantzone_runtime.zones.tier import Tier
+
+Runner = Callable[[str, Callable[[], object], Callable[[Exception | None], None]], None]
+"""Has work done by a thread for a tenant, and the last argument called on the caller's with what it came to."""
+
+
+class Adoption:
+    """The listing of the disk at the start, and what of it is kept.
+
+    Args:
+        objects: the files.
+        tier: the zones' shares.
+        slots: all of them free.
+    """
+
+    def __init__(self, objects: Objects, tier: Tier, slots: Slots) -> None:
+        self.is_done = False
+        self.leftovers = 0
+        self.found = 0
+        self.strangers: set[str] = set()
+        """Folders that belong to no zone of this engine."""
+        self.excess: set[tuple[str, ObjectName]] = set()
+        """Files of zones that have no room for them, or a newer one of the same chunk."""
+        self._objects = objects
+        self._tier = tier
+        self._slots = slots
+        self._listing: Found | None = None
+        self._is_listing = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the disk is listed, and nothing was adopted yet."""
+        return self._listing is not None and not self.is_done
+
+    def list_files(self, run: Runner, failed: Callable[[Exception], None]) -> None:
+        """Have the disk listed, unless it is being listed or was.
+
+        Args:
+            run: how.
+            failed: is called with what was wrong; it has to be asked for again then.
+        """
+        if self._is_listing or self._listing is not None:
+            return
+        self._is_listing = True
+        found: list[Found] = []
+
+        def listed(error: Exception | None) -> None:
+            self._is_listing = False
+            if error is not None:
+                failed(error)
+                return
+            self._listing = found[0]
+            self.leftovers += found[0].leftovers
+
+        run("", lambda: found.append(self._objects.open()), listed)
+
+    def adopt(self, spaces: Mapping[str, Space]) -> Iterator[tuple[Space, bytes, Entry]]:
+        """Make what was found the zones', the chunks first that were used last, as far as each may hold them."""
+        assert self._listing is not None, "the disk was listed"
+        left = dict(self._listing.objects)
+        self.is_done = True
+        for tenant, space in spaces.items():
+            zone = self._tier.ledger.zones.get(tenant)
+            objects = left.pop(space.seal.folder, [])
+            if zone is None or not objects:
+                continue
+            ttl = zone.spec.retention.ttl_seconds
+            wall = time.time()
+            newest = {found.name.key: found for found in sorted(objects, key=_used_at)}
+            # A clock that was set back makes none younger than now.
+            ages = {key: max(0.0, wall - found.used_at) for key, found in newest.items()}
+            fit = [found for key, found in newest.items() if ttl is None or ages[key] < ttl]
+            fit = [] if zone.leaving or zone.spec.retention.no_store else sorted(fit, key=_used_at)
+            free = self._slots.take(len(fit))
+            unused_for = [ages[found.name.key] for found in fit]
+            granted, _ = self._tier.find_again(zone, free, unused_for)
+            self._slots.give_back(free[len(granted) :])
+            kept = fit[len(fit) - len(granted) :]
+            self.found += len(kept)
+            for slot, found in zip(granted, kept, strict=True):
+                yield space, found.name.key, Entry(slot, found.name)
+            names = {found.name for found in kept}
+            self.excess.update((space.seal.folder, found.name) for found in objects if found.name not in names)
+        self.strangers.update(left)
+        self._listing = Found()
+
+
+def _used_at(found: FoundObject) -> float:
+    return found.used_at

@@ -1,0 +1,47 @@
+"""A circuit breaker: what keeps failing is left alone for a while, and then tried with one transfer."""
+
+from dataclasses import dataclass
+from typing import Final
+
+FAILURES: Final = 5
+"""In a row, after which it opens."""
+FIRST_PAUSE_SECONDS: Final = 1.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
+
+
+@dataclass(slots=True)
+class Breaker:
+    """One of one disk, for one way. Times are of any clock that does not run backwards, in seconds."""
+
+    openings: int = 0
+    """How often it opened, or stayed open after a try."""
+    _failures: int = 0
+    _pause: float = 0.0
+    _closed_from: float = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether transfers fail; one is tried now and then."""
+        return bool(self._pause)
+
+    def allows(self, now: float) -> bool:
+        """Whether a transfer may begin. When it is open one may after each pause, and that one is tried by asking."""
+        if not self._pause:
+            return True
+        if now < self._closed_from:
+            return False
+        self._closed_from = now + self._pause
+        return True
+
+    def succeeded(self) -> None:
+        """A transfer has ended well."""
+        self._failures = 0
+        self._pause = 0.0
+
+    def failed(self, now: float, *, at_once: bool = False) -> None:
+        """A transfer has failed; ``at_once`` opens whatever went before, for one that held somebody up."""
+        self._failures += 1
+        if at_once or self._pause or self._failures >= FAILURES:
+            self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
+            self._closed_from = now + self._pause
+            self.openings += 1

@@ -1,0 +1,139 @@
+"""What the disk tier asks of a file system, and the one that the operating system gives."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+
+class FileFacts(NamedTuple):
+    """What a folder's listing says of a file."""
+
+    path: Path
+    size: int
+    """Bytes."""
+    used_at: float
+    """When it was written or marked as used, in Unix time."""
+
+
+class FileSystem(Protocol):
+    """All that the tier does with files. Every call may block, and raise :class:`OSError`."""
+
+    def lock(self, path: Path) -> None:
+        """Take the file for this process, until it ends.
+
+        Raises:
+            BlockingIOError: another process has it.
+        """
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder with those above it; harmless if it is there."""
+
+    def folders(self, path: Path) -> list[Path]:
+        """The folders in a folder; none if it is not there."""
+
+    def files(self, path: Path) -> list[FileFacts]:
+        """The files in a folder; none if it is not there."""
+
+    def write(self, path: Path, content: bytearray) -> None:
+        """Write a new file whole, so that it outlives a loss of power."""
+
+    def read(self, path: Path, content: bytearray) -> bool:
+        """Read a whole file; False: its size is another than the one of ``content``."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file its name, at once for whoever looks."""
+
+    def mark_used(self, path: Path) -> None:
+        """Note that a file was used now."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; harmless if it is not there."""
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove an empty folder, so that it and what was in it stay gone; harmless if it is not there."""
+
+
+class LocalFileSystem:
+    """The operating system's. It follows no symbolic link to a file."""
+
+    def __init__(self) -> None:
+        self._locks: list[int] = []
+
+    def lock(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._locks.append(descriptor)
+
+    def unlock(self) -> None:
+        """Give back all that was locked."""
+        while self._locks:
+            os.close(self._locks.pop())
+
+    def make_folder(self, path: Path) -> None:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def folders(self, path: Path) -> list[Path]:
+        with suppress(FileNotFoundError), os.scandir(path) as entries:
+            return [Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)]
+        return []
+
+    def files(self, path: Path) -> list[FileFacts]:
+        found = []
+        with suppress(FileNotFoundError), os.scandir(path) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    facts = entry.stat(follow_symlinks=False)
+                    found.append(FileFacts(Path(entry), facts.st_size, facts.st_mtime))
+        return found
+
+    def write(self, path: Path, content: bytearray) -> None:
+        with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+            left = memoryview(content)
+            while left:
+                left = left[os.write(descriptor, left) :]
+            os.fsync(descriptor)
+
+    def read(self, path: Path, content: bytearray) -> bool:
+        with _opened(path, os.O_RDONLY) as descriptor:
+            if os.fstat(descriptor).st_size != len(content):
+                return False
+            # All of it is wanted, so the system need not find that out read by read.
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
+            filled = 0
+            while filled < len(content):
+                count = os.readv(descriptor, [memoryview(content)[filled:]])
+                if not count:
+                    return False
+                filled += count
+            return True
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.rename(target)
+
+    def mark_used(self, path: Path) -> None:
+        os.utime(path, follow_symlinks=False)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_folder(self, path: Path) -> None:
+        with suppress(FileNotFoundError):
+            path.rmdir()
+            with _opened(path.parent, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+                os.fsync(descriptor)
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

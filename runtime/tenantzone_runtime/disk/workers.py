@@ -1,0 +1,52 @@
+"""Threads that wait for a disk in place of the caller, and take work of each tenant in turn."""
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+Work = Callable[[], None]
+
+
+class Workers:
+    """So many threads. They end with the process, even when a disk never answers.
+
+    Args:
+        name: of the threads.
+        count: how many.
+    """
+
+    def __init__(self, name: str, count: int) -> None:
+        self._queues: OrderedDict[str, deque[Work]] = OrderedDict()
+        self._changed = threading.Condition()
+        self._stopped = False
+        for number in range(count):
+            # A thread that hangs in a call to the disk must not keep the process from ending.
+            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
+
+    def submit(self, tenant: str, work: Work) -> None:
+        """Have work done, after what was given for the same tenant before. It must not raise."""
+        with self._changed:
+            self._queues.setdefault(tenant, deque()).append(work)
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """Do nothing more; what is being done goes on."""
+        with self._changed:
+            self._stopped = True
+            self._queues.clear()
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while (work := self._next()) is not None:
+            work()
+
+    def _next(self) -> Work | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._queues)
+            if self._stopped:
+                return None
+            tenant, queue = self._queues.popitem(last=False)
+            work = queue.popleft()
+            if queue:
+                self._queues[tenant] = queue
+            return work

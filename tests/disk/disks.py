@@ -1,0 +1,214 @@
+"""A disk tier with real files, whose disk can be made to fail, and tenants that store and load."""
+
+import os
+import threading
+import time
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from tenantzone_contract.config import PoolConfig
+from tenantzone_contract.config_text import make_config
+from tenantzone_contract.instance import Instance
+from tenantzone_contract.tiers import TierShare
+from tenantzone_runtime.disk.file_system import LocalFileSystem
+from tenantzone_runtime.disk.opening import open_disk_tier
+from tenantzone_runtime.disk.tier import DiskSettings
+from tenantzone_runtime.zones.tier import TransferBounds
+from tests.zones.core import declare
+
+CHUNK = 256
+FILE = 4096
+"""What a chunk takes of the disk, in bytes."""
+SALT_KEY = b"k" * 32
+NUMBERS = count(1)
+UNBOUNDED = TransferBounds(100, 100)
+
+
+def instance(tenant, **parts):
+    given = {
+        "model": "m",
+        "weights_revision": "r",
+        "dtype": "bfloat16",
+        "block_size": 16,
+        "blocks_per_chunk": 1,
+        "layout": "NHD",
+        "tensor_parallel_size": 1,
+        "tensor_parallel_rank": 0,
+        "hash_algorithm": "sha256",
+        "hash_seed": "",
+        "salt_key_id": "id",
+        "lora_digest": "",
+        "engine_version": "0.32.0",
+    }
+    return Instance(zone=tenant, **(given | parts))
+
+
+class FaultyDisk(LocalFileSystem):
+    """The operating system's files, with calls that fail or wait when they are told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.errors = {}
+        """What a call raises, by its name."""
+        self.held = {}
+        """By a call's name: what it waits for before it begins."""
+        self.calls = []
+
+    def lock(self, path):
+        self._call("lock", partial(super().lock, path))
+
+    def files(self, path):
+        return self._call("files", partial(super().files, path))
+
+    def write(self, path, content):
+        return self._call("write", partial(super().write, path, content))
+
+    def read(self, path, content):
+        return self._call("read", partial(super().read, path, content))
+
+    def rename(self, source, target):
+        return self._call("rename", partial(super().rename, source, target))
+
+    def remove(self, path):
+        return self._call("remove", partial(super().remove, path))
+
+    def hold(self, name):
+        """Have calls of this name wait; returns what lets them go on."""
+        self.held[name] = threading.Event()
+        return self.held[name]
+
+    def _call(self, name, work):
+        self.calls.append(name)
+        if name in self.held:
+            self.held[name].wait(20.0)
+        if name in self.errors:
+            raise self.errors[name]
+        return work()
+
+
+def content(key):
+    """What a chunk of this key has."""
+    return (key * CHUNK)[:CHUNK]
+
+
+def files_in(folder):
+    """All files of chunks under a folder, while they may go."""
+    return [Path(found, name) for found, _, names in os.walk(folder) for name in names if "-" in name]
+
+
+def keys(number, name=b"x"):
+    """So many keys of chunks."""
+    return [name * 4 + index.to_bytes(4) for index in range(number)]
+
+
+class Disk:
+    """A tier of so many chunks in a folder, and what its tenants ask of it."""
+
+    def __init__(self, root, chunks=8, bounds=UNBOUNDED, zones=None, seconds=20.0, opening=True, **shares):
+        self.root = Path(root)
+        self.files = FaultyDisk()
+        self.parts = {}
+        self.ended = {}
+        self.chunks, self.bounds, self.seconds = chunks, bounds, seconds
+        self.shares = {tenant: TierShare(**share) for tenant, share in shares.items()}
+        self.tier = self._new()
+        self.declare(*(zones or [declare(tenant) for tenant in shares]), opening=opening)
+
+    def _new(self, salt_key=SALT_KEY):
+        return open_disk_tier(
+            self.root,
+            self.chunks * FILE,
+            CHUNK,
+            salt_key=salt_key,
+            instance=lambda tenant: instance(tenant, **self.parts),
+            shares=self.shares,
+            bounds=self.bounds,
+            settings=DiskSettings(readers=2, writers=2, seconds=self.seconds),
+            file_system=self.files,
+            now=time.monotonic(),
+        )
+
+    def declare(self, *zones, opening=True):
+        self.zones = zones
+        self.tier.apply(make_config(next(NUMBERS), PoolConfig(namespace="n", name="p"), zones))
+        if opening:
+            self.wait(lambda: self.tier.is_open)
+
+    def restart(self, *zones, salt_key=SALT_KEY, **parts):
+        """Begin anew with what is in the folder, as another engine process does."""
+        self.tier.stop()
+        self.files.unlock()
+        self.files = FaultyDisk()
+        self.parts |= parts
+        self.tier = self._new(salt_key)
+        self.declare(*(zones or self.zones))
+
+    def stop(self):
+        self.tier.stop()
+        self.files.unlock()
+
+    def zone(self, tenant):
+        return self.tier.tier.zone_for(tenant, time.monotonic())
+
+    def store(self, tenant, *keys):
+        """Store chunks and wait; returns the keys of those that were stored."""
+        return sorted(self.end(self.begin_store(tenant, *keys)).moved)
+
+    def begin_store(self, tenant, *keys, protected=()):
+        number = next(NUMBERS)
+        zone = self.zone(tenant)
+        self.tier.tier.request_arrived(zone, time.monotonic())
+        self.tier.store(number, zone, [(key, memoryview(content(key))) for key in keys], protected)
+        return number
+
+    def find(self, tenant, *keys):
+        return [self.tier.find(self.zone(tenant), key) for key in keys]
+
+    def load(self, tenant, *keys):
+        """Load chunks and wait; returns what is in their memory then, by those that were loaded."""
+        memory = {key: bytearray(CHUNK) for key in keys}
+        end = self.end(self.begin_load(tenant, memory))
+        for key in set(keys) - set(end.moved):
+            assert memory[key] == bytearray(CHUNK), "nothing is written unless all is right"
+        assert end.is_whole == (len(end.moved) == len(keys))
+        return {key: bytes(memory[key]) for key in end.moved}
+
+    def begin_load(self, tenant, memory):
+        number = next(NUMBERS)
+        self.tier.load(number, self.zone(tenant), [(key, memoryview(view)) for key, view in memory.items()])
+        return number
+
+    def end(self, number):
+        """Wait for the end of a job."""
+        self.wait(lambda: number in self.ended)
+        return self.ended.pop(number)
+
+    def wait(self, condition, seconds=20.0):
+        until = time.monotonic() + seconds
+        while not (result := condition()):
+            assert time.monotonic() < until, "it did not come to that"
+            time.sleep(0.001)
+            self.poll()
+        return result
+
+    def poll(self):
+        self.tier.upkeep()
+        self.ended |= {end.number: end for end in self.tier.finished()}
+        self.tier.tier.check()
+
+    def rest(self):
+        """Wait until nothing is on its way, and nothing has to go."""
+        self.wait(lambda: self.tier.is_at_rest)
+
+    def paths(self):
+        """All files of chunks, by key; several of one are an error."""
+        found = {}
+        for path in files_in(self.root / "objects"):
+            key = bytes.fromhex(path.name.split("-")[0])
+            found.setdefault((path.parent.parent.name, key), []).append(path)
+        assert all(len(paths) == 1 for paths in found.values())
+        return {key: paths[0] for (_, key), paths in found.items()}
+
+    def counts(self, tenant):
+        return self.tier.figures().zones[tenant].counts

@@ -1,0 +1,55 @@
+"""The circuit breaker: when it opens, how long it waits, and what closes it."""
+
+from tenantzone_runtime.disk.breaker import Breaker
+
+
+def test_it_opens_after_five_failures_in_a_row_and_no_sooner():
+    breaker = Breaker()
+    for _ in range(4):
+        breaker.failed(0.0)
+    breaker.succeeded()
+    for _ in range(4):
+        breaker.failed(0.0)
+    assert not breaker.is_open
+    assert breaker.allows(0.0)
+    breaker.failed(0.0)
+    assert breaker.is_open
+    assert not breaker.allows(0.5)
+
+
+def test_what_held_somebody_up_opens_it_at_once():
+    breaker = Breaker()
+    breaker.failed(0.0, at_once=True)
+    assert not breaker.allows(0.9)
+
+
+def test_one_is_tried_after_each_pause_and_pauses_double_to_a_minute():
+    breaker, now, pauses = Breaker(), 0.0, []
+    breaker.failed(now, at_once=True)
+    for _ in range(8):
+        began = now
+        while not breaker.allows(now):
+            now += 0.5
+        assert not breaker.allows(now), "one, and not two"
+        pauses.append(now - began)
+        breaker.failed(now)
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert breaker.openings == 9
+
+
+def test_a_try_that_nobody_told_the_end_of_is_repeated_after_a_pause():
+    breaker = Breaker()
+    breaker.failed(0.0, at_once=True)
+    assert breaker.allows(1.0)
+    assert not breaker.allows(1.9)
+    assert breaker.allows(2.0)
+
+
+def test_a_success_closes_it():
+    breaker = Breaker()
+    breaker.failed(0.0, at_once=True)
+    assert breaker.allows(1.0)
+    breaker.succeeded()
+    assert not breaker.is_open
+    assert breaker.allows(1.0)
+    assert breaker.allows(1.0)

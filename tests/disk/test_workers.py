@@ -1,0 +1,32 @@
+"""The threads that wait for the disk: each tenant in turn, and no end that waits for them."""
+
+import threading
+
+from tenantzone_runtime.disk.workers import Workers
+
+
+def test_tenants_come_in_turn_and_each_tenants_work_in_order():
+    workers, begun, go_on, order, done = Workers("test", 1), threading.Event(), threading.Event(), [], threading.Event()
+    workers.submit("first", lambda: (begun.set(), go_on.wait(20)))
+    assert begun.wait(20)
+    for tenant in ("a", "a", "a", "b", "c", "c"):
+        workers.submit(tenant, lambda tenant=tenant: order.append(tenant))
+    workers.submit("z", lambda: None)
+    for _ in range(3):
+        workers.submit("z", lambda: None)
+    workers.submit("z", done.set)
+    go_on.set()
+    assert done.wait(20)
+    assert order == ["a", "b", "c", "a", "c", "a"]
+    workers.stop()
+
+
+def test_work_that_hangs_keeps_nobody_else_waiting_at_the_end():
+    workers, begun, never = Workers("test", 1), threading.Event(), threading.Event()
+    workers.submit("a", lambda: (begun.set(), never.wait(20)))
+    workers.submit("a", lambda: order.append("late"))
+    order = []
+    assert begun.wait(20)
+    workers.stop()
+    never.set()
+    assert not order, "what had not begun does not"
