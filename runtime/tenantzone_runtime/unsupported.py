@@ -162,6 +162,11 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         variables=(Setting("VLLM_DISABLE_REQUEST_ID_RANDOMIZATION", bound_to="0"),),
     ),
     Unsupported(
+        "adapters that are loaded at run time",
+        "any tenant could load one by naming it; name the adapters with --lora-modules when the engine starts",
+        variables=(Setting("VLLM_ALLOW_RUNTIME_LORA_UPDATING", but_for=("0", "false", "False")),),
+    ),
+    Unsupported(
         "hybrid models",
         "zones count the blocks of one group of KV caches",
         is_configured=lambda _, caches: len(caches.kv_cache_groups) != 1,

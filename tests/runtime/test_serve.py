@@ -146,6 +146,8 @@ def test_the_rest_is_vllms_own_business(arguments):
         ("VLLM_DISABLE_REQUEST_ID_RANDOMIZATION", "1"),
         ("VLLM_API_KEY", "secret"),
         ("VLLM_PLUGINS", "lora,other"),
+        ("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "1"),
+        ("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "True"),
     ],
 )
 def test_a_variable_that_does_not_go_with_zones_is_refused_and_named(name, value):
@@ -161,6 +163,7 @@ def test_a_variable_that_does_not_go_with_zones_is_refused_and_named(name, value
         ("VLLM_DISABLE_REQUEST_ID_RANDOMIZATION", "0"),
         ("VLLM_API_KEY", ""),
         ("VLLM_PLUGINS", "other,tenantzone"),
+        ("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "false"),
     ],
 )
 def test_a_variable_that_does_is_not(name, value):
