@@ -120,11 +120,12 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         is_configured=lambda config, _: config.parallel_config.data_parallel_size > 1,
     ),
     Unsupported(
-        "pipeline parallelism",
+        "pipeline parallelism without asynchronous scheduling",
         "several steps are in flight then, and vLLM's older runner would be asked for tokens that it does not know",
-        "use --tensor-parallel-size, or engines in more Pods",
-        flags=(Setting("--pipeline-parallel-size", ("-pp",), bound_to="1"),),
-        is_configured=lambda config, _: config.parallel_config.pipeline_parallel_size > 1,
+        "let vLLM run its V2 model runner, or use --tensor-parallel-size, or engines in more Pods",
+        is_configured=lambda config, _: (
+            config.parallel_config.pipeline_parallel_size > 1 and not config.scheduler_config.async_scheduling
+        ),
     ),
     Unsupported(
         "another scheduler",

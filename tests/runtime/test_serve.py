@@ -108,8 +108,6 @@ def test_our_flags_are_not_given_twice():
         ["--api-key", "secret"],
         ["--data-parallel-size", "2"],
         ["-dp", "2"],
-        ["-pp=2"],
-        ["--pipeline_parallel_size", "2"],
         ["--kv-transfer-config", "{}"],
         ["--kv-transfer-config.kv_connector", "x"],
         ["--no-async-scheduling"],
@@ -128,7 +126,7 @@ def test_what_does_not_go_with_zones_is_refused_and_named(arguments):
     [
         [],
         ["model"],
-        ["model", "--data-parallel-size", "1", "-pp", "1"],
+        ["model", "--data-parallel-size", "1", "-pp", "2"],
         ["model", "--scheduler-cls", OURS[1]],
         ["model", "--async-scheduling", "--enable-scale-out"],
         ["--grpcish"],

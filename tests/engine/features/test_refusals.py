@@ -23,7 +23,6 @@ from tenantzone_runtime.usage import UsageError
             ["--kv-transfer-config", "{}"],
             "--kv-transfer-config can't be used: KV connectors move blocks past the zones",
         ),
-        (["-pp", "2"], "-pp can't be used: several steps are in flight then, and vLLM's older"),
         (["--data-parallel-size=2"], "without the flag: the pool's zones hold in each"),
         (["--prefix-caching-hash-algo=builtin"], "--prefix-caching-hash-algo can't be used: whoever makes two prompts"),
         (["--prefix_caching_hash_algo", "xxhash_cbor"], "--prefix-caching-hash-algo can't be used: whoever makes two"),
@@ -77,6 +76,7 @@ def with_several_engines(config):
 
 def with_a_pipeline(config):
     config.parallel_config.pipeline_parallel_size = 2
+    config.scheduler_config.async_scheduling = False
 
 
 def with_a_fast_hash(config):
@@ -100,7 +100,7 @@ USES = {
     "embeddings and pooling": with_pooling,
     "encoder-decoder models": with_encoder,
     "data parallelism": with_several_engines,
-    "pipeline parallelism": with_a_pipeline,
+    "pipeline parallelism without asynchronous scheduling": with_a_pipeline,
     "a prefix hash that is not SHA-256": with_a_fast_hash,
 }
 """What a config file, another flag or the model may turn on."""
@@ -114,6 +114,14 @@ def test_what_is_configured_whichever_way_is_refused_when_the_model_is_loaded(tm
     with pytest.raises(UnsupportedError) as refusal:
         check_supported(config, caches(10))
     assert f"can't be served with zones: {feature} ({CONFIGURED[feature]}). Or start vLLM without" in str(refusal.value)
+
+
+def test_a_pipeline_with_asynchronous_scheduling_is_let_in(tmp_path):
+    config = vllm_config(tmp_path)
+    with_a_pipeline(config)
+    config.scheduler_config.async_scheduling = True
+    check_supported(config, caches(10))
+    check(["model", "-pp", "2"], {})
 
 
 def test_all_that_a_configuration_tells_is_tried_here():
