@@ -23,14 +23,14 @@ with zones, and what shows it, is told with [the versions of vLLM](vllm.md#featu
 
 ## Refused by the engine
 
-| what | refused | why | when |
-|---|---|---|---|
+| what | refused | why | instead | when |
+|---|---|---|---|---|
 $features
 
-- **Start**: `tenantzone-runtime serve` ends with `FLAG can't be used: WHY`, before a model is loaded. Your own `vllm
-  serve` does not look at flags; what vLLM's configuration tells is refused when the model is loaded.
-- **Model is loaded**: the engine process ends with `model MODEL can't be served with zones: WHAT (WHY)`. That holds for
-  what a model brings, and for what a config file turns on, too.
+- **Start**: `tenantzone-runtime serve` ends with `FLAG can't be used: WHY; INSTEAD`, before a model is loaded. Your own
+  `vllm serve` does not look at flags; what vLLM's configuration tells is refused when the model is loaded.
+- **Model is loaded**: the engine process ends with `model MODEL can't be served with zones: WHAT (WHY; INSTEAD)`. That
+  holds for what a model brings, and for what a config file turns on, too.
 - **Request**: the engine goes on, and the request ends with an error.
 
 ## Refused and bound by the front door
@@ -71,7 +71,8 @@ def _feature(unsupported: Unsupported) -> str:
     settings = [_setting(setting) for setting in (*unsupported.flags, *unsupported.variables)]
     times = ["start"] if settings else []
     times += ["model is loaded"] if unsupported.is_configured is not None else []
-    return f"| {unsupported.feature} | {'; '.join(settings)} | {unsupported.reason} | {'; '.join(times) or 'request'} |"
+    told = (unsupported.feature, "; ".join(settings), unsupported.reason, unsupported.instead)
+    return f"| {' | '.join(told)} | {'; '.join(times) or 'request'} |"
 
 
 def _setting(setting: Setting) -> str:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, SpeculativeConfig, VllmConfig
+from vllm.lora.request import LoRARequest
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.utils.hashing import get_hash_fn_by_name
@@ -195,6 +196,7 @@ class Driver:
         user: str = "",
         images: Sequence[tuple[str, int, int]] = (),
         foreign_images: bool = False,
+        adapter: LoRARequest | None = None,
     ) -> Request:
         """Add a request; without a tenant as if it had come past the front door.
 
@@ -203,6 +205,7 @@ class Driver:
         exception if it does not compile. ``user`` is the digest of the tenant's user who sends it.
         ``images`` are each one's name, and the first
         and the number of its tokens; ``foreign_images``: with names that are not the tenant's.
+        ``adapter``: the LoRA adapter that is asked for; its workers are not there.
         """
         params = SamplingParams(
             max_tokens=max_tokens,
@@ -220,6 +223,7 @@ class Driver:
             request_id=f"{tenant}-{next(self._ids)}",
             prompt_token_ids=tokens,
             sampling_params=params,
+            lora_request=adapter,
             pooling_params=None,
             cache_salt=salt,
             block_hasher=self._hasher,

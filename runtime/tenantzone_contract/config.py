@@ -14,6 +14,7 @@ from tenantzone_contract.identity import IdentityConfig
 from tenantzone_contract.share import BlockShare
 from tenantzone_contract.unknown_tenants import UnknownTenants
 from tenantzone_contract.zone_terms import (
+    Adapters,
     Fairness,
     Idle,
     Latency,
@@ -82,12 +83,24 @@ class ZoneConfig(ConfigModel):
     latency: Latency = Latency()
     fairness: Fairness = Fairness()
     seats: SeatShare = SeatShare()
+    adapters: Adapters | None = None
+    """LoRA adapters that the tenant may use; None: all that the engine has."""
     purge: PurgeId = ""
     """What was cached when an engine first reads this id goes, once; empty: nothing is to go."""
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        newer = ("queue", "request_limits", "request_priority", "retention", "latency", "fairness", "seats", "purge")
+        newer = (
+            "queue",
+            "request_limits",
+            "request_priority",
+            "retention",
+            "latency",
+            "fairness",
+            "seats",
+            "purge",
+            "adapters",
+        )
         return without_unset(self, dump(self), *newer)
 
     @cached_property

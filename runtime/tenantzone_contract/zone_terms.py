@@ -1,6 +1,6 @@
 """What a TenantZone may say of its zone besides its shares: lending, idleness, queue, requests, seats, time."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -14,6 +14,14 @@ def _not_none_at_all(share: int | str) -> int | str:
         raise ValueError("expected at least 1, or at least 1%: with none no request could ever run")
     return share
 
+
+AdapterName = Annotated[str, Field(min_length=1, max_length=253)]
+"""Of a LoRA adapter, as requests name it in ``model``."""
+
+MAX_ADAPTERS: Final = 256
+"""Of one zone, as in the CRD."""
+
+Adapters = Annotated[tuple[AdapterName, ...], Field(max_length=MAX_ADAPTERS)]
 
 Borrowers = Literal["SameOrHigherPriority", "AnyPriority"]
 """Which zones may borrow from a zone, by their priority against the lender's."""

@@ -6,9 +6,8 @@ from typing import Any, Final
 
 from tenantzone_runtime.usage import FLAGS, PLUGIN, UsageError, flag_values
 
-_NOT_YET: Final = "not supported together with zones yet"
+_OTHER_ENGINE: Final = "run a vLLM without zones for it"
 _SAFE_HASHES: Final = ("sha256", "sha256_cbor")
-_OTHER_KEYS: Final = "tenants' keys come from --tenant-keys; two lists of keys would exclude each other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +45,8 @@ class Unsupported:
 
     feature: str
     reason: str
+    instead: str
+    """What to do about it."""
     flags: tuple[Setting, ...] = ()
     variables: tuple[Setting, ...] = ()
     is_configured: Callable[[Any, Any], bool] | None = None
@@ -54,49 +55,61 @@ class Unsupported:
 
     def refusal(self, name: str = "") -> str:
         """What is said of it, or of a setting by this name."""
-        return f"{name or self.feature} can't be used: {self.reason}"
+        return f"{name or self.feature} can't be used: {self.reason}; {self.instead}"
 
 
-STREAMING_SESSIONS: Final = Unsupported("streaming input sessions", _NOT_YET)
+STREAMING_SESSIONS: Final = Unsupported(
+    "streaming input sessions",
+    "a session keeps its blocks while it waits for its client, where no queue or grace of a zone bounds it",
+    "send each input as a request of its own, which finds the prefix of those before it cached",
+)
 
 UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     Unsupported(
         "a prefix hash that is not SHA-256",
-        "whoever makes two prompts of one hash makes an engine take one for the other; "
+        "whoever makes two prompts of one hash makes an engine take one for the other",
         "--prefix-caching-hash-algo takes sha256_cbor, which is the same in each image, or sha256",
         flags=(Setting("--prefix-caching-hash-algo", but_for=_SAFE_HASHES),),
         is_configured=lambda config, _: config.cache_config.prefix_caching_hash_algo not in _SAFE_HASHES,
     ),
     Unsupported(
         "KV connectors",
-        "KV connectors move blocks past the zones; not supported yet",
+        "KV connectors move blocks past the zones",
+        "let prompts be computed where they are served, and leave the flag out",
         flags=(Setting("--kv-transfer-config"),),
         is_configured=lambda config, _: config.kv_transfer_config is not None,
     ),
     Unsupported(
-        "KV offloading", "it moves blocks past the zones; not supported yet", flags=(Setting("--kv-offloading-size"),)
+        "KV offloading",
+        "it moves blocks past the zones",
+        "leave the flag out; a larger pool (--gpu-memory-utilization) keeps more cached",
+        flags=(Setting("--kv-offloading-size"),),
     ),
     Unsupported(
         "routed experts in answers",
-        "they are kept by prefix, past the zones; not supported yet",
+        "they are kept by prefix, past the zones",
+        "leave the flag out",
         flags=(Setting("--enable-return-routed-experts", ("--aux-output-config",)),),
         is_configured=lambda config, _: config.aux_output_config.enabled,
     ),
     Unsupported(
         "encoder cache connectors",
-        "encoder caches are shared past the zones; not supported yet",
+        "encoder caches are shared past the zones",
+        "let images be encoded where they are served, and leave the flag out",
         flags=(Setting("--ec-transfer-config"),),
         is_configured=lambda config, _: config.ec_transfer_config is not None,
     ),
     Unsupported(
         "another encoder cache manager",
         "what an encoder made of a tenant's images is kept by zone, by a manager of the zones' own",
+        "leave the flag out",
         flags=(Setting("--ec-manager-config"),),
         is_configured=lambda config, _: config.ec_manager_config.encoder_cache_manager_cls is not None,
     ),
     Unsupported(
         "data parallelism",
-        "zones cover one engine; run one Pod for each",
+        "zones cover one engine, and ranks wait for each other's steps",
+        "run one Pod for each engine, without the flag: the pool's zones hold in each",
         flags=(
             Setting("--data-parallel-size", ("-dp",), bound_to="1"),
             Setting(
@@ -107,72 +120,103 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         is_configured=lambda config, _: config.parallel_config.data_parallel_size > 1,
     ),
     Unsupported(
-        "pipeline parallelism",
-        _NOT_YET,
-        flags=(Setting("--pipeline-parallel-size", ("-pp",), bound_to="1"),),
-        is_configured=lambda config, _: config.parallel_config.pipeline_parallel_size > 1,
+        "pipeline parallelism without asynchronous scheduling",
+        "several steps are in flight then, and vLLM's older runner would be asked for tokens that it does not know",
+        "let vLLM run its V2 model runner, or use --tensor-parallel-size, or engines in more Pods",
+        is_configured=lambda config, _: (
+            config.parallel_config.pipeline_parallel_size > 1 and not config.scheduler_config.async_scheduling
+        ),
     ),
     Unsupported(
         "another scheduler",
         "zones are enforced by a scheduler of their own",
+        "leave the flag to tenantzone-runtime serve, or start vLLM without zones",
         flags=(Setting("--scheduler-cls", bound_to=FLAGS["--scheduler-cls"]),),
     ),
     Unsupported(
         "synchronous scheduling",
         "the zone scheduler extends vLLM's asynchronous one",
+        "leave the flag out: vLLM itself goes without where the platform can't",
         flags=(Setting("--no-async-scheduling"),),
     ),
     Unsupported(
         "prompts at intervals",
         "a zone's promise is kept in the next step, and prompts would wait for more of them",
+        "leave the flag out; latency targets (spec.latency) keep prompts from delaying others' tokens",
         flags=(Setting("--prefill-schedule-interval", bound_to="1"),),
         is_configured=lambda config, _: config.scheduler_config.prefill_schedule_interval > 1,
     ),
     Unsupported(
         "gRPC",
         "gRPC requests do not pass the front door that binds them to tenants",
+        "use the HTTP routes",
         flags=(Setting("--grpc", ("--grpc-port",)),),
     ),
     Unsupported(
         "the Rust front end",
         "the Rust front end does not run the front door that binds requests to tenants",
+        "unset the variable",
         variables=(Setting("VLLM_USE_RUST_FRONTEND", bound_to="0"),),
     ),
     Unsupported(
         "an API server elsewhere",
         "its requests come from an API server elsewhere, which does not share its seal key",
+        "run API server and engine in one Pod",
         flags=(Setting("--headless"),),
     ),
     Unsupported(
         "tokens in place of text",
-        "the routes that it serves can't be bound to tenants yet",
+        "the routes that it serves have no field in which the tenant's seal would reach the scheduler",
+        "send text, or token ids as the prompt of /v1/completions",
         flags=(Setting("--tokens-only"),),
     ),
     Unsupported(
-        "vLLM's own API keys", _OTHER_KEYS, flags=(Setting("--api-key"),), variables=(Setting("VLLM_API_KEY"),)
+        "vLLM's own API keys",
+        "two lists of keys would exclude each other",
+        "give the keys of tenants by --tenant-keys",
+        flags=(Setting("--api-key"),),
+        variables=(Setting("VLLM_API_KEY"),),
     ),
     Unsupported(
         "a list of plugins without ours",
-        f"it leaves out the plugin {PLUGIN!r}, which makes the seal key; add it to the list",
+        f"it leaves out the plugin {PLUGIN!r}, which makes the seal key",
+        "add it to the list",
         variables=(Setting("VLLM_PLUGINS", without=PLUGIN),),
     ),
     Unsupported(
         "request ids that are not made unique",
         "clients choose their requests' ids, and one tenant's could end another's",
+        "unset the variable",
         variables=(Setting("VLLM_DISABLE_REQUEST_ID_RANDOMIZATION", bound_to="0"),),
+    ),
+    Unsupported(
+        "adapters that are loaded at run time",
+        "any tenant could load one by naming it",
+        "name the adapters by --lora-modules when the engine starts",
+        variables=(Setting("VLLM_ALLOW_RUNTIME_LORA_UPDATING", but_for=("0", "false", "False")),),
     ),
     Unsupported(
         "hybrid models",
         "zones count the blocks of one group of KV caches",
+        _OTHER_ENGINE,
         is_configured=lambda _, caches: len(caches.kv_cache_groups) != 1,
     ),
-    Unsupported("models with Mamba layers", _NOT_YET, is_configured=lambda _, caches: bool(caches.has_mamba_layers)),
     Unsupported(
-        "encoder-decoder models", _NOT_YET, is_configured=lambda config, _: config.model_config.is_encoder_decoder
+        "models with Mamba layers",
+        "a state is no block of so many tokens, which is what zones count",
+        _OTHER_ENGINE,
+        is_configured=lambda _, caches: bool(caches.has_mamba_layers),
+    ),
+    Unsupported(
+        "encoder-decoder models",
+        "what the encoder made has blocks of its own kind, and zones count those of one kind",
+        _OTHER_ENGINE,
+        is_configured=lambda config, _: config.model_config.is_encoder_decoder,
     ),
     Unsupported(
         "embeddings and pooling",
-        "pooling requests are not bound to zones yet",
+        "pooling requests have no field in which the tenant's seal would reach the scheduler",
+        _OTHER_ENGINE,
         flags=(Setting("--runner", refused=("pooling",)), Setting("--convert", refused=("embed", "classify"))),
         is_configured=lambda config, _: config.model_config.runner_type == "pooling",
     ),

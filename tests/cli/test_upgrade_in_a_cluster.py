@@ -49,6 +49,7 @@ def spec(kube: Kube, name: str) -> dict[str, Any]:
 
 
 NEWER_USES = {
+    "adapters.yaml",
     "auto-register-pool.yaml",
     "fairness.yaml",
     "identity-certificate.yaml",

@@ -144,6 +144,11 @@ def test_what_it_knows_it_reads(previous: str):
             id="a range of priorities",
         ),
         pytest.param(
+            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, adapters=())),
+            "zones[0].adapters: Extra inputs are not permitted",
+            id="adapters",
+        ),
+        pytest.param(
             config_of(ZoneConfig(name="acme", tenant="acme", generation=1, seats=SeatShare(limit=4))),
             "zones[0].seats: Extra inputs are not permitted",
             id="seats",

@@ -130,7 +130,14 @@ def test_what_the_scheduler_refuses_is_counted_by_its_reason(driver):
     driver.send("stranger", prompt(2))
     driver.send("acme", prompt(60))
     driver.send("acme", prompt(2), resumable=True)
-    refusals = {"unbound": 1, "unknown_tenant": 1, "too_long": 1, "unsupported": 1, "queue_full": 0}
+    refusals = {
+        "unbound": 1,
+        "unknown_tenant": 1,
+        "too_long": 1,
+        "unsupported": 1,
+        "changed_adapter": 0,
+        "queue_full": 0,
+    }
     assert driver.scheduler.tenancy.refusals == refusals
     driver.run()
     assert counters(driver).requests == {"refused": 1}

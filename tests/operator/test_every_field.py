@@ -60,10 +60,12 @@ OF_THE_DOOR: dict[str, tuple[Any, Any]] = {
     "requestLimits.bodyBytes": (None, 10_000),
     "requestLimits.prompts": (None, 4),
     "requestLimits.structuredOutputs": ("Any", "Schemas"),
+    "adapters.[]": ("sql", "poetry"),
     "requestPriority.min": (None, -5),
     "requestPriority.max": (None, 5),
 }
-"""The same of fields that the front door enforces. tests/door/test_terms.py shows that it acts on each of them."""
+"""The same of fields that the front door enforces. tests/door/test_terms.py and test_adapters.py show that it acts on
+each of them."""
 
 ZONE_PLACE = {"pool", "tenant"}
 """Whose zone it is, and where: each test here would fail without them."""
@@ -123,7 +125,7 @@ NOT_ENFORCED = {"identity.apiKeys.secretSelector": {"matchLabels": {"app": "keys
 """Fields on which nothing acts; the pool's condition names them."""
 
 
-_OF_TEXTS = ("tenants", "from", "subjects", "audiences", "algorithms", "tenantClaim")
+_OF_TEXTS = ("adapters", "tenants", "from", "subjects", "audiences", "algorithms", "tenantClaim")
 """Fields that hold a list of texts."""
 
 

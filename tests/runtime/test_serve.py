@@ -108,8 +108,6 @@ def test_our_flags_are_not_given_twice():
         ["--api-key", "secret"],
         ["--data-parallel-size", "2"],
         ["-dp", "2"],
-        ["-pp=2"],
-        ["--pipeline_parallel_size", "2"],
         ["--kv-transfer-config", "{}"],
         ["--kv-transfer-config.kv_connector", "x"],
         ["--no-async-scheduling"],
@@ -128,7 +126,7 @@ def test_what_does_not_go_with_zones_is_refused_and_named(arguments):
     [
         [],
         ["model"],
-        ["model", "--data-parallel-size", "1", "-pp", "1"],
+        ["model", "--data-parallel-size", "1", "-pp", "2"],
         ["model", "--scheduler-cls", OURS[1]],
         ["model", "--async-scheduling", "--enable-scale-out"],
         ["--grpcish"],
@@ -146,6 +144,8 @@ def test_the_rest_is_vllms_own_business(arguments):
         ("VLLM_DISABLE_REQUEST_ID_RANDOMIZATION", "1"),
         ("VLLM_API_KEY", "secret"),
         ("VLLM_PLUGINS", "lora,other"),
+        ("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "1"),
+        ("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "True"),
     ],
 )
 def test_a_variable_that_does_not_go_with_zones_is_refused_and_named(name, value):
@@ -161,6 +161,7 @@ def test_a_variable_that_does_not_go_with_zones_is_refused_and_named(name, value
         ("VLLM_DISABLE_REQUEST_ID_RANDOMIZATION", "0"),
         ("VLLM_API_KEY", ""),
         ("VLLM_PLUGINS", "other,tenantzone"),
+        ("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "false"),
     ],
 )
 def test_a_variable_that_does_is_not(name, value):

@@ -35,7 +35,7 @@ def test_each_flag_is_refused_under_each_name_with_its_reason(unsupported, setti
     for name in setting.names:
         with pytest.raises(UsageError) as refusal:
             check(["model", name, a_refused_value(setting)], {})
-        assert str(refusal.value) == f"{name} can't be used: {unsupported.reason}"
+        assert str(refusal.value) == f"{name} can't be used: {unsupported.reason}; {unsupported.instead}"
         value = a_value_that_goes(setting)
         if value is not None:
             check(["model", name, value], {})
@@ -46,7 +46,10 @@ def test_each_variable_is_refused_with_its_reason_and_empty_ones_are_not(unsuppo
     for name in setting.names:
         with pytest.raises(UsageError) as refusal:
             check(["model"], {name: a_refused_value(setting)})
-        assert str(refusal.value) == f"the environment variable {name} can't be used: {unsupported.reason}"
+        assert (
+            str(refusal.value)
+            == f"the environment variable {name} can't be used: {unsupported.reason}; {unsupported.instead}"
+        )
         check(["model"], {name: ""})
         value = a_value_that_goes(setting)
         if value is not None:

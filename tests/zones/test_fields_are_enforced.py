@@ -72,6 +72,7 @@ NOT_DRAWN = {
     "pool.namespace",
     "pool.identity",
     "pool.unknown_tenants.template.idle.evict_after_seconds",
+    "zones.adapters",
     "zones.fairness.header",
     "zones.generation",
     "zones.idle.forget_after_seconds",

@@ -191,7 +191,14 @@ def test_refusals_are_counted_by_reason_and_with_the_zone_that_they_name(core):
         core.tenancy.refused(tenant, reason)
     core.tenancy.refused(None, "unbound")
     core.tenancy.refused("acme", "queue_full")
-    refusals = {"unbound": 1, "unknown_tenant": 1, "too_long": 3, "unsupported": 0, "queue_full": 1}
+    refusals = {
+        "unbound": 1,
+        "unknown_tenant": 1,
+        "too_long": 3,
+        "unsupported": 0,
+        "changed_adapter": 0,
+        "queue_full": 1,
+    }
     assert core.tenancy.refusals == refusals
     assert zones["acme"].counters.requests == {"refused": 2, "queue_full": 1}
     assert zones["gone"].counters.requests == {}

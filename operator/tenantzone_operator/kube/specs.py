@@ -36,7 +36,7 @@ Body = Mapping[str, Any]
 _SHARED = 1024
 """How many different terms of lending and idling are kept to be shared."""
 
-_COPIED = ("priority", "reserved", "limit", "weight", "scrub")
+_COPIED = ("priority", "reserved", "limit", "weight", "scrub", "adapters")
 """Fields of a zone's spec whose names and values the contract has too."""
 
 _LEVEL = ("name", "tenants", "reserved", "limit", "weight", "priority")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.identity import IdentityConfig
+from tenantzone_runtime.door.adapters import MODELS_PATH, check_model, listing, usable_models
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
 from tenantzone_runtime.door.binding import bind, check_fields, without_seal
 from tenantzone_runtime.door.discretion import discreet
@@ -125,6 +126,8 @@ class TenantMiddleware:
                     self._full_queues.check(tenant)
                 held = self._holdings.admit(tenant)
                 scope = without_headers(scope, identity.secret_headers)
+                if route.path == MODELS_PATH:
+                    app = listing(app, usable_models(scope, self._zones.get(tenant)))
                 if scope["method"] == "POST":
                     scope, receive = await self._take(scope, receive, route, tenant, held)
                 if is_sealed:
@@ -194,7 +197,7 @@ class TenantMiddleware:
         check_headers(scope["headers"])
         declared_length = _header(scope["headers"], b"content-length")
         zone = self._zones.get(tenant)
-        remake = partial(self._remake, route, tenant, zone, scope["headers"])
+        remake = partial(self._remake, route, tenant, zone, usable_models(scope, zone), scope["headers"])
         limit = None if zone is None else zone.request_limits.body_bytes
         body = await self._intake.take(receive, declared_length, route, held, remake, limit)
         ours = frozenset({b"content-length", b"transfer-encoding"}) | naming_users(zone)
@@ -207,10 +210,12 @@ class TenantMiddleware:
         route: Route,
         tenant: str,
         zone: ZoneConfig | None,
+        usable: frozenset[str] | None,
         headers: Headers,
         body: bytes,
         parsed: dict[str, Any],
     ) -> bytes:
+        check_model(parsed, usable)
         if route.access is not Access.SEALED:
             return body
         check_fields(parsed, route.refused_fields)

@@ -38,6 +38,7 @@ Reason = Literal[
     "connections",
     "pipelined",
     "unsupported_field",
+    "model",
     "request_limits",
     "user",
     "request_priority",

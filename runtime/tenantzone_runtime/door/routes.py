@@ -48,11 +48,11 @@ class Route:
 
 MACHINERY = dict.fromkeys(
     ("kv_transfer_params", "ec_transfer_params", "kv_hints", "kv_cache_report_mode"),
-    "it is for the engine's machinery, such as where it fetches blocks from, in which tenants have no say",
+    "it is for the engine's machinery, such as where it fetches blocks from; leave it out",
 )
 """Fields of a sealed route's body, and of its ``vllm_xargs``, that no tenant may set, and why."""
 _NO_BEAM_SEARCH = MACHINERY | {
-    "use_beam_search": "vLLM's beam search drops the arguments that bind a request to its tenant"
+    "use_beam_search": "vLLM's beam search drops the arguments that bind a request to its tenant; ask for choices (n)"
 }
 _NO_STORED_RESPONSES = MACHINERY | {
     "previous_response_id": "stored responses are shared between tenants; send the conversation in 'input'",
@@ -93,7 +93,7 @@ _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (("GET", "/v1/responses/{response_id}"), ("POST", "/v1/responses/{response_id}/cancel")),
     ),
     (
-        "its requests can't carry the tenant's seal yet; use /v1/chat/completions or /v1/completions",
+        "its requests can't carry the tenant's seal; use /v1/chat/completions or /v1/completions",
         (
             ("POST", "/v1/systemone"),
             ("POST", "/v1/decisions"),
@@ -107,7 +107,7 @@ _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         ),
     ),
     (
-        "pooling models are not supported together with zones yet; run a vLLM without zones for it",
+        "its requests have no field in which the tenant's seal would reach the engine; run a vLLM without zones for it",
         (
             ("POST", "/v1/embeddings"),
             ("POST", "/v2/embed"),
@@ -121,7 +121,7 @@ _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         ),
     ),
     (
-        "disaggregated serving is not supported together with zones yet; use /v1/chat/completions or /v1/completions",
+        "disaggregated serving moves blocks past the zones; use /v1/chat/completions or /v1/completions",
         (
             ("POST", "/inference/v1/generate"),
             ("POST", "/inference/v1/abort_requests"),

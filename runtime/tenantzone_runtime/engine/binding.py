@@ -5,6 +5,7 @@ from typing import Final
 
 from vllm.v1.request import Request
 
+from tenantzone_runtime.engine.adapter_weights import ADAPTERS
 from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.media_names import has_foreign_media
 from tenantzone_runtime.seal import SEAL_ARGUMENT, SealError, unseal
@@ -63,8 +64,9 @@ class Binder:
         """Find a request's zone, and bound the request's length by it; None where no zone is declared: stock vLLM then.
 
         Raises:
-            BindingError: zones are declared, and the request has no valid seal, its tenant no zone, its prompt is
-                longer than its zone can ever hold, or its zone's queue is full.
+            BindingError: zones are declared, and the request has no valid seal, its tenant no zone, its adapter other
+                files than when it was loaded, its prompt is longer than its zone can ever hold, or its zone's queue is
+                full.
         """
         zone = self._find(request, now)
         if zone is not None:
@@ -84,10 +86,22 @@ class Binder:
             raise BindingError("unbound", None, f"{error}; it did not come through the front door") from None
         if has_foreign_media(request):
             raise BindingError("unbound", tenant, "its media have names that are not its tenant's")
+        self._check_adapter(request, tenant)
         zone = self._tenancy.zone_for(tenant, now)
         if zone is None:
             raise BindingError("unknown_tenant", tenant, f"tenant {tenant!r} has no zone")
         return zone
+
+    @staticmethod
+    def _check_adapter(request: Request, tenant: str) -> None:
+        """Refuse what a worker might compute with other weights than the blocks of the same adapter that are cached."""
+        adapter = request.lora_request
+        if adapter is not None and ADAPTERS.have_changed(adapter):
+            raise BindingError(
+                "changed_adapter",
+                tenant,
+                f"the files of adapter {adapter.lora_name!r} are others than the engine has loaded; restart the engine",
+            )
 
     def _fit(self, request: Request, zone: Zone) -> None:
         """Bound a request's length by what its zone can ever have, as the model's maximum length bounds it for all."""

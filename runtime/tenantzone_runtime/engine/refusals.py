@@ -24,6 +24,7 @@ _STATUSES: Final[Mapping[RefusalReason, int]] = {
     "unknown_tenant": 403,
     "too_long": 400,
     "unsupported": 400,
+    "changed_adapter": 503,
     "queue_full": 429,
 }
 

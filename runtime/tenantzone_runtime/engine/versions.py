@@ -46,11 +46,14 @@ def check_supported(config: VllmConfig, caches: KVCacheConfig) -> None:
     Raises:
         UnsupportedError: what vLLM was configured for, by a flag, a file or the model, and why it is refused.
     """
-    found = [f"{unsupported.feature} ({unsupported.reason})" for unsupported in configured(config, caches)]
+    found = [
+        f"{unsupported.feature} ({unsupported.reason}; {unsupported.instead})"
+        for unsupported in configured(config, caches)
+    ]
     if found:
         raise UnsupportedError(
             f"model {config.model_config.model} can't be served with zones: {'; '.join(found)}. "
-            "Leave it out, or start vLLM without --scheduler-cls to go without zones"
+            "Or start vLLM without --scheduler-cls to go without zones"
         )
 
 

@@ -99,7 +99,13 @@ class ZoneEngine:
         if self.free_blocks >= len(running) * self._blocks_each:
             return ()
         most, blocks_of = self._demand.max_chunk, self._manager.blocks_to_generate
-        return [(request, blocks) for request in running if (blocks := blocks_of(request, most))]
+        step = self._scheduler.current_step + 1
+        return [
+            (request, blocks)
+            for request in running
+            # In a pipeline, vLLM passes over a request whose last token has not come through its stages.
+            if request.next_decode_eligible_step <= step and (blocks := blocks_of(request, most))
+        ]
 
     def is_running(self, request: Request) -> bool:
         return bool(request.status == RequestStatus.RUNNING)
@@ -136,9 +142,7 @@ class ZoneEngine:
 
     @property
     def depth(self) -> int:
-        config = self._scheduler.vllm_config
-        stages = int(config.parallel_config.pipeline_parallel_size)
-        return max(stages, 2 if config.scheduler_config.async_scheduling else 1)
+        return int(self._scheduler.vllm_config.max_concurrent_batches)
 
     def in_prompts(self) -> Sequence[Request]:
         return [request for request in self._scheduler.running if request.is_prefill_chunk]

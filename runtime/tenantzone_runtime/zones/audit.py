@@ -20,9 +20,10 @@ grace are over. own: for the zone itself. reset: the prefix cache was reset. vio
 is not its zone's.
 """
 
-RefusalReason = Literal["unbound", "unknown_tenant", "too_long", "unsupported", "queue_full"]
+RefusalReason = Literal["unbound", "unknown_tenant", "too_long", "unsupported", "changed_adapter", "queue_full"]
 """unbound: no valid seal of the front door. unknown_tenant: no zone. too_long: it could never fit the zone's limit.
-unsupported: a kind of request that does not go with zones. queue_full: as much of its zone waits as may.
+unsupported: a kind of request that does not go with zones. changed_adapter: its LoRA adapter has other files than
+when it was loaded. queue_full: as much of its zone waits as may.
 """
 
 

@@ -118,6 +118,17 @@ def test_each_tenants_own_adapter_has_a_cache_of_its_own(engine):
     } == adapted
 
 
+def test_a_tenant_can_use_the_adapters_that_its_zone_lists_and_sees_no_others(engine):
+    acme, burst, prompt = engine.client("acme"), engine.client("burst"), text(2)
+    engine.declare(zone("acme", adapters=("acme-adapter",)), zone("burst"))
+    assert generated(acme, prompt, 1, model="acme-adapter")
+    for model in ("burst-adapter", "nobodys"):
+        with pytest.raises(openai.NotFoundError, match=f"The model `{model}` does not exist"):
+            complete(acme, prompt, model=model)
+    assert [each.id for each in acme.models.list()] == ["tiny", "acme-adapter"]
+    assert {each.id for each in burst.models.list()} == {"tiny", "acme-adapter", "burst-adapter"}
+
+
 def test_beam_search_is_refused(engine):
     with pytest.raises(openai.BadRequestError, match="beam search drops the arguments that bind a request"):
         complete(engine.client("acme"), text(1), extra={"use_beam_search": True}, n=2)
@@ -126,7 +137,7 @@ def test_beam_search_is_refused(engine):
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/v1/embeddings", "pooling models are not supported together with zones yet"),
+        ("/v1/embeddings", "its requests have no field in which the tenant's seal"),
         ("/v1/load_lora_adapter", "it changes or stops the engine for all tenants"),
         ("/reset_prefix_cache", "it changes or stops the engine for all tenants"),
     ],

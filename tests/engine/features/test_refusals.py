@@ -23,11 +23,7 @@ from tenantzone_runtime.usage import UsageError
             ["--kv-transfer-config", "{}"],
             "--kv-transfer-config can't be used: KV connectors move blocks past the zones",
         ),
-        (["-pp", "2"], "-pp can't be used: not supported together with zones yet"),
-        (
-            ["--data-parallel-size=2"],
-            "--data-parallel-size can't be used: zones cover one engine; run one Pod for each",
-        ),
+        (["--data-parallel-size=2"], "without the flag: the pool's zones hold in each"),
         (["--prefix-caching-hash-algo=builtin"], "--prefix-caching-hash-algo can't be used: whoever makes two prompts"),
         (["--prefix_caching_hash_algo", "xxhash_cbor"], "--prefix-caching-hash-algo can't be used: whoever makes two"),
         (["--grpc"], "--grpc can't be used: gRPC requests do not pass the front door"),
@@ -80,6 +76,7 @@ def with_several_engines(config):
 
 def with_a_pipeline(config):
     config.parallel_config.pipeline_parallel_size = 2
+    config.scheduler_config.async_scheduling = False
 
 
 def with_a_fast_hash(config):
@@ -103,11 +100,11 @@ USES = {
     "embeddings and pooling": with_pooling,
     "encoder-decoder models": with_encoder,
     "data parallelism": with_several_engines,
-    "pipeline parallelism": with_a_pipeline,
+    "pipeline parallelism without asynchronous scheduling": with_a_pipeline,
     "a prefix hash that is not SHA-256": with_a_fast_hash,
 }
 """What a config file, another flag or the model may turn on."""
-CONFIGURED = {each.feature: each.reason for each in UNSUPPORTED if each.is_configured is not None}
+CONFIGURED = {each.feature: f"{each.reason}; {each.instead}" for each in UNSUPPORTED if each.is_configured is not None}
 
 
 @pytest.mark.parametrize("feature", USES)
@@ -116,7 +113,15 @@ def test_what_is_configured_whichever_way_is_refused_when_the_model_is_loaded(tm
     USES[feature](config)
     with pytest.raises(UnsupportedError) as refusal:
         check_supported(config, caches(10))
-    assert f"can't be served with zones: {feature} ({CONFIGURED[feature]}). Leave it out" in str(refusal.value)
+    assert f"can't be served with zones: {feature} ({CONFIGURED[feature]}). Or start vLLM without" in str(refusal.value)
+
+
+def test_a_pipeline_with_asynchronous_scheduling_is_let_in(tmp_path):
+    config = vllm_config(tmp_path)
+    with_a_pipeline(config)
+    config.scheduler_config.async_scheduling = True
+    check_supported(config, caches(10))
+    check(["model", "-pp", "2"], {})
 
 
 def test_all_that_a_configuration_tells_is_tried_here():
@@ -148,10 +153,10 @@ def test_hybrid_models_are_refused(tmp_path, feature):
 @pytest.mark.parametrize(
     ("method", "path", "reason"),
     [
-        (WEBSOCKET, "/v1/realtime", "its requests can't carry the tenant's seal yet"),
-        ("POST", "/v1/embeddings", "pooling models are not supported together with zones yet"),
-        ("POST", "/pooling", "pooling models are not supported together with zones yet"),
-        ("POST", "/inference/v1/generate", "disaggregated serving is not supported together with zones yet"),
+        (WEBSOCKET, "/v1/realtime", "its requests can't carry the tenant's seal"),
+        ("POST", "/v1/embeddings", "its requests have no field in which the tenant's seal"),
+        ("POST", "/pooling", "its requests have no field in which the tenant's seal"),
+        ("POST", "/inference/v1/generate", "disaggregated serving moves blocks past the zones"),
     ],
 )
 def test_routes_are_refused_with_a_reason(method, path, reason):

@@ -133,6 +133,11 @@ class Engine:
         return self.flags.step_seconds + self.flags.token_seconds * self._computed
 
     @property
+    def is_computing(self) -> bool:
+        """Whether a step that computes something is in flight: in a pipeline, others wait for what comes of it."""
+        return any(output.total_num_scheduled_tokens for output, _ in self._in_flight)
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing is left to do."""
         return not self._in_flight and not self.scheduler.requests and not self.scheduler.has_requests()
@@ -210,6 +215,9 @@ def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
         policy=flags.policy,
         async_scheduling=flags.steps_in_flight > 1,
     )
+    if flags.steps_in_flight > 2:
+        config.parallel_config = copy(config.parallel_config)
+        config.parallel_config.pipeline_parallel_size = flags.steps_in_flight - 1
     if flags.drafting is not None:
         config = with_drafts(config, *flags.drafting)
     config.model_config = copy(config.model_config)

@@ -34,7 +34,7 @@ class Flags:
     policy: Literal["fcfs", "priority"]
     prefix_caching: bool
     steps_in_flight: int
-    """1: each step ends before the next one is scheduled."""
+    """1: each step ends before the next one is scheduled. More than 2: one more than a pipeline has stages."""
     step_seconds: float
     """That each step takes, ..."""
     token_seconds: float

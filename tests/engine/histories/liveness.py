@@ -45,6 +45,9 @@ def drain(engine: Engine) -> None:
             steps += 1
             engine.pass_time(engine.step_seconds)
             computed = engine.clock.seconds
+        elif engine.is_computing:
+            engine.pass_time(engine.flags.step_seconds)
+            computed = engine.clock.seconds
         else:
             waited = engine.clock.seconds - computed
             assert waited <= max_wait, f"stuck: {_describe(engine)}"

@@ -130,6 +130,9 @@ def _could_be_admitted(request: Request) -> bool:
 
 def _tokens_to_compute(driver: Driver, request: Request) -> int:
     """Tokens that vLLM would compute for a running request, had the step no bound."""
+    if request.next_decode_eligible_step > driver.scheduler.current_step + 1:
+        # What it generated last is still on its way through the stages of a pipeline.
+        return 0
     placeholders = request.num_output_placeholders
     end = request.num_prompt_tokens + request.max_tokens
     if placeholders > 0 and request.num_computed_tokens + 2 - placeholders >= end:

@@ -7,6 +7,7 @@ and printed, with what reproduces it.
 import logging
 import os
 import sys
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -54,7 +55,9 @@ def test_every_life_keeps_its_promises_and_ends(run_life, life):
 def run(config, life: Life) -> None:
     """One life from start to end."""
     clock = Clock()
-    with clock.in_force():
+    # The runner that has several stages and steps that are scheduled ahead.
+    runner = {"VLLM_USE_V2_MODEL_RUNNER": str(int(life.flags.steps_in_flight > 2))}
+    with clock.in_force(), patch.dict(os.environ, runner):
         engine = Engine(config, life.flags, clock)
         for event in life.events:
             engine.live(event)
