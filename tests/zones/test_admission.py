@@ -26,8 +26,8 @@ def nobody(zone):
     return False
 
 
-def next_of(core, admission, is_admissible=anybody, *, is_running=True):
-    return admission.next(is_admissible, core.free, is_running=is_running)
+def next_of(core, admission, is_admissible=anybody, *, may_call=True, is_running=True):
+    return admission.next(is_admissible, lambda: may_call, core.free, is_running=is_running)
 
 
 def in_turn(core, admission):
@@ -71,6 +71,16 @@ def test_a_zone_that_is_parked_is_not_next_before_its_bar_is_reached(core, admis
     assert next_of(core, admission) is other
     core.release(busy, dropped=1)
     assert in_turn(core, admission) == [other, one]
+
+
+def test_a_zone_that_is_parked_is_not_called_where_that_is_of_no_use(core, admission, zones):
+    one, other = zones
+    admission.park(one, 10, 0, 0)
+    admission.end_step()
+    admission.leave(other)
+    assert next_of(core, admission, may_call=False) is None
+    assert one.parked
+    assert next_of(core, admission) is one
 
 
 def test_of_many_whose_bars_are_reached_the_least_served_is_next_and_the_others_stay_parked(core, admission):

@@ -54,18 +54,23 @@ class Admission:
         if zone.account in self._zones:
             self._unseen[zone] = None
 
-    def next(self, is_admissible: Callable[[Zone], bool], free: int, *, is_running: bool) -> Zone | None:
+    def next(
+        self, is_admissible: Callable[[Zone], bool], may_call: Callable[[], bool], free: int, *, is_running: bool
+    ) -> Zone | None:
         """The zone whose turn it is, of those whose next request can be admitted.
 
         The others are parked by whoever finds that out, or stand aside until the step is over.
 
         Args:
             is_admissible: whether a zone's next request can be admitted.
+            may_call: whether it is worth while to look at parked zones for which blocks may be there.
             free: blocks that are free now.
             is_running: whether requests run.
         """
 
         def call(first: Place | None) -> Account | None:
+            if not may_call():
+                return None
             zone = self._denials.first(free, self._fair.place, is_running=is_running)
             if zone is None or (first is not None and first < self._fair.place(zone.account)):
                 return None

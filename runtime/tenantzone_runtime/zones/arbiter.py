@@ -204,7 +204,12 @@ class Arbiter(Generic[W]):
 
     def _next_zone(self) -> Zone | None:
         engine = self._engine
-        return self._admission.next(self._is_admissible, engine.free_blocks, is_running=bool(engine.running))
+        return self._admission.next(
+            self._is_admissible,
+            lambda: not self._tokens.is_used_up,
+            engine.free_blocks,
+            is_running=bool(engine.running),
+        )
 
     def _claim(self, zone: Zone) -> None:
         """Make room for a zone's next request if the zone is entitled to it, and note if it must wait."""

@@ -160,6 +160,11 @@ class StepTokens(Generic[W]):
             self._turned_away.append(work.zone)
         return may_begin
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether a waiting request found no tokens, and no other of a zone without a share of them would now."""
+        return self.is_shared and not self._unclaimed and bool(self._turned_away)
+
     def was_turned_down(self, work: W) -> None:
         """Note that the engine did not compute a request after all, if tokens were asked for it last."""
         last, self._last = self._last, None
