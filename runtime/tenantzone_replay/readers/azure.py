@@ -1,5 +1,6 @@
-"""Azure's LLM inference traces: CSV with TIMESTAMP, ContextTokens and GeneratedTokens. Nobody's prompts have anything
-in common: the trace does not say what they begin with.
+"""Azure's LLM inference traces: CSV with TIMESTAMP, ContextTokens and GeneratedTokens.
+
+No two prompts have anything in common: the traces do not say what they begin with.
 
 Source: Patel et al., *Splitwise*, ISCA'24; Stojkovic et al., *DynamoLLM*, HPCA'25; github.com/Azure/AzurePublicDataset.
 """

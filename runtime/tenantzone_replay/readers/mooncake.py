@@ -20,7 +20,7 @@ def looks_like(line: str) -> bool:
 
 
 def read(path: Path) -> Iterator[Asked]:
-    """Its requests; a conversation is what begins with the same second block, the first being the same in nearly all."""
+    """Its requests; a conversation has its second block in common, since nearly all have the first."""
     for place, line in json_lines(path):
         fields = members(place, line)
         prompt_tokens = count(place, fields, "input_length")

@@ -64,9 +64,9 @@ def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tupl
     """Make room for as many of ``count`` blocks as a zone may hold more, or in place of its own cached ones.
 
     For a tier whose blocks are all cache: there a zone is entitled by what it *holds*, where an engine's is by what its
-    requests use. The order is the same, but for S0. Up to the reservation: what is free, S1 and S1b. Above it: what is spare, and
-    up to the zone's share of what nobody reserved what others hold above their reservations (relief). What is left
-    goes in place of the zone's own (S2), as far as what others have locked stays obtainable.
+    requests use. The order is the same, but for S0. Up to the reservation: what is free, S1 and S1b. Above it: what is
+    spare, and up to the zone's share of what nobody reserved what others hold above their reservations (relief). What
+    is left goes in place of the zone's own (S2), as far as what others have locked stays obtainable.
 
     Returns:
         How many blocks the zone may take now, all of which are free then, and what was evicted for them.
