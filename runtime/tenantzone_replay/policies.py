@@ -73,9 +73,9 @@ def equal_zones(tenants: Sequence[str], blocks: int) -> tuple[ZoneConfig, ...]:
 
 
 def zone_name(tenant: str, number: int) -> str:
-    """A name that Kubernetes accepts."""
-    plain = "".join(each if each.isascii() and each.isalnum() else "-" for each in tenant.lower()).strip("-")
-    return plain[:50].strip("-") or f"zone-{number}"
+    """A name that Kubernetes accepts, and that no other tenant's zone has."""
+    plain = "".join(each if each.isascii() and each.isalnum() else "-" for each in tenant.lower()).strip("-")[:50]
+    return tenant if plain == tenant else f"{plain or 'zone'}-{number}"
 
 
 def changed(zone: ZoneConfig, **changes: object) -> ZoneConfig:
