@@ -73,7 +73,7 @@ class _Chains:
             raise TraceError(f"{place}: block_hashes is missing or empty")
         parent = fields.get("parent_block_hash")
         before = None if parent is None else _id(parent)
-        tenant = self._before[before][1] if before in self._before else _salt(fields)
+        tenant = _salt(fields) if before is None or before not in self._before else self._before[before][1]
         begin = self._back_from(before)
         ids = [_id(each) for each in hashes]
         for block in ids:
