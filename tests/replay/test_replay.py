@@ -55,20 +55,31 @@ def test_nobody_holds_more_than_its_partition(flooded):
     assert max(moment.held["flood"] for moment in flooded["salted"].moments) > 150
 
 
-def test_stock_finds_what_a_stock_engine_finds_that_hashes_real_tokens(tmp_path):
+@pytest.mark.parametrize("policy", ["salted", "zones"])
+def test_each_request_finds_what_it_finds_on_a_scheduler_that_hashes_real_tokens(tmp_path, policy):
     dice = random.Random(1)
-    contents = [_begins(dice) for _ in range(60)]
-    requests = [asked(100.0 * number, "acme", content) for number, content in enumerate(contents)]
-    (stock,) = results(requests, "stock", blocks=60)
-    clock = VirtualClock()
-    found = 0
+    requests = [asked(100.0 * number, f"tenant-{number % 2}", _begins(dice)) for number in range(60)]
+    (result,) = results(requests, policy, blocks=60)
+    tenants = list(result.tenants)
+    clock, found = VirtualClock(), dict.fromkeys(tenants, 0)
     with clock.in_force():
-        driver = Driver(make_scheduler(vllm_config(tmp_path), 60, zones=False))
+        driver = Driver(make_scheduler(vllm_config(tmp_path), 60, zones=policy == "zones"))
+        if policy == "zones":
+            driver.declare(*equal_zones(tenants, 60))
         for number, request in enumerate(requests):
+            clock.seconds = 1.0 + request.arrival
+            if policy == "zones":
+                driver.scheduler.let_time_pass()
             tokens = [token for block in request.content for token in _tokens(block)]
             own = random.Random(f"own {number}").choices(range(3, 128), k=request.prompt_tokens - len(tokens))
-            found += driver.cached_tokens(driver.ask(None, tokens + own, max_tokens=request.output_tokens))
-    assert stock.tenants["acme"].hit_tokens == found > 0
+            as_what = {"client_salt": request.tenant} if policy == "salted" else {}
+            sent = driver.ask(
+                request.tenant if policy == "zones" else None, tokens + own, max_tokens=request.output_tokens, **as_what
+            )
+            found[request.tenant] += driver.cached_tokens(sent)
+    assert {tenant: each.hit_tokens for tenant, each in result.tenants.items()} == found
+    assert all(found.values())
+    assert any(each.evicted for each in result.tenants.values())
 
 
 def _begins(dice):
