@@ -1,7 +1,8 @@
 """The noisy neighbour in virtual time: vLLM's real scheduler, stock and with zones, on steps of a modelled H100.
 
-The same two tenants as in the bench on real engines. The scheduler, its queue and its block pool are the real ones; the
-model's work is replaced by the time that it would take (``virtual_hardware``), with one step in flight or two.
+The same two tenants as in the bench on real engines. The scheduler, its queue and its block pool are the real ones;
+the model's work is replaced by the time that it would take (``tenantzone_replay.hardware``), with one step in flight or
+two.
 
     python -m bench.noisy_neighbour.virtual --plot noisy-neighbour-virtual.svg
 """
@@ -17,11 +18,11 @@ from bench.noisy_neighbour.asking import Answer, Shape
 from bench.noisy_neighbour.figures import Phase, Seed, table
 from bench.noisy_neighbour.plot import draw, draw_frontier
 from bench.noisy_neighbour.promises import promises
-from bench.noisy_neighbour.virtual_engine import VirtualEngine
-from bench.noisy_neighbour.virtual_hardware import MODELS, Transformer
 from bench.noisy_neighbour.virtual_tenants import VirtualTenants
 from hack.harness.clock import Clock
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, vllm_config, with_flags
+from tenantzone_replay.hardware import MODELS, Transformer
+from tenantzone_replay.virtual_engine import VirtualEngine
 
 VIRTUAL_ARMS = tuple(arm for arm in ARMS if arm.name in ("stock", "stock, by priority", "zones"))
 _WARM_ANSWERS = 2
@@ -42,7 +43,7 @@ def main() -> None:
     targets = {arm.name: arm.target_seconds for arm in arms if arm.target_seconds is not None}
     for name in options.models:
         for steps_in_flight in options.steps_in_flight:
-            title = f"{MODELS[name].name}, {steps_in_flight} in flight"
+            title = f"{MODELS[name].title}, {steps_in_flight} in flight"
             results = {
                 arm.name: [
                     measure(arm, MODELS[name], shape, steps_in_flight=steps_in_flight, seed=seed, options=options)
@@ -65,7 +66,7 @@ def measure(
     arm: Arm, hardware: Transformer, shape: Shape, *, steps_in_flight: int, seed: int, options: argparse.Namespace
 ) -> Seed:
     """Solo, the flood alone, then both, by one arm with one seed."""
-    print(f"{hardware.name}, {steps_in_flight} in flight, seed {seed}: {arm.name}", file=sys.stderr, flush=True)
+    print(f"{hardware.title}, {steps_in_flight} in flight, seed {seed}: {arm.name}", file=sys.stderr, flush=True)
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder, clock.in_force():
         driver = make_driver(Path(folder), arm, hardware, seats=SEATS, budget=options.budget)

@@ -3,6 +3,8 @@
 import random
 from collections import deque
 
+from vllm.v1.engine import EngineCoreOutput
+
 from bench.noisy_neighbour.arms import FLOOD, QUIET, Arm
 from bench.noisy_neighbour.asking import Answer, Shape
 from hack.harness.clock import Clock
@@ -76,7 +78,8 @@ class VirtualTenants:
     def next_arrival(self) -> float | None:
         return self._due[0] if self._due else None
 
-    def told(self, request_id: str, tokens: int, now: float) -> None:
+    def told(self, output: EngineCoreOutput, now: float) -> None:
+        request_id, tokens = output.request_id, len(output.new_token_ids)
         if (answer := self._quiet.get(request_id)) is not None:
             answer.tokens_at += [now] * tokens
             if len(answer.tokens_at) >= self._shape.answer_tokens:

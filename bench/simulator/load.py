@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from bench.simulator.request import BLOCK_TOKENS, Request
-from bench.simulator.trace import zipf_shares
+from tenantzone_replay.tenants import zipf_shares
 
 REQUESTS_PER_SECOND = 6.0
 """Of all tenants, before the speed."""

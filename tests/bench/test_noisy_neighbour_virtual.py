@@ -7,10 +7,10 @@ from bench.noisy_neighbour.asking import Shape
 from bench.noisy_neighbour.figures import Phase, Seed
 from bench.noisy_neighbour.promises import first_token_bound, promises
 from bench.noisy_neighbour.virtual import make_driver
-from bench.noisy_neighbour.virtual_engine import VirtualEngine
-from bench.noisy_neighbour.virtual_hardware import MODELS
 from bench.noisy_neighbour.virtual_tenants import VirtualTenants
 from hack.harness.clock import Clock
+from tenantzone_replay.hardware import MODELS
+from tenantzone_replay.virtual_engine import VirtualEngine
 
 BY_NAME = {arm.name: arm for arm in ARMS}
 SEATS = 4

@@ -97,7 +97,7 @@ def test_a_quiet_zone_lends_down_to_what_it_keeps(driver):
     driver.declare(zone("acme", reserved=40, lending=Lending(lendable=15), idle=Idle(after_seconds=0)), zone("burst"))
     driver.ask("acme", prompt(30, seed=1))
     driver.scheduler.let_time_pass()
-    flood(driver, "burst")
+    driver.ask("burst", prompt(74, seed=2))
     acme = driver.zone("acme")
     assert acme.held == 25
     assert acme.counters.evicted == {"quiet": 5}

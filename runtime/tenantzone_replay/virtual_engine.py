@@ -1,16 +1,29 @@
-"""vLLM's real scheduler, stock or with zones, in virtual time: steps take what a model of the hardware says."""
+"""An engine core in virtual time, around a real scheduler: steps take what a model of the hardware says."""
 
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from bench.noisy_neighbour.virtual_hardware import Transformer
-from hack.harness.clock import Clock
-from hack.harness.scheduler import Driver
+from tenantzone_replay.clock import VirtualClock
+from tenantzone_replay.hardware import Transformer
 
 _HOUSEKEEPING_SECONDS = 0.1
+_IDLE_SECONDS = 1.0
+"""That an engine with nothing to do sleeps at most."""
 _EMPTY_STEP_SECONDS = 1e-3
 """Before an engine in which nothing can be scheduled looks again."""
+
+
+class Scheduling(Protocol):
+    """A scheduler of vLLM's, and the two halves of a step of it."""
+
+    scheduler: Any
+
+    def schedule(self) -> tuple[Any, Any]:
+        """What is computed in the next step, and what the model makes of it."""
+
+    def update(self, output: Any, result: Any) -> list[Any]:
+        """The end of that step; returns what is sent to clients, as vLLM's ``EngineCoreOutput``."""
 
 
 class Tenants(Protocol):
@@ -22,8 +35,8 @@ class Tenants(Protocol):
     def next_arrival(self) -> float | None:
         """When the next one comes; None: not before something else happens."""
 
-    def told(self, request_id: str, tokens: int, now: float) -> None:
-        """So many tokens of an answer were sent, or the answer has ended."""
+    def told(self, output: Any, now: float) -> None:
+        """Tokens of an answer were sent, or it has ended: an ``EngineCoreOutput`` of vLLM's."""
 
 
 class VirtualEngine:
@@ -38,15 +51,23 @@ class VirtualEngine:
         hardware: says how long a step takes.
         tenants: that send.
         steps_in_flight: 1, or 2 as with async scheduling.
+        look: called ten times a second, with the clock's time.
     """
 
     def __init__(
-        self, driver: Driver, clock: Clock, hardware: Transformer, tenants: Tenants, *, steps_in_flight: int
+        self,
+        driver: Scheduling,
+        clock: VirtualClock,
+        hardware: Transformer,
+        tenants: Tenants,
+        *,
+        steps_in_flight: int,
+        look: Callable[[float], None] = lambda _: None,
     ) -> None:
         self.steps = 0
         """That were scheduled and had something in them."""
-        self.step_seconds: list[float] = []
-        """What each of them took."""
+        self.busy_seconds = 0.0
+        """What they took together."""
         self._driver = driver
         self._clock = clock
         self._hardware = hardware
@@ -55,6 +76,7 @@ class VirtualEngine:
         self._in_flight: deque[tuple[float, Any, Any]] = deque()
         """When they end, what was scheduled, what comes of it."""
         self._busy_until = 0.0
+        self._look = look
         self._kept_house = clock.seconds
         self._keep_house: Callable[[], None] = getattr(driver.scheduler, "let_time_pass", lambda: None)
 
@@ -70,7 +92,8 @@ class VirtualEngine:
                 arrival = self._tenants.next_arrival()
                 if arrival is None:
                     return
-                self._pass_time(arrival)
+                # What time alone does to zones is done meanwhile.
+                self._pass_time(min(arrival, self._clock.seconds + _IDLE_SECONDS))
                 continue
             self._await_step()
 
@@ -83,7 +106,7 @@ class VirtualEngine:
                 (tokens, requests[name].num_computed_tokens) for name, tokens in output.num_scheduled_tokens.items()
             )
             self.steps += 1
-            self.step_seconds.append(seconds)
+            self.busy_seconds += seconds
         else:
             seconds = 0.0 if self._in_flight else _EMPTY_STEP_SECONDS
         self._busy_until = begins + seconds
@@ -93,10 +116,11 @@ class VirtualEngine:
         ends, output, result = self._in_flight.popleft()
         self._pass_time(ends)
         for item in self._driver.update(output, result):
-            self._tenants.told(item.request_id, len(item.new_token_ids), self._clock.seconds)
+            self._tenants.told(item, self._clock.seconds)
 
     def _pass_time(self, until: float) -> None:
         self._clock.seconds = max(self._clock.seconds, until)
         if self._clock.seconds - self._kept_house >= _HOUSEKEEPING_SECONDS:
             self._kept_house = self._clock.seconds
             self._keep_house()
+            self._look(self._clock.seconds)

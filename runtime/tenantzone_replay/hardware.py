@@ -16,7 +16,8 @@ Sources:
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 _BYTES = 2
 """Of a parameter, and of a number in the KV cache: bfloat16."""
@@ -51,6 +52,20 @@ class Transformer:
     gpus: Gpus
 
     @property
+    def title(self) -> str:
+        return f"{self.name} on {self.gpus.count} H100"
+
+    def on(self, gpus: int) -> Self:
+        """The same model on another number of GPUs."""
+        return replace(self, gpus=replace(self.gpus, count=gpus))
+
+    @property
+    def prompt_tokens_per_second(self) -> float:
+        """That can be computed, if nothing else is, of prompts so short that attention costs nothing to speak of."""
+        gpus = self.gpus
+        return gpus.count * gpus.operations_per_second * gpus.compute_efficiency / (2 * self.parameters)
+
+    @property
     def cache_bytes_per_token(self) -> int:
         """Keys and values, of all layers."""
         return 2 * self.layers * self.key_value_heads * self.head_width * _BYTES
@@ -79,6 +94,6 @@ class Transformer:
 
 
 MODELS = {
-    "8b": Transformer("Llama 3.1 8B on one H100", 8.03e9, 32, 4096, 8, 128, Gpus(1)),
-    "70b": Transformer("Llama 3.1 70B on four H100", 70.6e9, 80, 8192, 8, 128, Gpus(4)),
+    "8b": Transformer("Llama 3.1 8B", 8.03e9, 32, 4096, 8, 128, Gpus(1)),
+    "70b": Transformer("Llama 3.1 70B", 70.6e9, 80, 8192, 8, 128, Gpus(4)),
 }

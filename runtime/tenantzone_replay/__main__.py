@@ -1,0 +1,32 @@
+"""The ``tenantzone-replay`` command."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from tenantzone_replay.load import TraceError
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a subcommand; the exit code is 1 where a trace or an option can't be used."""
+    # Imported late: vLLM takes seconds to import, and --help needs none of it.
+    from tenantzone_replay import advise, compare
+
+    parser = argparse.ArgumentParser(prog="tenantzone-replay", description=__doc__)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, command, what in (
+        ("compare", compare, "serve a load by several policies, side by side"),
+        ("advise", advise, "find the zones that keep a target with the least memory"),
+    ):
+        sub = commands.add_parser(name, help=what, description=command.__doc__)
+        command.add_arguments(sub)
+        sub.set_defaults(run=command.run)
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except TraceError as error:
+        sys.exit(f"tenantzone-replay: {error}")
+
+
+if __name__ == "__main__":
+    main()

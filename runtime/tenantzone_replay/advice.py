@@ -1,0 +1,91 @@
+"""The zones that are advised, as YAML to apply, with the reasons."""
+
+import json
+import textwrap
+from collections.abc import Sequence
+
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_replay.search import Candidate, pareto
+from tenantzone_replay.setting import Setting
+from tenantzone_replay.tables import columns
+
+
+def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
+    """The least memory with which each tenant has so much in time; where none has, what comes closest.
+
+    Args:
+        candidates: at least one.
+        wanted: a part of each tenant's requests.
+    """
+    enough = [each for each in candidates if each.worst >= wanted]
+    if enough:
+        return min(enough, key=lambda each: (each.blocks, -each.worst))
+    return max(candidates, key=lambda each: (each.worst, -each.blocks))
+
+
+def front_table(candidates: Sequence[Candidate], setting: Setting) -> str:
+    """What each further part of the memory brings."""
+    rows: list[Sequence[str]] = [("blocks", "GiB", "worst tenant in time", "all in time", "hit rate", "lending")]
+    for each in pareto(candidates):
+        rows.append(
+            (
+                f"{each.blocks:,}",
+                f"{_gibibytes(each, setting):.1f}",
+                f"{each.worst:.1%}",
+                f"{each.result.attainment:.1%}",
+                f"{each.result.hit_rate:.1%}",
+                "yes" if each.lends else "no",
+            )
+        )
+    return columns(rows)
+
+
+def as_yaml(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, wanted: float, pool: str) -> str:
+    """TenantZones of a pool; why they are so stands before them as a comment."""
+    why = textwrap.wrap(_why(chosen, candidates, setting, wanted), 110)
+    return "\n".join(["\n".join(f"# {line}" for line in why), *(_zone(zone, pool) for zone in chosen.zones)]) + "\n"
+
+
+def _why(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, wanted: float) -> str:
+    target = setting.target
+    tenants = chosen.result.tenants
+    last = min(tenants, key=lambda tenant: tenants[tenant].attainment)
+    reached = "has" if chosen.worst >= wanted else "was to have, and does not reach:"
+    text = (
+        f"With {chosen.blocks:,} blocks of {setting.shape.block_tokens} tokens ({_gibibytes(chosen, setting):.1f} GiB) "
+        f"on {setting.hardware.title}, each tenant {reached} {wanted:.0%} of its requests in time (first token within "
+        f"{target.first_token:g} s, {target.token:g} s from token to token); {last} has least with {chosen.worst:.1%}. "
+        f"{chosen.result.hit_rate:.1%} of all prompt tokens were found in the cache. "
+    )
+    equal = [each for each in candidates if each.is_equal and each.worst >= wanted]
+    if equal and chosen.worst >= wanted:
+        least = min(each.blocks for each in equal)
+        saved = 1 - chosen.blocks / least
+        text += f"Equal shares needed {least:,} blocks for the same, which is {saved:.0%} saved. "
+    elif chosen.worst >= wanted:
+        text += "Equal shares did not come so far with any memory that was tried. "
+    return text + (
+        f"Found by replaying {setting.profile.requests:,} requests of {setting.profile.seconds:,.0f} s "
+        f"{len(candidates)} times; another load may need other zones."
+    )
+
+
+def _zone(zone: ZoneConfig, pool: str) -> str:
+    lines = [
+        "---",
+        "apiVersion: tenantzone.io/v1alpha1",
+        "kind: TenantZone",
+        f"metadata: {{name: {json.dumps(zone.name)}}}",
+        "spec:",
+        f"  pool: {json.dumps(pool)}",
+        f"  tenant: {json.dumps(zone.tenant)}",
+        f"  reserved: {json.dumps(zone.reserved)}",
+        f"  weight: {zone.weight}",
+    ]
+    if zone.lending.lendable == 0:
+        lines.append("  lending: {lendable: 0}")
+    return "\n".join(lines)
+
+
+def _gibibytes(each: Candidate, setting: Setting) -> float:
+    return each.blocks * setting.shape.block_tokens * setting.hardware.cache_bytes_per_token / 2**30

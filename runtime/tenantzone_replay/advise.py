@@ -1,0 +1,59 @@
+"""Find the zones that need the least memory for a target, by replaying a load many times."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from tenantzone_replay import arguments
+from tenantzone_replay.advice import as_yaml, choose, front_table
+from tenantzone_replay.load import TraceError
+from tenantzone_replay.search import SIZES, Candidate, search
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the load, and of what is wanted."""
+    arguments.add_load(parser)
+    parser.add_argument(
+        "--attain", type=_part, default=0.95, metavar="PART", help="of each tenant's requests (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--trials", type=int, default=40, help=f"besides {len(SIZES)} with equal zones (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the trials (default: %(default)s)")
+    parser.add_argument("--pool", default="pool", metavar="NAME", help="of the zones (default: %(default)s)")
+    parser.add_argument("--yaml", type=Path, metavar="FILE", help="write the zones there (default: print them)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print what memory brings, and the zones that are advised.
+
+    Raises:
+        TraceError: the load can't be read, or Optuna is not there.
+    """
+    setting = arguments.setting_of(options)
+    try:
+        tried = search(setting, options.trials, options.seed, _tell)
+    except ImportError:
+        raise TraceError("advice needs Optuna: pip install 'tenantzone[advice]'") from None
+    chosen = choose(tried, options.attain)
+    text = as_yaml(chosen, tried, setting, options.attain, options.pool)
+    print(front_table(tried, setting))
+    if options.yaml:
+        options.yaml.write_text(text)
+    else:
+        print(f"\n{text}", end="")
+
+
+def _tell(each: Candidate) -> None:
+    print(
+        f"  {each.blocks:,} blocks: worst tenant {each.worst:.1%} in time, {each.result.took_seconds:.1f} s",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _part(text: str) -> float:
+    part = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if not 0 < part <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is no part above 0 and up to 1, such as 0.95 or 95%")
+    return part

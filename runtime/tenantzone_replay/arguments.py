@@ -1,0 +1,98 @@
+"""What users say of a load and of an engine, for each command alike."""
+
+import argparse
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from tenantzone_contract.config import ConfigError, ZoneConfig
+from tenantzone_contract.config_text import parse_config
+from tenantzone_replay.hardware import MODELS
+from tenantzone_replay.load import Asked, TraceError
+from tenantzone_replay.measures import Target
+from tenantzone_replay.mix import Source, mixed, parse_source
+from tenantzone_replay.policies import equal_zones
+from tenantzone_replay.profile import profile
+from tenantzone_replay.setting import Setting
+from tenantzone_replay.tenants import SHARES, Rule, with_tenants
+from tenantzone_runtime.engine.engine_shape import EngineShape
+
+
+def add_load(parser: argparse.ArgumentParser) -> None:
+    """Arguments that say what is asked for, and of which engine."""
+    load = parser.add_argument_group("the load")
+    load.add_argument(
+        "sources",
+        nargs="+",
+        metavar="TRACE",
+        help="FILE[,format=F][,rate=2][,shift=SECONDS][,burst=START:SECONDS:TIMES][,tenant=NAME][,requests=N]; "
+        "several are mixed",
+    )
+    load.add_argument("--tenants", type=_positive, default=8, help="where the trace names none (default: %(default)s)")
+    load.add_argument("--rule", choices=SHARES, default="zipf", help="of their parts (default: %(default)s)")
+    engine = parser.add_argument_group("the engine")
+    engine.add_argument("--model", choices=MODELS, default="8b", help="default: %(default)s")
+    engine.add_argument("--gpus", type=_positive, help="of the model's kind (default: as many as it needs)")
+    engine.add_argument("--blocks", type=_positive, help="default: what fits beside the model")
+    engine.add_argument("--block-tokens", type=_positive, help="default: as the trace has them")
+    engine.add_argument("--seats", type=_positive, default=256, help="--max-num-seqs (default: %(default)s)")
+    engine.add_argument("--step-tokens", type=_positive, default=8192, help="default: %(default)s")
+    engine.add_argument("--steps-in-flight", type=int, choices=(1, 2), default=1, help="default: %(default)s")
+    engine.add_argument("--zones", type=Path, metavar="FILE", help="a pool's config.json (default: equal reservations)")
+    target = parser.add_argument_group("what is in time")
+    target.add_argument("--ttft", type=float, default=2.0, help="seconds to the first token (default: %(default)s)")
+    target.add_argument("--tpot", type=float, default=0.1, help="seconds from token to token (default: %(default)s)")
+
+
+def setting_of(options: argparse.Namespace) -> Setting:
+    """The load and the engine that were asked for.
+
+    Raises:
+        TraceError: the load can't be read, or there is nothing in it.
+    """
+    sources = [parse_source(text) for text in options.sources]
+    load = partial(_begin, sources, options.tenants, options.rule)
+    found = profile(load())
+    if not found.requests:
+        raise TraceError(f"there is no request in {', '.join(options.sources)}")
+    hardware = MODELS[options.model] if options.gpus is None else MODELS[options.model].on(options.gpus)
+    block_tokens = options.block_tokens or found.content_tokens
+    shape = EngineShape(
+        blocks=options.blocks or hardware.blocks(block_tokens),
+        block_tokens=block_tokens,
+        seats=options.seats,
+        step_tokens=options.step_tokens,
+        longest=max(found.longest, options.step_tokens),
+    )
+    if shape.blocks < 1:
+        raise TraceError(f"{hardware.title} leaves no room for a cache: name more --gpus")
+    return Setting(load, found, shape, hardware, Target(options.ttft, options.tpot), options.steps_in_flight)
+
+
+def zones_of(options: argparse.Namespace, tenants: list[str], blocks: int) -> tuple[ZoneConfig, ...]:
+    """The zones of a pool's config, or one for each tenant that all reserve alike.
+
+    Raises:
+        TraceError: the config can't be used, or lacks the zone of a tenant.
+    """
+    if options.zones is None:
+        return equal_zones(tenants, blocks)
+    try:
+        zones = parse_config(options.zones.read_text()).zones
+    except (OSError, ConfigError) as error:
+        raise TraceError(f"{options.zones}: {error}") from None
+    missing = set(tenants) - {zone.tenant for zone in zones}
+    if missing:
+        raise TraceError(f"{options.zones} has no zone for {', '.join(sorted(missing)[:5])}, who ask in the load")
+    return zones
+
+
+def _begin(sources: list[Source], tenants: int, rule: Rule) -> Iterator[Asked]:
+    return with_tenants(mixed(sources), tenants, rule)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number

@@ -1,0 +1,107 @@
+"""What is read off an engine while a load goes on: who holds what, and what the zones did."""
+
+from collections import Counter
+
+from tenantzone_replay.measures import Moment, Result
+from tenantzone_replay.policies import QUOTA_SECONDS, Policy
+from tenantzone_replay.tenants_at_work import TenantsAtWork
+from tenantzone_runtime.engine.modelless import ModellessScheduler
+from tenantzone_runtime.engine.stock_cache import StockCache
+from tenantzone_runtime.zones.audit import Evicted, Lent, Preempted
+
+_LOOK_SECONDS = 1.0
+"""Between two looks at who runs."""
+
+
+class Observer:
+    """Looks at an engine from time to time, and carries out soft quotas.
+
+    Args:
+        scheduler: the engine's.
+        policy: by which it is run.
+        tenants: who know what has ended.
+        result: that what is seen is written to.
+        begin: the clock's seconds at the load's beginning.
+        interval: seconds between two moments that are kept.
+    """
+
+    def __init__(
+        self,
+        scheduler: ModellessScheduler,
+        policy: Policy,
+        tenants: TenantsAtWork,
+        result: Result,
+        begin: float,
+        interval: float,
+    ) -> None:
+        self._scheduler = scheduler.scheduler
+        self._policy = policy
+        self._tenants = tenants
+        self._result = result
+        self._begin = self._looked = self._kept = self._trimmed = begin
+        self._interval = max(interval, _LOOK_SECONDS)
+        self._stock = StockCache(self._scheduler) if policy.zones is None else None
+        self._name = {number + 1: tenant for number, tenant in enumerate(result.tenants)}
+        self._lost_to_quota: Counter[int] = Counter()
+        if policy.salted:
+            self._quotas = {number: (policy.quotas or {}).get(tenant, 0) for number, tenant in self._name.items()}
+
+    def look(self, now: float) -> None:
+        """Called several times a virtual second."""
+        if self._policy.quotas is not None and self._stock is not None and now - self._trimmed >= QUOTA_SECONDS:
+            self._trimmed = now
+            self._lost_to_quota.update(self._stock.evict_above(self._quotas))
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        passed, self._looked = now - self._looked, now
+        held = self._held()
+        under_way = self._tenants.under_way
+        for request in self._scheduler.running:
+            self._result.tenants[under_way[request.request_id].tenant].seat_seconds += passed
+        for tenant, blocks in held.items():
+            if tenant in self._result.tenants:
+                self._result.tenants[tenant].block_seconds += blocks * passed
+        self._collect()
+        if now - self._kept >= self._interval:
+            self._kept = now
+            self._keep(now, held)
+
+    def finish(self, now: float) -> None:
+        """The last answer has been given."""
+        self._collect()
+        self._keep(now, self._held())
+        tenants = self._result.tenants
+        if self._stock is not None:
+            for owner, blocks in self._stock.evicted.items():
+                if owner in self._name:
+                    quota = self._lost_to_quota[owner]
+                    evicted = tenants[self._name[owner]].evicted
+                    evicted.update({"lru": blocks - quota, **({"quota": quota} if quota else {})})
+            return
+        for tenant, zone in self._scheduler.tenancy.ledger.zones.items():
+            if tenant in tenants:
+                tenants[tenant].withheld_tokens += zone.counters.withheld_tokens
+
+    def _keep(self, now: float, held: dict[str, int]) -> None:
+        every = self._result.tenants.values()
+        hit, prompt = sum(each.hit_tokens for each in every), sum(each.prompt_tokens for each in every)
+        waiting = len(self._scheduler.waiting)
+        self._result.moments.append(Moment(now - self._begin, held, hit, prompt, waiting))
+
+    def _held(self) -> dict[str, int]:
+        if self._stock is not None:
+            return {self._name.get(owner, ""): blocks for owner, blocks in self._stock.cached.items()}
+        return {tenant: zone.held for tenant, zone in self._scheduler.tenancy.ledger.zones.items()}
+
+    def _collect(self) -> None:
+        if self._stock is not None:
+            return
+        tenants = self._result.tenants
+        for event in self._scheduler.tenancy.ledger.trail.collect():
+            if isinstance(event, Evicted):
+                tenants[event.zone].evicted[event.reason] += event.blocks
+            elif isinstance(event, Preempted) and event.zone in tenants:
+                tenants[event.zone].preemptions += event.requests
+            elif isinstance(event, Lent):
+                tenants[event.lender].lent += event.blocks
+                tenants[event.borrower].borrowed += event.blocks

@@ -1,0 +1,95 @@
+"""What is compared: ways to serve many tenants from one cache, stock's, others', and ours."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.config_text import make_config
+from tenantzone_contract.share import floor_blocks
+from tenantzone_contract.zone_terms import Lending
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One way to serve a load."""
+
+    name: str
+    what: str
+    zones: tuple[ZoneConfig, ...] | None = None
+    """None: vLLM's own scheduler."""
+    salted: bool = True
+    """Whether tenants' prefixes are kept apart; zones do so in any case."""
+    bucket: Mapping[str, float] | None = None
+    """Tokens a second that a front door lets through, by tenant; None: all that comes."""
+    quotas: Mapping[str, int] | None = None
+    """Blocks above which a tenant's cache is evicted every second; None: no quota."""
+    infinite: bool = False
+    """Whether nothing is ever evicted."""
+
+    def config(self) -> RuntimeConfig | None:
+        return None if self.zones is None else make_config(1, PoolConfig(namespace="replay", name="pool"), self.zones)
+
+
+BUCKET_SECONDS: Final = 60.0
+"""A tenant that was quiet for so long may ask for all that it saved at once."""
+QUOTA_SECONDS: Final = 1.0
+"""Between two looks at soft quotas, as LMCache has it."""
+
+
+def policies(zones: Sequence[ZoneConfig], blocks: int, tokens_per_second: float) -> dict[str, Policy]:
+    """All that are compared, by name, as a table has them.
+
+    Args:
+        zones: one for each tenant, as they are to be; the others are given the same shares.
+        blocks: of the engine.
+        tokens_per_second: that the engine can compute of prompts, for the token bucket.
+    """
+    shares = _shares(zones, blocks)
+    bucket = {tenant: share / max(1, blocks) * tokens_per_second for tenant, share in shares.items()}
+    alone = Lending(lendable=0)
+    fenced = [
+        changed(zone, reserved=shares[zone.tenant], limit=shares[zone.tenant] or None, lending=alone) for zone in zones
+    ]
+    every = [
+        Policy("stock", "vLLM, LRU, prefixes shared by all", salted=False),
+        Policy("salted", "vLLM, LRU, a cache_salt per tenant"),
+        Policy("partition", "each tenant its share of the blocks and no more", zones=tuple(fenced)),
+        Policy("bucket", "vLLM with salts behind a token bucket per tenant", bucket=bucket),
+        Policy("soft-quota", "vLLM with salts; what is above a share goes once a second", quotas=shares),
+        Policy("zones-no-lending", "ours, nothing lent", zones=tuple(changed(zone, lending=alone) for zone in zones)),
+        Policy("zones", "ours", zones=tuple(zones)),
+        Policy("infinite", "vLLM with salts, nothing ever evicted", infinite=True),
+    ]
+    return {policy.name: policy for policy in every}
+
+
+def equal_zones(tenants: Sequence[str], blocks: int) -> tuple[ZoneConfig, ...]:
+    """A zone for each tenant; they reserve all blocks, each as many as the others."""
+    return tuple(
+        ZoneConfig(name=zone_name(tenant, number), tenant=tenant, generation=1, reserved=blocks // len(tenants))
+        for number, tenant in enumerate(tenants)
+    )
+
+
+def zone_name(tenant: str, number: int) -> str:
+    """A name that Kubernetes accepts, and that no other tenant's zone has."""
+    plain = "".join(each if each.isascii() and each.isalnum() else "-" for each in tenant.lower()).strip("-")[:50]
+    return tenant if plain == tenant else f"{plain or 'zone'}-{number}"
+
+
+def changed(zone: ZoneConfig, **changes: object) -> ZoneConfig:
+    """The same zone with other fields, checked."""
+    fields = {name: getattr(zone, name) for name in type(zone).model_fields}
+    return ZoneConfig(**(fields | changes))
+
+
+def _shares(zones: Sequence[ZoneConfig], blocks: int) -> dict[str, int]:
+    """The blocks that each zone reserves, and as many as every other of those that nobody reserved."""
+    reserved = {zone.tenant: floor_blocks(zone.reserved, blocks) for zone in zones}
+    left = max(0, blocks - sum(reserved.values())) // max(1, len(zones))
+    return {tenant: share + left for tenant, share in reserved.items()}
+
+
+NAMES: Final = tuple(policies([], 0, 0.0))
+"""Of all policies, in the order of a table."""

@@ -1,0 +1,41 @@
+"""Readers of traces, by name. A new format is a module, and a line here."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from tenantzone_replay.load import Asked, TraceError
+from tenantzone_replay.readers import azure, burstgpt, kv_events, mooncake, qwen, sessions
+from tenantzone_replay.readers.lines import first_line
+
+Reader = Callable[[Path], Iterator[Asked]]
+
+READERS: Final[Mapping[str, Reader]] = {
+    "mooncake": mooncake.read,
+    "qwen": qwen.read,
+    "azure": azure.read,
+    "burstgpt": burstgpt.read,
+    "sessions": sessions.read,
+    "kv-events": kv_events.read,
+}
+"""Each yields the requests of a file in the order of their arrival, and reads no further than it is asked."""
+
+
+def guess_format(path: Path) -> str:
+    """The format of a trace, by its first line.
+
+    Raises:
+        TraceError: it looks like none.
+    """
+    line = first_line(path)
+    for name, module in (
+        ("kv-events", kv_events),
+        ("qwen", qwen),
+        ("mooncake", mooncake),
+        ("sessions", sessions),
+        ("azure", azure),
+        ("burstgpt", burstgpt),
+    ):
+        if module.looks_like(line):
+            return name
+    raise TraceError(f"{path}: no format is known that begins so: {line[:100]!r}; name one of {', '.join(READERS)}")

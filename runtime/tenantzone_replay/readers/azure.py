@@ -1,0 +1,30 @@
+"""Azure's LLM inference traces: CSV with TIMESTAMP, ContextTokens and GeneratedTokens.
+
+No two prompts have anything in common: the traces do not say what they begin with.
+
+Source: Patel et al., *Splitwise*, ISCA'24; Stojkovic et al., *DynamoLLM*, HPCA'25; github.com/Azure/AzurePublicDataset.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tenantzone_replay.load import Asked, first_arrival_at_zero
+from tenantzone_replay.readers.lines import count, csv_rows, seconds
+
+
+def looks_like(line: str) -> bool:
+    """Whether a file that begins with this line is one of these."""
+    return "ContextTokens" in line and "GeneratedTokens" in line
+
+
+def read(path: Path) -> Iterator[Asked]:
+    """Its requests; each is a conversation of its own."""
+    first: float | None = None
+    for index, (place, row) in enumerate(csv_rows(path, "TIMESTAMP", "ContextTokens", "GeneratedTokens")):
+        arrival, first = first_arrival_at_zero(seconds(place, row, "TIMESTAMP"), first)
+        yield Asked(
+            arrival=arrival,
+            prompt_tokens=max(1, count(place, row, "ContextTokens")),
+            output_tokens=max(1, count(place, row, "GeneratedTokens")),
+            conversation=index,
+        )

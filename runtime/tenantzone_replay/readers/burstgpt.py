@@ -1,0 +1,38 @@
+"""BurstGPT: CSV with ``Timestamp`` (s), ``Request tokens``, ``Response tokens``, and ``Session ID`` in its later files.
+
+Source: Wang et al., *BurstGPT: A Real-World Workload Dataset to Optimize LLM Serving Systems*, KDD'25;
+github.com/HPMLL/BurstGPT.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tenantzone_replay.load import Asked, content_id, first_arrival_at_zero
+from tenantzone_replay.readers.conversations import CONTENT_TOKENS, Conversations
+from tenantzone_replay.readers.lines import count, csv_rows, seconds
+
+
+def looks_like(line: str) -> bool:
+    """Whether a file that begins with this line is one of these."""
+    return "Request tokens" in line and "Response tokens" in line
+
+
+def read(path: Path) -> Iterator[Asked]:
+    """Its requests; those of a session go on with what was said, and one without a session stands alone."""
+    conversations = Conversations()
+    first: float | None = None
+    for index, (place, row) in enumerate(csv_rows(path, "Timestamp", "Request tokens", "Response tokens")):
+        arrival, first = first_arrival_at_zero(seconds(place, row, "Timestamp"), first)
+        prompt = max(1, count(place, row, "Request tokens"))
+        answer = max(1, count(place, row, "Response tokens"))
+        session = row.get("Session ID") or ""
+        content = conversations.content(session, prompt, answer) if session else ()
+        yield Asked(
+            arrival=arrival,
+            prompt_tokens=prompt,
+            output_tokens=answer,
+            content=content,
+            content_tokens=CONTENT_TOKENS,
+            known_tokens=len(content) * CONTENT_TOKENS,
+            conversation=content_id(session) if session else index,
+        )

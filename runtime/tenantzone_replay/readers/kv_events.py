@@ -1,0 +1,103 @@
+"""vLLM's KV events as JSON Lines, one batch a line: what an engine stored, from which its misses can be told.
+
+A batch is as vLLM publishes it, ``[ts, [event, ...]]``, or an object with ``ts`` and ``events``; an event is an object
+with ``type``. ``BlockStored`` is a chain of blocks behind a parent, so a batch's chain is a request that came at that
+time, whose prompt ends there. What was found in the cache whole left no event, and answers are not told apart from
+prompts: the load is what the engine had to compute, and one token of an answer for each.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tenantzone_replay.load import Asked, TraceError, content_id, first_arrival_at_zero
+from tenantzone_replay.readers.lines import count, json_lines, members, number
+
+_REMEMBERED_BLOCKS = 1_000_000
+"""A chain goes back as far as its blocks are among the last so many."""
+
+
+def looks_like(line: str) -> bool:
+    """Whether a file that begins with this line is one of these."""
+    return '"BlockStored"' in line or '"BlockRemoved"' in line or '"AllBlocksCleared"' in line
+
+
+def read(path: Path) -> Iterator[Asked]:
+    """One request for each chain that was stored; its tenant is the salt of its first block, if it has one."""
+    chains = _Chains()
+    first: float | None = None
+    for place, line in json_lines(path):
+        ts, events = _batch(place, line)
+        arrival, first = first_arrival_at_zero(ts, first)
+        for event in events:
+            fields = members(place, event)
+            if fields.get("type") != "BlockStored" or fields.get("medium") not in (None, "GPU"):
+                continue
+            size = max(1, count(place, fields, "block_size"))
+            content, tenant = chains.add(place, fields)
+            yield Asked(
+                arrival=arrival,
+                # One token more than its full blocks: a prompt's last token is always computed.
+                prompt_tokens=len(content) * size + 1,
+                output_tokens=1,
+                content=content,
+                content_tokens=size,
+                known_tokens=len(content) * size,
+                conversation=content[0],
+                tenant=tenant,
+            )
+
+
+def _batch(place: str, line: Any) -> tuple[float, list[Any]]:
+    if isinstance(line, list) and len(line) >= 2 and isinstance(line[1], list):
+        return number(place, {"ts": line[0]}, "ts"), line[1]
+    fields = members(place, line)
+    events = fields.get("events")
+    if not isinstance(events, list):
+        raise TraceError(f"{place}: events is missing, or no list")
+    return number(place, fields, "ts"), events
+
+
+class _Chains:
+    """Blocks by their hash: which block each one follows, and whose it is."""
+
+    def __init__(self) -> None:
+        self._before: OrderedDict[int, tuple[int | None, str]] = OrderedDict()
+
+    def add(self, place: str, fields: Mapping[str, Any]) -> tuple[tuple[int, ...], str]:
+        """Note a chain; returns the ids of all its blocks from the first on, and its tenant."""
+        hashes = fields.get("block_hashes")
+        if not isinstance(hashes, list) or not hashes:
+            raise TraceError(f"{place}: block_hashes is missing or empty")
+        parent = fields.get("parent_block_hash")
+        before = None if parent is None else _id(parent)
+        tenant = _salt(fields) if before is None or before not in self._before else self._before[before][1]
+        begin = self._back_from(before)
+        ids = [_id(each) for each in hashes]
+        for block in ids:
+            self._before[block] = before, tenant
+            self._before.move_to_end(block)
+            before = block
+        while len(self._before) > _REMEMBERED_BLOCKS:
+            self._before.popitem(last=False)
+        return (*begin, *ids), tenant
+
+    def _back_from(self, block: int | None) -> list[int]:
+        chain: list[int] = []
+        while block is not None:
+            chain.append(block)
+            block = self._before[block][0] if block in self._before else None
+        return chain[::-1]
+
+
+def _id(block_hash: Any) -> int:
+    return content_id(json.dumps(block_hash))
+
+
+def _salt(fields: Mapping[str, Any]) -> str:
+    """The last text among what is hashed beside the first block's tokens: a LoRA's name stands before the salt."""
+    keys = (fields.get("extra_keys") or [None])[0] or []
+    texts = [key for key in keys if isinstance(key, str) and key != fields.get("lora_name")]
+    return texts[-1] if texts else ""

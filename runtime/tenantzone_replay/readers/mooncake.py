@@ -1,0 +1,37 @@
+"""Mooncake's traces: JSON Lines with ``timestamp`` (ms), lengths, and one of ``hash_ids`` for each 512 tokens.
+
+Source: Qin et al., *Mooncake: Trading More Storage for Less Computation*, FAST'25; github.com/kvcache-ai/Mooncake,
+``FAST25-release/traces``.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tenantzone_replay.load import Asked
+from tenantzone_replay.readers.lines import count, json_lines, members, number
+from tenantzone_replay.readers.prompts import known_prompt
+
+CONTENT_TOKENS = 512
+
+
+def looks_like(line: str) -> bool:
+    """Whether a file that begins with this line is one of these."""
+    return line.startswith("{") and '"hash_ids"' in line and '"input_length"' in line
+
+
+def read(path: Path) -> Iterator[Asked]:
+    """Its requests; a conversation has its second block in common, since nearly all have the first."""
+    for place, line in json_lines(path):
+        fields = members(place, line)
+        prompt_tokens = count(place, fields, "input_length")
+        ids = known_prompt(place, fields, prompt_tokens, CONTENT_TOKENS)
+        yield Asked(
+            arrival=number(place, fields, "timestamp") / 1000,
+            prompt_tokens=max(1, prompt_tokens),
+            output_tokens=max(1, count(place, fields, "output_length")),
+            content=ids,
+            content_tokens=CONTENT_TOKENS,
+            known_tokens=min(prompt_tokens, len(ids) * CONTENT_TOKENS),
+            conversation=fields["hash_ids"][min(1, len(fields["hash_ids"]) - 1)] if fields["hash_ids"] else 0,
+            tenant=str(fields.get("user_id") or ""),
+        )

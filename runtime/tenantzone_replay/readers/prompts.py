@@ -1,0 +1,21 @@
+"""What of a prompt a trace tells by ids of its parts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenantzone_replay.load import TraceError
+
+
+def known_prompt(place: str, fields: Mapping[str, Any], prompt_tokens: int, content_tokens: int) -> tuple[int, ...]:
+    """The ids of ``hash_ids``, as many as the prompt has parts.
+
+    The last one may be of a part that the prompt does not fill: what the answer adds to it nobody else has, which
+    whoever makes blocks of the ids sees to.
+
+    Raises:
+        TraceError: they are no list of whole numbers.
+    """
+    ids = fields.get("hash_ids", [])
+    if not isinstance(ids, list) or not all(isinstance(each, int) for each in ids):
+        raise TraceError(f"{place}: hash_ids is {str(ids)[:50]!r}; expected a list of whole numbers")
+    return tuple(ids[: -(-prompt_tokens // content_tokens)])

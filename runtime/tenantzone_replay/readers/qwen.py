@@ -1,0 +1,46 @@
+"""Bailian's traces of Qwen: JSON Lines with ``chat_id``, ``parent_chat_id``, seconds, and an id for each 16 tokens.
+
+Source: Wang et al., *KVCache Cache in the Wild: Characterizing and Optimizing KVCache Cache at a Large Cloud Provider*,
+USENIX ATC'25; github.com/alibaba-edu/qwen-bailian-usagetraces-anon.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+
+from tenantzone_replay.load import Asked
+from tenantzone_replay.readers.lines import count, json_lines, members, number
+from tenantzone_replay.readers.prompts import known_prompt
+
+CONTENT_TOKENS = 16
+_REMEMBERED_CHATS = 200_000
+"""A turn that comes so many others after the one before it begins a conversation of its own."""
+
+
+def looks_like(line: str) -> bool:
+    """Whether a file that begins with this line is one of these."""
+    return line.startswith("{") and '"parent_chat_id"' in line
+
+
+def read(path: Path) -> Iterator[Asked]:
+    """Its requests; a conversation is a chat with all turns that followed."""
+    conversation_of: OrderedDict[int, int] = OrderedDict()
+    for place, line in json_lines(path):
+        fields = members(place, line)
+        chat = count(place, fields, "chat_id")
+        parent = fields.get("parent_chat_id", -1)
+        conversation = conversation_of[chat] = conversation_of.get(parent, chat)
+        if len(conversation_of) > _REMEMBERED_CHATS:
+            conversation_of.popitem(last=False)
+        prompt_tokens = count(place, fields, "input_length")
+        ids = known_prompt(place, fields, prompt_tokens, CONTENT_TOKENS)
+        yield Asked(
+            arrival=number(place, fields, "timestamp"),
+            prompt_tokens=max(1, prompt_tokens),
+            output_tokens=max(1, count(place, fields, "output_length")),
+            content=ids,
+            content_tokens=CONTENT_TOKENS,
+            known_tokens=min(prompt_tokens, len(ids) * CONTENT_TOKENS),
+            conversation=conversation,
+            tenant=str(fields.get("user_id") or ""),
+        )

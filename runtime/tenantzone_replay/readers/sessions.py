@@ -1,0 +1,55 @@
+"""Any JSON Lines that name who asks: ``user_id`` or ``session_id``, a time, and lengths.
+
+The names of members that are understood: ``timestamp``, ``arrival``, ``time`` or ``ts`` (seconds, or a date and a time;
+``timestamp_ms``: milliseconds); ``prompt_tokens``, ``input_length`` or ``input_tokens``; ``output_tokens``,
+``completion_tokens`` or ``output_length``; ``hash_ids`` with ``block_size`` (512 if it is not said).
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tenantzone_replay.load import Asked, content_id, first_arrival_at_zero
+from tenantzone_replay.readers.conversations import CONTENT_TOKENS, Conversations
+from tenantzone_replay.readers.lines import count, json_lines, members, number, seconds
+from tenantzone_replay.readers.prompts import known_prompt
+
+
+def looks_like(line: str) -> bool:
+    """Whether a file that begins with this line is one of these."""
+    return line.startswith("{") and ('"user_id"' in line or '"session_id"' in line)
+
+
+def read(path: Path) -> Iterator[Asked]:
+    """Its requests; the tenant is the user, and a session goes on with what was said in it."""
+    conversations = Conversations()
+    first: float | None = None
+    for index, (place, line) in enumerate(json_lines(path)):
+        fields = members(place, line)
+        arrival, first = first_arrival_at_zero(_seconds(place, fields), first)
+        prompt = max(1, count(place, fields, "prompt_tokens", "input_length", "input_tokens"))
+        answer = max(1, count(place, fields, "output_tokens", "completion_tokens", "output_length", default=1))
+        user, session = (str(fields.get(name) or "") for name in ("user_id", "session_id"))
+        content: tuple[int, ...] = ()
+        content_tokens, known = CONTENT_TOKENS, prompt + answer
+        if "hash_ids" in fields:
+            content_tokens = max(1, count(place, fields, "block_size", default=512))
+            content, known = known_prompt(place, fields, prompt, content_tokens), prompt
+        elif session:
+            content = conversations.content(f"{user}/{session}", prompt, answer)
+        yield Asked(
+            arrival=arrival,
+            prompt_tokens=prompt,
+            output_tokens=answer,
+            content=content,
+            content_tokens=content_tokens,
+            known_tokens=min(known, len(content) * content_tokens),
+            conversation=content_id(session or user) if session or user else index,
+            tenant=user,
+        )
+
+
+def _seconds(place: str, fields: Mapping[str, Any]) -> float:
+    if "timestamp_ms" in fields:
+        return number(place, fields, "timestamp_ms") / 1000
+    return seconds(place, fields, "timestamp", "arrival", "time", "ts")

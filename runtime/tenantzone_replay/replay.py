@@ -1,0 +1,64 @@
+"""One load under one policy: vLLM's real scheduler in virtual time, until the last answer."""
+
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from tenantzone_replay.clock import VirtualClock
+from tenantzone_replay.load import TraceError
+from tenantzone_replay.measures import Result, TenantMeasures
+from tenantzone_replay.observer import Observer
+from tenantzone_replay.policies import Policy
+from tenantzone_replay.setting import Setting
+from tenantzone_replay.tenants_at_work import TenantsAtWork
+from tenantzone_replay.virtual_engine import VirtualEngine
+from tenantzone_runtime.engine.engine_shape import EngineShape
+from tenantzone_runtime.engine.modelless import ModellessScheduler
+
+MOMENTS: Final = 120
+"""Of a load, at which the engine is looked at."""
+MOST_BLOCKS: Final = 4_000_000
+"""That an engine without eviction may have; each is an object of vLLM's, of some hundred bytes."""
+
+
+def replay(setting: Setting, policy: Policy) -> Result:
+    """Serve the whole load by one policy.
+
+    Args:
+        setting: load and engine.
+        policy: by which.
+
+    Raises:
+        TraceError: an engine without eviction would need too many blocks.
+    """
+    began = time.perf_counter()
+    shape = _shape(setting, policy)
+    measures = {tenant: TenantMeasures() for tenant in setting.profile.demand}
+    result = Result(policy.name, policy.what, shape.blocks, shape.block_tokens, measures)
+    clock = VirtualClock()
+    with tempfile.TemporaryDirectory() as folder, clock.in_force():
+        scheduler = ModellessScheduler(shape, Path(folder), policy.config())
+        tenants = TenantsAtWork(setting.load(), scheduler, policy, measures, setting.target, clock.seconds)
+        observer = Observer(scheduler, policy, tenants, result, clock.seconds, setting.profile.seconds / MOMENTS)
+        engine = VirtualEngine(
+            scheduler, clock, setting.hardware, tenants, steps_in_flight=setting.steps_in_flight, look=observer.look
+        )
+        engine.run(lambda: False)
+        observer.finish(clock.seconds)
+        result.seconds, result.busy_seconds, result.steps = clock.seconds - 1.0, engine.busy_seconds, engine.steps
+    result.took_seconds = time.perf_counter() - began
+    return result
+
+
+def _shape(setting: Setting, policy: Policy) -> EngineShape:
+    if not policy.infinite:
+        return setting.shape
+    blocks = setting.profile.blocks(setting.shape.block_tokens)
+    if blocks > MOST_BLOCKS:
+        raise TraceError(
+            f"without eviction the load needs up to {blocks:,} blocks, more than {MOST_BLOCKS:,}: leave the policy "
+            f"{policy.name!r} away, or choose larger blocks (--block-tokens)"
+        )
+    return replace(setting.shape, blocks=max(blocks, setting.shape.blocks))

@@ -1,0 +1,24 @@
+"""What all policies of a comparison have in common."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tenantzone_replay.hardware import Transformer
+from tenantzone_replay.load import Asked
+from tenantzone_replay.measures import Target
+from tenantzone_replay.profile import Profile
+from tenantzone_runtime.engine.engine_shape import EngineShape
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A load, and the engine that serves it."""
+
+    load: Callable[[], Iterator[Asked]]
+    """Begins it anew; all its tenants are named."""
+    profile: Profile
+    shape: EngineShape
+    hardware: Transformer
+    target: Target
+    steps_in_flight: int = 1
+    """2 as with async scheduling."""

@@ -1,0 +1,56 @@
+"""Which tenant a request belongs to where its trace does not say: a rule, by the request's conversation."""
+
+import bisect
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, Literal
+
+from tenantzone_replay.load import Asked
+
+Rule = Literal["zipf", "equal"]
+
+_KNUTH: Final = 2_654_435_761
+"""2^32 over the golden ratio."""
+
+
+def zipf_shares(count: int) -> list[float]:
+    """Parts of the unit interval in proportion to 1, 1/2, 1/3 and so on: where each ends."""
+    weights = [1 / (number + 1) for number in range(count)]
+    total = sum(weights)
+    return list(itertools.accumulate(weight / total for weight in weights))
+
+
+def equal_shares(count: int) -> list[float]:
+    """Parts of the unit interval of one size: where each ends."""
+    return [(number + 1) / count for number in range(count)]
+
+
+SHARES: Final[dict[Rule, Callable[[int], list[float]]]] = {"zipf": zipf_shares, "equal": equal_shares}
+
+
+class ByConversation:
+    """A conversation belongs to one tenant: the one in whose part of the unit interval its key lies.
+
+    The key's place is a number from 0 to 1 that looks random (Knuth's multiplicative hash, *The Art of Computer
+    Programming*, volume 3, 6.4).
+
+    Args:
+        tenants: the first one has the first part.
+        ends: of the parts.
+    """
+
+    def __init__(self, tenants: Sequence[str], ends: Sequence[float]) -> None:
+        self._tenants = tenants
+        self._ends = ends
+
+    def tenant_of(self, key: int) -> str:
+        position = key * _KNUTH % 2**32 / 2**32
+        return self._tenants[min(bisect.bisect_right(self._ends, position), len(self._tenants) - 1)]
+
+
+def with_tenants(load: Iterable[Asked], count: int, rule: Rule) -> Iterator[Asked]:
+    """The same load; who is named by nobody is one of ``count`` tenants, ``tenant-0`` to the last."""
+    by_conversation = ByConversation([f"tenant-{number}" for number in range(count)], SHARES[rule](count))
+    for asked in load:
+        yield asked if asked.tenant else replace(asked, tenant=by_conversation.tenant_of(asked.conversation))

@@ -1,0 +1,147 @@
+"""The tenants of a load, as an engine in virtual time asks for their requests and tells them of their tokens."""
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tenantzone_replay.clock import UNIX_TIME
+from tenantzone_replay.load import Asked
+from tenantzone_replay.measures import Target, TenantMeasures
+from tenantzone_replay.policies import BUCKET_SECONDS, Policy
+from tenantzone_replay.token_bucket import TokenBucket
+from tenantzone_runtime.engine.engine_shape import Prompt
+from tenantzone_runtime.engine.modelless import ModellessScheduler
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A request that was sent and has not ended."""
+
+    tenant: str
+    arrival: float
+    prompt_tokens: int
+    tokens: int = 0
+    """Of its answer, so far."""
+    hit_tokens: int = 0
+    first_token: float = 0.0
+    """When it came."""
+
+
+class TenantsAtWork:
+    """Sends a load to a scheduler, and measures what becomes of it.
+
+    Args:
+        load: in the order of arrival.
+        scheduler: that it is sent to.
+        policy: by which.
+        measures: of each tenant of the load.
+        target: that a request is to keep.
+        begin: the clock's seconds at the load's beginning.
+    """
+
+    def __init__(
+        self,
+        load: Iterator[Asked],
+        scheduler: ModellessScheduler,
+        policy: Policy,
+        measures: dict[str, TenantMeasures],
+        target: Target,
+        begin: float,
+    ) -> None:
+        self.under_way: dict[str, _UnderWay] = {}
+        """By id."""
+        self._load = enumerate(load)
+        self._scheduler = scheduler
+        self._policy = policy
+        self._measures = measures
+        self._target = target
+        self._begin = begin
+        self._owner = {tenant: number + 1 if policy.salted else 0 for number, tenant in enumerate(measures)}
+        self._buckets = {
+            tenant: TokenBucket(rate, rate * BUCKET_SECONDS) for tenant, rate in (policy.bucket or {}).items()
+        }
+        self._at_door: list[tuple[float, int, Asked]] = []
+        """What a bucket holds back: when it goes on, and its number."""
+        self._next = next(self._load, None)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest request that the engine takes."""
+        shape = self._scheduler.shape
+        return min(shape.longest, shape.blocks * shape.block_tokens)
+
+    def send_due(self, now: float) -> None:
+        while self._next is not None and self._begin + self._next[1].arrival <= now:
+            number, asked = self._next
+            self._next = next(self._load, None)
+            passes = self._passes_door(asked)
+            if passes <= now:
+                self._send(number, asked)
+            else:
+                heapq.heappush(self._at_door, (passes, number, asked))
+        while self._at_door and self._at_door[0][0] <= now:
+            _, number, asked = heapq.heappop(self._at_door)
+            self._send(number, asked)
+
+    def next_arrival(self) -> float | None:
+        coming = [self._at_door[0][0]] if self._at_door else []
+        if self._next is not None:
+            coming.append(self._begin + self._next[1].arrival)
+        return min(coming, default=None)
+
+    def told(self, output: Any, now: float) -> None:
+        request = self.under_way.get(output.request_id)
+        if request is None:
+            return
+        if output.prefill_stats is not None:
+            request.hit_tokens = output.prefill_stats.num_cached_tokens
+        if output.new_token_ids and not request.tokens:
+            request.first_token = now
+        request.tokens += len(output.new_token_ids)
+        if output.finish_reason is not None:
+            del self.under_way[output.request_id]
+            self._ended(request, now)
+
+    def _passes_door(self, asked: Asked) -> float:
+        arrival = self._begin + asked.arrival
+        bucket = self._buckets.get(asked.tenant)
+        if bucket is None:
+            return arrival
+        tokens = asked.prompt_tokens + asked.output_tokens
+        passes = bucket.passes_at(arrival, tokens)
+        if passes > arrival:
+            self._measures[asked.tenant].withheld_tokens += tokens
+        return passes
+
+    def _send(self, number: int, asked: Asked) -> None:
+        if asked.prompt_tokens + asked.output_tokens > self.longest:
+            self._measures[asked.tenant].refused += 1
+            return
+        arrival = self._begin + asked.arrival
+        name = str(number)
+        self.under_way[name] = _UnderWay(asked.tenant, arrival, asked.prompt_tokens)
+        self._scheduler.send(
+            name,
+            asked.tenant,
+            Prompt(number, asked.prompt_tokens, asked.content, asked.content_tokens, asked.known_tokens),
+            asked.output_tokens,
+            arrival=UNIX_TIME + arrival,
+            owner=self._owner[asked.tenant],
+        )
+
+    def _ended(self, request: _UnderWay, now: float) -> None:
+        measures = self._measures[request.tenant]
+        if not request.tokens:
+            measures.refused += 1
+            return
+        measures.requests += 1
+        measures.prompt_tokens += request.prompt_tokens
+        measures.hit_tokens += request.hit_tokens
+        measures.output_tokens += request.tokens
+        first_token = request.first_token - request.arrival
+        measures.first_token.add(first_token)
+        token = (now - request.first_token) / (request.tokens - 1) if request.tokens > 1 else 0.0
+        if request.tokens > 1:
+            measures.token.add(token)
+        measures.attained += first_token <= self._target.first_token and token <= self._target.token

@@ -1,0 +1,86 @@
+"""What stock vLLM's block pool keeps for whom and evicts, by the owner that a block's hash begins with."""
+
+from collections import Counter
+from typing import Any
+
+from vllm.v1.core.kv_cache_utils import KVCacheBlock
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import Request
+
+from tenantzone_runtime.engine.modelless import OWNER_BYTES, owners
+
+
+class StockCache:
+    """Watches a stock pool through vLLM's own hook for metrics.
+
+    Args:
+        scheduler: whose pool; it has had nothing to do yet.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.cached: Counter[int] = Counter()
+        """Blocks with a hash, in use or not, by owner."""
+        self.evicted: Counter[int] = Counter()
+        """Since the beginning."""
+        self._pool = scheduler.kv_cache_manager.block_pool
+        self._pool.metrics_collector = self
+        self._cache_full_blocks = self._pool.cache_full_blocks
+        self._pool.cache_full_blocks = self._note_cached
+
+    def evict_above(self, quotas: dict[int, int]) -> dict[int, int]:
+        """Forget what owners keep above their quotas, the least recently used first, as far as nobody uses it.
+
+        That is what a soft quota is: LMCache looks at who is above it from time to time, evicts what is too much, and
+        holds no floor for anybody.
+
+        Args:
+            quotas: blocks, by owner.
+
+        Returns:
+            How many blocks each has lost.
+        """
+        over = {owner: self.cached[owner] - quota for owner, quota in quotas.items() if self.cached[owner] > quota}
+        lost: Counter[int] = Counter()
+        block = self._pool.free_block_queue.fake_free_list_head.next_free_block
+        while over and block is not None and block.next_free_block is not None:
+            following = block.next_free_block
+            if block.block_hash is not None:
+                owner = _owner(block)
+                if over.get(owner):
+                    self._pool.evict_blocks({block.block_id})
+                    lost[owner] += 1
+                    over[owner] -= 1
+                    if not over[owner]:
+                        del over[owner]
+            block = following
+        return lost
+
+    # vLLM's hook
+
+    def on_block_allocated(self, block: KVCacheBlock) -> None:
+        pass
+
+    def on_block_accessed(self, block: KVCacheBlock) -> None:
+        pass
+
+    def on_block_evicted(self, block: KVCacheBlock) -> None:
+        """Asked of each block that is taken: one without a hash had nothing to lose."""
+        if block.block_hash is not None:
+            owner = _owner(block)
+            self.cached[owner] -= 1
+            self.evicted[owner] += 1
+
+    def reset(self) -> None:
+        self.cached.clear()
+
+    def _note_cached(
+        self, request: Request, *args: Any, num_cached_blocks: int, num_full_blocks: int, **kwargs: Any
+    ) -> None:
+        self._cache_full_blocks(
+            request, *args, num_cached_blocks=num_cached_blocks, num_full_blocks=num_full_blocks, **kwargs
+        )
+        self.cached.update(owners(request.block_hashes[num_cached_blocks:num_full_blocks]))
+
+
+def _owner(block: KVCacheBlock) -> int:
+    return int.from_bytes(block.block_hash[:OWNER_BYTES], "big")

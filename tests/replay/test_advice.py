@@ -1,0 +1,77 @@
+"""Which zones are advised, and that they can be applied."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tenantzone_contract.zone_terms import Lending
+from tenantzone_operator.kube.specs import zone_config
+from tenantzone_replay.advice import as_yaml, choose, front_table
+from tenantzone_replay.policies import changed, equal_zones, zone_name
+from tenantzone_replay.search import Candidate, pareto, search
+from tests.replay.loads import flood_beside_a_quiet_tenant, setting
+from tests.replay.test_replay import results
+
+CRD = Path(__file__).parents[2] / "crds/tenantzones.yaml"
+LOAD = flood_beside_a_quiet_tenant(rounds=6)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    (result,) = results(LOAD, "zones", blocks=200)
+    return result
+
+
+def candidate(measured, blocks, worst, *, is_equal=False):
+    zones = tuple(
+        changed(zone, reserved="40%", lending=Lending(lendable=0)) for zone in equal_zones(["quiet", "F"], 200)
+    )
+    return Candidate(blocks, zones, False, worst, measured, is_equal)
+
+
+def test_the_front_has_nothing_that_costs_more_and_brings_no_more(measured):
+    tried = [candidate(measured, *each) for each in ((100, 0.5), (200, 0.4), (150, 0.9), (150, 0.7), (300, 0.9))]
+    assert [(each.blocks, each.worst) for each in pareto(tried)] == [(100, 0.5), (150, 0.9)]
+    assert len(front_table(tried, setting(LOAD, blocks=300)).splitlines()) == 3
+
+
+def test_the_least_memory_that_is_enough_is_chosen_and_else_what_comes_closest(measured):
+    tried = [candidate(measured, *each) for each in ((100, 0.5), (150, 0.9), (300, 0.95))]
+    assert choose(tried, 0.8).blocks == 150
+    assert choose(tried, 0.99).blocks == 300
+
+
+def test_what_is_advised_can_be_applied_and_says_why(measured):
+    tried = [candidate(measured, 150, 0.9), candidate(measured, 200, 0.9, is_equal=True)]
+    text = as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.9, "demo")
+    assert "which is 25% saved" in " ".join(line.removeprefix("# ") for line in text.splitlines())
+    objects = [each for each in yaml.safe_load_all(text) if each]
+    known = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert all(each["spec"].keys() <= known["properties"].keys() for each in objects)
+    zones = [zone_config(each["metadata"]["name"], 1, each["spec"]["tenant"], each["spec"], "") for each in objects]
+    assert [(zone.tenant, zone.reserved, zone.lending.lendable) for zone in zones] == [
+        ("quiet", "40%", 0),
+        ("F", "40%", 0),
+    ]
+    assert all(each["spec"]["pool"] == "demo" for each in objects)
+
+
+def test_zones_of_tenants_with_odd_names_have_names_of_their_own():
+    names = [zone_name(tenant, number) for number, tenant in enumerate(["acme", "Acme", "ä/b", "-", "a.b", "a-b"])]
+    assert len(set(names)) == 6
+    assert names[0] == "acme"
+    assert all(name.replace("-", "").isalnum() and name == name.lower().strip("-") for name in names)
+
+
+def test_a_search_tries_equal_zones_first_and_is_the_same_for_the_same_seed():
+    pytest.importorskip("optuna")
+    at = setting(LOAD, blocks=160)
+    told = []
+    first, second = (search(at, 2, 7, told.append) for _ in range(2))
+    assert [(each.blocks, each.zones, each.worst) for each in first] == [
+        (each.blocks, each.zones, each.worst) for each in second
+    ]
+    assert told == [*first, *second]
+    assert all(each.is_equal for each in first[:7])
+    assert first[0].blocks < first[6].blocks == 160

@@ -1,0 +1,125 @@
+"""Each format of a trace is read as its source says, and what is wrong in it is named with its place."""
+
+import gzip
+import json
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tenantzone_replay.load import TraceError
+from tenantzone_replay.readers import READERS, guess_format
+
+MOONCAKE = Path(__file__).parents[2] / "bench/traces/mooncake_conversation.jsonl.gz"
+
+
+def read(path, *lines):
+    text = "".join(line if isinstance(line, str) else json.dumps(line) for line in lines for line in (line, "\n"))
+    path.write_text(text)
+    return list(READERS[guess_format(path)](path))
+
+
+def test_the_mooncake_trace_is_read(tmp_path):
+    assert guess_format(MOONCAKE) == "mooncake"
+    first, second = islice(READERS["mooncake"](MOONCAKE), 2)
+    assert (first.arrival, first.prompt_tokens, first.output_tokens) == (0.0, 6758, 500)
+    assert first.content == tuple(range(14))
+    assert first.known_tokens == 6758, "the last part is not all known"
+    assert first.conversation == 1
+    assert second.conversation == 14
+    assert first.tenant == ""
+
+
+def test_turns_of_a_chat_of_qwen_are_one_conversation(tmp_path):
+    turn = {"chat_id": 7, "parent_chat_id": -1, "timestamp": 1.5, "input_length": 40, "output_length": 5, "turn": 1}
+    requests = read(
+        tmp_path / "qwen.jsonl",
+        turn | {"hash_ids": [1, 2, 3]},
+        turn | {"chat_id": 9, "timestamp": 2.0, "hash_ids": [8]},
+        turn | {"chat_id": 12, "parent_chat_id": 7, "timestamp": 9.0, "input_length": 64, "hash_ids": [1, 2, 4, 5]},
+    )
+    assert [each.conversation for each in requests] == [7, 9, 7]
+    assert [each.content_tokens for each in requests] == [16] * 3
+    assert requests[0].known_tokens == 40
+
+
+def test_azures_times_have_seven_digits_and_begin_at_the_first(tmp_path):
+    requests = read(
+        tmp_path / "azure.csv",
+        "TIMESTAMP,ContextTokens,GeneratedTokens",
+        "2023-11-16 18:15:46.6805900,374,44",
+        "2023-11-16 18:15:50.9951690,396,109",
+    )
+    assert [(each.prompt_tokens, each.output_tokens) for each in requests] == [(374, 44), (396, 109)]
+    assert requests[1].arrival == pytest.approx(4.314579)
+    assert not requests[0].content
+    assert requests[0].conversation != requests[1].conversation
+
+
+def test_burstgpt_goes_on_with_a_session(tmp_path):
+    requests = read(
+        tmp_path / "burst.csv",
+        "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type",
+        "5,a,1,ChatGPT,32,16,48,Conversation log",
+        "6,b,1,ChatGPT,32,16,48,Conversation log",
+        "7,a,1,ChatGPT,80,16,96,Conversation log",
+    )
+    first, other, second = requests
+    assert second.content[:3] == first.content, "what was said before, with the answer"
+    assert other.content[0] != first.content[0]
+    assert second.arrival == 2.0
+
+
+def test_users_and_sessions_are_tenants_and_conversations(tmp_path):
+    asked = {"user_id": "acme", "session_id": "s", "timestamp": 10.0, "prompt_tokens": 64, "output_tokens": 16}
+    requests = read(
+        tmp_path / "any.jsonl",
+        asked,
+        asked | {"user_id": "burst"},
+        asked | {"timestamp": 11.0, "prompt_tokens": 96},
+        asked | {"timestamp": 12.0, "prompt_tokens": 32},
+    )
+    assert [each.tenant for each in requests] == ["acme", "burst", "acme", "acme"]
+    first, other, second, shorter = requests
+    assert second.content[:5] == first.content
+    assert other.content[0] != first.content[0], "another user's session of the same name"
+    assert shorter.content[0] != first.content[0], "a prompt that is shorter than what was said begins anew"
+
+
+def test_kv_events_are_requests_of_what_had_to_be_computed(tmp_path):
+    stored = {"type": "BlockStored", "parent_block_hash": None, "block_size": 16, "token_ids": [], "lora_id": None}
+    requests = read(
+        tmp_path / "events.jsonl",
+        [100.0, [stored | {"block_hashes": [11, 12], "extra_keys": [["acme-salt"], None]}]],
+        {"ts": 103.0, "events": [{"type": "BlockRemoved", "block_hashes": [12]}, stored | {"block_hashes": ["x"]}]},
+        [104.0, [stored | {"block_hashes": [13], "parent_block_hash": 11}]],
+    )
+    first, other, further = requests
+    assert [each.arrival for each in requests] == [0.0, 3.0, 4.0]
+    assert further.content[0] == first.content[0], "behind the block that it names"
+    assert len(further.content) == 2
+    assert (first.tenant, other.tenant, further.tenant) == ("acme-salt", "", "acme-salt")
+    assert first.prompt_tokens == 33
+
+
+def test_a_trace_may_be_packed(tmp_path):
+    line = {"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [0, 1]}
+    path = tmp_path / "trace.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps(line).encode()))
+    assert [each.content for each in READERS[guess_format(path)](path)] == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{"input_length": 1, "hash_ids": [1], "output_length": 1}', "line 1: timestamp is missing"),
+        ('{"timestamp": -1, "input_length": 1, "hash_ids": [], "output_length": 1}', "expected a number of at least 0"),
+        ('{"timestamp": 0, "input_length": 1, "hash_ids": "x", "output_length": 1}', "expected a list"),
+        ('{"timestamp": 0, "input_length": 1, "hash_ids": [', "no JSON"),
+        ('{"session_id": "s", "timestamp": "noon", "prompt_tokens": 1}', "expected seconds, or a date and a time"),
+        ("what is this", "no format is known that begins so: 'what is this'"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path, line, says):
+    with pytest.raises(TraceError, match=says):
+        read(tmp_path / "trace.jsonl", line)
