@@ -103,18 +103,23 @@ def without_prefix_caching(config: VllmConfig) -> VllmConfig:
     return config
 
 
-def caches(blocks: int, window: int | None = None) -> KVCacheConfig:
-    """``window``: how many tokens back all layers see; None: all."""
+def caches(blocks: int, window: int | None = None, *, beside_full: bool = False) -> KVCacheConfig:
+    """``window``: how many tokens back all layers see; None: all. ``beside_full``: a second group's layers see all."""
     import torch
 
     shape = {"block_size": BLOCK_TOKENS, "num_kv_heads": 2, "head_size": 32, "dtype": torch.float32}
     spec = FullAttentionSpec(**shape) if window is None else SlidingWindowSpec(**shape, sliding_window=window)
-    return KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)])
+    groups = [KVCacheGroupSpec(["layer"], spec)]
+    if beside_full:
+        groups.insert(0, KVCacheGroupSpec(["full"], FullAttentionSpec(**shape)))
+    return KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups)
 
 
-def make_scheduler(config: VllmConfig, capacity: int, *, zones: bool = True, window: int | None = None) -> Scheduler:
+def make_scheduler(
+    config: VllmConfig, capacity: int, *, zones: bool = True, window: int | None = None, beside_full: bool = False
+) -> Scheduler:
     """A scheduler with ``capacity`` usable blocks; with ``zones`` ours, else vLLM's."""
-    kv_caches = caches(capacity + 1, window)
+    kv_caches = caches(capacity + 1, window, beside_full=beside_full)
     config.cache_config.num_gpu_blocks = capacity + 1
     arguments = {
         "vllm_config": config,

@@ -112,3 +112,26 @@ def test_one_that_is_caught_with_its_last_token_in_flight_ends_with_an_error_all
     assert driver.finished[request.request_id] == "error"
     assert len(request.output_token_ids) == 1, "what was computed over the foreign block is told nobody"
     assert driver.scheduler.get_num_unfinished_requests() == 0
+
+
+@pytest.fixture
+def hybrid(config, monkeypatch):
+    """Of a model with two groups of KV caches: the guard knows them before zones are let beside such models."""
+    monkeypatch.setattr("tenantzone_runtime.engine.scheduling.check_supported", lambda *_: None)
+    driver = Driver(make_scheduler(config, 100, window=4 * BLOCK_TOKENS, beside_full=True))
+    driver.declare(*(ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in ("acme", "burst")))
+    driver.ask("acme", prompt(6, seed=1))
+    return driver
+
+
+@pytest.mark.parametrize("group", [0, 1])
+def test_a_foreign_block_in_the_table_of_any_group(hybrid, group):
+    foreign = hybrid.scheduler.block_pool.blocks[next(iter(hybrid.zone("acme").cached))]
+    hybrid.scheduler.tenancy.ledger.trail.collect()
+    request = hybrid.send("burst", prompt(3), max_tokens=20)
+    hybrid.step()
+    hybrid.scheduler.kv_cache_manager.get_blocks(request.request_id).blocks[group].append(foreign)
+    hybrid.run()
+    assert hybrid.finished[request.request_id] == "error"
+    assert caught(hybrid) == [("burst", foreign.block_id, "acme")]
+    assert (foreign.ref_cnt, hybrid.zone("burst").in_use) == (0, 0)

@@ -1,8 +1,8 @@
 """The guard: no request is ever served from a block that is not its zone's.
 
 Whatever adds blocks to a request is checked as it does: prefix hits and new blocks against the owners in the ledger.
-What vLLM keeps in block tables is checked again, one table each step, in case that it was changed elsewhere. A request
-that is caught is failed, with an error to its client and a record in the audit journal; the engine goes on.
+What vLLM keeps in block tables is checked again, one request's each step, in case that it was changed elsewhere. A
+request that is caught is failed, with an error to its client and a record in the audit journal; the engine goes on.
 """
 
 import logging
@@ -37,16 +37,17 @@ class Guard:
         self._next = 0
 
     def check_a_table(self, running: Sequence[Request]) -> None:
-        """Check the block table of one running request, with each call that of the next one."""
+        """Check the block tables of one running request, one for each group, with each call those of the next one."""
         if not running:
             return
         self._next = (self._next + 1) % len(running)
         request = running[self._next]
         zone, owner = zone_of(request), self._ledger.owner
-        for block in self._manager.get_blocks(request.request_id).blocks[0]:
-            if owner[block.block_id] is not zone and not block.is_null:
-                self.fail(request, block.block_id)
-                return
+        for table in self._manager.get_blocks(request.request_id).blocks:
+            for block in table:
+                if owner[block.block_id] is not zone and not block.is_null:
+                    self.fail(request, block.block_id)
+                    return
 
     def fail_condemned(self) -> None:
         """Fail the requests that were caught in the step that has just been scheduled."""

@@ -182,10 +182,11 @@ class ZoneKVCacheManager(KVCacheManager):
         return condemned
 
     def forget_foreign_blocks(self, request: Request) -> None:
-        """Take blocks that are not its zone's out of a request's table; their owner keeps them as they are."""
+        """Take blocks that are not its zone's out of a request's tables; their owner keeps them as they are."""
         owner, zone = self.block_pool.ledger.owner, zone_of(request)
-        table = self._tables.get(request.request_id, [])
-        table[:] = [block for block in table if block.is_null or owner[block.block_id] is zone]
+        for caches in self.coordinator.single_type_managers:
+            table = caches.req_to_blocks.get(request.request_id, [])
+            table[:] = [block for block in table if block.is_null or owner[block.block_id] is zone]
 
     def record_prefix_cache_stats(self, request: Request, num_hits: int) -> None:
         """Count a request's prefix hits and charge its prompt when it is admitted for the first time.
