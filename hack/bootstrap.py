@@ -33,8 +33,8 @@ PACKAGES = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}
 NAME = "python"
 QUIET_PIP = ("--quiet", "--disable-pip-version-check", "--root-user-action=ignore")
 COMPILED = "--compile-bytecode"
-"""Once here, and not in each process of an engine, of which the tests start more than a hundred: many users forbid Python
-to write bytecode later, and pods can't."""
+"""Once here, and not in each process of an engine, of which the tests start more than a hundred: many users forbid
+Python to write bytecode later, and pods can't."""
 
 GIGABYTES = 1 if NEWER else 5
 NEEDED_BYTES = 2.4e9 * GIGABYTES
