@@ -184,7 +184,6 @@ class World:
         if claim.held + count > claim.limit:
             over = min(claim.held + count - claim.limit, len(claim.cached))
             self._lose(paid, claim, over, "limit")
-        self._lose(paid, claim, min(claim.above(claim.reserved), count - len(self.free)), "own")
         entitled = self.is_entitled(claim, count)
         for other in self.by_rank(other for other in self.others(claim) if other.quiet):
             floor = other.floor if entitled else other.floor_against(claim.priority)

@@ -31,27 +31,15 @@ def test_nobody_pays_while_blocks_are_free(core):
 
 
 def test_exactly_one_block_too_few_is_paid_for(core):
-    burst = core.zone("burst", reserved=99, cached=99)
+    burst = core.zone("burst", cached=99)
     calm = core.zone("calm", cached=1, quiet=True)
     assert paid(core, burst, 1) == [("calm", 1, "quiet")]
     core.take(calm, 1)
     assert paid(core, burst, 1) == [("burst", 1, "own")]
 
 
-def test_what_a_zone_caches_above_its_reservation_goes_before_what_others_cache(core):
-    burst = core.zone("burst", reserved=10, in_use=5, cached=35)
-    core.zone("calm", reserved=60, cached=60, quiet=True)
-    assert paid(core, burst, 30) == [("burst", 30, "own")]
-
-
-def test_of_its_own_a_zone_keeps_what_it_reserves_while_others_lend(core):
-    burst = core.zone("burst", reserved=30, cached=40)
-    core.zone("calm", reserved=60, cached=60, quiet=True)
-    assert paid(core, burst, 35) == [("burst", 10, "own"), ("calm", 25, "quiet")]
-
-
 def test_quiet_zones_pay_first_the_lowest_priority_then_the_least_recently_active(core):
-    burst = core.zone("burst", reserved=10, cached=10)
+    burst = core.zone("burst", cached=10)
     core.zone("gold", cached=30, quiet=True, priority=1)
     core.zone("late", cached=30, quiet=True, active=9.0)
     core.zone("early", cached=30, quiet=True, active=5.0)
@@ -59,7 +47,7 @@ def test_quiet_zones_pay_first_the_lowest_priority_then_the_least_recently_activ
 
 
 def test_a_quiet_zone_pays_down_to_what_it_does_not_lend_and_then_the_zone_itself_does(core):
-    burst = core.zone("burst", reserved=60, cached=60)
+    burst = core.zone("burst", cached=60)
     core.zone("calm", reserved=30, lendable=10, cached=40, quiet=True)
     assert paid(core, burst, 35) == [("calm", 20, "quiet"), ("burst", 15, "own")]
 
@@ -101,7 +89,7 @@ def test_a_request_from_before_zones_takes_from_quiet_zones_before_it_grows_on_o
 
 
 def test_who_borrows_takes_only_surplus_from_zones_above_it_that_do_not_lend_to_it(core):
-    burst = core.zone("burst", reserved=20, cached=20)
+    burst = core.zone("burst", cached=20)
     core.zone("gold", reserved=30, cached=40, quiet=True, priority=1)
     core.zone("equal", reserved=20, cached=20, quiet=True)
     core.zone("open", reserved=20, cached=20, quiet=True, priority=2, borrowers="AnyPriority")
@@ -163,18 +151,18 @@ def test_a_zone_entitled_by_what_it_uses_reclaims_also_what_its_own_cache_could_
     assert paid(core, acme, 60) == [("burst", 60, "reclaim")]
 
 
-def test_what_a_zone_is_entitled_to_is_taken_from_its_own_surplus_first(core):
+def test_what_a_zone_is_entitled_to_is_not_taken_from_its_own_surplus(core):
     acme = core.zone("acme", reserved=50, cached=60)
     core.zone("burst", cached=40)
-    assert paid(core, acme, 40) == [("acme", 10, "own"), ("burst", 30, "reclaim")]
-    assert [told.beneficiary for told in core.events("evicted")] == ["acme", "acme"]
+    assert paid(core, acme, 40) == [("burst", 40, "reclaim")]
+    (told,) = core.events("evicted")
+    assert told.beneficiary == "acme"
 
 
 def test_one_block_over_its_reservation_it_borrows_all_and_reclaims_nothing(core):
     acme = core.zone("acme", reserved=10, cached=20)
     core.zone("burst", cached=80)
-    evicted = make_room(core.ledger, acme, 11, core.free)
-    assert [(zone.spec.tenant, len(blocks)) for zone, blocks in evicted] == [("acme", 10), ("acme", 1)]
+    assert paid(core, acme, 11) == [("acme", 11, "own")]
 
 
 def test_what_the_limit_frees_counts_before_others_pay(core):
@@ -209,7 +197,7 @@ def test_a_request_that_grows_takes_even_one_block_of_others_surplus_caches(core
 
 
 def test_the_last_block_above_a_higher_priority_zones_reservation_goes_too(core):
-    burst = core.zone("burst", reserved=69, in_use=68, cached=1)
+    burst = core.zone("burst", cached=69)
     core.zone("gold", reserved=30, cached=31, quiet=True, priority=1)
     assert paid(core, burst, 2) == [("gold", 1, "quiet"), ("burst", 1, "own")]
 

@@ -3,12 +3,10 @@
 The order, for a zone that may take what it asks for:
 
 - limit: if it would hold more than its limit, its own blocks pay the difference;
-- S0 (own): what it caches above its reservation, in the order of its eviction policy. What others cache may be hit
-  again, and a zone that works through prompts which nobody repeats has no better use for it;
 - S1 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their floor.
   A zone that borrows takes from a reservation only where it may borrow from it;
 - S1b (reclaim), only for a zone within its reservation: surplus above other zones' reservations, lowest priority first;
-- S2 (own): what is left of its own blocks;
+- S2 (own): its own blocks, in the order of its eviction policy;
 - then, for a request that runs and grows above the reservation, what other zones cache above theirs (relief): work in
   progress counts more than a cache that nobody was promised. A request that waits gets it by :func:`relieve` only.
 
@@ -45,10 +43,7 @@ def make_room(ledger: Ledger, zone: Zone, count: int, free: int) -> Evictions:
     if short <= 0:
         return evicted
     entitled = zone.is_entitled_to(count)
-    if (above := min(short, zone.held - zone.spec.quota.reserved, len(zone.cached))) > 0:
-        evicted.append((zone, ledger.evict(zone, above, "own", zone)))
-        short -= above
-    if short > 0 and ledger.totals.evictable:
+    if ledger.totals.evictable:
         short -= _evict_quiet(ledger, evicted, short, "quiet", zone, None if entitled else zone.spec.priority)
     if entitled:
         short -= _evict_surplus(ledger, evicted, short, "reclaim", zone)
@@ -64,9 +59,9 @@ def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tupl
     """Make room for as many of ``count`` blocks as a zone may hold more, or in place of its own cached ones.
 
     For a tier whose blocks are all cache: there a zone is entitled by what it *holds*, where an engine's is by what its
-    requests use. The order is the same, but for S0. Up to the reservation: what is free, S1 and S1b. Above it: what is
-    spare, and up to the zone's share of what nobody reserved what others hold above their reservations (relief). What
-    is left goes in place of the zone's own (S2), as far as what others have locked stays obtainable.
+    requests use. The order is the same. Up to the reservation: what is free, S1 and S1b. Above it: what is spare, and
+    up to the zone's share of what nobody reserved what others hold above their reservations (relief). What is left
+    goes in place of the zone's own (S2), as far as what others have locked stays obtainable.
 
     Returns:
         How many blocks the zone may take now, all of which are free then, and what was evicted for them.
