@@ -65,7 +65,6 @@ def test_zones_of_tenants_with_odd_names_have_names_of_their_own():
 
 
 def test_a_search_tries_equal_zones_first_and_is_the_same_for_the_same_seed():
-    pytest.importorskip("optuna")
     at = setting(LOAD, blocks=160)
     told = []
     first, second = (search(at, 2, 7, told.append) for _ in range(2))
