@@ -155,13 +155,18 @@ class ZoneKVCacheManager(KVCacheManager):
             request: none if it has its prompt to compute.
             max_tokens: that a step computes of one request.
         """
-        computed = request.num_computed_tokens
-        is_generating = computed + 1 == request.num_tokens + request.num_output_placeholders
-        if not is_generating or not self._has_one_group or self._generates_its_last(request):
+        if not self._has_one_group:
             return 0
-        tokens = min(1 + len(request.spec_token_ids), max_tokens)
-        slots = min(computed + tokens + self.lookahead, self.max_model_len)
-        return max(0, -(-slots // self._block_tokens) - len(self._tables[request.request_id]))
+        computed, tokens = request.num_computed_tokens, 1 + len(request.spec_token_ids)
+        blocks = len(self._tables[request.request_id])
+        # Asked of every request before every step, and most write on in a block that they hold.
+        if computed + tokens + self.lookahead <= blocks * self._block_tokens:
+            return 0
+        is_generating = computed + 1 == request.num_tokens + request.num_output_placeholders
+        if not is_generating or self._generates_its_last(request):
+            return 0
+        slots = min(computed + min(tokens, max_tokens) + self.lookahead, self.max_model_len)
+        return max(0, -(-slots // self._block_tokens) - blocks)
 
     def _generates_its_last(self, request: Request) -> bool:
         """Whether the step in flight is sure to be a running request's last one: vLLM passes over it then."""
@@ -173,8 +178,9 @@ class ZoneKVCacheManager(KVCacheManager):
         """Whether a running request's blocks have room for so many more tokens; no where that is not known here."""
         if not self._has_one_group:
             return False
-        tokens = min(request.num_computed_tokens + num_new_tokens + self.lookahead, self.max_model_len)
-        return tokens <= len(self._tables[request.request_id]) * self._block_tokens
+        tokens = request.num_computed_tokens + num_new_tokens + self.lookahead
+        slots: int = len(self._tables[request.request_id]) * self._block_tokens
+        return tokens <= slots or self.max_model_len <= slots
 
     def take_condemned(self) -> list[tuple[Request, ForeignBlockError]]:
         """The requests that were caught with a foreign block since the last call, each with its error."""

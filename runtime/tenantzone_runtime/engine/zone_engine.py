@@ -104,7 +104,7 @@ class ZoneEngine:
             (request, blocks)
             for request in running
             # In a pipeline, vLLM passes over a request whose last token has not come through its stages.
-            if request.next_decode_eligible_step <= step and (blocks := blocks_of(request, most))
+            if (blocks := blocks_of(request, most)) and request.next_decode_eligible_step <= step
         ]
 
     def is_running(self, request: Request) -> bool:
