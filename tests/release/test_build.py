@@ -61,8 +61,13 @@ def test_the_wheel_has_what_the_packages_read_beside_their_modules(built: Path):
         "tenantzone_contract/py.typed",
     } <= names
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {
-        "tenantzone", "tenantzone_cli", "tenantzone_contract", "tenantzone_operator", "tenantzone_replay", "tenantzone_runtime",
-    }  # fmt: skip
+        "tenantzone",
+        "tenantzone_cli",
+        "tenantzone_contract",
+        "tenantzone_operator",
+        "tenantzone_replay",
+        "tenantzone_runtime",
+    }
 
 
 def test_the_same_commit_gives_the_same_wheel(built: Path, tmp_path: Path):
