@@ -130,6 +130,11 @@ class House:
         """What a scrape has now."""
         return series(self._get("/metrics").decode())[f"tenantzone_{name}", frozenset(labels.items())]
 
+    def await_metric(self, value: float, name: str, **labels: str) -> None:
+        """Wait until a scrape has this value."""
+        key = f"tenantzone_{name}", frozenset(labels.items())
+        await_that(lambda: series(self._get("/metrics").decode()).get(key) == value, f"{name} of {value:g}")
+
     def picture(self, cells: int) -> BlockMap:
         return parse_block_map(self._get(f"/blocks?cells={cells}"))
 
