@@ -18,6 +18,7 @@ from tenantzone_runtime.settings import read_settings
 from tests.journal.journals import eventually
 from tests.runtime.folders import project
 from tests.runtime.scraping import get, series
+from tests.waiting import await_that
 
 
 class House:
