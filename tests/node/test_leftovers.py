@@ -22,13 +22,26 @@ def interfaces() -> set[str]:
     return {link["ifname"] for link in json.loads(shown)}
 
 
+def processes_of(node: Node) -> list[psutil.Process]:
+    return psutil.Process(node.first_process).children(recursive=True)
+
+
+def arguments(process: psutil.Process) -> list[str]:
+    """Those of a process; none where it has ended since it was found."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
 def test_nothing_is_left_of_a_node_that_went_down(tmp_path):
     links, mounts = interfaces(), Path("/proc/self/mounts").read_text()
     with Node(tmp_path / "state") as node:
         apply(node, pod("sleeper", SHELL_IMAGE, "sleep", "3600"))
         node.kubectl("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=60s")
-        processes = psutil.Process(node.first_process).children(recursive=True)
-        assert any("sleep" in each.cmdline() for each in processes), "the pod's process"
+        # A container counts as started before its first process has become the pod's command.
+        await_that(lambda: any("sleep" in arguments(each) for each in processes_of(node)), "the pod's process is there")
+        processes = processes_of(node)
         with pytest.raises(ClusterError, match="a node runs on this machine already"), Node(tmp_path / "other"):
             pass
     await_that(lambda: not any(each.is_running() for each in processes), "all its processes have ended")
