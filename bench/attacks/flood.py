@@ -10,12 +10,10 @@ pathology of it costs is the difference. On stock vLLM and with zones, side by s
 import argparse
 import asyncio
 import contextlib
-import itertools
 import json
 import math
 import os
 import random
-import string
 import sys
 import tempfile
 import time
@@ -27,8 +25,9 @@ from typing import Any
 
 import httpx
 
+from bench.attacks.flood_attacker import Attack, under
+from bench.attacks.flood_loads import MOST_QUEUED, Load, Pair, asking, pairs, prompt_of
 from bench.end_to_end.engines import Engine, EngineError, Engines
-from bench.end_to_end.model import LONGEST
 from hack.demo import tiny_model
 from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
@@ -36,37 +35,8 @@ from tenantzone_contract.zone_terms import Queue
 
 _FLAGS = ("--enable-prompt-tokens-details", "--max-num-batched-tokens", "512")
 _VICTIM_TOKENS = 512
-_PROMPTS_OF_A_REQUEST = 100
-_QUEUE = Queue(requests=200)
-_AT_ONCE = 16
-_AS_MANY_AS_WAIT = 192
-"""Less than the queue has room for."""
 _PAUSE_SECONDS = 0.1
 """Between two requests of the victim, and between two looks at ``/health``."""
-
-Body = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What the attacker sends."""
-
-    name: str
-    body: Callable[[random.Random], Body]
-    at_once: int = _AT_ONCE
-    most: int | None = None
-    """Requests; None: as many as the time allows."""
-    is_aborted: bool = False
-    """Whether each is a stream that ends after its first piece."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A load, and what it is compared with."""
-
-    plain: Load
-    """About as much work for the engine, of which nothing is odd."""
-    pathological: Load
 
 
 @dataclass(slots=True)
@@ -87,99 +57,24 @@ class Seen:
         return sorted(self.first_tokens)[math.ceil(0.99 * len(self.first_tokens)) - 1]
 
 
-def pairs(queued: int, aborted: int) -> tuple[Pair, ...]:
-    """The loads, each with its plain one.
-
-    Args:
-        queued: requests that are to wait at once.
-        aborted: streams that are ended after their first piece.
-    """
-    many = math.ceil(queued / _PROMPTS_OF_A_REQUEST)
-    return (
-        Pair(
-            _short("one prompt each", tokens=16),
-            Load(
-                f"{queued:,} queued",
-                lambda dice: _asking([_prompt(dice, 128) for _ in range(_PROMPTS_OF_A_REQUEST)], 16),
-                at_once=many,
-                most=many,
-            ),
-        ),
-        Pair(
-            _short("prompts of 128 tokens"),
-            Load(f"prompts of {LONGEST - 2:,} tokens", lambda dice: _asking(_prompt(dice, LONGEST - 2), 1)),
-        ),
-        Pair(
-            _short("prompts of 128 tokens"),
-            Load("busts of the cache", lambda dice: _asking(_prompt(dice, 1024), 1)),
-        ),
-        Pair(
-            Load(f"{aborted:,} streams", _stream, most=aborted),
-            Load(f"{aborted:,} aborted streams", _stream, most=aborted, is_aborted=True),
-        ),
-        Pair(
-            Load("no grammar", lambda dice: _asking(f"hello {dice.random()}", 1)),
-            Load(
-                "grammars",
-                lambda dice: {**_asking(f"hello {dice.random()}", 1), "structured_outputs": _grammar(dice)},
-            ),
-        ),
-    )
-
-
-def _short(name: str, tokens: int = 1) -> Load:
-    """Single short prompts, as many at once as the attacker's queue takes."""
-    return Load(name, lambda dice: _asking(_prompt(dice, 128), tokens), at_once=_AS_MANY_AS_WAIT)
-
-
-def _stream(dice: random.Random) -> Body:
-    return {**_asking(_prompt(dice, 128), 64), "stream": True}
-
-
-def _asking(prompt: str | list[str], tokens: int) -> dict[str, Any]:
-    return {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
-
-
-def _prompt(dice: random.Random, tokens: int) -> str:
-    """Of the tiny model's tokens, each of which is a byte."""
-    return "".join(dice.choices(string.ascii_letters, k=tokens))
-
-
-def _grammar(dice: random.Random) -> Body:
-    """Dear, each in its own way, and never the same twice."""
-    salt = dice.randrange(10**9)
-    kinds: tuple[Body, ...] = (
-        {"choice": [f"{salt} {number:x}" for number in range(3000)]},
-        {"regex": f"(a|b){{1,900}}{salt}"},
-        {"json": {"type": "object", "properties": {f"p{salt}{number}": {"type": "integer"} for number in range(1000)}}},
-    )
-    return dice.choice(kinds)
-
-
-async def flood(engine: Engine, load: Load, seconds: float, seed: int) -> Seen:
+async def flood(engine: Engine, attack: Attack, seconds: float) -> Seen:
     """Send one load for a while, and see what it does to the others."""
-    seen, dice = Seen(), random.Random(seed)
-    async with _client(engine, 0) as victim, _client(engine, 1) as attacker, _client(engine, 0) as nobody:
-        prompt = _prompt(dice, _VICTIM_TOKENS)
+    seen = Seen()
+    prompt = prompt_of(random.Random(attack.seed), _VICTIM_TOKENS)
+    async with _client(engine) as victim, _client(engine) as nobody:
         await _ask_as_victim(victim, engine, prompt, Seen())
-        attacking = asyncio.create_task(_attack(attacker, engine, load, dice, seen))
-        try:
+        with under(attack) as answers:
             await asyncio.gather(
                 _again(seconds, seen.first_tokens, lambda: _ask_as_victim(victim, engine, prompt, seen)),
                 _again(seconds, seen.health, lambda: _look(nobody, engine, seen)),
             )
-        finally:
-            attacking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await attacking
+    seen.answers = answers
     return seen
 
 
 @contextlib.asynccontextmanager
-async def _client(engine: Engine, tenant: int) -> AsyncIterator[httpx.AsyncClient]:
-    headers = engine.headers_of(tenant)
-    limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=engine.url, headers=headers, timeout=120, limits=limits) as client:
+async def _client(engine: Engine) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=engine.url, headers=engine.headers_of(0), timeout=120) as client:
         yield client
 
 
@@ -198,7 +93,7 @@ async def _again(seconds: float, took: list[float], do: Callable[[], Awaitable[N
 
 
 async def _ask_as_victim(client: httpx.AsyncClient, engine: Engine, prompt: str, seen: Seen) -> None:
-    body = {**_asking(prompt, 1), "model": engine.model, "stream": True, "stream_options": {"include_usage": True}}
+    body = {**asking(prompt, 1), "model": engine.model, "stream": True, "stream_options": {"include_usage": True}}
     began, first = time.perf_counter(), None
     usage: dict[str, Any] = {}
     async with client.stream("POST", "/v1/completions", json=body) as response:
@@ -216,25 +111,6 @@ async def _look(client: httpx.AsyncClient, engine: Engine, seen: Seen) -> None:
     (await client.get("/health")).raise_for_status()
     seen.health.append(time.perf_counter() - began)
     seen.resident_bytes = max(seen.resident_bytes, engine.api_server_bytes())
-
-
-async def _attack(client: httpx.AsyncClient, engine: Engine, load: Load, dice: random.Random, seen: Seen) -> None:
-    numbers = itertools.count() if load.most is None else iter(range(load.most))
-
-    async def send() -> None:
-        for _ in numbers:
-            body = {"model": engine.model, **load.body(dice)}
-            try:
-                async with client.stream("POST", "/v1/completions", json=body) as response:
-                    if load.is_aborted:
-                        await anext(response.aiter_lines(), None)
-                    else:
-                        await response.aread()
-                    seen.answers[str(response.status_code)] += 1
-            except httpx.HTTPError as error:
-                seen.answers[type(error).__name__] += 1
-
-    await asyncio.gather(*(send() for _ in range(load.at_once)))
 
 
 def table(found: Mapping[str, Sequence[tuple[Pair, Seen, Seen]]]) -> str:
@@ -269,20 +145,20 @@ def main() -> None:
             _start(Path(folder), engines, engine_cores)
             for engine in engines:
                 found[engine.name] = []
-                for seed, pair in enumerate(pairs(options.queued, options.aborted)):
-                    plain, odd = (
-                        _flood(engine, load, options.seconds, 2 * seed + which)
-                        for which, load in enumerate((pair.plain, pair.pathological))
-                    )
+                for number, pair in enumerate(pairs(options.queued, options.aborted)):
+                    plain, odd = (_flood(engine, options, number, is_odd=is_odd) for is_odd in (False, True))
                     found[engine.name].append((pair, plain, odd))
     except EngineError as error:
         sys.exit(f"bench.attacks.flood: {error}")
     print(table(found))
 
 
-def _flood(engine: Engine, load: Load, seconds: float, seed: int) -> Seen:
-    print(f"{engine.name}: {load.name}", file=sys.stderr, flush=True)
-    return asyncio.run(flood(engine, load, seconds, seed))
+def _flood(engine: Engine, options: argparse.Namespace, pair: int, *, is_odd: bool) -> Seen:
+    queued, aborted = options.queued, options.aborted
+    seed = 2 * pair + is_odd
+    attack = Attack(engine.url, engine.model, engine.headers_of(1), pair, is_odd, queued, aborted, seed)
+    print(f"{engine.name}: {attack.load.name}", file=sys.stderr, flush=True)
+    return asyncio.run(flood(engine, attack, options.seconds))
 
 
 def _options() -> argparse.Namespace:
@@ -312,7 +188,7 @@ def _start(folder: Path, engines: Engines, cores: list[int]) -> None:
 _POOL = PoolConfig(namespace="bench", name="pool")
 _ZONES = (
     ZoneConfig(name="tenant-0", tenant="tenant-0", generation=1, reserved="50%"),
-    ZoneConfig(name="tenant-1", tenant="tenant-1", generation=1, queue=_QUEUE),
+    ZoneConfig(name="tenant-1", tenant="tenant-1", generation=1, queue=Queue(requests=MOST_QUEUED)),
 )
 
 

@@ -1,11 +1,20 @@
 """What the flood's bench sends, and what it makes of what it has seen."""
 
 import json
+import multiprocessing
 import random
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
 
-from bench.attacks.flood import _QUEUE, Seen, pairs, table
+import pytest
+
+from bench.attacks.flood import Seen, table
+from bench.attacks.flood_attacker import Attack, under
+from bench.attacks.flood_loads import MOST_QUEUED, pairs
 from tenantzone_runtime.door.grammars import check_grammars
 from tenantzone_runtime.settings import Bounds
+from tests.waiting import await_that
 
 
 def test_as_many_requests_queue_and_are_aborted_as_is_said():
@@ -23,7 +32,7 @@ def test_nothing_is_odd_about_a_plain_load():
         assert len(body["prompt"]) <= 128
         assert "structured_outputs" not in body
         assert not pair.plain.is_aborted
-        assert pair.plain.at_once <= _QUEUE.requests
+        assert pair.plain.at_once <= MOST_QUEUED
 
 
 def test_the_door_lets_its_grammars_through_so_that_they_attack_what_is_behind():
@@ -47,3 +56,46 @@ def test_each_load_is_compared_with_its_plain_one_on_the_same_engine():
     assert told[1].split()[-9:-4] == ["480", "0.20", "s", "3", "MiB"]
     assert told[2].startswith("stock    10,000 queued")
     assert "1.00 s    5.0" in told[2]
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Refuses every other request."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["prompt"])
+        self.send_response(200 if len(self.asked) % 2 else 429)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def attack(url: str) -> Attack:
+    """Ten streams."""
+    (number,) = (number for number, pair in enumerate(pairs(1, 10)) if pair.plain.name == "10 streams")
+    return Attack(url, "bench", {}, number, is_odd=False, queued=1, aborted=10, seed=1)
+
+
+def test_the_attacker_tells_what_it_was_answered():
+    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with under(attack(f"http://127.0.0.1:{server.server_port}")) as answers:
+            await_that(lambda: len(Answering.asked) == 10, "all have been sent")
+        server.shutdown()
+    assert len(set(Answering.asked)) == 10
+    assert answers == {"200": 5, "429": 5}
+
+
+def kill_the_attacker() -> None:
+    (attacker,) = multiprocessing.active_children()
+    attacker.kill()
+    attacker.join()
+
+
+def test_an_attacker_that_has_ended_is_told_of():
+    told = pytest.raises(RuntimeError, match="the attacker ended while it sent: 10 streams")
+    with told, under(attack("http://[::1]:9")):
+        kill_the_attacker()

@@ -1,0 +1,105 @@
+"""The flood's attacker, in a process of its own: what it sends takes no time of whoever measures."""
+
+import asyncio
+import contextlib
+import itertools
+import multiprocessing
+import random
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import httpx
+
+from bench.attacks.flood_loads import Load, pairs
+
+_STOP_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """What a process needs to know to send a load."""
+
+    url: str
+    model: str
+    headers: dict[str, str]
+    pair: int
+    """Of `pairs(queued, aborted)`, counted from 0."""
+    is_odd: bool
+    queued: int
+    aborted: int
+    seed: int
+
+    @property
+    def load(self) -> Load:
+        pair = pairs(self.queued, self.aborted)[self.pair]
+        return pair.pathological if self.is_odd else pair.plain
+
+
+@contextlib.contextmanager
+def under(attack: Attack) -> Iterator[Counter[str]]:
+    """Attack until the block ends; the attacker's answers, by status or error, are there after it.
+
+    Raises:
+        RuntimeError: the attacker ended too early.
+    """
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_attack_until_told, args=(attack, theirs), daemon=True)
+    answers: Counter[str] = Counter()
+    process.start()
+    theirs.close()
+    try:
+        ours.recv()
+        yield answers
+        ours.send(None)
+        answers.update(ours.recv())
+    except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+        raise RuntimeError(f"the attacker ended while it sent: {attack.load.name}") from error
+    finally:
+        ours.close()
+        process.join(_STOP_SECONDS)
+        process.kill()
+
+
+def _attack_until_told(attack: Attack, told: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers: Counter[str] = Counter()
+    told.send(None)
+    asyncio.run(_attack(attack, told, answers))
+    told.send(answers)
+
+
+async def _attack(attack: Attack, told: Connection, answers: Counter[str]) -> None:
+    over = asyncio.Event()
+    asyncio.get_running_loop().add_reader(told.fileno(), over.set)
+    sending = asyncio.create_task(_send_all(attack, answers))
+    await over.wait()
+    asyncio.get_running_loop().remove_reader(told.fileno())
+    sending.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await sending
+
+
+async def _send_all(attack: Attack, answers: Counter[str]) -> None:
+    load, dice = attack.load, random.Random(attack.seed)
+    numbers = itertools.count() if load.most is None else iter(range(load.most))
+    limits = httpx.Limits(max_connections=None)
+
+    async def send() -> None:
+        for _ in numbers:
+            body = {"model": attack.model, **load.body(dice)}
+            try:
+                async with client.stream("POST", "/v1/completions", json=body) as response:
+                    if load.is_aborted:
+                        await anext(response.aiter_lines(), None)
+                    else:
+                        await response.aread()
+                    answers[str(response.status_code)] += 1
+            except httpx.HTTPError as error:
+                answers[type(error).__name__] += 1
+
+    async with httpx.AsyncClient(base_url=attack.url, headers=attack.headers, timeout=120, limits=limits) as client:
+        await asyncio.gather(*(send() for _ in range(load.at_once)))

@@ -1,0 +1,117 @@
+"""What the flood's attacker sends: odd loads, each beside a plain one that asks the engine for about as much."""
+
+import math
+import random
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bench.end_to_end.model import LONGEST
+
+MOST_QUEUED = 200
+"""Requests of the attacker that its zone lets wait."""
+_TOO_LONG = 128_000
+"""Tokens: a prompt of books, where the model takes a few pages."""
+_PROMPTS_OF_A_REQUEST = 100
+_AT_ONCE = 16
+_AS_MANY_AS_WAIT = 192
+"""Less than the queue has room for."""
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the attacker sends."""
+
+    name: str
+    body: Callable[[random.Random], Body]
+    at_once: int = _AT_ONCE
+    most: int | None = None
+    """Requests; None: as many as the time allows."""
+    is_aborted: bool = False
+    """Whether each is a stream that ends after its first piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A load, and what it is compared with."""
+
+    plain: Load
+    """About as much work for the engine, of which nothing is odd."""
+    pathological: Load
+
+
+def pairs(queued: int, aborted: int) -> tuple[Pair, ...]:
+    """The loads, each with its plain one.
+
+    Args:
+        queued: requests that are to wait at once.
+        aborted: streams that are ended after their first piece.
+    """
+    many = math.ceil(queued / _PROMPTS_OF_A_REQUEST)
+    return (
+        Pair(
+            _short("one prompt each", tokens=16),
+            Load(
+                f"{queued:,} queued",
+                lambda dice: asking([prompt_of(dice, 128) for _ in range(_PROMPTS_OF_A_REQUEST)], 16),
+                at_once=many,
+                most=many,
+            ),
+        ),
+        Pair(
+            _short("prompts of 128 tokens"),
+            Load(f"prompts of {LONGEST - 2:,} tokens", lambda dice: asking(prompt_of(dice, LONGEST - 2), 1)),
+        ),
+        Pair(
+            _short("prompts of 128 tokens"),
+            Load(f"prompts of {_TOO_LONG:,} tokens", lambda dice: asking(prompt_of(dice, _TOO_LONG), 1)),
+        ),
+        Pair(
+            _short("prompts of 128 tokens"),
+            Load("busts of the cache", lambda dice: asking(prompt_of(dice, 1024), 1)),
+        ),
+        Pair(
+            Load(f"{aborted:,} streams", _stream, most=aborted),
+            Load(f"{aborted:,} aborted streams", _stream, most=aborted, is_aborted=True),
+        ),
+        Pair(
+            Load("no grammar", lambda dice: asking(f"hello {dice.random()}", 1)),
+            Load(
+                "grammars",
+                lambda dice: {**asking(f"hello {dice.random()}", 1), "structured_outputs": _grammar(dice)},
+            ),
+        ),
+    )
+
+
+def _short(name: str, tokens: int = 1) -> Load:
+    """Single short prompts, as many at once as the attacker's queue takes."""
+    return Load(name, lambda dice: asking(prompt_of(dice, 128), tokens), at_once=_AS_MANY_AS_WAIT)
+
+
+def _stream(dice: random.Random) -> Body:
+    return {**asking(prompt_of(dice, 128), 64), "stream": True}
+
+
+def asking(prompt: str | list[str], tokens: int) -> dict[str, Any]:
+    """The body of a request for so many tokens."""
+    return {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+
+
+def prompt_of(dice: random.Random, tokens: int) -> str:
+    """Of the tiny model's tokens, each of which is a byte."""
+    return "".join(dice.choices(string.ascii_letters, k=tokens))
+
+
+def _grammar(dice: random.Random) -> Body:
+    """Dear, each in its own way, and never the same twice."""
+    salt = dice.randrange(10**9)
+    kinds: tuple[Body, ...] = (
+        {"choice": [f"{salt} {number:x}" for number in range(3000)]},
+        {"regex": f"(a|b){{1,900}}{salt}"},
+        {"json": {"type": "object", "properties": {f"p{salt}{number}": {"type": "integer"} for number in range(1000)}}},
+    )
+    return dice.choice(kinds)
