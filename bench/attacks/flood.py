@@ -18,14 +18,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from bench.attacks.flood_attacker import Attack, under
+from bench.attacks.beside import beside
+from bench.attacks.flood_attacker import Attack, attack_until_told
+from bench.attacks.flood_health import ask_until_told
 from bench.attacks.flood_loads import MOST_QUEUED, Load, Pair, asking, pairs, prompt_of
 from bench.end_to_end.engines import Engine, EngineError, Engines
 from hack.demo import tiny_model
@@ -36,7 +39,7 @@ from tenantzone_contract.zone_terms import Queue
 _FLAGS = ("--enable-prompt-tokens-details", "--max-num-batched-tokens", "512")
 _VICTIM_TOKENS = 512
 _PAUSE_SECONDS = 0.1
-"""Between two requests of the victim, and between two looks at ``/health``."""
+"""Between two requests of the victim."""
 
 
 @dataclass(slots=True)
@@ -47,6 +50,7 @@ class Seen:
     """Seconds until the victim's first token; of a request that had none when the time was over, those until then."""
     cached_tokens: list[int] = field(default_factory=list)
     health: list[float] = field(default_factory=list)
+    """Seconds that answers of ``/health`` took."""
     answers: Counter[str] = field(default_factory=Counter)
     """Statuses that the attacker got."""
     resident_bytes: int = 0
@@ -61,21 +65,19 @@ async def flood(engine: Engine, attack: Attack, seconds: float) -> Seen:
     """Send one load for a while, and see what it does to the others."""
     seen = Seen()
     prompt = prompt_of(random.Random(attack.seed), _VICTIM_TOKENS)
-    async with _client(engine) as victim, _client(engine) as nobody:
+    headers = engine.headers_of(0)
+    async with httpx.AsyncClient(base_url=engine.url, headers=headers, timeout=120) as victim:
         await _ask_as_victim(victim, engine, prompt, Seen())
-        with under(attack) as answers:
+        with (
+            beside("asking for /health", partial(ask_until_told, engine.url)) as health,
+            beside(attack.load.name, partial(attack_until_told, attack)) as attacked,
+        ):
             await asyncio.gather(
                 _again(seconds, seen.first_tokens, lambda: _ask_as_victim(victim, engine, prompt, seen)),
-                _again(seconds, seen.health, lambda: _look(nobody, engine, seen)),
+                _again(seconds, [], lambda: _look_at_memory(engine, seen)),
             )
-    seen.answers = answers
+    seen.health, seen.answers = health.result, attacked.result
     return seen
-
-
-@contextlib.asynccontextmanager
-async def _client(engine: Engine) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=engine.url, headers=engine.headers_of(0), timeout=120) as client:
-        yield client
 
 
 async def _again(seconds: float, took: list[float], do: Callable[[], Awaitable[None]]) -> None:
@@ -106,10 +108,7 @@ async def _ask_as_victim(client: httpx.AsyncClient, engine: Engine, prompt: str,
     seen.cached_tokens.append((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
 
 
-async def _look(client: httpx.AsyncClient, engine: Engine, seen: Seen) -> None:
-    began = time.perf_counter()
-    (await client.get("/health")).raise_for_status()
-    seen.health.append(time.perf_counter() - began)
+async def _look_at_memory(engine: Engine, seen: Seen) -> None:
     seen.resident_bytes = max(seen.resident_bytes, engine.api_server_bytes())
 
 

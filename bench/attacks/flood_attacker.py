@@ -1,21 +1,16 @@
-"""The flood's attacker, in a process of its own: what it sends takes no time of whoever measures."""
+"""The flood's attacker."""
 
 import asyncio
 import contextlib
 import itertools
-import multiprocessing
 import random
-import signal
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 import httpx
 
 from bench.attacks.flood_loads import Load, pairs
-
-_STOP_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,38 +33,11 @@ class Attack:
         return pair.pathological if self.is_odd else pair.plain
 
 
-@contextlib.contextmanager
-def under(attack: Attack) -> Iterator[Counter[str]]:
-    """Attack until the block ends; the attacker's answers, by status or error, are there after it.
-
-    Raises:
-        RuntimeError: the attacker ended too early.
-    """
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_attack_until_told, args=(attack, theirs), daemon=True)
+def attack_until_told(attack: Attack, told: Connection) -> Counter[str]:
+    """Attack until there is something to be read, and return how many answers had which status, or error."""
     answers: Counter[str] = Counter()
-    process.start()
-    theirs.close()
-    try:
-        ours.recv()
-        yield answers
-        ours.send(None)
-        answers.update(ours.recv())
-    except (EOFError, BrokenPipeError, ConnectionResetError) as error:
-        raise RuntimeError(f"the attacker ended while it sent: {attack.load.name}") from error
-    finally:
-        ours.close()
-        process.join(_STOP_SECONDS)
-        process.kill()
-
-
-def _attack_until_told(attack: Attack, told: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    answers: Counter[str] = Counter()
-    told.send(None)
     asyncio.run(_attack(attack, told, answers))
-    told.send(answers)
+    return answers
 
 
 async def _attack(attack: Attack, told: Connection, answers: Counter[str]) -> None:

@@ -4,13 +4,17 @@ import json
 import multiprocessing
 import random
 import threading
+import time
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import ClassVar
 
 import pytest
 
+from bench.attacks.beside import beside
 from bench.attacks.flood import Seen, table
-from bench.attacks.flood_attacker import Attack, under
+from bench.attacks.flood_attacker import Attack, attack_until_told
+from bench.attacks.flood_health import ask_until_told
 from bench.attacks.flood_loads import MOST_QUEUED, pairs
 from tenantzone_runtime.door.grammars import check_grammars
 from tenantzone_runtime.settings import Bounds
@@ -82,11 +86,58 @@ def attack(url: str) -> Attack:
 def test_the_attacker_tells_what_it_was_answered():
     with HTTPServer(("127.0.0.1", 0), Answering) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with under(attack(f"http://127.0.0.1:{server.server_port}")) as answers:
+        url = f"http://127.0.0.1:{server.server_port}"
+        with beside("an attack", partial(attack_until_told, attack(url))) as attacked:
             await_that(lambda: len(Answering.asked) == 10, "all have been sent")
         server.shutdown()
     assert len(set(Answering.asked)) == 10
-    assert answers == {"200": 5, "429": 5}
+    assert attacked.result == {"200": 5, "429": 5}
+
+
+class Held(BaseHTTPRequestHandler):
+    """Answers the third time that it is asked only when it may."""
+
+    protocol_version = "HTTP/1.1"
+    asked: ClassVar[list[str]] = []
+    connections: ClassVar[set[tuple[str, int]]] = set()
+    may_answer = threading.Event()
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.connections.add(self.client_address)
+        if len(self.asked) == 3:
+            self.may_answer.wait(30)
+        self.send_response(200 if len(self.asked) < 10 else 503)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_health_is_asked_for_in_turn_and_each_answer_timed():
+    began = time.perf_counter()
+    with HTTPServer(("127.0.0.1", 0), Held) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        with beside("asking", partial(ask_until_told, url)) as health:
+            await_that(lambda: len(Held.asked) == 3, "the third is not answered")
+            held = time.perf_counter()
+            threading.Timer(0.3, Held.may_answer.set).start()
+            await_that(lambda: len(Held.asked) >= 5, "it goes on")
+        took = time.perf_counter() - held
+        assert len(health.result) == len(Held.asked)
+        assert 0.3 <= max(health.result) <= took
+        assert health.result.index(max(health.result)) == 2
+        assert sum(health.result) < time.perf_counter() - began
+        assert set(Held.asked) == {"/health"}
+        assert len(Held.connections) == 1
+        with (
+            pytest.raises(RuntimeError, match="it ended too early: asking"),
+            beside("asking", partial(ask_until_told, url)),
+        ):
+            await_that(lambda: not multiprocessing.active_children(), "it has seen that the server is not well")
+        server.shutdown()
 
 
 def kill_the_attacker() -> None:
@@ -96,6 +147,6 @@ def kill_the_attacker() -> None:
 
 
 def test_an_attacker_that_has_ended_is_told_of():
-    told = pytest.raises(RuntimeError, match="the attacker ended while it sent: 10 streams")
-    with told, under(attack("http://[::1]:9")):
+    told = pytest.raises(RuntimeError, match="it ended too early: an attack")
+    with told, beside("an attack", partial(attack_until_told, attack("http://[::1]:9"))):
         kill_the_attacker()

@@ -1,0 +1,55 @@
+"""Work in a process of its own, until it is told to stop: it takes no time of whoever measures."""
+
+import contextlib
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import Generic, TypeVar
+
+_STOP_SECONDS = 150
+"""Longer than a client waits for an answer."""
+
+Result = TypeVar("Result")
+
+
+class Beside(Generic[Result]):
+    """What a process beside this one has come to; there once it was told to stop."""
+
+    result: Result
+
+
+@contextlib.contextmanager
+def beside(name: str, work: Callable[[Connection], Result]) -> Iterator[Beside[Result]]:
+    """Have something done in a process of its own until the block ends.
+
+    Args:
+        name: of what is done, for errors.
+        work: ends soon after there is something to be read from its connection.
+
+    Raises:
+        RuntimeError: it ended too early.
+    """
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work_until_told, args=(work, theirs), daemon=True)
+    done = Beside[Result]()
+    process.start()
+    theirs.close()
+    try:
+        ours.recv()
+        yield done
+        ours.send(None)
+        done.result = ours.recv()
+    except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+        raise RuntimeError(f"it ended too early: {name}") from error
+    finally:
+        ours.close()
+        process.join(_STOP_SECONDS)
+        process.kill()
+
+
+def _work_until_told(work: Callable[[Connection], Result], told: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    told.send(None)
+    told.send(work(told))

@@ -1,0 +1,35 @@
+"""Who asks for ``/health`` during a flood: over one connection, and with nothing else to do."""
+
+import http.client
+import time
+from multiprocessing.connection import Connection
+from urllib.parse import urlsplit
+
+_PAUSE_SECONDS = 0.1
+_TIMEOUT_SECONDS = 120.0
+
+
+def ask_until_told(url: str, told: Connection) -> list[float]:
+    """Ask a server for its health again and again, until there is something to be read.
+
+    Returns:
+        Seconds that each answer took.
+
+    Raises:
+        RuntimeError: it is not well.
+    """
+    address = urlsplit(url)
+    client = http.client.HTTPConnection(
+        address.hostname or "", address.port or http.client.HTTP_PORT, timeout=_TIMEOUT_SECONDS
+    )
+    took = []
+    while not told.poll(_PAUSE_SECONDS):
+        began = time.perf_counter()
+        client.request("GET", "/health")
+        answer = client.getresponse()
+        answer.read()
+        took.append(time.perf_counter() - began)
+        if answer.status != http.HTTPStatus.OK:
+            raise RuntimeError(f"/health answers {answer.status}")
+    client.close()
+    return took
