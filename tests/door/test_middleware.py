@@ -1,8 +1,11 @@
 """Who gets through the door, and as what."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import httpx
 import pytest
 
 from tenantzone_contract.config import PoolConfig
@@ -24,6 +27,7 @@ from tests.door.harness import (
     give_keys,
     give_salt_key,
     give_zones,
+    serving,
     settings,
     tenant_seen,
 )
@@ -250,6 +254,29 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_gets_nothing_and_disturb
         raise AssertionError(f"nobody is there to get {message}")
 
     asyncio.run(door(folder)(scope, receive, send))
+
+
+def test_a_probe_is_answered_while_keys_are_looked_at(folder, monkeypatch):
+    """Which takes long where their folder is on a slow disk, and a moment of each request where there are many."""
+    app, looking, may_end = door(folder), threading.Event(), threading.Event()
+
+    def look() -> None:
+        looking.set()
+        assert may_end.wait(30)
+
+    monkeypatch.setattr(app, "_look", look)
+    monkeypatch.setattr(app, "_looked_at", float("-inf"))
+    with serving(app) as url, ThreadPoolExecutor(1) as other:
+        headers = {"authorization": "Bearer acme-key"}
+        keyed = other.submit(httpx.post, f"{url}/v1/completions", json=PROMPT, headers=headers, timeout=60)
+        try:
+            assert looking.wait(30)
+            for ask in (httpx.get, httpx.head):
+                assert ask(f"{url}/health", timeout=10).status_code == 200
+            assert not keyed.done()
+        finally:
+            may_end.set()
+        assert tenant_seen(keyed.result()) == "acme"
 
 
 def test_lifespan_passes(folder):

@@ -97,7 +97,9 @@ class TenantMiddleware:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        await self._look_if_due()
+        # Probes come while the server has most to do, and go by no key.
+        if not self._is_open(scope):
+            await self._look_if_due()
         if not self._is_required:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
@@ -111,6 +113,11 @@ class TenantMiddleware:
     def _is_required(self) -> bool:
         """Whether tenants must be known at all."""
         return self._keys.required or self._has_identity_files or self._config.config is not None
+
+    def _is_open(self, scope: Scope) -> bool:
+        """Whether the path is everybody's, however it is asked."""
+        routes = self._routes.at(routed_path(scope["path"], scope.get("root_path", "")))
+        return bool(routes) and all(route.access is Access.OPEN for route in routes)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         attributes: dict[str, str | int] = {}
