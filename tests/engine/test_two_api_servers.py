@@ -1,0 +1,222 @@
+"""Two API servers in front of one engine (``--api-server-count 2``): each has a door of its own, and both are alike."""
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tenantzone_contract.config import PoolConfig, ZoneConfig
+from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.identity import SECRET_FILE, IdentityConfig, Proof, SecretHeader, TrustedHeader
+from tenantzone_contract.zone_terms import Queue
+from tests.engine.real_engine import API_PORT, DOOR_DELAY_SECONDS, RealEngine, StartingEngine
+
+pytestmark = pytest.mark.flagged_engine
+
+TENANT_REQUESTS = 8
+"""Of one tenant, that each door lets be under way."""
+SECRET = "a-secret-of-the-gateways"
+BY_HEADER = IdentityConfig(
+    trusted_header=TrustedHeader(name="x-tenant", proof=Proof(secret_header=SecretHeader(name="x-proof")))
+)
+REFUSED = "tenantzone_door_refused_requests_total"
+
+
+@pytest.fixture(scope="module")
+def identity_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("identity")
+
+
+@pytest.fixture(scope="module")
+def engine(identity_folder: Path) -> Iterator[RealEngine]:
+    starting = StartingEngine(
+        lambda address, folder: [
+            "--num-gpu-blocks-override", "256", "--max-model-len", "4096", "--api-server-count", "2",
+        ],
+        TENANTZONE_OPEN_ROUTES="/metrics",
+        TENANTZONE_IDENTITY_DIR=str(identity_folder),
+        TENANTZONE_MAX_TENANT_REQUESTS=str(TENANT_REQUESTS),
+    )  # fmt: skip
+    try:
+        engine = starting.await_health()
+        engine.add_keys("acme", "burst", "stranger")
+        yield engine
+    finally:
+        starting.stop()
+
+
+def zone(tenant: str, **fields: object) -> ZoneConfig:
+    return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
+
+
+def api_servers(engine: RealEngine) -> list[psutil.Process]:
+    """The processes that have the engine's port, and answer on it."""
+    of_engine = psutil.Process(engine.pid).children(recursive=True)
+    return [each for each in of_engine if "ApiServer" in " ".join(each.cmdline())]
+
+
+@contextmanager
+def both(engine: RealEngine) -> Iterator[tuple[httpx.Client, httpx.Client]]:
+    """A client of each API server, over a connection that it keeps."""
+    servers = api_servers(engine)
+    assert len(servers) == 2
+    found: dict[int, httpx.Client] = {}
+    with ExitStack() as opened:
+        for _ in range(100):
+            client = opened.enter_context(httpx.Client(base_url=f"http://{engine.address}:{API_PORT}", timeout=60))
+            stream = client.get("/health").extensions["network_stream"]
+            found.setdefault(_server_of(servers, stream.get_extra_info("client_addr")), client)
+            if len(found) == 2:
+                first, second = found.values()
+                yield first, second
+                return
+    raise AssertionError("all connections are of one API server")
+
+
+def _server_of(servers: list[psutil.Process], client: tuple[str, int]) -> int:
+    for server in servers:
+        if any(tuple(each.raddr) == tuple(client) for each in server.net_connections("tcp") if each.raddr):
+            return server.pid
+    raise AssertionError(f"nobody has the connection of {client}")
+
+
+def ask(client: httpx.Client, tenant: str, prompt: str = "hello", **headers: str) -> httpx.Response:
+    body = {"model": "tiny", "prompt": prompt, "max_tokens": 1}
+    shown = headers or {"authorization": f"Bearer key-of-{tenant}"}
+    return client.post("/v1/completions", json=body, headers=shown)
+
+
+def statuses(engine: RealEngine, tenant: str, **headers: str) -> list[int]:
+    with both(engine) as clients:
+        return [ask(client, tenant, **headers).status_code for client in clients]
+
+
+def eventually_both(engine: RealEngine, status: int, tenant: str, **headers: str) -> float:
+    """Wait until both doors answer so; returns after how many seconds they did."""
+    began = time.monotonic()
+    engine.wait(lambda: statuses(engine, tenant, **headers) == [status] * 2, f"both answer {status}")
+    return time.monotonic() - began
+
+
+def test_each_door_knows_who_asks(engine: RealEngine):
+    engine.declare(zone("acme"), zone("burst"))
+    assert statuses(engine, "acme") == [200, 200]
+    assert statuses(engine, "nobody") == [401, 401]
+    assert statuses(engine, "", accept="*/*") == [401, 401]
+    assert statuses(engine, "stranger") == [403, 403]
+    with both(engine) as clients:
+        assert [client.get("/metrics/").status_code for client in clients] == [404, 404]
+        assert [client.get("/health", headers={"x": "x" * 70_000}).status_code for client in clients] == [431, 431]
+
+
+def test_a_key_counts_and_is_revoked_at_both(engine: RealEngine):
+    engine.declare(zone("acme"), zone("newcomer"))
+    engine.add_keys("newcomer")
+    eventually_both(engine, 200, "newcomer")
+    (engine.keys_folder / "newcomer").unlink()
+    assert eventually_both(engine, 401, "newcomer") < 2
+    assert statuses(engine, "acme") == [200, 200]
+
+
+def test_both_go_by_the_config_that_the_engine_enforces(engine: RealEngine):
+    engine.declare(zone("acme"), zone("burst"))
+    engine.write(dump_config(engine.config(zone("burst", eviction_policy="Unheard"))))
+    engine.wait(lambda: engine.report().config.rejected is not None, "the engine refuses it")
+    time.sleep(DOOR_DELAY_SECONDS)
+    assert statuses(engine, "acme") == [200, 200]
+    engine.declare(zone("burst"))
+    eventually_both(engine, 403, "acme")
+    assert statuses(engine, "burst") == [200, 200]
+
+
+def test_what_one_has_computed_is_found_through_the_other_and_by_no_other_tenant(engine: RealEngine):
+    engine.declare(zone("acme"), zone("burst"))
+    prompt = "what acme asked the first of them. " * 10
+
+    def cached(client: httpx.Client, tenant: str) -> int:
+        return ask(client, tenant, prompt).json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    with both(engine) as (first, second):
+        assert cached(first, "acme") == 0
+        assert [cached(client, "burst") for client in (second, first)] == [0, 320]
+        assert [cached(client, "acme") for client in (first, second)] == [320, 320]
+    engine.renew_salt_key()
+    with both(engine) as (first, second):
+        assert [cached(first, "acme"), cached(second, "acme")] == [0, 320], "both have the new key"
+
+
+def test_each_hears_of_the_queue_what_the_engine_says(engine: RealEngine):
+    """The queue is the engine's: what waits there through both doors counts together."""
+    engine.declare(zone("acme", queue=Queue(requests=1)), zone("burst"))
+    prompts = [f"{number} " + "waiting " * 200 for number in range(TENANT_REQUESTS)]
+    body = {"model": "tiny", "prompt": prompts, "max_tokens": 1}
+    headers = {"authorization": "Bearer key-of-acme"}
+    with both(engine) as clients, ThreadPoolExecutor(2) as beside:
+        with engine.stopped_core():
+            asking = [beside.submit(client.post, "/v1/completions", json=body, headers=headers) for client in clients]
+        for answer in [each.result() for each in asking]:
+            assert answer.status_code == 429
+            assert 1 <= int(answer.headers["retry-after"]) <= 60
+            assert "the queue of zone acme is full" in answer.json()["error"]["message"]
+        assert [ask(client, "burst").status_code for client in clients] == [200, 200]
+    eventually_both(engine, 200, "acme")
+
+
+def test_each_counts_what_a_tenant_has_under_way_for_itself(engine: RealEngine):
+    """So with two of them a tenant may have twice as much; docs/door.md says it."""
+    engine.declare(zone("acme"), zone("burst"))
+    body = {"model": "tiny", "prompt": ["a"] * (TENANT_REQUESTS - 1), "max_tokens": 1}
+    headers = {"authorization": "Bearer key-of-acme"}
+    with both(engine) as clients, ThreadPoolExecutor(2) as beside, both(engine) as others:
+        with engine.stopped_core():
+            asking = [beside.submit(client.post, "/v1/completions", json=body, headers=headers) for client in clients]
+            for client in others:
+                two = {**body, "prompt": ["a", "b"]}
+                engine.wait(
+                    lambda client=client, two=two: (
+                        client.post("/v1/completions", json=two, headers=headers).status_code == 429
+                    ),
+                    "this one's is full",
+                )
+        assert [each.result().status_code for each in asking] == [200, 200]
+
+
+def test_their_figures_are_added_up(engine: RealEngine):
+    engine.declare(zone("acme"))
+
+    def refused() -> float:
+        with both(engine) as (client, _):
+            families = text_string_to_metric_families(client.get("/metrics").text)
+            return sum(
+                sample.value
+                for family in families
+                for sample in family.samples
+                if sample.name == REFUSED and sample.labels["reason"] == "unknown_key"
+            )
+
+    before = refused()
+    assert statuses(engine, "nobody") == [401, 401]
+    assert refused() == before + 2
+
+
+def test_both_go_over_to_another_identity(engine: RealEngine, identity_folder: Path):
+    unfinished = identity_folder / ".unfinished"
+    unfinished.write_text(SECRET)
+    os.utime(unfinished, (0, 0))
+    unfinished.rename(identity_folder / SECRET_FILE)
+    config = make_config(
+        10**7, PoolConfig(namespace="test", name="pool", identity=BY_HEADER), [zone("acme"), zone("burst")]
+    )
+    engine.write(dump_config(config))
+    engine.wait(lambda: engine.report().config.applied_hash == config.hash, "the engine applied the config")
+    named = {"x-tenant": "acme", "x-proof": SECRET}
+    eventually_both(engine, 200, "", **named)
+    assert statuses(engine, "acme") == [401, 401], "an API key counts no more"
+    assert statuses(engine, "", **{**named, "x-proof": SECRET[:-1]}) == [401, 401]
