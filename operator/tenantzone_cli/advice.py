@@ -36,7 +36,8 @@ _REASONS = {
     "ZoneDiffers": "The engine enforces something else than its config says. If it stays so, restart it.",
     "IdentityIncomplete": "Add the proof that the message asks for to ZonePool {pool}; until then nobody is served.",
     "IdentityUnusable": (
-        "Mount what the message misses into the engine pods' identity folder (/etc/tenantzone/identity), or repair it."
+        "Mount what the message misses into the engine pods' folder of keys (/etc/tenantzone/keys) or of the identity "
+        "(/etc/tenantzone/identity), or repair it."
     ),
     "SecretNotMade": (
         "Give the operator the right to create Secrets, or make the one that the message names yourself: see "

@@ -25,6 +25,8 @@ class Identifying:
         if declared != self._declared:
             self._declared = declared
             self._identity = make_identity(declared, self._keys, self._folder)
+        if declared is None or declared.api_keys is not None:
+            self._keys.refresh()
         self._identity.refresh()
         kind = declared.kind if declared is not None else "APIKeys"
         return IdentityReport(kind=kind, digest=identity_digest(declared), problem=self._identity.problem)

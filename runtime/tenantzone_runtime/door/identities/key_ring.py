@@ -106,6 +106,13 @@ class KeyRing:
         self._table_key = secrets.token_bytes(32)
         self._tenants: dict[bytes, str] = {}
 
+    @property
+    def problem(self) -> str:
+        """Why it knows nobody's key; empty if it knows one."""
+        if self._tenants:
+            return ""
+        return f"the key folder {self._folder} {self._folder_error or 'has no key in it that counts'}"
+
     def tenant_of(self, key: bytes) -> str | None:
         """The tenant whose key this is; None if it is nobody's."""
         return self._tenants.get(self._table_digest(hashlib.sha256(key).digest()))

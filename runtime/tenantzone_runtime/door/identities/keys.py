@@ -12,11 +12,14 @@ class KeyIdentity:
         keys: whose folder somebody else has looked at.
     """
 
-    problem = ""
     secret_headers: frozenset[bytes] = frozenset()
 
     def __init__(self, keys: KeyRing) -> None:
         self._keys = keys
+
+    @property
+    def problem(self) -> str:
+        return self._keys.problem
 
     def refresh(self) -> None:
         """Nothing: the ring is looked at with every config, for it says whether there are keys at all."""

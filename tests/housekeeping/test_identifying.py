@@ -1,0 +1,40 @@
+"""What an engine reports of how its front door knows tenants."""
+
+from pathlib import Path
+
+import pytest
+
+from tenantzone_contract.identity import ApiKeys, IdentityConfig, Jwt, identity_digest
+from tenantzone_runtime.housekeeping.identifying import Identifying
+from tests.door.harness import give_keys, settings
+
+BY_KEYS = IdentityConfig(api_keys=ApiKeys())
+BY_TOKEN = IdentityConfig(jwt=Jwt(issuer="https://issuer.example", audiences=("models",)))
+
+
+@pytest.mark.parametrize("declared", [None, BY_KEYS], ids=["undeclared", "declared"])
+def test_without_any_key_nobody_can_be_known_and_that_is_told(tmp_path: Path, declared: IdentityConfig | None):
+    identifying = Identifying(settings(tmp_path))
+    told = identifying.look(declared)
+    assert (told.kind, told.digest) == ("APIKeys", identity_digest(declared))
+    assert told.problem == f"the key folder {tmp_path / 'keys'} has no key in it that counts"
+    give_keys(tmp_path, acme="short")
+    assert "has no key in it that counts" in identifying.look(declared).problem
+    give_keys(tmp_path, acme="acme-key-1")
+    assert identifying.look(declared).problem == ""
+    give_keys(tmp_path)
+    assert "has no key in it that counts" in identifying.look(declared).problem
+
+
+def test_a_folder_that_can_not_be_read_is_told_with_the_reason(tmp_path: Path):
+    (tmp_path / "keys").write_text("no folder")
+    problem = Identifying(settings(tmp_path)).look(BY_KEYS).problem
+    assert problem == f"the key folder {tmp_path / 'keys'} can't be read: Not a directory; the keys stay as they were"
+
+
+def test_keys_are_not_asked_for_where_another_identity_is_declared(tmp_path: Path):
+    identifying = Identifying(settings(tmp_path))
+    give_keys(tmp_path, acme="acme-key-1")
+    assert identifying.look(None).problem == ""
+    told = identifying.look(BY_TOKEN)
+    assert (told.kind, told.problem) == ("JWT", f"jwks.json is not in the folder {tmp_path / 'identity'}")
