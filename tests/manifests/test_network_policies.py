@@ -1,43 +1,17 @@
 """Who reaches whom, by the rules of NetworkPolicies as Kubernetes documents them, read by a small reader of our own.
 
-No network plugin is here that enforces them; what it would be told is checked.
+`test_network_policies_enforced` has the same cases with a network plugin that enforces them, where root is.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
 
+from tests.manifests.reach import CASES, PEERS, Case, Peer, Policy
 from tests.manifests.rendering import Objects, kustomize, template
-
-Policy = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Peer:
-    """A pod, or with an address alone somebody outside of the cluster."""
-
-    namespace: str = ""
-    labels: dict[str, str] = field(default_factory=dict)
-    ports: dict[str, int] = field(default_factory=dict)
-    """By their names."""
-    address: str = "10.1.2.3"
-
-
-OPERATOR = Peer(
-    "tenantzone-system", {"app.kubernetes.io/name": "tenantzone-operator"}, {"probes": 8080, "metrics": 8081}
-)
-ENGINE = Peer("default", {"app": "vllm"}, {"http": 8000, "admin": 9464})
-OTHER_ENGINE = Peer("default", {"app": "vllm"}, {"http": 8000, "admin": 9464}, "10.1.2.4")
-TENANT = Peer("tenants", {"app": "bot"})
-NEIGHBOUR = Peer("tenantzone-system", {"app": "something"})
-PROMETHEUS = Peer("monitoring", {"app": "prometheus"})
-API_SERVER = Peer(address="172.18.0.2")
-HUB = Peer(address="203.0.113.9")
-METADATA = Peer(address="169.254.169.254")
 
 
 @cache
@@ -89,41 +63,14 @@ def _has(selector: Any, labels: dict[str, str]) -> bool:
     return selector.get("matchLabels", {}).items() <= labels.items()
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "port", "is_let"),
-    [
-        pytest.param(TENANT, ENGINE, 8000, True, id="a tenant asks an engine"),
-        pytest.param(HUB, ENGINE, 8000, True, id="so does somebody outside, by a load balancer"),
-        pytest.param(OPERATOR, ENGINE, 9464, True, id="the operator reads reports"),
-        pytest.param(PROMETHEUS, ENGINE, 9464, True, id="Prometheus scrapes engines"),
-        pytest.param(TENANT, ENGINE, 9464, False, id="a tenant reads reports"),
-        pytest.param(NEIGHBOUR, ENGINE, 9464, False, id="a pod beside the operator reads reports"),
-        pytest.param(OTHER_ENGINE, ENGINE, 9464, False, id="an engine reads another's report"),
-        pytest.param(TENANT, ENGINE, 5557, False, id="a tenant hears KV events"),
-        pytest.param(PROMETHEUS, OPERATOR, 8081, True, id="Prometheus scrapes the operator"),
-        pytest.param(TENANT, OPERATOR, 8081, False, id="a tenant scrapes the operator"),
-        pytest.param(TENANT, OPERATOR, 8080, False, id="a tenant asks for the operator's health"),
-        pytest.param(ENGINE, OPERATOR, 8081, False, id="an engine asks the operator"),
-        pytest.param(OPERATOR, API_SERVER, 6443, True, id="the operator works"),
-        pytest.param(OPERATOR, HUB, 80, False, id="the operator talks to somebody outside"),
-        pytest.param(OPERATOR, ENGINE, 8000, False, id="the operator asks a model"),
-        pytest.param(ENGINE, API_SERVER, 6443, False, id="an engine asks the API server"),
-        pytest.param(ENGINE, API_SERVER, 443, False, id="and at its other port"),
-        pytest.param(ENGINE, METADATA, 80, False, id="an engine asks the cloud who it is"),
-        pytest.param(ENGINE, TENANT, 443, False, id="an engine talks to another pod"),
-        pytest.param(ENGINE, OTHER_ENGINE, 8000, False, id="an engine asks another one"),
-        pytest.param(ENGINE, HUB, 443, True, id="an engine loads a model"),
-        pytest.param(ENGINE, HUB, 80, False, id="an engine talks in clear"),
-    ],
-)
-def test_who_reaches_whom(source: Peer, target: Peer, port: int, is_let: bool):
-    assert reaches(source, target, port) is is_let
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
+def test_who_reaches_whom(case: Case):
+    assert reaches(PEERS[case.source], PEERS[case.target], case.port) is case.is_let
 
 
-@pytest.mark.parametrize("source", [OPERATOR, ENGINE])
-@pytest.mark.parametrize("protocol", ["UDP", "TCP"])
-def test_names_can_be_looked_up(source: Peer, protocol: str):
-    assert reaches(source, Peer("kube-system", {"k8s-app": "kube-dns"}), 53, protocol)
+@pytest.mark.parametrize("source", ["operator", "engine"])
+def test_names_can_be_looked_up(source: str):
+    assert reaches(PEERS[source], PEERS["names"], 53, "UDP")
 
 
 def test_the_chart_makes_the_same_for_the_engines_that_its_values_list():
