@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.1
-"""How old what is known of keys and zones may get while requests come in."""
+"""How old what is known of keys and zones gets while requests come in, until it is looked at anew, ..."""
+_MAX_AGE_SECONDS = 0.2
+"""... and how old it may be while that is done; a request that finds it older waits."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -90,7 +92,7 @@ class TenantMiddleware:
         self._intake = Intake(self._settings.bounds)
         self._full_queues = FullQueues()
         self._tracing = _tracing()
-        self._look_lock = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
         self._look()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -233,15 +235,17 @@ class TenantMiddleware:
         return bind(parsed, self._settings.seal_key, self._salt.key, tenant, user)
 
     async def _look_if_due(self) -> None:
-        if self._is_due():
-            async with self._look_lock:
-                if self._is_due():
-                    await asyncio.to_thread(self._look)
-
-    def _is_due(self) -> bool:
-        return time.monotonic() - self._looked_at > _LOOK_SECONDS
+        age = time.monotonic() - self._looked_at
+        if age <= _LOOK_SECONDS:
+            return
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(asyncio.to_thread(self._look))
+        if age > _MAX_AGE_SECONDS:
+            # Others don't: all at once they would go on then, and hold up whoever comes behind them.
+            await asyncio.shield(self._looking)
 
     def _look(self) -> None:
+        began = time.monotonic()
         self._keys.refresh()
         self._salt.poll()
         self._has_identity_files = self._has_identity_files or has_identity_files(self._settings.identity_dir)
@@ -261,7 +265,7 @@ class TenantMiddleware:
             self._identity = make_identity(declared, self._keys, self._settings.identity_dir)
             self._declared = declared
         self._identity.refresh()
-        self._looked_at = time.monotonic()
+        self._looked_at = began
 
 
 class _Hearing:
