@@ -89,7 +89,7 @@ def test_a_config_that_comes_meanwhile_may_have_made_room(folder):
     app = door(folder, full_for(60.0, seen))
     call(app, body=PROMPT, key="acme-key")
     give_zones(folder, "acme", "burst", generation=2)
-    app._look()
+    app._known.look()
     call(app, body=PROMPT, key="acme-key")
     assert seen == ["acme"] * 2
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.identity import IdentityConfig
 from tenantzone_runtime.door.adapters import MODELS_PATH, check_model, listing, usable_models
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
 from tenantzone_runtime.door.binding import bind, check_fields, without_seal
@@ -19,10 +16,9 @@ from tenantzone_runtime.door.discretion import discreet
 from tenantzone_runtime.door.full_queues import FullQueues
 from tenantzone_runtime.door.headers import check_headers
 from tenantzone_runtime.door.holdings import Held, Holdings
-from tenantzone_runtime.door.identities.asking import Identity, unusable, without_headers
-from tenantzone_runtime.door.identities.choice import has_identity_files, make_identity
-from tenantzone_runtime.door.identities.key_ring import KeyRing
+from tenantzone_runtime.door.identities.asking import without_headers
 from tenantzone_runtime.door.intake import Intake
+from tenantzone_runtime.door.known import Known
 from tenantzone_runtime.door.limits import ClientDisconnected
 from tenantzone_runtime.door.opening import open_all
 from tenantzone_runtime.door.refusals import count_refusal
@@ -30,20 +26,12 @@ from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_pat
 from tenantzone_runtime.door.terms import check_terms
 from tenantzone_runtime.door.users import naming_users, user_of
 from tenantzone_runtime.door.verdict import judged
-from tenantzone_runtime.logs import describe_process
-from tenantzone_runtime.reload import ConfigSource
-from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import SEAL_KEY, STATE_DIR, Settings, read_settings
 
 if TYPE_CHECKING:
     from tenantzone_runtime.door.tracing import Tracing
 
 _log = logging.getLogger(__name__)
-
-_LOOK_SECONDS = 0.1
-"""How old what is known of keys and zones gets while requests come in, until it is looked at anew, ..."""
-_MAX_AGE_SECONDS = 0.2
-"""... and how old it may be while that is done; a request that finds it older waits."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -77,23 +65,11 @@ class TenantMiddleware:
             raise ValueError(f"{STATE_DIR} is empty: the vLLM plugin 'tenantzone' makes the folder when vLLM starts")
         open_all()
         self._routes = RouteTable(self._settings.open_routes)
-        self._keys = KeyRing(self._settings.keys_dir)
-        # Not the folder of the operator's config: the engine may refuse what stands there.
-        self._config = ConfigSource(self._settings.state_dir)
-        self._salt = SaltKeySource(self._settings.salt_dir, self._settings.seal_key)
-        self._declared: IdentityConfig | None = None
-        self._identity = make_identity(None, self._keys, self._settings.identity_dir)
-        self._has_identity_files = False
-        """Whether the folder of another identity than API keys has or had anything in it."""
-        self._zones: Mapping[str, ZoneConfig] = {}
-        """The declared ones, by tenant."""
-        self._registers_unknown = False
         self._holdings = Holdings(self._settings.bounds)
         self._intake = Intake(self._settings.bounds)
         self._full_queues = FullQueues()
+        self._known = Known(self._settings, self._settings.state_dir, self._full_queues.forget)
         self._tracing = _tracing()
-        self._looking: asyncio.Task[None] | None = None
-        self._look()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -101,8 +77,8 @@ class TenantMiddleware:
             return
         # Probes come while the server has most to do, and go by no key.
         if not self._is_open(scope):
-            await self._look_if_due()
-        if not self._is_required:
+            await self._known.look_if_due()
+        if not self._known.is_required:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
             await self._http(scope, receive, send)
@@ -110,11 +86,6 @@ class TenantMiddleware:
             count_refusal("websocket")
             # A WebSocket. Closed before it is accepted, it is answered with 403.
             await send({"type": "websocket.close", "code": 1008, "reason": "not supported together with tenant zones"})
-
-    @property
-    def _is_required(self) -> bool:
-        """Whether tenants must be known at all."""
-        return self._keys.required or self._has_identity_files or self._config.config is not None
 
     def _is_open(self, scope: Scope) -> bool:
         """Whether the path is everybody's, however it is asked."""
@@ -128,15 +99,15 @@ class TenantMiddleware:
         try:
             route = self._route(scope)
             if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
-                identity = self._identity  # another may come into force meanwhile
-                tenant = self._tenant(scope, identity)
+                identity = self._known.identity  # another may come into force meanwhile
+                tenant = self._known.tenant_of(scope, identity)
                 is_sealed = route.access is Access.SEALED
                 if is_sealed:
                     self._full_queues.check(tenant)
                 held = self._holdings.admit(tenant)
                 scope = without_headers(scope, identity.secret_headers)
                 if route.path == MODELS_PATH:
-                    app = listing(app, usable_models(scope, self._zones.get(tenant)))
+                    app = listing(app, usable_models(scope, self._known.zones.get(tenant)))
                 if scope["method"] == "POST":
                     scope, receive = await self._take(scope, receive, route, tenant, held)
                 if is_sealed:
@@ -160,13 +131,13 @@ class TenantMiddleware:
 
     def _attributes(self, tenant: str) -> dict[str, str | int]:
         """The attributes that a trace of the tenant's request should have."""
-        config = self._config.config
+        config = self._known.config
         if config is None:
             return {"tenantzone.tenant": tenant}
         return {
             "tenantzone.tenant": tenant,
             # A zone that the engine makes for a tenant without one has the tenant's name.
-            "tenantzone.zone": self._zones[tenant].name if tenant in self._zones else tenant,
+            "tenantzone.zone": self._known.zones[tenant].name if tenant in self._known.zones else tenant,
             "tenantzone.pool": config.pool.name,
             "tenantzone.pool_namespace": config.pool.namespace,
             "tenantzone.config_generation": config.generation,
@@ -189,23 +160,13 @@ class TenantMiddleware:
             raise Refusal(403, "closed_route", f"{method} {path} is closed to tenants: {route.reason}")
         return route
 
-    def _tenant(self, scope: Scope, identity: Identity) -> str:
-        if self._config.config is None and self._has_identity_files:
-            raise unusable()
-        tenant = identity.tenant_of(scope)
-        if self._config.config is not None and tenant not in self._zones and not self._registers_unknown:
-            raise Refusal(
-                403, "no_zone", f"Tenant {tenant!r} has no zone on this engine; ask for a TenantZone in its pool"
-            )
-        return tenant
-
     async def _take(
         self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held
     ) -> tuple[Scope, Receive]:
         """The request with the body that goes on in the place of the client's."""
         check_headers(scope["headers"])
         declared_length = _header(scope["headers"], b"content-length")
-        zone = self._zones.get(tenant)
+        zone = self._known.zones.get(tenant)
         remake = partial(self._remake, route, tenant, zone, usable_models(scope, zone), scope["headers"])
         limit = None if zone is None else zone.request_limits.body_bytes
         body = await self._intake.take(receive, declared_length, route, held, remake, limit)
@@ -229,43 +190,10 @@ class TenantMiddleware:
             return body
         check_fields(parsed, route.refused_fields)
         check_terms(parsed, headers, route.path, zone)
-        if self._config.config is None:
+        if self._known.config is None:
             return without_seal(parsed)
         user = user_of(headers, zone, self._settings.seal_key)
-        return bind(parsed, self._settings.seal_key, self._salt.key, tenant, user)
-
-    async def _look_if_due(self) -> None:
-        age = time.monotonic() - self._looked_at
-        if age <= _LOOK_SECONDS:
-            return
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(asyncio.to_thread(self._look))
-        if age > _MAX_AGE_SECONDS:
-            # Others don't: all at once they would go on then, and hold up whoever comes behind them.
-            await asyncio.shield(self._looking)
-
-    def _look(self) -> None:
-        began = time.monotonic()
-        self._keys.refresh()
-        self._salt.poll()
-        self._has_identity_files = self._has_identity_files or has_identity_files(self._settings.identity_dir)
-        if self._config.poll():
-            self._full_queues.forget()
-            if (config := self._config.config) is not None:
-                self._zones = {zone.tenant: zone for zone in config.zones}
-                self._registers_unknown = config.pool.unknown_tenants.mode == "AutoRegister"
-                describe_process(
-                    pool=config.pool.name, pool_namespace=config.pool.namespace, generation=config.generation
-                )
-            if rejection := self._config.rejection:
-                _log.error("the front door keeps its last good config: %s", rejection.error)
-        declared = self._config.config.pool.identity if self._config.config is not None else None
-        if declared != self._declared:
-            # Told after it is made: where that fails, nobody is served until it does not.
-            self._identity = make_identity(declared, self._keys, self._settings.identity_dir)
-            self._declared = declared
-        self._identity.refresh()
-        self._looked_at = began
+        return bind(parsed, self._settings.seal_key, self._known.salt_key, tenant, user)
 
 
 class _Hearing:

@@ -1,0 +1,122 @@
+"""What the front door knows of tenants: how they are told apart, whose keys count, who has a zone."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tenantzone_contract.config import RuntimeConfig, ZoneConfig
+from tenantzone_contract.identity import IdentityConfig
+from tenantzone_runtime.door.answers import Refusal, Scope
+from tenantzone_runtime.door.identities.asking import Identity, unusable
+from tenantzone_runtime.door.identities.choice import has_identity_files, make_identity
+from tenantzone_runtime.door.identities.key_ring import KeyRing
+from tenantzone_runtime.logs import describe_process
+from tenantzone_runtime.reload import ConfigSource
+from tenantzone_runtime.salt import SaltKeySource
+from tenantzone_runtime.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.1
+"""How old what is known gets while requests come in, until it is looked at anew, ..."""
+MAX_AGE_SECONDS = 0.2
+"""... and how old it may be while that is done; a request that finds it older waits."""
+
+
+class Known:
+    """Reads the folders that a pod mounts, and the one in which the engine tells the config that it enforces.
+
+    Args:
+        settings: where the folders are.
+        state_dir: the engine's.
+        has_changed: called, on whatever thread, when another config is in force.
+    """
+
+    def __init__(self, settings: Settings, state_dir: Path, has_changed: Callable[[], None]) -> None:
+        self._identity_dir = settings.identity_dir
+        self._has_changed = has_changed
+        self._keys = KeyRing(settings.keys_dir)
+        # Not the folder of the operator's config: the engine may refuse what stands there.
+        self._source = ConfigSource(state_dir)
+        self._salt = SaltKeySource(settings.salt_dir, settings.seal_key)
+        self._declared: IdentityConfig | None = None
+        self._has_identity_files = False
+        """Whether the folder of another identity than API keys has or had anything in it."""
+        self._registers_unknown = False
+        self._looking: asyncio.Task[None] | None = None
+        self._looked_at = 0.0
+        self.identity: Identity = make_identity(None, self._keys, self._identity_dir)
+        self.zones: Mapping[str, ZoneConfig] = {}
+        """The declared ones, by tenant."""
+        self.look()
+
+    @property
+    def config(self) -> RuntimeConfig | None:
+        """The one in force; None: there was none yet."""
+        return self._source.config
+
+    @property
+    def salt_key(self) -> bytes:
+        return self._salt.key
+
+    @property
+    def is_required(self) -> bool:
+        """Whether tenants must be known at all."""
+        return self._keys.required or self._has_identity_files or self.config is not None
+
+    def tenant_of(self, scope: Scope, identity: Identity) -> str:
+        """The tenant whose request it is, who has a zone or may get one.
+
+        Args:
+            scope: of the request.
+            identity: by which tenants were told apart when it came.
+
+        Raises:
+            Refusal: it is nobody's, or that tenant is not served here.
+        """
+        if self.config is None and self._has_identity_files:
+            raise unusable()
+        tenant = identity.tenant_of(scope)
+        if self.config is not None and tenant not in self.zones and not self._registers_unknown:
+            raise Refusal(
+                403, "no_zone", f"Tenant {tenant!r} has no zone on this engine; ask for a TenantZone in its pool"
+            )
+        return tenant
+
+    async def look_if_due(self) -> None:
+        """See to it that what is known is not too old."""
+        age = time.monotonic() - self._looked_at
+        if age <= LOOK_SECONDS:
+            return
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(asyncio.to_thread(self.look))
+        if age > MAX_AGE_SECONDS:
+            # Others don't: all at once they would go on then, and hold up whoever comes behind them.
+            await asyncio.shield(self._looking)
+
+    def look(self) -> None:
+        """Read what has changed."""
+        began = time.monotonic()
+        self._keys.refresh()
+        self._salt.poll()
+        self._has_identity_files = self._has_identity_files or has_identity_files(self._identity_dir)
+        if self._source.poll():
+            self._has_changed()
+            if (config := self.config) is not None:
+                self._take(config)
+            if rejection := self._source.rejection:
+                _log.error("the front door keeps its last good config: %s", rejection.error)
+        declared = self.config.pool.identity if self.config is not None else None
+        if declared != self._declared:
+            # Told after it is made: where that fails, nobody is served until it does not.
+            self.identity = make_identity(declared, self._keys, self._identity_dir)
+            self._declared = declared
+        self.identity.refresh()
+        self._looked_at = began
+
+    def _take(self, config: RuntimeConfig) -> None:
+        self.zones = {zone.tenant: zone for zone in config.zones}
+        self._registers_unknown = config.pool.unknown_tenants.mode == "AutoRegister"
+        describe_process(pool=config.pool.name, pool_namespace=config.pool.namespace, generation=config.generation)
