@@ -11,13 +11,18 @@ import sys
 
 from bench.attacks.channels import Told, listen
 from bench.attacks.engines import attacked_engines, say
+from bench.attacks.findings import guess_deviation
 from bench.attacks.probing import Finding, Probe, probe
 from bench.end_to_end.engines import Engine, EngineError
 
 _PROMPT_WORDS = 1024
 """Each is one token of the bench's model."""
-_FLAGS = ("--enable-prompt-tokens-details", "--max-num-batched-tokens", "512")
-"""With steps that a prompt does not fit into: in one step, both prompts of a race would end at once."""
+_FLAGS = (
+    *("--enable-prompt-tokens-details", "--max-num-batched-tokens", "512"),
+    *("--long-prefill-token-threshold", "128"),
+)
+"""With steps that a prompt does not fit into and that have room for several: in one step both prompts of a race would
+end at once, and a step that is all of the first one's lets nobody overtake it, whatever is cached."""
 _COPIED = "what-the-victim-sends"
 
 
@@ -31,14 +36,11 @@ def main() -> None:
                 ("across zones", zones, None),
                 ("across zones, salt copied", zones, _COPIED),
             )
+            chosen = [(seed, side) for seed, side in enumerate(sides) if side[0] in (options.only or side[0])]
             findings = {
-                name: _probe(name, engine, options.samples, salt, seed)
-                for seed, (name, engine, salt) in enumerate(sides)
+                name: _probe(name, engine, options.samples, salt, seed) for seed, (name, engine, salt) in chosen
             }
-            told = {
-                name: asyncio.run(listen(engine, Probe(max(1, options.samples // 10), _PROMPT_WORDS, -1 - seed, salt)))
-                for seed, (name, engine, salt) in enumerate(sides)
-            }
+            told = {name: _listen(name, engine, options.others, salt, seed) for seed, (name, engine, salt) in chosen}
     except EngineError as error:
         sys.exit(f"bench.attacks: {error}")
     print(table(findings, options.samples), table_of_channels(told), sep="\n\n")
@@ -47,7 +49,8 @@ def main() -> None:
 def table(findings: dict[str, Finding], samples: int) -> str:
     """The findings, a line for each way of attack and side."""
     lines = [
-        f"prefix probing, {samples} prompts of {_PROMPT_WORDS:,} tokens on each side",
+        f"prefix probing, {samples} prompts of {_PROMPT_WORDS:,} tokens on each side; "
+        f"19 times of 20 a guess has an AUC within 0.5 ± {1.96 * guess_deviation(samples):.3f}",
         f"{'':<28} {'AUC':>6} {'KS p':>9}   {'came first':>10} {'p':>9}   {'cached tokens told':>18}",
     ]
     for name, found in findings.items():
@@ -71,6 +74,8 @@ def _options() -> argparse.Namespace:
         prog="python -m bench.attacks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--samples", type=int, default=250, help="on each side (default: %(default)s)")
+    parser.add_argument("--others", type=int, default=25, help="of the other channels (default: %(default)s)")
+    parser.add_argument("--only", nargs="*", metavar="SIDE", help="of the table; default: all")
     return parser.parse_args()
 
 
@@ -80,6 +85,11 @@ def _probe(name: str, engine: Engine, samples: int, salt: str | None, seed: int)
             say(f"{name}: {taken} of {samples}")
 
     return asyncio.run(probe(engine, Probe(samples, _PROMPT_WORDS, seed, salt), say_taken))
+
+
+def _listen(name: str, engine: Engine, samples: int, salt: str | None, seed: int) -> Told:
+    say(f"{name}: logprobs, errors, figures")
+    return asyncio.run(listen(engine, Probe(samples, _PROMPT_WORDS, -1 - seed, salt)))
 
 
 if __name__ == "__main__":

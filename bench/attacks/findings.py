@@ -1,5 +1,6 @@
 """What an attacker can tell apart by two sets of samples."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,11 @@ def distinguish(suspected: Sequence[float], unrelated: Sequence[float]) -> Disti
     pairs = len(suspected) * len(unrelated)
     below = float(mannwhitneyu(unrelated, suspected).statistic)
     return Distinction(auc=below / pairs, p_value=float(ks_2samp(suspected, unrelated).pvalue))
+
+
+def guess_deviation(samples: int) -> float:
+    """The standard deviation of the AUC of two sets of so many samples each that come from one distribution."""
+    return math.sqrt((2 * samples + 1) / (12 * samples * samples))
 
 
 def guess_p_value(right: int, guesses: int) -> float:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from bench.attacks.findings import distinguish, guess_p_value
+from bench.attacks.findings import distinguish, guess_deviation, guess_p_value
 
 
 def test_what_never_overlaps_is_told_apart_with_certainty():
@@ -23,6 +23,15 @@ def test_the_same_distribution_is_not_told_apart():
     found = distinguish([dice.gauss(1, 0.1) for _ in range(500)], [dice.gauss(1, 0.1) for _ in range(500)])
     assert found.auc == pytest.approx(0.5, abs=0.05)
     assert found.p_value > 0.05
+
+
+def test_guesses_deviate_as_much_as_is_said():
+    dice = random.Random(7)
+    guesses = [
+        distinguish([dice.random() for _ in range(50)], [dice.random() for _ in range(50)]).auc for _ in range(300)
+    ]
+    within = sum(abs(auc - 0.5) <= 1.96 * guess_deviation(50) for auc in guesses) / len(guesses)
+    assert within == pytest.approx(0.95, abs=0.03)
 
 
 def test_equal_values_tell_nothing():
