@@ -124,6 +124,8 @@ def test_a_salt_that_is_put_elsewhere_opens_nothing(attacked: RealEngine, cached
     ):
         # Each in a namespace of its own, so that no try finds what the one before it has left.
         assert found(attacked, "burst", cached, cache_salt=secrets.token_hex(8), **place) == 0, place
+    # One that nobody has asked under: the one above the attacker has.
+    stolen = tenant_salt(attacked.salt_key, "acme", "a client's own")
     body = json.dumps({"model": "tiny", "prompt": cached, "max_tokens": 1})[:-1]
     for twice in (
         f', "cache_salt": "a", "cache_salt": "{stolen}"}}',

@@ -89,6 +89,8 @@ class TenantMiddleware:
 
     def _is_open(self, scope: Scope) -> bool:
         """Whether the path is everybody's, however it is asked."""
+        if scope["type"] != "http":
+            return False
         routes = self._routes.at(routed_path(scope["path"], scope.get("root_path", "")))
         return bool(routes) and all(route.access is Access.OPEN for route in routes)
 
