@@ -52,23 +52,15 @@ def zone(tenant: str, **fields: object) -> ZoneConfig:
     return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
 
 
-def api_servers(engine: RealEngine) -> list[psutil.Process]:
-    """The processes that have the engine's port, and answer on it."""
-    of_engine = psutil.Process(engine.pid).children(recursive=True)
-    return [each for each in of_engine if "ApiServer" in " ".join(each.cmdline())]
-
-
 @contextmanager
 def both(engine: RealEngine) -> Iterator[tuple[httpx.Client, httpx.Client]]:
     """A client of each API server, over a connection that it keeps."""
-    servers = api_servers(engine)
-    assert len(servers) == 2
     found: dict[int, httpx.Client] = {}
     with ExitStack() as opened:
         for _ in range(100):
             client = opened.enter_context(httpx.Client(base_url=f"http://{engine.address}:{API_PORT}", timeout=60))
             stream = client.get("/health").extensions["network_stream"]
-            found.setdefault(_server_of(servers, stream.get_extra_info("client_addr")), client)
+            found.setdefault(_server_of(engine, stream.get_extra_info("client_addr")), client)
             if len(found) == 2:
                 first, second = found.values()
                 yield first, second
@@ -76,10 +68,11 @@ def both(engine: RealEngine) -> Iterator[tuple[httpx.Client, httpx.Client]]:
     raise AssertionError("all connections are of one API server")
 
 
-def _server_of(servers: list[psutil.Process], client: tuple[str, int]) -> int:
-    for server in servers:
-        if any(tuple(each.raddr) == tuple(client) for each in server.net_connections("tcp") if each.raddr):
-            return server.pid
+def _server_of(engine: RealEngine, client: tuple[str, int]) -> int:
+    """The process that answers on a connection."""
+    for process in psutil.Process(engine.pid).children(recursive=True):
+        if any(each.raddr and tuple(each.raddr) == tuple(client) for each in process.net_connections("tcp")):
+            return process.pid
     raise AssertionError(f"nobody has the connection of {client}")
 
 
