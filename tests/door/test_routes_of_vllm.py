@@ -16,13 +16,15 @@ from vllm.entrypoints.launchers.app import build_app
 from vllm.entrypoints.openai.chat_completion.protocol import BatchChatCompletionRequest, ChatCompletionRequest
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
+from vllm.entrypoints.openai.responses.utils import construct_input_messages
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+from tenantzone_runtime.door.answers import Receive, Scope, Send
 from tenantzone_runtime.door.binding import bind, parse_body
 from tenantzone_runtime.door.routes import ROUTES, WEBSOCKET, Access
 from tenantzone_runtime.seal import SEAL_ARGUMENT
 from tenantzone_runtime.serve import FLAGS
-from tests.door.harness import SEAL_KEY, call
+from tests.door.harness import SEAL_KEY, call, door, error_of
 
 try:
     from vllm.entrypoints.common.cli_args import make_arg_parser
@@ -135,3 +137,22 @@ def test_vllm_takes_the_door_as_its_middleware(folder, monkeypatch):
     ask = {"origin": "https://chat.example", "access-control-request-method": "POST"}
     asked = call(app, "OPTIONS", "/v1/chat/completions", headers=ask)
     assert asked.headers["access-control-allow-origin"] == "https://chat.example"
+
+
+NO_TEXT = [
+    pytest.param([{"type": "refusal", "refusal": "no"}], id="a refusal in place of a text"),
+    pytest.param([], id="nothing"),
+]
+"""What an assistant may have answered, of which vLLM takes for granted that there is a text."""
+
+
+@pytest.mark.parametrize("content", NO_TEXT)
+def test_what_vllm_stumbles_over_while_it_reads_a_conversation_is_the_clients_fault(folder, content):
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        message = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": content}
+        construct_input_messages(request_input=ResponsesRequest(model="tiny", input=[message]).input)
+
+    refused = error_of(call(door(folder, respond), path="/v1/responses", body={"input": "a"}, key="acme-key"))
+    assert (refused["code"], refused["type"]) == (400, "BadRequestError")
+    assert "attribute" not in refused["message"]
+    assert "index" not in refused["message"]

@@ -49,6 +49,7 @@ def check(found: Forgeries, sent: int) -> None:
     assert found.sent == sent
     assert not found.moved, "a victim's zone was charged"
     assert not found.telling
+    assert not found.failed, "nothing that a client sends is the server's fault"
     assert not found.hung
     assert found.is_alive
 
@@ -100,6 +101,13 @@ def test_what_vllm_does_not_foresee_is_the_clients_mistake_and_named(
     headers = {**OWN, "Content-Type": "application/json"}
     answer = httpx.post(attacked.url + path, content=json.dumps({**asked, field: value}), headers=headers)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
+
+
+@pytest.mark.parametrize("content", [[{"type": "refusal", "refusal": "no"}], []], ids=["a refusal", "nothing"])
+def test_an_answer_without_a_text_in_a_conversation_is_the_clients_mistake(attacked: Attacked, content: list[object]):
+    message = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": content}
+    answer = httpx.post(f"{attacked.url}/v1/responses", json={"model": "tiny", "input": [message]}, headers=OWN)
+    assert answer.status_code == 400
 
 
 def test_a_list_of_mistakes_is_answered_with_the_first(attacked: Attacked):

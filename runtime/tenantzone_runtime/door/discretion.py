@@ -20,8 +20,13 @@ _LONGEST_LOGGED = 2000
 _EVENT = b"data: "
 _SIGNS = (b'"code":500', b'"code": 500', b'"internal_error"')
 """One is in each event of a failure; the last is how the routes that are like Anthropic's say it."""
-_READS_BODY = "request_body_to_args"
-"""FastAPI's, which makes of a body what its route takes, and calls nothing but what the body's model is made of."""
+_READ_BODIES = (
+    ("fastapi.", "request_body_to_args"),
+    ("vllm.entrypoints.", "to_chat_completion_request"),
+    ("vllm.entrypoints.", "construct_input_messages"),
+)
+"""Functions, by the beginning of their module's name, that make of a body what its route takes, and nothing else:
+FastAPI's for the body's model, and vLLM's for conversations that come in another form than chat completions."""
 
 
 def discreet(app: App) -> App:
@@ -44,10 +49,11 @@ def discreet(app: App) -> App:
 
 
 def _is_of_the_body(error: Exception) -> bool:
-    """Whether it was raised before anything but the model of its route had seen the request's body."""
+    """Whether it was raised while the request's body was read, before anything was done with what it says."""
     return any(
-        frame.f_code.co_name == _READS_BODY and frame.f_globals.get("__name__", "").startswith("fastapi.")
+        frame.f_code.co_name == name and frame.f_globals.get("__name__", "").startswith(module)
         for frame, _ in traceback.walk_tb(error.__traceback__)
+        for module, name in _READ_BODIES
     )
 
 
