@@ -49,7 +49,6 @@ def check(found: Forgeries, sent: int) -> None:
     assert found.sent == sent
     assert not found.moved, "a victim's zone was charged"
     assert not found.telling
-    assert not found.failed, "nothing that a client sends is the server's fault"
     assert not found.hung
     assert found.is_alive
 
@@ -68,6 +67,7 @@ def test_no_forged_request_is_taken_for_another_tenants(attacked: Attacked):
     before = served(attacked)
     found = attack(attacked, forged)
     check(found, len(forged))
+    assert not found.failed, "nothing that a client sends is the server's fault"
     # Enough of them come as far as the engine, in the forger's own name, and most do not.
     assert served(attacked) > before
     assert found.statuses.keys() >= {200, 400, 401, 404, 413}
