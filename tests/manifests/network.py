@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from hack.debian import packages
+from hack.search_path import find_program
+
 QUEUE = 100
 _GATEWAY = "169.254.1.1"
 """The router, to each of them."""
@@ -76,6 +79,9 @@ class Network:
 @contextmanager
 def network_of(listening: Mapping[str, Iterable[int]]) -> Iterator[Network]:
     """A network of pods with these addresses, each of which listens at these ports."""
+    for program, package in (("ip", "iproute2"), ("iptables", "iptables")):
+        if find_program(program) is None:
+            packages.install(package)
     with ExitStack() as running:
         router = running.enter_context(_namespace("cat"))
         pods = {}
