@@ -59,8 +59,8 @@ ZONE: dict[str, tuple[Any, Any]] = {
 
 OF_TIERS: dict[str, tuple[Any, Any]] = {
     "tiers.[].tier": ("cpu", "disk"),
-    "tiers.[].reserved": ("1M", "10%"),
-    "tiers.[].limit": (None, "50M"),
+    "tiers.[].reserved": ("200k", "10%"),
+    "tiers.[].limit": (None, "500k"),
     "tiers.[].ttl": (None, "10m"),
 }
 """The same of fields that tiers below the engine's blocks enforce."""
