@@ -7,10 +7,12 @@ import pytest
 
 from tenantzone_contract.report import ZoneTierReport
 from tenantzone_contract.tiers import TierShare
+from tenantzone_runtime.disk.figures import Receipt
+from tenantzone_runtime.journal.bill import Period, make_bill
 from tests.housekeeping.driven import CAPACITY
 from tests.housekeeping.house import House
 from tests.housekeeping.simulated import CHUNK_BYTES, SimulatedEngine
-from tests.journal.journals import eventually
+from tests.journal.journals import eventually, kinds, records
 from tests.runtime.folders import zone
 
 CPU = TierShare(tier="cpu", reserved=20 * CHUNK_BYTES, limit="60%")
@@ -93,6 +95,55 @@ def test_a_tier_that_fails_says_why(engine: SimulatedEngine, house: House) -> No
     engine.tiers[1].problem = "writes fail: no space left"
     report = house.await_report(lambda report: report.tiers[1].problem)
     assert [told.problem for told in report.tiers] == ["", "writes fail: no space left"]
+
+
+def test_the_journal_has_what_was_held_of_each_tier_and_its_bill_adds_it_up(
+    engine: SimulatedEngine, house: House
+) -> None:
+    house.enforce(zone("acme", tiers=(CPU, DISK)), zone("burst"), zone("late"))
+    engine.offload("cpu", "acme", 10)
+    engine.offload("disk", "acme", 20)
+    engine.offload("cpu", "burst", 1)
+    eventually(lambda: tiers_of(house, "acme")["disk"].byte_seconds > 2_000)
+    told = tiers_of(house, "acme")
+    house.enforce(zone("burst"), zone("late"))
+    house.stop()
+    billed = make_bill([house.journal], Period()).tiers
+    assert billed.keys() == {("acme", "cpu"), ("acme", "disk"), ("burst", "cpu")}
+    for tier in ("cpu", "disk"):
+        # A journal writes thousandths.
+        assert billed["acme", tier].byte_seconds > told[tier].byte_seconds - 0.002
+    assert billed["burst", "cpu"].byte_seconds > 0
+    # And no chunks as blocks.
+    assert set(kinds(house.journal)) == {"started", "lifecycle", "config_applied", "tier_usage"}
+
+
+def test_a_purge_is_in_the_journal_for_each_tier_and_so_is_the_receipt(engine: SimulatedEngine, house: House) -> None:
+    house.enforce(zone("acme", tiers=(CPU, DISK)), zone("burst"))
+    engine.offload("cpu", "acme", 10, begin=3)
+    engine.offload("disk", "acme", 20)
+    house.enforce(zone("acme", purge="one"), zone("burst"))
+    with engine.zone_lock:
+        engine.tiers[1].receipts += [Receipt("acme", "one", 20, 21, True), Receipt("gone", "", 1, 2, True)]
+    house.stop()
+    fields = {
+        "tier_purged": ("tier", "zone", "id", "evicted", "withdrawn"),
+        "tier_receipt": ("tier", "zone", "id", "chunks", "files"),
+    }
+    told = [record for record in records(house.journal) if record["kind"] in fields]
+    assert [tuple(record[name] for name in fields[record["kind"]]) for record in told] == [
+        ("cpu", "acme", "one", 10, 3),
+        ("disk", "acme", "one", 20, 0),
+        ("disk", "acme", "one", 20, 21),
+        ("disk", "gone", None, 1, 2),
+    ]
+
+
+def test_without_a_journal_tiers_pile_nothing_up(engine: SimulatedEngine, tmp_path: Path) -> None:
+    with House(engine, tmp_path, TENANTZONE_JOURNAL_DIR="") as house:
+        house.enforce(zone("acme"))
+        engine.offload("cpu", "acme", 10)
+        eventually(lambda: not engine.tier("cpu").ledger.trail._notes.balances)
 
 
 def test_what_came_before_any_zone_is_told_of_no_zone(engine: SimulatedEngine, house: House) -> None:
