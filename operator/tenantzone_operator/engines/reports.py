@@ -12,7 +12,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from tenantzone_contract.report import EVICTIONS_IN_NEWER_WORDS, MAX_COUNT, MAX_SECONDS, OlderWaitReason, ZoneState
+from tenantzone_contract.report import (
+    EVICTIONS_IN_NEWER_WORDS,
+    MAX_COUNT,
+    MAX_SECONDS,
+    MAX_TIERS,
+    OlderWaitReason,
+    ZoneState,
+)
 
 MAX_BLOCKS = 2**31 - 1
 
@@ -25,7 +32,7 @@ _REGISTERED_ZONES = 4096
 Blocks = Annotated[int, msgspec.Meta(ge=0, le=MAX_BLOCKS)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 Name = Annotated[str, msgspec.Meta(max_length=253)]
-TierName = Annotated[str, msgspec.Meta(max_length=63)]
+TierName = Annotated[str, msgspec.Meta(max_length=63, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 UnixTime = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 
 _IN_THREAD_BYTES = 64 * 2**10
@@ -118,7 +125,7 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     purge: PurgeReport | None = None
     unscrubbed_blocks: Blocks = 0
     latency: LatencyReport | None = None
-    tiers: tuple[ZoneTierReport, ...] = ()
+    tiers: Annotated[tuple[ZoneTierReport, ...], msgspec.Meta(max_length=MAX_TIERS)] = ()
 
     @property
     def evicted(self) -> Mapping[str, int]:
@@ -189,7 +196,7 @@ class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     salt_key: SaltKeyStatus | None = None
     identity: IdentityReport | None = None
     admin_port: AdminPortStatus | None = None
-    tiers: tuple[TierReport, ...] = ()
+    tiers: Annotated[tuple[TierReport, ...], msgspec.Meta(max_length=MAX_TIERS)] = ()
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
 

@@ -1,14 +1,13 @@
 """What becomes of zones and pools in the tiers below engines' blocks, as rows of a status and as a condition; pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tenantzone_contract.quantity import shown_bytes
-from tenantzone_contract.report import MAX_COUNT
+from tenantzone_contract.tier_summary import tier_summaries
 from tenantzone_contract.tiers import TIER_NAMES, PoolTiers, TierName
 from tenantzone_operator.engines.observation import Observation
-from tenantzone_operator.engines.reports import ZoneTierReport
 from tenantzone_operator.engines.views import ZoneView
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some
 from tenantzone_operator.kube.resources import Pool, Zone
@@ -27,31 +26,7 @@ class _Trouble:
 
 def tier_rows(reports: Sequence[ZoneView]) -> list[dict[str, Any]]:
     """A zone's rows in its status, one for each tier that any engine has, added up over all of them."""
-    known = {told.tier for report in reports for told in report.tiers}
-    return [
-        _row(tier, [told for report in reports for told in report.tiers if told.tier == tier])
-        for tier in _sorted(known)
-    ]
-
-
-def _row(tier: str, told: Sequence[ZoneTierReport]) -> dict[str, Any]:
-    held, reserved = sum(each.held_bytes for each in told), sum(each.reserved_bytes for each in told)
-    amounts = {
-        "held": held,
-        "reserved": reserved,
-        "hits": sum(each.hits for each in told),
-        "evictions": sum(each.evictions for each in told),
-        "writesRefused": sum(each.writes_refused for each in told),
-    }
-    summary = f"{shown_bytes(held)}/{shown_bytes(reserved)}"
-    # Engines are not believed: a sum may be more than a status can show.
-    return {"tier": tier, "summary": summary} | {name: min(amount, MAX_COUNT) for name, amount in amounts.items()}
-
-
-def _sorted(tiers: set[str]) -> list[str]:
-    """The fastest first; those of a newer engine come last."""
-    places: Mapping[str, int] = {name: place for place, name in enumerate(TIER_NAMES)}
-    return sorted(tiers, key=lambda tier: (places.get(tier, len(places)), tier))
+    return [summary.fields() for summary in tier_summaries(told for report in reports for told in report.tiers)]
 
 
 def pool_tier_rows(tiers: PoolTiers, budget: TierBudget) -> list[dict[str, Any]]:
@@ -108,8 +83,8 @@ def _judged(troubles: Sequence[_Trouble], observations: Sequence[Observation], w
         return _condition("Unknown", Reason.NO_ENGINES, "no engine is ready")
     if waiting:
         return _condition("Unknown", Reason.PENDING, f"waiting for {name_some(waiting)}")
-    count = f"{len(observations)} engine{'s' if len(observations) > 1 else ''}"
-    return _condition("True", Reason.ENFORCED, f"{count} have the tiers and hold what is reserved there")
+    engines = "1 engine has" if len(observations) == 1 else f"{len(observations)} engines have"
+    return _condition("True", Reason.ENFORCED, f"{engines} the tiers, with room for what is reserved there")
 
 
 def _troubles_of_zone(zone: str, seen: Observation, names: Sequence[TierName]) -> Iterator[_Trouble]:
