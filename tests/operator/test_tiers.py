@@ -1,11 +1,14 @@
 """Tiers below engines' blocks: whose reservations fit, and what a status says of them."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.report import TierReport, ZoneTierReport
+from tenantzone_contract.tiers import TIER_NAMES
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.config_room import ConfigRoom
@@ -14,6 +17,7 @@ from tenantzone_operator.status.acknowledgement import History
 from tenantzone_operator.status.statuses import pool_status, without_gauges, zone_status
 from tests.operator.objects import NOW, observed, pool, silent, zone
 
+CRDS = Path(__file__).parents[2] / "crds"
 GI = 2**30
 TIERED = pool(tiers={"cpu": {"bytes": "8Gi"}, "disk": {"folder": "/data", "bytes": 100 * GI}})
 
@@ -32,7 +36,31 @@ def accepted(plan: Plan) -> dict[str, bool]:
     return {name: verdict.accepted for name, verdict in plan.verdicts.items()}
 
 
+def definition(kind: str) -> dict[str, Any]:
+    (version,) = yaml.safe_load((CRDS / f"{kind}.yaml").read_text())["spec"]["versions"]
+    found: dict[str, Any] = version
+    return found
+
+
+def spec_of(kind: str) -> dict[str, Any]:
+    """The properties of its spec."""
+    found: dict[str, Any] = definition(kind)["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    return found
+
+
 # Reading
+
+
+def test_the_api_knows_each_tier_and_no_other():
+    of_zones = spec_of("tenantzones")["tiers"]["items"]["properties"]["tier"]["enum"]
+    assert tuple(of_zones) == tuple(spec_of("zonepools")["tiers"]["properties"]) == TIER_NAMES
+
+
+def test_each_tier_has_a_column():
+    columns = [column["jsonPath"] for column in definition("tenantzones")["additionalPrinterColumns"]]
+    assert [path for path in columns if path.startswith(".status.tiers")] == [
+        f'.status.tiers[?(@.tier=="{name}")].summary' for name in TIER_NAMES
+    ]
 
 
 def test_amounts_are_read_as_bytes_or_percent():
