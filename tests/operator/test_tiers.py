@@ -56,6 +56,12 @@ def test_the_api_knows_each_tier_and_no_other():
     assert tuple(of_zones) == tuple(spec_of("zonepools")["tiers"]["properties"]) == TIER_NAMES
 
 
+@pytest.mark.parametrize("kind", ["tenantzones", "zonepools"])
+def test_the_condition_has_a_column(kind: str):
+    columns = {column["name"]: column["jsonPath"] for column in definition(kind)["additionalPrinterColumns"]}
+    assert columns["Tiers"] == '.status.conditions[?(@.type=="TiersEnforced")].status'
+
+
 def test_each_tier_has_a_column():
     columns = [column["jsonPath"] for column in definition("tenantzones")["additionalPrinterColumns"]]
     assert [path for path in columns if path.startswith(".status.tiers")] == [
