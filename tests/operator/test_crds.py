@@ -11,6 +11,7 @@ import yaml
 
 from hack.controlplane import Cluster
 from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.tier_summary import TierSummary
 from tenantzone_operator.kube.resources import read_pool, read_zone
 
 CRDS = Path(__file__).parents[2] / "crds"
@@ -155,6 +156,46 @@ def pool(**spec: Any) -> str:
         pytest.param(zone(seats={"limit": 0}), "spec.seats.limit", id="a limit of no seat"),
         pytest.param(zone(seats={"limit": "0%"}), "spec.seats.limit", id="a limit of no seat in percent"),
         pytest.param(zone(seats={"reserved": 2**31}), "spec.seats.reserved", id="more seats than any engine has"),
+        pytest.param(
+            zone(tiers=[{"tier": "cpu", "reserved": "2Gi", "limit": "2000Mi"}]),
+            "limit (2000Mi) of tier cpu must not be below reserved (2Gi)",
+            id="a tier's limit below what is reserved there",
+        ),
+        pytest.param(
+            zone(tiers=[{"tier": "cpu", "reserved": "1Ki", "limit": 1023}]),
+            "limit (1023) of tier cpu must not be below reserved (1Ki)",
+            id="the same as a number of bytes",
+        ),
+        pytest.param(
+            zone(tiers=[{"tier": "disk", "reserved": "10%", "limit": "9%"}]),
+            "limit (9%) of tier disk must not be below reserved (10%)",
+            id="the same of a tier in percent",
+        ),
+        pytest.param(zone(tiers=[{"tier": "tape"}]), '"cpu", "disk"', id="an unknown tier"),
+        pytest.param(
+            zone(tiers=[{"tier": "cpu"}, {"tier": "cpu"}]), "Duplicate value", id="a tier that is named twice"
+        ),
+        pytest.param(zone(tiers=[{"tier": "cpu", "reserved": "1GiB"}]), "reserved", id="bytes in a unit that is none"),
+        pytest.param(zone(tiers=[{"tier": "cpu", "limit": -1}]), "limit", id="a limit below nothing"),
+        pytest.param(
+            zone(tiers=[{"tier": "cpu", "ttl": "500ms"}]),
+            "tiers.ttl (500ms) must not be below 1s",
+            id="a tier's short ttl",
+        ),
+        pytest.param(
+            zone(tiers=[{"tier": "disk", "ttl": "24h"}], retention={"ttl": "1h"}),
+            "no tier's ttl may be above retention.ttl",
+            id="a tier that keeps longer than the zone",
+        ),
+        pytest.param(zone(offload="Some"), '"Prompt", "All", "Never"', id="an unknown way to offload"),
+        pytest.param(
+            pool(tiers={"cpu": {"bytes": "0Gi"}}), "tiers.cpu.bytes must be 1 or more", id="a tier of nothing"
+        ),
+        pytest.param(pool(tiers={"cpu": {"bytes": "10%"}}), "spec.tiers.cpu.bytes", id="a tier in percent"),
+        pytest.param(pool(tiers={"disk": {"bytes": 1}}), "spec.tiers.disk.folder", id="a disk without a folder"),
+        pytest.param(
+            pool(tiers={"disk": {"bytes": 1, "folder": "cache"}}), "spec.tiers.disk.folder", id="a folder from nowhere"
+        ),
         pytest.param(zone(tenant="-acme"), "spec.tenant", id="a tenant that could not be a file's name"),
         pytest.param(manifest("TenantZone", {}), "spec.pool", id="a zone without a pool"),
         pytest.param(zone(reserve="40%"), 'unknown field "spec.reserve"', id="a field with a typing error"),
@@ -293,12 +334,19 @@ def test_what_is_filled_in_means_the_same_as_what_the_contract_assumes(control_p
                 lending={"lendable": "50%", "borrowers": "AnyPriority", "maxLoan": "10m", "grace": "0s"},
                 idle={"after": "10m", "evictAfter": "30s", "release": {"share": "100%", "every": "1s"}},
                 evictionPolicy="Clock",
+                tiers=[
+                    {"tier": "cpu", "reserved": "8Gi", "limit": "25%", "ttl": "1h"},
+                    {"tier": "disk", "reserved": 10**12, "limit": "1.5Ti"},
+                ],
+                retention={"ttl": "90m"},
+                offload="Prompt",
             ),
             id="a zone that says all of it",
         ),
         pytest.param(
             pool(
                 watermarks={"low": 0.1, "high": 0.2},
+                tiers={"cpu": {"bytes": 2**40}, "disk": {"folder": "/data", "bytes": "10T"}},
                 unknownTenants={
                     "mode": "AutoRegister",
                     "template": {"limit": "20%", "idle": {"evictAfter": "1h", "forgetAfter": "1.5h"}},
@@ -370,6 +418,27 @@ def test_the_sample_that_should_not_be_valid_is_not(control_plane: Cluster):
 @pytest.mark.controlplane
 def test_the_operators_manifests_are_valid(control_plane: Cluster):
     control_plane.kubectl("apply", "--dry-run=client", "--validate=strict", "--kustomize", str(SAMPLES.parent))
+
+
+@pytest.mark.controlplane
+def test_kubectl_shows_what_a_zone_holds_in_tiers(stored: Cluster):
+    row = TierSummary("cpu", held=8_450_000_000, reserved=2**34, hits=5).fields()
+    enforced = {
+        "type": "TiersEnforced",
+        "status": "True",
+        "reason": "Enforced",
+        "message": "1 engine has the tiers",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    patch = json.dumps({"status": {"tiers": [row], "conditions": [enforced]}})
+    stored.kubectl("patch", "tenantzone", "named", "--subresource=status", "--type=merge", "--patch", patch)
+
+    head, named = stored.kubectl("get", "tz", "named", "--output=wide").stdout.splitlines()
+
+    columns = ("CPU", "DISK", "TIERS")
+    assert [named[head.index(column) :].split()[0] for column in columns[:1]] == ["7.9Gi/16Gi"]
+    assert named[head.index("TIERS") :].split()[0] == "True"
+    assert all(column in head for column in columns)
 
 
 @pytest.mark.controlplane

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 import aiohttp
 
-from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, BlockMap, parse_block_map
+from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, TIER_PARAMETER, BlockMap, parse_block_map
 from tenantzone_contract.summary import ZoneSummary
 from tenantzone_contract.text import printable
 from tenantzone_operator.engines.answers import read_answer, read_report, reason
 from tenantzone_operator.engines.reading_quota import ReadingQuota
-from tenantzone_operator.engines.reports import EngineReport, LoanReport, ZoneReport, max_report_bytes
+from tenantzone_operator.engines.reports import EngineReport, LoanReport, TierReport, ZoneReport, max_report_bytes
 from tenantzone_operator.engines.views import ZoneView, zone_view
 from tenantzone_operator.engines.watch import FROZEN_SECONDS, HANGS, SILENCE_SECONDS
 from tenantzone_operator.kube.resources import Pod, Pool
@@ -70,6 +70,7 @@ class LiveReport:
     generation: int | None
     refusal: str
     """Why it refuses the newest config; empty if it does not."""
+    tiers: tuple[TierReport, ...]
     zones: tuple[LiveZone, ...]
     loans: tuple[LoanReport, ...]
 
@@ -154,8 +155,8 @@ class LiveEngines:
                 await self._ask(key, look)
         return list(look.engines.values())
 
-    async def block_map(self, key: Key, pod_name: str, cells: int) -> BlockMap:
-        """Ask an engine for a picture of its blocks.
+    async def block_map(self, key: Key, pod_name: str, cells: int, tier: str = "") -> BlockMap:
+        """Ask an engine for a picture of its blocks, or of a tier's chunks.
 
         Raises:
             NotThereError: the pool has no such engine.
@@ -165,7 +166,7 @@ class LiveEngines:
         pod = next((pod for pod in view.engines if pod.meta.name == pod_name), None)
         if view.pool is None or pod is None:
             raise NotThereError(f"{'/'.join(key)} has no ready engine {pod_name}")
-        path = f"{BLOCKS_PATH}?{CELLS_PARAMETER}={cells}"
+        path = f"{BLOCKS_PATH}?{CELLS_PARAMETER}={cells}" + (f"&{TIER_PARAMETER}={tier}" if tier else "")
         return await read_answer(
             pod,
             view.pool.admin_port,
@@ -261,6 +262,7 @@ def _telling(report: EngineReport) -> LiveReport:
         free_blocks=report.free_blocks,
         generation=report.config.applied_generation,
         refusal=printable(rejected.error, _LONGEST_REFUSAL) if rejected is not None else "",
+        tiers=report.tiers,
         zones=tuple(_zone_look(zone) for zone in report.zones),
         loans=report.loans,
     )
