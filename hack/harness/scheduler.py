@@ -9,9 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, SpeculativeConfig, VllmConfig
 from vllm.lora.request import LoRARequest
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
+from vllm.pooling_params import PoolingParams
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.utils.hashing import get_hash_fn_by_name
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
@@ -105,8 +107,6 @@ def without_prefix_caching(config: VllmConfig) -> VllmConfig:
 
 def caches(blocks: int, window: int | None = None, *, beside_full: bool = False) -> KVCacheConfig:
     """``window``: how many tokens back all layers see; None: all. ``beside_full``: a second group's layers see all."""
-    import torch
-
     shape = {"block_size": BLOCK_TOKENS, "num_kv_heads": 2, "head_size": 32, "dtype": torch.float32}
     spec = FullAttentionSpec(**shape) if window is None else SlidingWindowSpec(**shape, sliding_window=window)
     groups = [KVCacheGroupSpec(["layer"], spec)]
@@ -202,6 +202,7 @@ class Driver:
         images: Sequence[tuple[str, int, int]] = (),
         foreign_images: bool = False,
         adapter: LoRARequest | None = None,
+        pooling: bool = False,
     ) -> Request:
         """Add a request; without a tenant as if it had come past the front door.
 
@@ -211,6 +212,7 @@ class Driver:
         ``images`` are each one's name, and the first
         and the number of its tokens; ``foreign_images``: with names that are not the tenant's.
         ``adapter``: the LoRA adapter that is asked for; its workers are not there.
+        ``pooling``: what is asked for is no text, but numbers.
         """
         params = SamplingParams(
             max_tokens=max_tokens,
@@ -227,9 +229,9 @@ class Driver:
         request = Request(
             request_id=f"{tenant}-{next(self._ids)}",
             prompt_token_ids=tokens,
-            sampling_params=params,
+            sampling_params=None if pooling else params,
             lora_request=adapter,
-            pooling_params=None,
+            pooling_params=PoolingParams(task="embed", extra_kwargs=params.extra_args) if pooling else None,
             cache_salt=salt,
             block_hasher=self._hasher,
             resumable=resumable,
@@ -259,9 +261,10 @@ class Driver:
         output = self.scheduler.schedule()
         scheduled = list(output.num_scheduled_tokens)
         drafted = output.scheduled_spec_decode_tokens
+        requests = self.scheduler.requests
         sampled = [
             []
-            if self.scheduler.requests[name].is_prefill_chunk
+            if requests[name].is_prefill_chunk or requests[name].pooling_params
             else [5] * (1 + self.drafts(len(drafted.get(name, ()))))
             for name in scheduled
         ]
@@ -269,6 +272,10 @@ class Driver:
             req_ids=scheduled,
             req_id_to_index={name: index for index, name in enumerate(scheduled)},
             sampled_token_ids=sampled,
+            pooler_output=[
+                torch.zeros(2) if requests[name].pooling_params and not requests[name].is_prefill_chunk else None
+                for name in scheduled
+            ],
         )
         return output, result
 

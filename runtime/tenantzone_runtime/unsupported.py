@@ -213,13 +213,6 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         _OTHER_ENGINE,
         is_configured=lambda config, _: config.model_config.is_encoder_decoder,
     ),
-    Unsupported(
-        "embeddings and pooling",
-        "pooling requests have no field in which the tenant's seal would reach the scheduler",
-        _OTHER_ENGINE,
-        flags=(Setting("--runner", refused=("pooling",)), Setting("--convert", refused=("embed", "classify"))),
-        is_configured=lambda config, _: config.model_config.runner_type == "pooling",
-    ),
     STREAMING_SESSIONS,
 )
 

@@ -61,7 +61,7 @@ def test_each_variable_is_refused_with_its_reason_and_empty_ones_are_not(unsuppo
     [
         (Setting("--grpc"), [], ["", "x"]),
         (Setting("-pp", bound_to="1"), ["1"], ["2", ""]),
-        (Setting("--runner", refused=("pooling",)), ["auto", "generate"], ["pooling"]),
+        (Setting("--kind", refused=("this",)), ["that", "other"], ["this"]),
         (Setting("--hash", but_for=("sha256", "sha256_cbor")), ["sha256", "sha256_cbor"], ["xxhash", "builtin", ""]),
         (Setting("VLLM_PLUGINS", without="ours"), ["ours", "other,ours"], ["other", "ourselves"]),
     ],

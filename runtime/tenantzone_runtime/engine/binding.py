@@ -1,11 +1,11 @@
 """Binds requests to their zones: the scheduler believes the front door's seal and nothing else."""
 
-from copy import copy
 from typing import Final
 
 from vllm.v1.request import Request
 
 from tenantzone_runtime.engine.adapter_weights import ADAPTERS
+from tenantzone_runtime.engine.borne_seals import arguments_of, with_arguments
 from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.media_names import has_foreign_media
 from tenantzone_runtime.seal import SEAL_ARGUMENT, SealError, unseal
@@ -141,12 +141,11 @@ class Binder:
     @staticmethod
     def _take_seal(request: Request) -> str:
         """Take the seal out of the request's extra arguments, as nothing behind the scheduler has use for it."""
-        params = request.sampling_params
-        if params is None or not params.extra_args:
-            return ""
-        seal = params.extra_args.get(SEAL_ARGUMENT, "")
-        # Not taken out in place: requests of the same prompt (n > 1) may share the parameters.
-        request.sampling_params = copy(params)
-        others = {name: value for name, value in params.extra_args.items() if name != SEAL_ARGUMENT}
-        request.sampling_params.extra_args = others
+        of_pooling = request.sampling_params is None
+        params = request.pooling_params if of_pooling else request.sampling_params
+        arguments = arguments_of(params)
+        seal = arguments.get(SEAL_ARGUMENT, "")
+        if arguments:
+            others = {name: value for name, value in arguments.items() if name != SEAL_ARGUMENT}
+            setattr(request, "pooling_params" if of_pooling else "sampling_params", with_arguments(params, others))
         return seal if isinstance(seal, str) else ""

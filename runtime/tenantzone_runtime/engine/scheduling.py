@@ -93,6 +93,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._binder = Binder(seal_key, self.tenancy, self._demand, self.block_size)
         self._guard = Guard(manager, self._arbiter, self.end_with_error)
         self._watch = StepWatch(self, self._arbiter)
+        self._pooling = self.vllm_config.model_config.runner_type == "pooling"
         self._refused: dict[str, Request] = {}
         """By id. They wait in no queue, so that nothing can schedule them, until the next output ends them."""
         self._scrub_blocks = scrub_blocks
@@ -307,8 +308,8 @@ class ZoneAwareScheduler(AsyncScheduler):
             end_with_next_output(self, self._refused)
             refusals = {id: error for id, request in self._refused.items() if (error := refusal_of(request))}
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
-            if refusals:
-                mark(outputs.values(), refusals)
+            if refusals or self._pooling:
+                mark(outputs.values(), refusals, pooling=self._pooling)
             self._steps_in_flight -= 1
             first_tokens = self.kv_cache_manager.latencies.after_output()
             self._watch.completed(scheduler_output, first_tokens, time.monotonic())

@@ -129,15 +129,24 @@ def test_a_tenant_can_use_the_adapters_that_its_zone_lists_and_sees_no_others(en
     assert {each.id for each in burst.models.list()} == {"tiny", "acme-adapter", "burst-adapter"}
 
 
-def test_beam_search_is_refused(engine):
-    with pytest.raises(openai.BadRequestError, match="beam search drops the arguments that bind a request"):
-        complete(engine.client("acme"), text(1), extra={"use_beam_search": True}, n=2)
+def test_each_beam_is_a_request_of_its_tenant(engine):
+    prompt, beams, tokens = text(3), 2, 4
+    before = {tenant: engine.zone(tenant) for tenant in TENANTS}
+    answer = complete(engine.client("acme"), prompt, tokens, extra={"use_beam_search": True}, n=beams)
+    assert len({choice.text for choice in answer.choices}) == beams
+    after = {tenant: engine.zone(tenant) for tenant in TENANTS}
+    # One beam begins, and each token after the first is looked for in all of them.
+    assert after["acme"].generation_tokens - before["acme"].generation_tokens == 1 + beams * (tokens - 1)
+    assert after["acme"].prefix_hit_tokens - before["acme"].prefix_hit_tokens >= 2 * BLOCK_TOKENS * beams
+    assert after["burst"].prefix_query_tokens == before["burst"].prefix_query_tokens
+    assert cached_tokens(engine.client("acme"), prompt) == 2 * BLOCK_TOKENS
+    assert cached_tokens(engine.client("burst"), prompt) == 0
 
 
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/v1/embeddings", "its requests have no field in which the tenant's seal"),
+        ("/v1/rerank", "it makes requests of lists that the door does not count"),
         ("/v1/load_lora_adapter", "it changes or stops the engine for all tenants"),
         ("/reset_prefix_cache", "it changes or stops the engine for all tenants"),
     ],

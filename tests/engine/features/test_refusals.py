@@ -62,10 +62,6 @@ def with_an_encoder_cache(config):
     config.ec_manager_config = EncoderCacheManagerConfig(encoder_cache_manager_cls="some.Class")
 
 
-def with_pooling(config):
-    config.model_config.runner_type = "pooling"
-
-
 def with_encoder(config):
     config.model_config.is_encoder_decoder = True
 
@@ -97,7 +93,6 @@ USES = {
     "KV connectors": with_connector,
     "encoder cache connectors": with_encoder_connector,
     "another encoder cache manager": with_an_encoder_cache,
-    "embeddings and pooling": with_pooling,
     "encoder-decoder models": with_encoder,
     "data parallelism": with_several_engines,
     "pipeline parallelism without asynchronous scheduling": with_a_pipeline,
@@ -153,9 +148,9 @@ def test_hybrid_models_are_refused(tmp_path, feature):
 @pytest.mark.parametrize(
     ("method", "path", "reason"),
     [
-        (WEBSOCKET, "/v1/realtime", "its requests can't carry the tenant's seal"),
-        ("POST", "/v1/embeddings", "its requests have no field in which the tenant's seal"),
-        ("POST", "/pooling", "its requests have no field in which the tenant's seal"),
+        (WEBSOCKET, "/v1/realtime", "it is a session, which keeps its blocks while it waits for its client"),
+        ("POST", "/v1/audio/transcriptions", "its body is a form with a file, and the door reads JSON"),
+        ("POST", "/v1/rerank", "it makes requests of lists that the door does not count; use /v1/embeddings"),
         ("POST", "/inference/v1/generate", "disaggregated serving moves blocks past the zones"),
     ],
 )
