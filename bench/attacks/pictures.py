@@ -1,10 +1,11 @@
 """Pictures: whether a tenant learns by times that another one has sent the same picture.
 
 A victim sends a picture; the attacker sends the same one, and one that nobody has sent, each behind words of its own,
-and takes the time to the first token. So no prefix of tokens is the same, and to stock vLLM each sends a salt of its own
-besides: what is left are the caches of what was processed and encoded. Then the victim sends a picture with a name
-(``uuid``), and the attacker asks for it by the name alone. On stock vLLM and with zones, side by side, and once more with
-the victim as its own attacker, which shows that these caches work. The model is a LLaVA with random weights.
+and takes the time to the first token. So no prefix of tokens is the same, and to stock vLLM each sends a salt of its
+own besides: what is left are the caches of what was processed and encoded. Then the victim sends a picture with a
+name (``uuid``), and the attacker asks for it by the name alone. On stock vLLM and with zones, side by side, and once
+more with the victim as its own attacker, which shows that these caches work. The model is a LLaVA with random
+weights.
 
     python -m bench.attacks.pictures
 """
