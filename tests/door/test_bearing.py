@@ -28,6 +28,9 @@ async def tell_seals(scope, receive, send):
 
 
 @pytest.mark.parametrize(("path", "asked"), [("/v1/embeddings", TEXT), ("/v1/completions", PROMPT)])
+@pytest.mark.shows(
+    "beam search (`use_beam_search`)", "embeddings, classification, pooling (`--runner pooling`, `--convert`)"
+)
 def test_each_task_of_a_request_bears_the_seal_that_fits_its_salt(folder, path, asked):
     answer = call(door(folder, tell_seals), path=path, body=asked, key="acme-key").json()
     body, (first, second) = json.loads(answer["body"]), answer["seals"]

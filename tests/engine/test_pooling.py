@@ -40,6 +40,7 @@ def zone(tenant, **fields):
     return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
 
 
+@pytest.mark.shows("embeddings, classification, pooling (`--runner pooling`, `--convert`)")
 def test_a_prompt_is_found_again_by_its_own_tenant_only(driver):
     text = prompt(6, seed=1)
     first, other, again = (driver.ask(tenant, text, pooling=True) for tenant in ("acme", "burst", "acme"))
@@ -48,6 +49,7 @@ def test_a_prompt_is_found_again_by_its_own_tenant_only(driver):
     assert driver.zone("acme").counters.generation_tokens == 0
 
 
+@pytest.mark.shows("embeddings, classification, pooling (`--runner pooling`, `--convert`)")
 def test_what_is_reserved_stays_through_a_flood(driver):
     text = prompt(10, seed=1)
     driver.ask("acme", text, pooling=True)
@@ -86,6 +88,7 @@ def refused_output(driver, request):
     return queue.get_nowait()
 
 
+@pytest.mark.shows("embeddings, classification, pooling (`--runner pooling`, `--convert`)")
 def test_past_the_door_it_is_refused_and_the_client_hears_why(driver):
     output = refused_output(driver, driver.send(None, prompt(2), pooling=True))
     assert isinstance(output, PoolingRequestOutput)

@@ -103,6 +103,7 @@ CONFIGURED = {each.feature: f"{each.reason}; {each.instead}" for each in UNSUPPO
 
 
 @pytest.mark.parametrize("feature", USES)
+@pytest.mark.shows("refused by configuration")
 def test_what_is_configured_whichever_way_is_refused_when_the_model_is_loaded(tmp_path, feature):
     config = vllm_config(tmp_path)
     USES[feature](config)
@@ -139,6 +140,7 @@ HYBRIDS = {
 
 
 @pytest.mark.parametrize("feature", HYBRIDS)
+@pytest.mark.shows("refused by configuration")
 def test_hybrid_models_are_refused(tmp_path, feature):
     groups = [KVCacheGroupSpec([f"layer {number}"], spec) for number, spec in enumerate(HYBRIDS[feature])]
     with pytest.raises(UnsupportedError, match=feature):
