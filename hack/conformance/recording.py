@@ -21,6 +21,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Recorder(config.getoption("--outcomes")))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that run a model go last: what vLLM sets up for one in a process stays there."""
+    items.sort(key=lambda item: item.path.name.endswith("_e2e.py"))
+
+
 @pytest.fixture
 def caplog_vllm(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
