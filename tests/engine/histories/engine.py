@@ -17,12 +17,21 @@ from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
 
-from hack.harness.scheduler import BLOCK_TOKENS, AnyToken, Driver, make_scheduler, prompt, with_drafts, with_flags
+from hack.harness.scheduler import (
+    BLOCK_TOKENS,
+    AnyToken,
+    Driver,
+    give_encoder,
+    make_scheduler,
+    prompt,
+    with_drafts,
+    with_flags,
+)
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.fitting import grants
 from tenantzone_runtime.housekeeping import turns
 from tests.engine.clock import Clock
-from tests.engine.histories.events import Abort, Declare, Flags, Pause, ResetCache, Send, Turns, Wait
+from tests.engine.histories.events import IMAGES, Abort, Declare, Flags, Pause, ResetCache, Send, Turns, Wait
 from tests.engine.histories.invariants import Invariants
 
 
@@ -58,6 +67,9 @@ class Engine:
         self.flags = flags
         self.clock = clock
         self.scheduler = make_scheduler(_with_flags(config, flags), flags.capacity, window=flags.window)
+        if flags.encoder is not None:
+            budget, cache = flags.encoder
+            give_encoder(self.scheduler, budget=budget, cache=cache)
         self.driver = Driver(self.scheduler)
         chance = Random(flags.capacity)
         self.driver.drafts = lambda most: chance.randint(0, most)
@@ -192,10 +204,22 @@ class Engine:
                 priority=event.priority,
                 prompt_logprobs=event.prompt_logprobs,
                 user=event.user,
+                images=self._images(event, len(tokens)),
                 grammar=None if grammar is None else grammar.future,
             )
             told.may_fail = grammar is not None and grammar.fails
         self.requests.append(told.request)
+
+    def _images(self, event: Send, tokens: int) -> list[tuple[str, int, int]]:
+        """Name, first token and length of each image that a prompt of so many tokens has room for."""
+        placed, end = [], 0
+        for image in event.images:
+            begin, length = end + image.gap, IMAGES[image.like]
+            end = begin + length
+            if end <= tokens:
+                name = f"{image.like} {next(self._numbers)}" if image.is_new else image.like
+                placed.append((name, begin, length))
+        return placed
 
     def resume(self) -> None:
         self.scheduler.set_pause_state(PauseState.UNPAUSED)

@@ -8,12 +8,14 @@ from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTem
 from tenantzone_contract.zone_terms import Fairness, Idle, Latency, Lending, SeatShare
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.engine.histories.events import (
+    IMAGES,
     STRANGER,
     TENANTS,
     Abort,
     Declare,
     Event,
     Flags,
+    Image,
     Life,
     Pause,
     ResetCache,
@@ -55,6 +57,7 @@ flags = st.builds(
     step_seconds=st.sampled_from([0.02, 0.5, 2.0]),
     token_seconds=st.sampled_from([0.0, 0.0005]),
     drafting=st.sampled_from([None, None, ("ngram", 3), ("eagle", 3), ("draft_model", 1), ("mtp", 2), ("eagle", 15)]),
+    encoder=st.sampled_from([None, None, (64, 64), (64, 160), (160, 320)]),
     steps_in_pauses=st.sampled_from([False, False, True]),
 ).filter(lambda flags: flags.window is None or flags.drafting != ("mtp", 2))  # vLLM 0.33 looks up blocks without a hash
 
@@ -119,8 +122,14 @@ def configs(draw: st.DrawFn, chosen: Flags) -> Declare:
     return Declare(tuple(declared), draw(pools(chosen.capacity)))
 
 
+images = st.builds(Image, like=st.sampled_from(list(IMAGES)), is_new=st.booleans(), gap=st.integers(0, 200))
+
+
 @st.composite
-def sends(draw: st.DrawFn, capacity: int, *tenants: str | None) -> Send:
+def sends(draw: st.DrawFn, chosen: Flags, *tenants: str | None) -> Send:
+    capacity = chosen.capacity
+    # A prompt that is not cut has to be computed in one step, whatever the encoder has room for.
+    takes_images = chosen.encoder is not None and chosen.chunked
     return Send(
         tenant=draw(st.sampled_from(tenants)),
         blocks=draw(st.one_of(st.integers(0, 4), st.integers(0, capacity // 3), st.integers(0, capacity - 1))),
@@ -131,6 +140,7 @@ def sends(draw: st.DrawFn, capacity: int, *tenants: str | None) -> Send:
         priority=draw(st.integers(-1, 1)),
         prompt_logprobs=draw(st.integers(0, 9)) == 9,
         user=draw(st.sampled_from(["", "", "ann", "bob"])),
+        images=tuple(draw(st.lists(images, max_size=3))) if takes_images else (),
         grammar=draw(st.sampled_from([None] * 8 + [0, 1, 5, -1, -6])),
     )
 
@@ -140,7 +150,7 @@ def events(draw: st.DrawFn, chosen: Flags) -> Event:
     kind = draw(st.sampled_from(_KINDS))
     if kind is Send:
         # Mostly of tenants that have a zone, if any has.
-        return draw(sends(chosen.capacity, *TENANTS * 4, STRANGER, None))
+        return draw(sends(chosen, *TENANTS * 4, STRANGER, None))
     if kind is Turns:
         return Turns(draw(st.sampled_from([1, 2, 3, 5, 20])))
     if kind is Declare:
@@ -163,7 +173,7 @@ def lives(draw: st.DrawFn) -> Life:
     happens: list[Event] = []
     if draw(st.booleans()):
         for _ in range(draw(st.integers(1, 4))):
-            happens.append(draw(sends(chosen.capacity, None)))
+            happens.append(draw(sends(chosen, None)))
             happens.append(Turns(draw(st.sampled_from([0, 1, 3, 20]))))
     if draw(st.integers(0, 9)) < 9:
         happens.append(draw(configs(chosen)))

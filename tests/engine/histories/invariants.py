@@ -25,6 +25,11 @@ MAX_PASSED_OVER = 2
 """Steps in which there is a seat and a token left, and an entitled zone still gets none of its requests in."""
 
 
+def _has_images_ahead(request: Request) -> bool:
+    places = [feature.mm_position for feature in request.mm_features]
+    return any(place.offset + place.length > request.num_computed_tokens for place in places)
+
+
 class Invariants:
     """Looks at an engine from outside, before and after whatever happens to it.
 
@@ -225,6 +230,9 @@ class Invariants:
                 continue
             if not before.has_tokens_to_compute[request]:
                 continue
+            if _has_images_ahead(request):
+                # The encoder may have no room for the next of them.
+                continue
             zone, growth = zone_of(request), before.growth[request]
             if zone is not None and zone.counters.withheld_tokens > self._withheld.get(zone, 0):
                 # It sits out the step: other zones with prompts have their shares of it.
@@ -254,6 +262,8 @@ class Invariants:
             del self._passed_over[zone]
         has_seat = len(self._scheduler.running) < self._scheduler.max_num_running_reqs
         for zone in entitled:
+            if any(map(_has_images_ahead, waiting[zone])):
+                continue
             if any(request.status == RequestStatus.RUNNING for request in waiting[zone]):
                 self._passed_over[zone] = 0
             elif zone.wait_reason == "tokens":
@@ -268,7 +278,24 @@ class Invariants:
                 self._passed_over[zone] += 1
                 assert self._passed_over[zone] <= MAX_PASSED_OVER, "an entitled zone does not get its blocks"
 
+    def _encodings_are_accounted_for(self) -> None:
+        cache = self._scheduler.encoder_cache_manager
+        sizes = cache.num_embeds_by_hash
+        assert cache.num_free_slots + sum(sizes.values()) == cache.cache_size, "room of the encoder cache is lost"
+        assert cache.cached.keys() == sizes.keys()
+        held: Counter[Zone] = Counter()
+        for name, zone in cache._owners.items():
+            held[zone] += sizes[name]
+        assert all(cache.held(zone) == held[zone] for zone in {*held, *cache._held}), (
+            "a zone's encodings are miscounted"
+        )
+        for name, users in cache.cached.items():
+            for user in users:
+                owner = cache._owners.get(name)
+                assert owner in (None, zone_of(self._scheduler.requests[user])), "an encoding is found by another zone"
+
     def after_an_update(self) -> None:
+        self._encodings_are_accounted_for()
         for request in self._refused:
             assert request.is_finished(), "a refused request has not ended with the next update"
             assert request.num_computed_tokens == 0, "a refused request was computed"

@@ -99,7 +99,8 @@ def _steps_bound(engine: Engine, requests: list[Request]) -> int:
         tokens = min(request.num_prompt_tokens + request.max_tokens, engine.scheduler.max_model_len)
         answer = tokens - request.num_tokens
         prefill = -(-tokens // min(_tokens_of_a_step(engine), engine.flags.long_prefill or sys.maxsize))
-        alone += prefill + answer + 2
+        # Before each image a step may end for want of room in the encoder.
+        alone += prefill + len(request.mm_features) + answer + 2
         lost += prefill * len(requests)
     return alone + lost + 2
 
@@ -148,6 +149,9 @@ def _nothing_is_left(engine: Engine) -> None:
     for caches in scheduler.kv_cache_manager.coordinator.single_type_managers:
         assert not caches.req_to_blocks
         assert not caches.num_cached_block
+    encodings = scheduler.encoder_cache_manager
+    assert encodings.freeable.keys() == encodings.cached.keys(), "an image is in use by nobody"
+    assert not encodings._doomed
     assert not _remembered_by(scheduler), "something of ours refers to requests that have ended"
 
 
