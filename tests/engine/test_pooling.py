@@ -14,9 +14,12 @@ from vllm.v1.engine.output_processor import OutputProcessor, RequestOutputCollec
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_runtime.door.bearing import Bearing
+from tenantzone_runtime.door.verdict import judged
+from tenantzone_runtime.engine import refusals
 from tenantzone_runtime.engine.borne_seals import arguments_of, with_borne_seal
 from tenantzone_runtime.engine.refusals import refusal_in
 from tenantzone_runtime.seal import SEAL_ARGUMENT
+from tests.door.harness import call, error_of
 
 CAPACITY = 40
 
@@ -109,6 +112,47 @@ def test_another_failure_is_no_refusal_and_no_numbers(driver):
     output = refused_output(driver, request)
     assert refusal_in(output) is None
     assert bytes(output.outputs.data.tolist()) == b"the engine could not serve the request"
+
+
+def served(output):
+    """What a client gets where the engine's answer is this one: as vLLM serves it, beside looking for the client."""
+
+    async def encode(engine, prompt, pooling_params):
+        yield output
+
+    async def app(scope, receive, send):
+        async def answer():
+            async for each in refusals._passing_refusals_of_pooling_on(encode)(None, "text", PoolingParams()):
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                await send({"type": "http.response.body", "body": str(each.outputs.data.tolist()).encode()})
+
+        await receive()
+        answering, gone = asyncio.create_task(answer()), asyncio.create_task(receive())
+        await asyncio.wait((answering, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            answering.cancel()
+            return
+        await answering
+
+    class Hearing:
+        def is_ready(self): ...
+
+        def is_refused(self, refusal, seconds): ...
+
+    return call(judged(app, Hearing()))
+
+
+def test_the_door_answers_in_place_of_numbers(driver):
+    answer = served(refused_output(driver, driver.send("burst", prompt(21), pooling=True)))
+    assert answer.status_code == 400
+    assert "20 blocks of 16 tokens" in error_of(answer)["message"]
+
+
+def test_another_failure_is_the_servers(driver):
+    request = driver.send("acme", prompt(2), pooling=True)
+    driver.scheduler.end_with_error(request)
+    with pytest.raises(RuntimeError, match="the engine could not serve the request"):
+        served(refused_output(driver, request))
 
 
 def test_a_models_numbers_are_no_refusal(driver):
