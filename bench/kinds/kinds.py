@@ -45,9 +45,11 @@ class Kind:
         return (*flags, "--speculative-config", json.dumps(self.speculation | draft))
 
 
+# Of a model with random weights nobody guesses what it says next: these drafts are wrong.
 _BY_NGRAMS: Final[dict[str, object]] = {
     "method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 3, "prompt_lookup_min": 1,
 }  # fmt: skip
+# The model drafts for itself: these are right.
 _BY_A_MODEL: Final[dict[str, object]] = {"method": "draft_model", "num_speculative_tokens": 4}
 _STATES: Final = ("--enable-prefix-caching", "--mamba-cache-mode", "align")
 """vLLM caches the states of Mamba layers only if it is told to."""
@@ -58,8 +60,8 @@ KINDS: Final[dict[str, Kind]] = {
         Kind("full", "Llama, Qwen3", models.full_attention),
         Kind("n-gram", "drafts by n-grams", models.full_attention, speculation=_BY_NGRAMS),
         Kind(
-            "draft-model", "drafts by a smaller model", models.full_attention,
-            make_draft=models.draft, speculation=_BY_A_MODEL,
+            "draft-model", "drafts by a model", models.full_attention,
+            make_draft=models.full_attention, speculation=_BY_A_MODEL,
         ),
         Kind("latent", "DeepSeek V3 (MLA)", models.latent_attention, ("--dtype", "bfloat16")),
         Kind("window", "Mistral 7B: all layers", models.sliding_window),

@@ -40,11 +40,6 @@ def full_attention(folder: Path) -> None:
     _save("Llama", folder, _SIZES)
 
 
-def draft(folder: Path) -> None:
-    """A smaller Llama, which writes drafts for the other one."""
-    _save("Llama", folder, {**_SIZES, "num_hidden_layers": 1})
-
-
 def sliding_window(folder: Path) -> None:
     """Mistral: each layer attends to the last tokens only."""
     _save("Mistral", folder, {**_SIZES, "sliding_window": WINDOW})
