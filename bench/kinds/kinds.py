@@ -71,7 +71,7 @@ KINDS: Final[dict[str, Kind]] = {
         Kind("llama4", "Llama 4: chunks and full", models.llama4, blocks=768),
         Kind("granite4", "Granite 4: Mamba 2 and full", models.granite4, _STATES, blocks=768),
         Kind("jamba", "Jamba: Mamba 1 and full", models.jamba, _STATES, blocks=768),
-        Kind("qwen3-next", "Qwen3-Next: linear and full", models.qwen3_next, _STATES, blocks=768),
+        Kind("qwen3-next", "Qwen3-Next: linear and full", models.qwen3_next, (*_STATES, "--dtype", "bfloat16"), blocks=768),
         Kind("mamba2", "Mamba 2 alone", models.mamba2, _STATES),
     )
 }  # fmt: skip
