@@ -118,7 +118,7 @@ def test_one_that_is_caught_with_its_last_token_in_flight_ends_with_an_error_all
 def hybrid(config, monkeypatch):
     """Of a model with two groups of KV caches: the guard knows them before zones are let beside such models."""
     monkeypatch.setattr("tenantzone_runtime.engine.scheduling.check_supported", lambda *_: None)
-    driver = Driver(make_scheduler(config, 100, window=4 * BLOCK_TOKENS, beside_full=True))
+    driver = Driver(make_scheduler(config, 100, window=4 * BLOCK_TOKENS, kinds=("full", "window")))
     driver.declare(*(ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in ("acme", "burst")))
     driver.ask("acme", prompt(6, seed=1))
     return driver

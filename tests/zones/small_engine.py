@@ -41,6 +41,7 @@ class SmallEngine:
         self.seats = seats
         self.headroom = headroom
         self.step_tokens = step_tokens
+        self.chunk_tokens = 1
         self.tokens_each = 1
         self.depth = depth
         self.is_open = True
@@ -95,7 +96,7 @@ class SmallEngine:
         self.looked_up.append(work)
         return work.count
 
-    def can_encode(self, work):
+    def can_begin(self, work):
         return True
 
     def blocks_to_continue(self, work):
