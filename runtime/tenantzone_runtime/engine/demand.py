@@ -54,7 +54,8 @@ class Demand:
         drafted = int(caches.num_speculative_blocks)
         if caches.mamba_cache_mode == "align":
             # The last state that is sure, those of the steps in flight, and copies of states in the midst of blocks.
-            in_step = 1 + int(caches.has_prefill_checkpoint_blocks)
+            in_step = -(-(1 + int(self._scheduler.num_spec_tokens)) // block_tokens)
+            in_step += int(caches.has_prefill_checkpoint_blocks)
             copied = int(self._manager.coordinator.enable_partial_hash_hits)
             return _Group(block_tokens, drafted + copied, 1 + steps * in_step + drafted + copied)
         return _Group(block_tokens, drafted, None)

@@ -29,7 +29,8 @@ def blocks_at_most(scheduler: Scheduler, slots: int) -> int:
             of_tokens += caches.num_speculative_blocks
             if caches.mamba_cache_mode == "align":
                 steps = scheduler.vllm_config.max_concurrent_batches
-                of_tokens = 1 + min(of_tokens, 1 + steps + caches.num_speculative_blocks)
+                in_step = _blocks(1 + scheduler.num_spec_tokens, caches.block_size)
+                of_tokens = 1 + min(of_tokens, 1 + steps * in_step + caches.num_speculative_blocks)
         blocks += of_tokens
     return blocks
 
