@@ -51,6 +51,8 @@ _BY_NGRAMS: Final[dict[str, object]] = {
 }  # fmt: skip
 # The model drafts for itself: these are right.
 _BY_A_MODEL: Final[dict[str, object]] = {"method": "draft_model", "num_speculative_tokens": 4}
+_BF16: Final = ("--dtype", "bfloat16")
+"""Where vLLM has no other kernel on CPUs."""
 _STATES: Final = ("--enable-prefix-caching", "--mamba-cache-mode", "align")
 """vLLM caches the states of Mamba layers only if it is told to."""
 
@@ -63,15 +65,15 @@ KINDS: Final[dict[str, Kind]] = {
             "draft-model", "drafts by a model", models.full_attention,
             make_draft=models.full_attention, speculation=_BY_A_MODEL,
         ),
-        Kind("latent", "DeepSeek V3 (MLA)", models.latent_attention, ("--dtype", "bfloat16")),
+        Kind("latent", "DeepSeek V3 (MLA)", models.latent_attention, _BF16),
         Kind("window", "Mistral 7B: all layers", models.sliding_window),
         Kind("pictures", "LLaVA", models.llava, pictures=True),
         Kind("gemma3", "Gemma 3: window and full", models.gemma3, blocks=768),
-        Kind("gpt-oss", "GPT-OSS: window and full", models.gpt_oss, ("--dtype", "bfloat16"), blocks=512),
+        Kind("gpt-oss", "GPT-OSS: window and full", models.gpt_oss, _BF16, blocks=512),
         Kind("llama4", "Llama 4: chunks and full", models.llama4, blocks=768),
         Kind("granite4", "Granite 4: Mamba 2 and full", models.granite4, _STATES, blocks=768),
         Kind("jamba", "Jamba: Mamba 1 and full", models.jamba, _STATES, blocks=768),
-        Kind("qwen3-next", "Qwen3-Next: linear and full", models.qwen3_next, (*_STATES, "--dtype", "bfloat16"), blocks=768),
+        Kind("qwen3-next", "Qwen3-Next: linear and full", models.qwen3_next, (*_STATES, *_BF16), blocks=768),
         Kind("mamba2", "Mamba 2 alone", models.mamba2, _STATES),
     )
 }  # fmt: skip

@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from copy import copy
+from itertools import chain
+from math import lcm
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +22,16 @@ from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreOutput
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    KVCacheSpec,
+    MambaSpec,
+    MLAAttentionSpec,
+    SlidingWindowSpec,
+)
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
@@ -105,27 +116,98 @@ def without_prefix_caching(config: VllmConfig) -> VllmConfig:
     return config
 
 
-def caches(blocks: int, window: int | None = None, *, beside_full: bool = False) -> KVCacheConfig:
-    """``window``: how many tokens back all layers see; None: all. ``beside_full``: a second group's layers see all."""
-    shape = {"block_size": BLOCK_TOKENS, "num_kv_heads": 2, "head_size": 32, "dtype": torch.float32}
-    spec = FullAttentionSpec(**shape) if window is None else SlidingWindowSpec(**shape, sliding_window=window)
-    groups = [KVCacheGroupSpec(["layer"], spec)]
-    if beside_full:
-        groups.insert(0, KVCacheGroupSpec(["full"], FullAttentionSpec(**shape)))
+KINDS = (
+    (),
+    ("full", "window"),
+    ("window", "full", "window"),
+    ("full", "chunks"),
+    ("latent", "window"),
+    ("full", "wide"),
+    ("wide", "window"),
+    ("full", "mamba align"),
+    ("wide", "mamba align wide"),
+    ("full", "mamba all"),
+    ("full", "window", "mamba align"),
+    ("full", "mamba none", "mamba none"),
+)
+"""Of the layers of models: a group of KV caches for each. None: one group of full attention.
+
+Blocks of "wide" ones have twice as many tokens. Mamba's are named after vLLM's ways to keep its states; "none" is for
+engines without prefix caching, and the others are for engines with it."""
+
+
+def caches(
+    blocks: int, window: int | None = None, kinds: Sequence[str] = (), config: VllmConfig | None = None
+) -> KVCacheConfig:
+    """The config of so many blocks.
+
+    Args:
+        blocks: among them vLLM's null block.
+        window: how many tokens back layers of the kinds "window" and "chunks" see.
+        kinds: as in `KINDS`. None: one group, which sees a window if one is given.
+        config: of the engine, for layers with states.
+    """
+    specs = [_spec(kind, window, config) for kind in kinds or ("full" if window is None else "window",)]
+    groups = [KVCacheGroupSpec([f"layer {number}"], spec) for number, spec in enumerate(specs)]
     return KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups)
 
 
+def _spec(kind: str, window: int | None, config: VllmConfig | None) -> KVCacheSpec:
+    import torch
+
+    kind, _, mode = kind.partition(" ")
+    shape = {"block_size": BLOCK_TOKENS, "num_kv_heads": 2, "head_size": 32, "dtype": torch.float32}
+    match kind:
+        case "full":
+            return FullAttentionSpec(**shape)
+        case "wide":
+            return FullAttentionSpec(**shape | {"block_size": 2 * BLOCK_TOKENS})
+        case "latent":
+            return MLAAttentionSpec(**shape | {"num_kv_heads": 1})
+        case "window":
+            return SlidingWindowSpec(**shape, sliding_window=window)
+        case "chunks":
+            return ChunkedLocalAttentionSpec(**shape, attention_chunk_size=window)
+        case "mamba":
+            assert config is not None
+            mode, _, width = mode.partition(" ")
+            tokens = BLOCK_TOKENS * (2 if width else 1) if mode != "none" else config.model_config.max_model_len
+            drafted = 0 if config.speculative_config is None else config.speculative_config.num_speculative_tokens
+            return MambaSpec(
+                block_size=tokens,
+                shapes=((2, 64),),
+                dtypes=(torch.float32,),
+                mamba_cache_mode=mode,
+                num_speculative_blocks=drafted,
+            )
+    raise ValueError(kind)
+
+
 def make_scheduler(
-    config: VllmConfig, capacity: int, *, zones: bool = True, window: int | None = None, beside_full: bool = False
+    config: VllmConfig,
+    capacity: int,
+    *,
+    zones: bool = True,
+    window: int | None = None,
+    kinds: Sequence[str] = (),
 ) -> Scheduler:
     """A scheduler with ``capacity`` usable blocks; with ``zones`` ours, else vLLM's."""
-    kv_caches = caches(capacity + 1, window, beside_full=beside_full)
+    kv_caches = caches(capacity + 1, window, kinds, config)
+    states = [group.kv_cache_spec for group in kv_caches.kv_cache_groups if isinstance(group.kv_cache_spec, MambaSpec)]
+    if states:
+        # As vLLM has it: states are kept at the ends of the blocks of attention.
+        config = copy(config)
+        config.cache_config = copy(config.cache_config)
+        config.cache_config.mamba_cache_mode = states[0].mamba_cache_mode
+        if states[0].mamba_cache_mode != "none":
+            config.cache_config.block_size = states[0].block_size
     config.cache_config.num_gpu_blocks = capacity + 1
     arguments = {
         "vllm_config": config,
         "kv_cache_config": kv_caches,
         "structured_output_manager": StructuredOutputManager(config),
-        "block_size": BLOCK_TOKENS,
+        "block_size": lcm(*(group.kv_cache_spec.block_size for group in kv_caches.kv_cache_groups)),
+        "hash_block_size": BLOCK_TOKENS,
         "log_stats": True,
     }
     if zones:
@@ -335,7 +417,7 @@ class Driver:
             "requests that wait are miscounted"
         )
         for name, request in self.scheduler.requests.items():
-            for block in manager.get_blocks(name).blocks[0]:
+            for block in chain.from_iterable(manager.get_blocks(name).blocks):
                 owner = pool.ledger.owner[block.block_id]
                 assert block.is_null or owner is getattr(request, "zone", None), "I4: a foreign block"
         for zone in pool.ledger.zones.values():

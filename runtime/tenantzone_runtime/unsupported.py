@@ -62,6 +62,23 @@ class Unsupported:
         return f"{name or self.feature} can't be used: {self.reason}; {self.instead}"
 
 
+_COUNTED: Final = (
+    "FullAttentionSpec",
+    "MLAAttentionSpec",
+    "SlidingWindowSpec",
+    "SlidingWindowMLASpec",
+    "ChunkedLocalAttentionSpec",
+    "MambaSpec",
+)
+"""Kinds of KV caches, by the names of vLLM's classes, which may be beside each other."""
+
+
+def _is_counted(group: Any) -> bool:
+    caches = group.kv_cache_spec
+    has_part_of_its_own = getattr(group, "role", "default") != "default" or getattr(group, "host_resident", False)
+    return type(caches).__name__ in _COUNTED and caches.prefix_cacheable and not has_part_of_its_own
+
+
 STREAMING_SESSIONS: Final = Unsupported(
     "streaming input sessions",
     "a session keeps its blocks while it waits for its client, where no queue or grace of a zone bounds it",
@@ -203,16 +220,19 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         variables=(Setting("VLLM_ALLOW_RUNTIME_LORA_UPDATING", but_for=("0", "false", "False")),),
     ),
     Unsupported(
-        "hybrid models",
-        "zones count the blocks of one group of KV caches",
+        "models without KV caches",
+        "blocks of KV caches are what zones own",
         _OTHER_ENGINE,
-        is_configured=lambda _, caches: len(caches.kv_cache_groups) != 1,
+        is_configured=lambda _, caches: not caches.kv_cache_groups,
     ),
     Unsupported(
-        "models with Mamba layers",
-        "a state is no block of so many tokens, which is what zones count",
+        "hybrid models with other kinds of layers",
+        "beside each other, zones count the blocks of full, latent, windowed and chunked attention and of Mamba's and "
+        "linear attention's states, and of no others: some are no blocks of the pool",
         _OTHER_ENGINE,
-        is_configured=lambda _, caches: bool(caches.has_mamba_layers),
+        is_configured=lambda _, caches: (
+            len(caches.kv_cache_groups) > 1 and not all(map(_is_counted, caches.kv_cache_groups))
+        ),
     ),
     Unsupported(
         "encoder-decoder models",

@@ -51,14 +51,12 @@ class Binder:
         seal_key: shared with the front door.
         tenancy: the zones.
         demand: how many blocks requests ask for.
-        block_size: tokens of a block.
     """
 
-    def __init__(self, seal_key: bytes, tenancy: Tenancy, demand: Demand, block_size: int) -> None:
+    def __init__(self, seal_key: bytes, tenancy: Tenancy, demand: Demand) -> None:
         self._seal_key = seal_key
         self._tenancy = tenancy
         self._demand = demand
-        self._block_size = block_size
 
     def bind(self, request: Request, now: float) -> Zone | None:
         """Find a request's zone, and bound the request's length by it; None where no zone is declared: stock vLLM then.
@@ -117,11 +115,11 @@ class Binder:
         request.peak = self._demand.peak(prompt + request.max_tokens)
 
     def _check_room(self, zone: Zone, prompt: int, blocks: int, of: str) -> None:
-        if self._demand.tokens_in(blocks) <= prompt:
+        if (tokens := self._demand.tokens_in(blocks)) <= prompt:
             raise BindingError(
                 "too_long",
                 zone.spec.tenant,
-                f"the prompt of {prompt} tokens does not fit into {of}: {blocks} blocks of {self._block_size} tokens",
+                f"the prompt of {prompt} tokens does not fit into {of}: {blocks} blocks, which hold {tokens} tokens",
             )
 
     @staticmethod

@@ -7,9 +7,9 @@ import torch
 from vllm.config import CacheConfig, KVTransferConfig
 from vllm.config.cache import PrefixCachingHashAlgo
 from vllm.config.ec_manager_config import EncoderCacheManagerConfig
-from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, MambaSpec, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import CrossAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 
-from hack.harness.scheduler import BLOCK_TOKENS, caches, vllm_config
+from hack.harness.scheduler import BLOCK_TOKENS, KINDS, caches, vllm_config
 from tenantzone_runtime.door.routes import WEBSOCKET, Access, RouteTable
 from tenantzone_runtime.engine.versions import UnsupportedError, check_supported
 from tenantzone_runtime.unsupported import UNSUPPORTED, check
@@ -128,30 +128,41 @@ def test_a_data_parallel_rank_with_an_api_server_of_its_own_is_let_in(tmp_path):
 
 
 def test_all_that_a_configuration_tells_is_tried_here():
-    assert CONFIGURED.keys() == USES.keys() | HYBRIDS.keys()
+    assert CONFIGURED.keys() == USES.keys() | MODELS.keys()
 
 
-def window(tokens):
-    return SlidingWindowSpec(
-        block_size=BLOCK_TOKENS, num_kv_heads=2, head_size=32, dtype=torch.float32, sliding_window=tokens
-    )
-
-
-STATE = MambaSpec(block_size=BLOCK_TOKENS, shapes=((2, 2),), dtypes=(torch.float32,))
-
-
-HYBRIDS = {
-    "hybrid models": [caches(10).kv_cache_groups[0].kv_cache_spec, window(64)],
-    "models with Mamba layers": [STATE],
+FULL = caches(10).kv_cache_groups[0].kv_cache_spec
+CROSS = CrossAttentionSpec(block_size=BLOCK_TOKENS, num_kv_heads=2, head_size=32, dtype=torch.float32)
+MODELS = {
+    "models without KV caches": [],
+    "hybrid models with other kinds of layers": [FULL, CROSS],
 }
 
 
-@pytest.mark.parametrize("feature", HYBRIDS)
+def of_groups(specs):
+    groups = [KVCacheGroupSpec([f"layer {number}"], spec) for number, spec in enumerate(specs)]
+    return KVCacheConfig(10, kv_cache_tensors=[], kv_cache_groups=groups)
+
+
+@pytest.mark.parametrize("feature", MODELS)
 @pytest.mark.shows("refused by configuration")
-def test_hybrid_models_are_refused(tmp_path, feature):
-    groups = [KVCacheGroupSpec([f"layer {number}"], spec) for number, spec in enumerate(HYBRIDS[feature])]
-    with pytest.raises(UnsupportedError, match=feature):
-        check_supported(vllm_config(tmp_path), KVCacheConfig(10, kv_cache_tensors=[], kv_cache_groups=groups))
+def test_what_a_model_brings_is_refused_by_name(tmp_path, feature):
+    with pytest.raises(UnsupportedError, match=f"{feature} .*; run a vLLM without zones for it"):
+        check_supported(vllm_config(tmp_path), of_groups(MODELS[feature]))
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids="+".join)
+@pytest.mark.shows("several kinds of layers")
+def test_hybrid_models_are_let_in(tmp_path, kinds):
+    config = vllm_config(tmp_path)
+    check_supported(config, caches(10, 64, kinds, config))
+
+
+def test_a_group_whose_blocks_are_elsewhere_is_refused(tmp_path):
+    found = of_groups([FULL, FULL])
+    found.kv_cache_groups[1].host_resident = True
+    with pytest.raises(UnsupportedError, match="hybrid models with other kinds of layers"):
+        check_supported(vllm_config(tmp_path), found)
 
 
 @pytest.mark.parametrize(

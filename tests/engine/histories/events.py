@@ -30,7 +30,9 @@ class Flags:
     whole_prompts: bool
     """``--scheduler-reserve-full-isl``."""
     window: int | None
-    """Tokens that attention looks back; None: all."""
+    """Tokens that attention looks back, of one group's layers or where ``kinds`` say so; None: all."""
+    kinds: tuple[str, ...]
+    """Of the model's layers, a group of KV caches for each; none: one group."""
     policy: Literal["fcfs", "priority"]
     prefix_caching: bool
     steps_in_flight: int

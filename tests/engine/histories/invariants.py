@@ -12,14 +12,8 @@ from vllm.v1.request import Request, RequestStatus
 from hack.harness.scheduler import Driver
 from tenantzone_runtime.zones.audit import Evicted, Preempted
 from tenantzone_runtime.zones.zone import Zone
-from tests.engine.histories.snapshot import (
-    Snapshot,
-    blocks_for,
-    slots_at_most,
-    slots_to_admit,
-    take_snapshot,
-    zone_of,
-)
+from tests.engine.histories.reckoning import blocks_at_most, slots_at_most, slots_to_admit
+from tests.engine.histories.snapshot import Snapshot, take_snapshot, zone_of
 
 MAX_PASSED_OVER = 2
 """Steps in which there is a seat and a token left, and an entitled zone still gets none of its requests in."""
@@ -113,7 +107,7 @@ class Invariants:
         totals = self._scheduler.block_pool.ledger.totals
         for request in self._scheduler.requests.values():
             zone = zone_of(request)
-            peak = blocks_for(slots_at_most(self._scheduler, request))
+            peak = blocks_at_most(self._scheduler, slots_at_most(self._scheduler, request))
             if zone is not None and peak > totals.reachable(zone, peak):
                 self._hopeless.add(request.request_id)
 
@@ -162,10 +156,11 @@ class Invariants:
         drafting = scheduler.vllm_config.speculative_config
         slots = 0 if drafting is None else drafting.max_num_new_slots_for_drafting
         in_all = scheduler.scheduler_config.max_num_batched_tokens - slots * (len(scheduled) + 1)
+        # Where states are kept at the ends of blocks, a prompt goes on by a block at least.
+        block = scheduler.cache_config.block_size if scheduler.need_mamba_block_aligned_split else 1
         # Where modules draft one token each, a prompt's end is not left to a step with fewer tokens than modules.
-        return (
-            min(scheduler.max_num_scheduled_tokens, in_all) - sum(scheduled.values()) - scheduler.num_prefill_lookahead
-        )
+        at_least = block - 1 + scheduler.num_prefill_lookahead
+        return min(scheduler.max_num_scheduled_tokens, in_all) - sum(scheduled.values()) - at_least
 
     def _nobody_new_passes_a_limit(self, before: Snapshot, after: Snapshot) -> None:
         for zone in self._scheduler.block_pool.ledger.zones.values():
@@ -245,7 +240,7 @@ class Invariants:
         self._withheld = {zone: zone.counters.withheld_tokens for zone in zones}
 
     def _to_admit(self, request: Request) -> int:
-        return blocks_for(slots_to_admit(self._scheduler, request))
+        return blocks_at_most(self._scheduler, slots_to_admit(self._scheduler, request))
 
     def _an_entitled_zone_gets_in(self, before: Snapshot) -> None:
         waiting: dict[Zone, list[Request]] = {}
