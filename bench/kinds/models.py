@@ -98,11 +98,17 @@ def jamba(folder: Path) -> None:
 
 def qwen3_next(folder: Path) -> None:
     """Qwen3-Next: of four layers, three are of gated delta nets, a linear attention."""
-    sizes = {**_SIZES, "num_hidden_layers": 4, "moe_intermediate_size": 64, "shared_expert_intermediate_size": 64}
-    heads = {
-        "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 32, "linear_value_head_dim": 32,
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 128}
+    # vLLM has CPU kernels for heads of this size only.
+    linear = {
+        "linear_num_key_heads": 1, "linear_num_value_heads": 2,
+        "linear_key_head_dim": 128, "linear_value_head_dim": 128,
     }  # fmt: skip
-    _save("Qwen3Next", folder, {**sizes, **heads, "num_experts": 4, "num_experts_per_tok": 2})
+    experts = {
+        "num_experts": 4, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 64, "shared_expert_intermediate_size": 64,
+    }  # fmt: skip
+    _save("Qwen3Next", folder, {**_SIZES, **heads, **linear, **experts, "num_hidden_layers": 4})
 
 
 def mamba2(folder: Path) -> None:
@@ -133,6 +139,7 @@ def llava(folder: Path, *, vision_layers: int = 2, vision_width: int = 128) -> N
     config = LlavaConfig(vision_config=vision, text_config=text, image_token_index=image)
     _seed()
     LlavaForConditionalGeneration(config).save_pretrained(folder)
+    _name_as_vllm_does(folder / "model.safetensors")
     side = {"height": IMAGE_PIXELS, "width": IMAGE_PIXELS}
     pictures = LlavaImageProcessorPil(size={"shortest_edge": IMAGE_PIXELS}, crop_size=side)
     LlavaProcessor(
@@ -143,6 +150,16 @@ def llava(folder: Path, *, vision_layers: int = 2, vision_width: int = 128) -> N
         chat_template=_CHAT_TEMPLATE,
         num_additional_image_tokens=1,
     ).save_pretrained(folder)
+
+
+def _name_as_vllm_does(weights: Path) -> None:
+    """Give the vision tower's weights the names of LLaVA's own checkpoints, which vLLM reads."""
+    from safetensors.torch import load_file, save_file
+
+    named = {
+        name.replace("vision_tower.", "vision_tower.vision_model."): each for name, each in load_file(weights).items()
+    }
+    save_file(named, weights, metadata={"format": "pt"})
 
 
 def _save(family: str, folder: Path, sizes: Mapping[str, Any], config: str = "Config") -> None:
