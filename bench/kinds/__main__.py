@@ -23,8 +23,6 @@ from bench.kinds.results import Drafts, Result, reason_in, table
 from bench.kinds.story import Told, tell
 from tenantzone_contract.config import ZoneConfig
 
-_FLOOD_BLOCKS: Final = 3 * 256
-"""That burst's prompts fill in each group of layers: three times a pool of one group, which has 256."""
 _ZONES: Final = (
     ZoneConfig(name="acme", tenant="acme", generation=1, reserved="50%", priority=10),
     ZoneConfig(name="burst", tenant="burst", generation=1, limit="60%"),
@@ -67,7 +65,7 @@ def _try(kind: Kind, keep: Path | None) -> Result:
         zones = _engine("zones", kind, model, folder, zones_alone)
         stock_ran, zones_ran = _starts(stock, stock_alone), _starts(zones, zones_alone)
         tokens = zones.report().block_size_tokens if zones_ran is None else BLOCK_TOKENS
-        flood_tokens = _FLOOD_BLOCKS * tokens
+        flood_tokens = kind.flood_blocks * tokens
         return Result(
             kind.name,
             kind.like,

@@ -28,6 +28,8 @@ class Kind:
     """Whether each question has a picture of its own."""
     blocks: int = 256
     """Of the pool. A token takes a part of a block in each group of layers."""
+    flood_blocks: int = 3 * 256
+    """That burst's prompts fill in each group of layers: three times a pool of one group, which has 256."""
 
     def make_in(self, folder: Path) -> Path:
         """Make its models in a folder, and say where the one that is served is."""
@@ -66,7 +68,8 @@ KINDS: Final[dict[str, Kind]] = {
             make_draft=models.full_attention, speculation=_BY_A_MODEL,
         ),
         Kind("latent", "DeepSeek V3 (MLA)", models.latent_attention, _BF16),
-        Kind("window", "Mistral 7B: all layers", models.sliding_window),
+        # What a prompt has passed is taken again before anything else, so each of them takes little of the pool.
+        Kind("window", "Mistral 7B: all layers", models.sliding_window, flood_blocks=12 * 256),
         Kind("pictures", "LLaVA", models.llava, pictures=True),
         Kind("gemma3", "Gemma 3: window and full", models.gemma3, blocks=768),
         Kind("gpt-oss", "GPT-OSS: window and full", models.gpt_oss, _BF16, blocks=512),

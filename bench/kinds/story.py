@@ -70,6 +70,11 @@ class Told:
     flood: tuple[Answer, ...]
 
     @property
+    def alone(self) -> tuple[Answer, ...]:
+        """Those to questions that were asked alone, with the same prompts cached on each engine."""
+        return self.first, self.before, self.across
+
+    @property
     def answers(self) -> tuple[Answer, ...]:
         """All of them, in the order of the questions."""
         return (self.first, self.before, self.across, self.after, *self.flood)

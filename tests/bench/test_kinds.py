@@ -46,7 +46,7 @@ class TestResults:
 
     def test_the_table_has_what_each_side_found_cached(self):
         row = table([Result("full", "Llama", zones=told(), stock=told(after=0), drafts=Drafts(9, 7))]).splitlines()[2]
-        assert row == "| full | Llama | 960 | 928 | 0 | 928 | 0 | 10 of 10 | 7 of 9 right |"
+        assert row == "| full | Llama | 960 | 928 | 0 | 928 | 0 | 6 of 6 | 10 of 10 | 7 of 9 right |"
 
     def test_where_sides_differ_before_the_flood_both_are_shown(self):
         row = table([Result("full", "Llama", zones=told(before=896), stock=told())]).splitlines()[2]
@@ -55,11 +55,13 @@ class TestResults:
     def test_why_an_engine_did_not_run_is_told_once_in_its_own_words(self):
         both = table([Result("x", "X", zones="no kernel", stock="no kernel")])
         row, _, reason = both.splitlines()[2:]
-        assert (row, reason) == ("| x | X | - | - | - | - | - | - | - |", "- x: stock vLLM did not run: no kernel")
+        assert (row, reason) == ("| x | X | - | - | - | - | - | - | - | - |", "- x: stock vLLM did not run: no kernel")
         ours = table([Result("x", "X", zones="hybrid models (why)", stock=told(after=0))])
         assert ours.splitlines()[2:] == [
-            "| x | X | 960 | -, stock 928 | -, stock 0 | - | 0 | - | - |", "", "- x: with zones: hybrid models (why)",
-        ]  # fmt: skip
+            "| x | X | 960 | -, stock 928 | -, stock 0 | - | 0 | - | - | - |",
+            "",
+            "- x: with zones: hybrid models (why)",
+        ]
 
 
 class TestReasons:
