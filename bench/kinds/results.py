@@ -11,7 +11,8 @@ _HEADER: Final = (
     "kind", "like", "prompt", "cached before", "by burst", "after, zones", "after, stock", "equal, alone", "equal, all",
     "drafts",
 )  # fmt: skip
-_ERROR: Final = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception)|[Ee]rror): ?(?P<said>.+)$")
+_ERROR: Final = re.compile(r"(?:^|[\])] )(?P<said>(?:\w+\.)*\w*(?:Error|Exception): .+)$")
+"""At a line's beginning, or behind who logs it: not what a warning quotes."""
 _LONGEST: Final = 240
 
 

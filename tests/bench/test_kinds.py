@@ -66,8 +66,8 @@ class TestResults:
 
 class TestReasons:
     def test_it_is_the_first_error_that_a_log_tells(self):
-        log = "INFO loading\n(EngineCore pid=7) ERROR [core.py:3] NotImplementedError: no kernel\nRuntimeError: failed"
-        assert reason_in(log) == "no kernel"
+        log = "WARNING can't: `OSError: too many files`\n(EngineCore pid=7) ERROR [core.py:3] NotImplementedError: no kernel\nRuntimeError: failed"
+        assert reason_in(log) == "NotImplementedError: no kernel"
 
     def test_without_an_error_it_is_the_last_line(self):
         assert reason_in("INFO loading\nKilled\n") == "Killed"
