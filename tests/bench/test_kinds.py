@@ -66,7 +66,13 @@ class TestResults:
 
 class TestReasons:
     def test_it_is_the_first_error_that_a_log_tells(self):
-        log = "WARNING can't: `OSError: too many files`\n(EngineCore pid=7) ERROR [core.py:3] NotImplementedError: no kernel\nRuntimeError: failed"
+        log = "\n".join(
+            (
+                "WARNING can't: `OSError: too many files`",
+                "(EngineCore pid=7) ERROR [core.py:3] NotImplementedError: no kernel",
+                "RuntimeError: failed",
+            )
+        )
         assert reason_in(log) == "NotImplementedError: no kernel"
 
     def test_without_an_error_it_is_the_last_line(self):
