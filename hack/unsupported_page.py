@@ -80,8 +80,7 @@ def _setting(setting: Setting) -> str:
     if setting.without is not None:
         return f"{names} without {_code(setting.without)}"
     if setting.bound_to is not None:
-        beside = f" without {' or '.join(map(_code, setting.unless))}" if setting.unless else ""
-        return f"{names} other than {_code(setting.bound_to)}{beside}"
+        return f"{names} other than {_code(setting.bound_to)}"
     if setting.but_for:
         return f"{names} other than {', '.join(map(_code, setting.but_for))}"
     return ", ".join(_code(f"{name} {value}") for name in setting.names for value in setting.refused) or names

@@ -7,8 +7,6 @@ from typing import Any, Final
 from tenantzone_runtime.usage import FLAGS, PLUGIN, UsageError, flag_values
 
 _OTHER_ENGINE: Final = "run a vLLM without zones for it"
-_ONE_RANK: Final = ("--data-parallel-rank", "--data-parallel-external-lb")
-"""Either says that an API server has one rank."""
 _SAFE_HASHES: Final = ("sha256", "sha256_cbor")
 
 
@@ -27,8 +25,6 @@ class Setting:
     """But for these values."""
     without: str | None = None
     """Only if its list lacks this."""
-    unless: tuple[str, ...] = ()
-    """Not beside one of these flags."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,20 +124,24 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         is_configured=lambda config, _: config.ec_manager_config.encoder_cache_manager_cls is not None,
     ),
     Unsupported(
-        "several data-parallel ranks behind one API server",
-        "a front door, an admin port and a report are of one engine",
-        "run each rank in a Pod of its own, an engine to the operator: of a mixture of experts with "
-        "--data-parallel-rank, of any other model without these flags",
+        "data parallelism",
+        "a front door, an admin port and a report are of one engine, and ranks of a mixture of experts, which alone may "
+        "have an API server each, make each step together: zones were not tried with that",
+        "run one Pod for each engine, without these flags: the pool's zones hold in each",
         flags=(
-            Setting("--data-parallel-size", ("-dp",), bound_to="1", unless=_ONE_RANK),
-            Setting("--data-parallel-size-local", bound_to="1"),
+            Setting("--data-parallel-size", ("-dp",), bound_to="1"),
             Setting(
-                "--data-parallel-hybrid-lb", ("--data-parallel-start-rank", "--data-parallel-multi-port-external-lb")
+                "--data-parallel-size-local",
+                (
+                    "--data-parallel-rank",
+                    "--data-parallel-start-rank",
+                    "--data-parallel-external-lb",
+                    "--data-parallel-hybrid-lb",
+                    "--data-parallel-multi-port-external-lb",
+                ),
             ),
         ),
-        is_configured=lambda config, _: (
-            config.parallel_config.data_parallel_size > 1 and not config.parallel_config.data_parallel_external_lb
-        ),
+        is_configured=lambda config, _: config.parallel_config.data_parallel_size > 1,
     ),
     Unsupported(
         "pipeline parallelism without asynchronous scheduling",
@@ -253,7 +253,7 @@ def check(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     given = flag_values(arguments)
     for unsupported in UNSUPPORTED:
         for name, setting in _named(unsupported.flags):
-            if any(setting.refuses(value) for value in given.get(name, ())) and given.keys().isdisjoint(setting.unless):
+            if any(setting.refuses(value) for value in given.get(name, ())):
                 raise UsageError(unsupported.refusal(name))
         for name, setting in _named(unsupported.variables):
             if environ.get(name) and setting.refuses(environ[name]):

@@ -23,7 +23,7 @@ from tenantzone_runtime.usage import UsageError
             ["--kv-transfer-config", "{}"],
             "--kv-transfer-config can't be used: KV connectors move blocks past the zones",
         ),
-        (["--data-parallel-size=2"], "run each rank in a Pod of its own, an engine to the operator"),
+        (["--data-parallel-size=2"], "without these flags: the pool's zones hold in each"),
         (["--prefix-caching-hash-algo=builtin"], "--prefix-caching-hash-algo can't be used: whoever makes two prompts"),
         (["--prefix_caching_hash_algo", "xxhash_cbor"], "--prefix-caching-hash-algo can't be used: whoever makes two"),
         (["--grpc"], "--grpc can't be used: gRPC requests do not pass the front door"),
@@ -94,7 +94,7 @@ USES = {
     "encoder cache connectors": with_encoder_connector,
     "another encoder cache manager": with_an_encoder_cache,
     "encoder-decoder models": with_encoder,
-    "several data-parallel ranks behind one API server": with_several_engines,
+    "data parallelism": with_several_engines,
     "pipeline parallelism without asynchronous scheduling": with_a_pipeline,
     "a prefix hash that is not SHA-256": with_a_fast_hash,
 }
@@ -118,13 +118,6 @@ def test_a_pipeline_with_asynchronous_scheduling_is_let_in(tmp_path):
     config.scheduler_config.async_scheduling = True
     check_supported(config, caches(10))
     check(["model", "-pp", "2"], {})
-
-
-def test_a_data_parallel_rank_with_an_api_server_of_its_own_is_let_in(tmp_path):
-    config = vllm_config(tmp_path)
-    with_several_engines(config)
-    config.parallel_config.data_parallel_external_lb = True
-    check_supported(config, caches(10))
 
 
 def test_all_that_a_configuration_tells_is_tried_here():
