@@ -7,16 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hack.harness.scheduler import (
-    BLOCK_TOKENS,
-    KINDS,
-    Driver,
-    make_scheduler,
-    prompt,
-    vllm_config,
-    with_drafts,
-    with_flags,
-)
+from hack.harness.kv_caches import KINDS
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_drafts, with_flags
 from tenantzone_contract.config import ConfigError, ZoneConfig
 from tenantzone_contract.zone_terms import Idle, Retention
 from tests.engine.test_refused import refusal

@@ -3,7 +3,8 @@
 import pytest
 from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
 
-from hack.harness.scheduler import BLOCK_TOKENS, KINDS, Driver, make_scheduler, prompt, vllm_config, with_flags
+from hack.harness.kv_caches import KINDS
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_flags
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_runtime.zones.audit import Violation
 
