@@ -191,7 +191,7 @@ def test_a_request_is_bounded_by_what_its_zone_may_hold_in_all_groups(config, ki
     demand = driver.scheduler._demand
     longest = demand.tokens_in(24)
     assert demand.peak(longest) <= 24
-    assert longest == driver.scheduler.max_model_len or demand.peak(longest + 1) > 24
+    assert longest > driver.scheduler.max_model_len or demand.peak(longest + 1) > 24
     request = driver.send("acme", prompt(1), max_tokens=4000)
     driver.run(4100)
     assert request.num_prompt_tokens + request.num_output_tokens == min(longest, 4000 + request.num_prompt_tokens)
