@@ -12,7 +12,8 @@ import bench.step_time
 from bench.step_time.arm import Arm
 from bench.step_time.loads import LOADS, Load
 from bench.step_time.results import describe
-from hack.harness.scheduler import BLOCK_TOKENS, KINDS, Driver, make_scheduler, vllm_config
+from hack.harness.kv_caches import BLOCK_TOKENS, KINDS
+from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 
 MAX_BATCHED_TOKENS = 256 * BLOCK_TOKENS
 WINDOW_TARGET = 1.10

@@ -22,20 +22,12 @@ from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreOutput
-from vllm.v1.kv_cache_interface import (
-    ChunkedLocalAttentionSpec,
-    FullAttentionSpec,
-    KVCacheConfig,
-    KVCacheGroupSpec,
-    KVCacheSpec,
-    MambaSpec,
-    MLAAttentionSpec,
-    SlidingWindowSpec,
-)
+from vllm.v1.kv_cache_interface import MambaSpec
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
+from hack.harness.kv_caches import BLOCK_TOKENS, caches
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.door.binding import bind
@@ -46,7 +38,6 @@ from tenantzone_runtime.engine.served_scheduler import ServedScheduler
 from tenantzone_runtime.seal import SEAL_ARGUMENT
 from tenantzone_runtime.zones.zone import Zone
 
-BLOCK_TOKENS = 16
 SEAL_KEY = b"k" * 32
 SALT_KEY = b"s" * 32
 EOS = 2
@@ -114,73 +105,6 @@ def without_prefix_caching(config: VllmConfig) -> VllmConfig:
     config.cache_config = copy(config.cache_config)
     config.cache_config.enable_prefix_caching = False
     return config
-
-
-KINDS = (
-    (),
-    ("full", "window"),
-    ("window", "full", "window"),
-    ("full", "chunks"),
-    ("latent", "window"),
-    ("full", "wide"),
-    ("wide", "window"),
-    ("full", "mamba align"),
-    ("wide", "mamba align wide"),
-    ("full", "mamba all"),
-    ("full", "window", "mamba align"),
-    ("full", "mamba none", "mamba none"),
-)
-"""Of the layers of models: a group of KV caches for each. None: one group of full attention.
-
-Blocks of "wide" ones have twice as many tokens. Mamba's are named after vLLM's ways to keep its states; "none" is for
-engines without prefix caching, and the others are for engines with it."""
-
-
-def caches(
-    blocks: int, window: int | None = None, kinds: Sequence[str] = (), config: VllmConfig | None = None
-) -> KVCacheConfig:
-    """The config of so many blocks.
-
-    Args:
-        blocks: among them vLLM's null block.
-        window: how many tokens back layers of the kinds "window" and "chunks" see.
-        kinds: as in `KINDS`. None: one group, which sees a window if one is given.
-        config: of the engine, for layers with states.
-    """
-    specs = [_spec(kind, window, config) for kind in kinds or ("full" if window is None else "window",)]
-    groups = [KVCacheGroupSpec([f"layer {number}"], spec) for number, spec in enumerate(specs)]
-    return KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups)
-
-
-def _spec(kind: str, window: int | None, config: VllmConfig | None) -> KVCacheSpec:
-    import torch
-
-    kind, _, mode = kind.partition(" ")
-    shape = {"block_size": BLOCK_TOKENS, "num_kv_heads": 2, "head_size": 32, "dtype": torch.float32}
-    match kind:
-        case "full":
-            return FullAttentionSpec(**shape)
-        case "wide":
-            return FullAttentionSpec(**shape | {"block_size": 2 * BLOCK_TOKENS})
-        case "latent":
-            return MLAAttentionSpec(**shape | {"num_kv_heads": 1})
-        case "window":
-            return SlidingWindowSpec(**shape, sliding_window=window)
-        case "chunks":
-            return ChunkedLocalAttentionSpec(**shape, attention_chunk_size=window)
-        case "mamba":
-            assert config is not None
-            mode, _, width = mode.partition(" ")
-            tokens = BLOCK_TOKENS * (2 if width else 1) if mode != "none" else config.model_config.max_model_len
-            drafted = 0 if config.speculative_config is None else config.speculative_config.num_speculative_tokens
-            return MambaSpec(
-                block_size=tokens,
-                shapes=((2, 64),),
-                dtypes=(torch.float32,),
-                mamba_cache_mode=mode,
-                num_speculative_blocks=drafted,
-            )
-    raise ValueError(kind)
 
 
 def make_scheduler(

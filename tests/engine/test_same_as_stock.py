@@ -6,7 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hack.harness.scheduler import BLOCK_TOKENS, KINDS, Driver, make_scheduler, prompt, vllm_config, with_drafts
+from hack.harness.kv_caches import KINDS
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_drafts
 
 CAPACITY = 24
 

@@ -9,7 +9,8 @@ import pytest
 import vllm
 from vllm.config import ModelConfig
 
-from hack.harness.scheduler import caches, make_scheduler, vllm_config
+from hack.harness.kv_caches import caches
+from hack.harness.scheduler import make_scheduler, vllm_config
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue

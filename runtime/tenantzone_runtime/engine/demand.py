@@ -78,10 +78,13 @@ class Demand:
         return self._at_most(min(tokens + self._beyond, self._scheduler.max_model_len))
 
     def tokens_in(self, blocks: int) -> int:
-        """How long a request may become that uses so many blocks at the most, with all that it computes for nothing."""
+        """How long a request may become that uses so many blocks at the most, with all that it computes for nothing.
+
+        It is more than the model takes where these blocks are enough for that.
+        """
         key = blocks, int(self._scheduler.max_model_len)
         if key not in self._lengths:
-            self._lengths[key] = bisect_right(range(1, key[1] + 1), blocks, key=self.peak)
+            self._lengths[key] = bisect_right(range(1, key[1] + 2), blocks, key=self.peak)
         return self._lengths[key]
 
     def at_most(self, request: Request) -> int:

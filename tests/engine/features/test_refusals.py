@@ -9,7 +9,8 @@ from vllm.config.cache import PrefixCachingHashAlgo
 from vllm.config.ec_manager_config import EncoderCacheManagerConfig
 from vllm.v1.kv_cache_interface import CrossAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 
-from hack.harness.scheduler import BLOCK_TOKENS, KINDS, caches, vllm_config
+from hack.harness.kv_caches import KINDS, caches
+from hack.harness.scheduler import BLOCK_TOKENS, vllm_config
 from tenantzone_runtime.door.routes import WEBSOCKET, Access, RouteTable
 from tenantzone_runtime.engine.versions import UnsupportedError, check_supported
 from tenantzone_runtime.unsupported import UNSUPPORTED, check

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from vllm.v1.core.sched.interface import PauseState
 
-from hack.harness.scheduler import KINDS
+from hack.harness.kv_caches import KINDS
 from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
 from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.zone_terms import Fairness, Idle, Latency, Lending, SeatShare
