@@ -103,7 +103,7 @@ def test_past_the_door_it_is_refused_and_the_client_hears_why(driver):
 def test_a_prompt_beyond_its_zones_limit_is_refused_with_the_numbers(driver):
     output = refused_output(driver, driver.send("burst", prompt(21), pooling=True))
     assert refusal_in(output).status == 400
-    assert "20 blocks of 16 tokens" in refusal_in(output).message
+    assert "20 blocks, which hold" in refusal_in(output).message
 
 
 def test_another_failure_is_no_refusal_and_no_numbers(driver):
@@ -145,7 +145,7 @@ def served(output):
 def test_the_door_answers_in_place_of_numbers(driver):
     answer = served(refused_output(driver, driver.send("burst", prompt(21), pooling=True)))
     assert answer.status_code == 400
-    assert "20 blocks of 16 tokens" in error_of(answer)["message"]
+    assert "20 blocks, which hold" in error_of(answer)["message"]
 
 
 def test_another_failure_is_the_servers(driver):
