@@ -22,7 +22,8 @@ from typing import Any
 
 import psutil
 
-from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
+from hack.harness.kv_caches import BLOCK_TOKENS
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 

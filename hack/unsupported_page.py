@@ -19,7 +19,7 @@ _PAGE = Template("""\
 <!-- Written by `make unsupported-page` from what the code declares. Do not edit by hand. -->
 
 A refusal is there because blocks, or somebody's input, would move past the zones; it is no plan with a date. What goes
-with zones, and what shows it, is told with [the versions of vLLM](vllm.md#features-with-zones).
+with zones, and what shows it, is told [feature by feature](features.md).
 
 ## Refused by the engine
 

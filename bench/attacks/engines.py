@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +12,9 @@ from bench.end_to_end.engines import Engine, Engines
 
 
 @contextmanager
-def attacked_engines(zones: int, flags: Sequence[str] = ()) -> Iterator[tuple[Engine, Engine]]:
+def attacked_engines(
+    zones: int, flags: Sequence[str] = (), make_model: Callable[[Path], None] = model.make
+) -> Iterator[tuple[Engine, Engine]]:
     """Start stock vLLM, and vLLM with so many zones, each of whose tenants has a key.
 
     They run on all cores but one, and who attacks on that one; on a single core all share it.
@@ -20,6 +22,7 @@ def attacked_engines(zones: int, flags: Sequence[str] = ()) -> Iterator[tuple[En
     Args:
         zones: of the second engine.
         flags: of vLLM, for both.
+        make_model: writes the model that both serve into a folder.
 
     Raises:
         EngineError: one of them does not start.
@@ -29,7 +32,7 @@ def attacked_engines(zones: int, flags: Sequence[str] = ()) -> Iterator[tuple[En
     with tempfile.TemporaryDirectory(prefix="attacks-") as name, Engines() as engines:
         folder = Path(name)
         say("making the model")
-        model.make(folder / "model")
+        make_model(folder / "model")
         started = []
         for side, count in (("stock", None), ("zones", zones)):
             own = folder / side

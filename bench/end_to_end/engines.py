@@ -5,8 +5,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self
 
 import httpx
@@ -16,7 +17,7 @@ from bench.end_to_end.model import LONGEST
 from hack.ports import free_ports
 from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.report import METRICS_PATH, REPORT_PATH, parse_report
+from tenantzone_contract.report import METRICS_PATH, REPORT_PATH, EngineReport, parse_report
 
 BLOCKS = 1024
 BLOCK_TOKENS = 32
@@ -46,6 +47,7 @@ class Engine:
         start_cores: that they run on until `settle`; None: the same.
         tenants: how many of the zones' tenants have a key, the first ones.
         flags: of vLLM, beyond those that all engines here have.
+        variables: of the environment, beyond those that all engines here have.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Engine:
         tenants: int = 1,
         flags: Sequence[str] = (),
         start_cores: Sequence[int] | None = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.name = name
         self._cores = cores
@@ -77,7 +80,7 @@ class Engine:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                env=_environment(cores),
+                env={**_environment(cores), **variables},
                 start_new_session=True,
             )
 
@@ -108,10 +111,22 @@ class Engine:
                 return False
             if not self._zones:
                 return True
-            answer = httpx.get(f"{self._admin_url}{REPORT_PATH}")
-        except httpx.TransportError:
+            report = self.report()
+        except (httpx.TransportError, httpx.HTTPStatusError):
             return False
-        return answer.status_code == 200 and len(parse_report(answer.content).zones) == self._zones
+        return len(report.zones) == self._zones
+
+    def report(self) -> EngineReport:
+        """What an engine with zones says of itself.
+
+        Raises:
+            httpx.HTTPError: it does not answer yet.
+        """
+        return parse_report(httpx.get(f"{self._admin_url}{REPORT_PATH}").raise_for_status().content)
+
+    def log(self) -> str:
+        """All that it has said so far."""
+        return self._log.read_text(errors="replace")
 
     def metrics(self) -> str:
         """What a scrape of its admin port shows; empty if it has none."""
@@ -146,7 +161,7 @@ class Engine:
         return EngineError(f"{self.name} was not ready after {_START_SECONDS:.0f} s; {self._log_tail()}")
 
     def _log_tail(self) -> str:
-        lines = self._log.read_text(errors="replace").splitlines()
+        lines = self.log().splitlines()
         return "\n".join(["the end of its log:", *lines[-_LOG_TAIL_LINES:]])
 
 

@@ -19,7 +19,7 @@ def make(folder: Path) -> None:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    tokenizer = _word_tokenizer()
+    tokenizer = word_tokenizer()
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -36,7 +36,8 @@ def make(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def _word_tokenizer() -> Any:
+def word_tokenizer() -> Any:
+    """A tokenizer whose tokens are words, ``w0`` and so on, with whitespace between them."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 

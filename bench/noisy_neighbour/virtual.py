@@ -20,7 +20,8 @@ from bench.noisy_neighbour.plot import draw, draw_frontier
 from bench.noisy_neighbour.promises import promises
 from bench.noisy_neighbour.virtual_tenants import VirtualTenants
 from hack.harness.clock import Clock
-from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, vllm_config, with_flags
+from hack.harness.kv_caches import BLOCK_TOKENS
+from hack.harness.scheduler import Driver, make_scheduler, vllm_config, with_flags
 from tenantzone_replay.hardware import MODELS, Transformer
 from tenantzone_replay.virtual_engine import VirtualEngine
 

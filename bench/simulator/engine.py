@@ -265,7 +265,7 @@ class Engine:
     def blocks_to_admit(self, request: Request) -> int:
         return self.pool.count_to_admit(request)
 
-    def can_encode(self, request: Request) -> bool:
+    def can_begin(self, request: Request) -> bool:
         return True
 
     def blocks_to_continue(self, request: Request) -> int:
@@ -274,6 +274,8 @@ class Engine:
     @property
     def step_tokens(self) -> int:
         return self.model.prompt_tokens_per_step
+
+    chunk_tokens = 1
 
     @property
     def tokens_each(self) -> int:

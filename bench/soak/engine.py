@@ -134,6 +134,7 @@ class Engine:
     is_open = True
     goes_on = True
     step_tokens = None
+    chunk_tokens = 1
     tokens_each = 1
     depth = 1
 
@@ -170,7 +171,7 @@ class Engine:
     def blocks_to_admit(self, work: Request) -> int:
         return work.count
 
-    def can_encode(self, work: Request) -> bool:
+    def can_begin(self, work: Request) -> bool:
         return True
 
     def blocks_to_continue(self, work: Request) -> int:

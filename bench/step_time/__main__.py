@@ -12,10 +12,14 @@ import bench.step_time
 from bench.step_time.arm import Arm
 from bench.step_time.loads import LOADS, Load
 from bench.step_time.results import describe
-from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, vllm_config
+from hack.harness.kv_caches import BLOCK_TOKENS, KINDS
+from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 
 MAX_BATCHED_TOKENS = 256 * BLOCK_TOKENS
 WINDOW_TARGET = 1.10
+"""For models with a window or several groups of KV caches."""
+WINDOW = 128
+"""Tokens, as gpt-oss has it."""
 
 
 def main() -> None:
@@ -27,22 +31,31 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1500, help="timed steps of each arm (default: %(default)s)")
     parser.add_argument("--warm-up", type=int, default=300, help="steps before that (default: %(default)s)")
     parser.add_argument("--window", type=int, help="tokens that all layers see back (default: all, full attention)")
+    parser.add_argument(
+        "--kinds",
+        choices=[" + ".join(kinds) for kinds in KINDS if len(kinds) > 1],
+        help="of the model's layers, a group of KV caches for each (default: one group); windows are "
+        f"{WINDOW} tokens wide if --window says nothing else",
+    )
     arguments = parser.parse_args()
+    kinds = tuple(arguments.kinds.split(" + ")) if arguments.kinds else ()
+    window = arguments.window or (WINDOW if kinds else None)
     for name in arguments.loads:
         load = LOADS[name]
-        if arguments.window:
+        if window:
             load = replace(load, targets={zones: max(target, WINDOW_TARGET) for zones, target in load.targets.items()})
         with tempfile.TemporaryDirectory() as folder:
-            stock, arms = _arms(Path(folder), load, arguments.window)
+            stock, arms = _arms(Path(folder), load, window, kinds)
             seconds = _measure([stock, *arms], arguments.warm_up, arguments.steps)
         print(f"\n{load.title}:\n")
         print(*describe(stock.record, [arm.record for arm in arms], load.targets, seconds), sep="\n", flush=True)
 
 
-def _arms(folder: Path, load: Load, window: int | None) -> tuple[Arm, list[Arm]]:
+def _arms(folder: Path, load: Load, window: int | None, kinds: tuple[str, ...]) -> tuple[Arm, list[Arm]]:
     def arm(seats: int, zones: int, *, ours: bool = True) -> Arm:
         config = vllm_config(folder, sequences=seats, max_batched_tokens=MAX_BATCHED_TOKENS)
-        return Arm(Driver(make_scheduler(config, load.capacity, zones=ours, window=window)), load, zones)
+        scheduler = make_scheduler(config, load.capacity, zones=ours, window=window, kinds=kinds)
+        return Arm(Driver(scheduler), load, zones)
 
     return arm(load.stock_seats, 0, ours=False), [arm(load.seats, zones) for zones in load.zones]
 

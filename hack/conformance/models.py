@@ -1,11 +1,14 @@
-"""Configs of the models that vLLM's tests name, where vLLM looks for what it has downloaded: no hub is asked.
+"""The models that vLLM's tests name, where vLLM looks for what it has downloaded: no hub is asked.
 
-The tests schedule; they need a model's shape, and no weights. The numbers are the models' own.
+Most tests schedule; they need a model's shape, and no weights. The numbers are the models' own. Some run a model, and
+any one will do: a tiny one with random weights has the name.
 """
 
 import json
 from pathlib import Path
 from typing import Any
+
+from hack.demo import tiny_model
 
 _OPT = {
     "architectures": ["OPTForCausalLM"],
@@ -49,31 +52,25 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vocab_size": 151936,
         "eos_token_id": 151643,
     },
-    "Qwen/Qwen3-0.6B": {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
-        "torch_dtype": "bfloat16",
-        "hidden_size": 1024,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "max_position_embeddings": 40960,
-        "rope_theta": 1000000,
-        "tie_word_embeddings": True,
-        "vocab_size": 151936,
-        "eos_token_id": 151645,
-    },
 }
+
+RUN = ("Qwen/Qwen3-0.6B", "hmellor/tiny-random-LlamaForCausalLM")
+"""Those that are run."""
 
 
 def make(home: Path) -> None:
-    """Write the configs into a folder that ``HF_HOME`` is to name."""
+    """Write them into a folder that ``HF_HOME`` is to name."""
     for name, config in CONFIGS.items():
-        model = home / "hub" / f"models--{name.replace('/', '--')}"
-        snapshot = model / "snapshots" / "shape"
-        snapshot.mkdir(parents=True)
-        (snapshot / "config.json").write_text(json.dumps(config))
-        (model / "refs").mkdir()
-        (model / "refs" / "main").write_text(snapshot.name)
+        (_snapshot(home, name) / "config.json").write_text(json.dumps(config))
+    for name in RUN:
+        tiny_model.make(_snapshot(home, name))
+
+
+def _snapshot(home: Path, name: str) -> Path:
+    """Where the files of a model are to be."""
+    model = home / "hub" / f"models--{name.replace('/', '--')}"
+    snapshot = model / "snapshots" / "made"
+    snapshot.mkdir(parents=True)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(snapshot.name)
+    return snapshot

@@ -25,12 +25,8 @@ ONE_ZONE = "hack.conformance.one_zone"
 NO_ZONE: Plugins = (SUBSTITUTION,)
 WITH_ONE_ZONE: Plugins = (SUBSTITUTION, ONE_ZONE)
 
-_RUN_A_MODEL = (
-    "test_reset_prefix_cache_e2e.py",
-    "test_scheduler_e2e.py",
-    "prefix_cache/test_hybrid_prefix_cache_hit_rate.py",
-)
-"""They need weights, and start engines in processes of their own, where nothing is replaced."""
+_RUNS_A_SERVER = ("prefix_cache/test_hybrid_prefix_cache_hit_rate.py",)
+"""It starts `vllm serve`, in whose processes nothing is replaced, with a model that reads images and has drafts."""
 _IN_A_PROCESS_OF_ITS_OWN = ("test_kv_cache_utils.py::test_is_kv_cache_spec_uniform",)
 """Nothing is replaced there either, and it gives up after some seconds, which a busy machine takes for its imports."""
 
@@ -88,7 +84,7 @@ def _digest(arguments: Sequence[str]) -> str:
 def _run(name: str, tests: Path, folder: Path, arguments: Sequence[str]) -> Outcomes:
     outcomes = folder / f"{name}.json"
     settings = ["-c", "pyproject.toml", f"--confcutdir={TESTS}", "-p", "no:cacheprovider", "--tb=short"]
-    settings += [f"--ignore={TESTS}/{path}" for path in _RUN_A_MODEL]
+    settings += [f"--ignore={TESTS}/{path}" for path in _RUNS_A_SERVER]
     settings += [f"--deselect={TESTS}/{test}" for test in _IN_A_PROCESS_OF_ITS_OWN]
     watch(
         name,
@@ -117,6 +113,10 @@ def _environment(folder: Path) -> dict[str, str]:
         "HF_HOME": str(folder / "models"),
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
+        # Where a test runs a model, its engine is in the test's own process, where our classes are in place.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "PYTHONPATH": os.pathsep.join(filter(None, path)),
         "PYTHONUNBUFFERED": "1",
         "PYTEST_ADDOPTS": "",

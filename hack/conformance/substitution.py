@@ -31,6 +31,7 @@ def pytest_configure() -> None:
         # a few fields more.
         module.ZoneAwareScheduler.zone_lock = RLock()
         module.ZoneAwareScheduler._refused = {}
+        module.ZoneAwareScheduler._pooling = False
         module.ZoneAwareScheduler._steps_in_flight = 0
         module.ZoneAwareScheduler._watch = Mock()
     _replace(

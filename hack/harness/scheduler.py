@@ -5,24 +5,29 @@ import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from copy import copy
+from itertools import chain
+from math import lcm
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, SpeculativeConfig, VllmConfig
 from vllm.lora.request import LoRARequest
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
+from vllm.pooling_params import PoolingParams
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.utils.hashing import get_hash_fn_by_name
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreOutput
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import MambaSpec
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
+from hack.harness.kv_caches import BLOCK_TOKENS, caches
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_runtime.door.binding import bind
@@ -33,7 +38,6 @@ from tenantzone_runtime.engine.served_scheduler import ServedScheduler
 from tenantzone_runtime.seal import SEAL_ARGUMENT
 from tenantzone_runtime.zones.zone import Zone
 
-BLOCK_TOKENS = 16
 SEAL_KEY = b"k" * 32
 SALT_KEY = b"s" * 32
 EOS = 2
@@ -103,29 +107,31 @@ def without_prefix_caching(config: VllmConfig) -> VllmConfig:
     return config
 
 
-def caches(blocks: int, window: int | None = None, *, beside_full: bool = False) -> KVCacheConfig:
-    """``window``: how many tokens back all layers see; None: all. ``beside_full``: a second group's layers see all."""
-    import torch
-
-    shape = {"block_size": BLOCK_TOKENS, "num_kv_heads": 2, "head_size": 32, "dtype": torch.float32}
-    spec = FullAttentionSpec(**shape) if window is None else SlidingWindowSpec(**shape, sliding_window=window)
-    groups = [KVCacheGroupSpec(["layer"], spec)]
-    if beside_full:
-        groups.insert(0, KVCacheGroupSpec(["full"], FullAttentionSpec(**shape)))
-    return KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups)
-
-
 def make_scheduler(
-    config: VllmConfig, capacity: int, *, zones: bool = True, window: int | None = None, beside_full: bool = False
+    config: VllmConfig,
+    capacity: int,
+    *,
+    zones: bool = True,
+    window: int | None = None,
+    kinds: Sequence[str] = (),
 ) -> Scheduler:
     """A scheduler with ``capacity`` usable blocks; with ``zones`` ours, else vLLM's."""
-    kv_caches = caches(capacity + 1, window, beside_full=beside_full)
+    kv_caches = caches(capacity + 1, window, kinds, config)
+    states = [group.kv_cache_spec for group in kv_caches.kv_cache_groups if isinstance(group.kv_cache_spec, MambaSpec)]
+    if states:
+        # As vLLM has it: states are kept at the ends of the blocks of attention.
+        config = copy(config)
+        config.cache_config = copy(config.cache_config)
+        config.cache_config.mamba_cache_mode = states[0].mamba_cache_mode
+        if states[0].mamba_cache_mode != "none":
+            config.cache_config.block_size = states[0].block_size
     config.cache_config.num_gpu_blocks = capacity + 1
     arguments = {
         "vllm_config": config,
         "kv_cache_config": kv_caches,
         "structured_output_manager": StructuredOutputManager(config),
-        "block_size": BLOCK_TOKENS,
+        "block_size": lcm(*(group.kv_cache_spec.block_size for group in kv_caches.kv_cache_groups)),
+        "hash_block_size": BLOCK_TOKENS,
         "log_stats": True,
     }
     if zones:
@@ -202,6 +208,7 @@ class Driver:
         images: Sequence[tuple[str, int, int]] = (),
         foreign_images: bool = False,
         adapter: LoRARequest | None = None,
+        pooling: bool = False,
     ) -> Request:
         """Add a request; without a tenant as if it had come past the front door.
 
@@ -211,6 +218,7 @@ class Driver:
         ``images`` are each one's name, and the first
         and the number of its tokens; ``foreign_images``: with names that are not the tenant's.
         ``adapter``: the LoRA adapter that is asked for; its workers are not there.
+        ``pooling``: what is asked for is no text, but numbers.
         """
         params = SamplingParams(
             max_tokens=max_tokens,
@@ -227,9 +235,9 @@ class Driver:
         request = Request(
             request_id=f"{tenant}-{next(self._ids)}",
             prompt_token_ids=tokens,
-            sampling_params=params,
+            sampling_params=None if pooling else params,
             lora_request=adapter,
-            pooling_params=None,
+            pooling_params=PoolingParams(task="embed", extra_kwargs=params.extra_args) if pooling else None,
             cache_salt=salt,
             block_hasher=self._hasher,
             resumable=resumable,
@@ -259,9 +267,10 @@ class Driver:
         output = self.scheduler.schedule()
         scheduled = list(output.num_scheduled_tokens)
         drafted = output.scheduled_spec_decode_tokens
+        requests = self.scheduler.requests
         sampled = [
             []
-            if self.scheduler.requests[name].is_prefill_chunk
+            if requests[name].is_prefill_chunk or requests[name].pooling_params
             else [5] * (1 + self.drafts(len(drafted.get(name, ()))))
             for name in scheduled
         ]
@@ -269,6 +278,10 @@ class Driver:
             req_ids=scheduled,
             req_id_to_index={name: index for index, name in enumerate(scheduled)},
             sampled_token_ids=sampled,
+            pooler_output=[
+                torch.zeros(2) if requests[name].pooling_params and not requests[name].is_prefill_chunk else None
+                for name in scheduled
+            ],
         )
         return output, result
 
@@ -328,7 +341,7 @@ class Driver:
             "requests that wait are miscounted"
         )
         for name, request in self.scheduler.requests.items():
-            for block in manager.get_blocks(name).blocks[0]:
+            for block in chain.from_iterable(manager.get_blocks(name).blocks):
                 owner = pool.ledger.owner[block.block_id]
                 assert block.is_null or owner is getattr(request, "zone", None), "I4: a foreign block"
         for zone in pool.ledger.zones.values():

@@ -58,6 +58,23 @@ class Unsupported:
         return f"{name or self.feature} can't be used: {self.reason}; {self.instead}"
 
 
+_COUNTED: Final = (
+    "FullAttentionSpec",
+    "MLAAttentionSpec",
+    "SlidingWindowSpec",
+    "SlidingWindowMLASpec",
+    "ChunkedLocalAttentionSpec",
+    "MambaSpec",
+)
+"""Kinds of KV caches, by the names of vLLM's classes, which may be beside each other."""
+
+
+def _is_counted(group: Any) -> bool:
+    caches = group.kv_cache_spec
+    has_part_of_its_own = getattr(group, "role", "default") != "default" or getattr(group, "host_resident", False)
+    return type(caches).__name__ in _COUNTED and caches.prefix_cacheable and not has_part_of_its_own
+
+
 STREAMING_SESSIONS: Final = Unsupported(
     "streaming input sessions",
     "a session keeps its blocks while it waits for its client, where no queue or grace of a zone bounds it",
@@ -108,13 +125,20 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         "data parallelism",
-        "zones cover one engine, and ranks wait for each other's steps",
-        "run one Pod for each engine, without the flag: the pool's zones hold in each",
+        "a front door, an admin port and a report are of one engine, and ranks of a mixture of experts, which alone "
+        "may have an API server each, make each step together: zones were not tried with that",
+        "run one Pod for each engine, without these flags: the pool's zones hold in each",
         flags=(
             Setting("--data-parallel-size", ("-dp",), bound_to="1"),
             Setting(
                 "--data-parallel-size-local",
-                ("--data-parallel-rank", "--data-parallel-external-lb", "--data-parallel-hybrid-lb"),
+                (
+                    "--data-parallel-rank",
+                    "--data-parallel-start-rank",
+                    "--data-parallel-external-lb",
+                    "--data-parallel-hybrid-lb",
+                    "--data-parallel-multi-port-external-lb",
+                ),
             ),
         ),
         is_configured=lambda config, _: config.parallel_config.data_parallel_size > 1,
@@ -196,29 +220,25 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         variables=(Setting("VLLM_ALLOW_RUNTIME_LORA_UPDATING", but_for=("0", "false", "False")),),
     ),
     Unsupported(
-        "hybrid models",
-        "zones count the blocks of one group of KV caches",
+        "models without KV caches",
+        "blocks of KV caches are what zones own",
         _OTHER_ENGINE,
-        is_configured=lambda _, caches: len(caches.kv_cache_groups) != 1,
+        is_configured=lambda _, caches: not caches.kv_cache_groups,
     ),
     Unsupported(
-        "models with Mamba layers",
-        "a state is no block of so many tokens, which is what zones count",
+        "hybrid models with other kinds of layers",
+        "beside each other, zones count the blocks of full, latent, windowed and chunked attention and of Mamba's and "
+        "linear attention's states, and of no others: some are no blocks of the pool",
         _OTHER_ENGINE,
-        is_configured=lambda _, caches: bool(caches.has_mamba_layers),
+        is_configured=lambda _, caches: (
+            len(caches.kv_cache_groups) > 1 and not all(map(_is_counted, caches.kv_cache_groups))
+        ),
     ),
     Unsupported(
         "encoder-decoder models",
         "what the encoder made has blocks of its own kind, and zones count those of one kind",
         _OTHER_ENGINE,
         is_configured=lambda config, _: config.model_config.is_encoder_decoder,
-    ),
-    Unsupported(
-        "embeddings and pooling",
-        "pooling requests have no field in which the tenant's seal would reach the scheduler",
-        _OTHER_ENGINE,
-        flags=(Setting("--runner", refused=("pooling",)), Setting("--convert", refused=("embed", "classify"))),
-        is_configured=lambda config, _: config.model_config.runner_type == "pooling",
     ),
     STREAMING_SESSIONS,
 )

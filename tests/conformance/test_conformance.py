@@ -8,6 +8,7 @@ from hack.conformance.sides import NO_ZONE, TESTS, WITH_ONE_ZONE, run_sides
 from hack.conformance.source import installed_vllm
 
 IN_PLACE = """
+from vllm.config import SchedulerConfig
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
@@ -25,6 +26,11 @@ def test_kv_cache_manager():
 
 def test_block_pool():
     assert ours(BlockPool)
+
+def test_an_engine_that_runs_a_model():
+    config = SchedulerConfig(max_model_len=16, is_encoder_decoder=False)
+    for config.async_scheduling in (False, True):
+        assert ours(config.get_scheduler_cls())
 """
 
 ONE_ZONE_IN_PLACE = """
@@ -124,7 +130,12 @@ def test_a_pool_that_breaks_one_rule_is_a_named_difference(outcomes, broken):
     """Blocks are freed in the wrong order: the head of a prefix would be evicted before its tail."""
     stock = {test: outcomes["stock"][test] for test in (WRONG_ORDER, FOR_NOBODY)}
     assert list(compare(stock, broken["no zone"]).stock_only) == [WRONG_ORDER]
-    assert in_place(broken["no zone"]) == ["test_schedulers", "test_kv_cache_manager", "test_block_pool"]
+    assert in_place(broken["no zone"]) == [
+        "test_schedulers",
+        "test_kv_cache_manager",
+        "test_block_pool",
+        "test_an_engine_that_runs_a_model",
+    ]
 
 
 def test_a_manager_that_forgets_for_whom_it_looks_is_a_named_difference_with_one_zone(outcomes, broken):

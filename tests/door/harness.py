@@ -19,8 +19,9 @@ from tenantzone_contract.identity import IdentityConfig
 from tenantzone_contract.salt import SALT_KEY_FILE
 from tenantzone_contract.unknown_tenants import UnknownTenants
 from tenantzone_runtime.door.answers import App, Message, Receive, Scope, Send
+from tenantzone_runtime.door.bearing import borne_seal
 from tenantzone_runtime.door.middleware import TenantMiddleware
-from tenantzone_runtime.seal import unseal
+from tenantzone_runtime.seal import SEAL_ARGUMENT, unseal
 from tenantzone_runtime.settings import Settings
 from tests.runtime.folders import project, zone
 
@@ -68,7 +69,7 @@ def give_zones(
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with what arrived: path, headers, body. It stands for vLLM."""
+    """Answer with what arrived: path, headers, body, and the seal beside it. It stands for vLLM."""
     assert scope["type"] == "http"
     body = b""
     more = True
@@ -80,6 +81,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         "path": scope["path"],
         "headers": {name.decode(): value.decode() for name, value in scope["headers"]},
         "body": body.decode(),
+        "seal": borne_seal(),
     }
     answer = json.dumps(seen).encode()
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
@@ -162,8 +164,9 @@ def body_seen(response: httpx.Response) -> dict[str, Any]:
 
 
 def tenant_seen(response: httpx.Response) -> str:
-    body = body_seen(response)
-    return unseal(SEAL_KEY, body["vllm_xargs"]["tenantzone_seal"], body["cache_salt"]).tenant
+    body, seal = body_seen(response), response.json()["seal"]
+    assert body.get("vllm_xargs", {SEAL_ARGUMENT: seal})[SEAL_ARGUMENT] == seal
+    return unseal(SEAL_KEY, seal, body["cache_salt"]).tenant
 
 
 def door(folder: Path, app: App = echo, *open_routes: str) -> TenantMiddleware:

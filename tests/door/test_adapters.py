@@ -51,6 +51,7 @@ def asked(folder):
 
 
 @pytest.mark.parametrize("path", WITH_MODEL)
+@pytest.mark.shows("LoRA")
 def test_another_tenants_adapter_does_not_exist_for_a_tenant_whose_zone_lists_others(asked, path):
     refused, unknown = asked({"model": "poetry"}, path), asked({"model": "nobodys"}, path)
     assert refused.status_code == unknown.status_code == 404

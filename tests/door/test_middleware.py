@@ -86,11 +86,6 @@ class TestBinding:
         error = error_of(call(door(folder), path=path, body=PROMPT | told, key="acme-key"))
         assert (error["code"], error["param"]) == (400, field)
 
-    @pytest.mark.parametrize("field", ["use_beam_search"])
-    def test_fields_that_lead_around_the_seal_are_refused(self, folder, field):
-        error = error_of(call(door(folder), body=PROMPT | {field: True}, key="acme-key"))
-        assert (error["code"], error["param"]) == (400, field)
-
     @pytest.mark.parametrize(("field", "value"), [("previous_response_id", "resp_1"), ("background", True)])
     def test_stored_responses_are_refused(self, folder, field, value):
         error = error_of(call(door(folder), path="/v1/responses", body={field: value}, key="acme-key"))

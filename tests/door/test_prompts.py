@@ -27,6 +27,12 @@ MESSAGE = {"role": "user", "content": "hello"}
         ({"prompt": "hello", "n": -7}, 1),
         ({"prompt": "hello", "n": "7"}, 1),
         ({"prompt_embeds": ["AAAA"] * 3}, 3),
+        ({"input": "hello"}, 1),
+        ({"input": ["hello"] * 3}, 3),
+        pytest.param({"input": [1] * 5000}, 1, id="one text of token ids"),
+        ({"input": [[1, 2], [3]]}, 2),
+        ({"input": [MESSAGE] * 9}, 1),
+        ({"input": [[MESSAGE] * 9] * 2}, 2),
         ({"messages": [MESSAGE] * 9}, 1),
         ({"messages": [[MESSAGE] * 9] * 2, "n": 2}, 4),
     ],
@@ -49,6 +55,8 @@ def test_each_prompt_counts_as_often_as_it_is_to_be_answered(body, requests):
         ("/v1/completions", {"prompt_embeds": ["AAAA"] * 129}, "prompt_embeds"),
         ("/v1/chat/completions", {"messages": [MESSAGE], "n": 129}, "n"),
         ("/v1/chat/completions/batch", {"messages": [[MESSAGE]] * 129}, "messages"),
+        ("/v1/embeddings", {"input": ["a"] * 129}, "input"),
+        ("/pooling", {"input": [[1]] * 129}, "input"),
     ],
 )
 def test_what_comes_to_more_is_refused_and_says_by_which_field(folder, path, body, param):

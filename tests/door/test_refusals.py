@@ -27,7 +27,7 @@ REFUSED = [
     ("no_zone", {"key": "stray-key"}),
     ("unknown_route", {"path": "/v1/secrets"}),
     ("wrong_method", {"method": "DELETE"}),
-    ("closed_route", {"path": "/v1/embeddings"}),
+    ("closed_route", {"path": "/v1/rerank"}),
     ("malformed_body", {"key": "acme-key", "body": b"{"}),
     ("compressed_body", {"key": "acme-key", "headers": {"content-encoding": "gzip"}}),
     ("duplicate_header", {"key": "acme-key", "headers": {"content-length": "9", "transfer-encoding": "chunked"}}),
@@ -35,7 +35,7 @@ REFUSED = [
     ("complex_body", {"key": "acme-key", "body": b'{"a":' + b"[" * 200 + b"]" * 200 + b"}"}),
     ("complex_grammar", {"key": "acme-key", "body": {**PROMPT, "guided_regex": "a{5000}"}}),
     ("many_prompts", {"key": "acme-key", "body": {"prompt": ["hello"] * 1000}}),
-    ("unsupported_field", {"key": "acme-key", "body": {**PROMPT, "use_beam_search": True}}),
+    ("unsupported_field", {"key": "acme-key", "body": {**PROMPT, "kv_hints": {"a": 1}}}),
 ]
 
 BEYOND_TERMS = [("request_limits", {"max_tokens": 8}), ("request_priority", {"priority": 1})]

@@ -9,6 +9,7 @@ import pytest
 import vllm
 from fastapi import FastAPI
 from packaging.version import Version
+from pydantic import TypeAdapter
 from starlette.routing import BaseRoute, Mount, WebSocketRoute
 from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
 from vllm.entrypoints.anthropic.serving import AnthropicServingMessages
@@ -17,12 +18,16 @@ from vllm.entrypoints.openai.chat_completion.protocol import BatchChatCompletion
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.entrypoints.openai.responses.utils import construct_input_messages
+from vllm.entrypoints.pooling.classify.protocol import ClassificationRequest
+from vllm.entrypoints.pooling.embed.protocol import EmbeddingRequest
+from vllm.entrypoints.pooling.pooling.protocol import PoolingRequest
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from tenantzone_runtime.door.answers import Receive, Scope, Send
+from tenantzone_runtime.door.bearing import Bearing
 from tenantzone_runtime.door.binding import bind, parse_body
 from tenantzone_runtime.door.routes import ROUTES, WEBSOCKET, Access
-from tenantzone_runtime.seal import SEAL_ARGUMENT
+from tenantzone_runtime.seal import SEAL_ARGUMENT, unseal
 from tenantzone_runtime.serve import FLAGS
 from tests.door.harness import SEAL_KEY, call, door, error_of
 
@@ -115,13 +120,30 @@ TO_SAMPLING = {
 }
 
 
-@pytest.mark.parametrize("path", [route.path for route in ROUTES if route.access is Access.SEALED])
+SEALED = [route for route in ROUTES if route.access is Access.SEALED]
+
+
+@pytest.mark.parametrize("path", [route.path for route in SEALED if route.takes_arguments])
 def test_a_sealed_routes_salt_and_seal_reach_the_engine(path):
     to_sampling, body = TO_SAMPLING[path]
     bound = parse_body(bind(body | {"vllm_xargs": {"other": 1}}, bytes(32), bytes(32), "acme"))
     salt, sampling = to_sampling(bound)
     assert salt == bound["cache_salt"]
     assert sampling.extra_args == {"other": 1, SEAL_ARGUMENT: bound["vllm_xargs"][SEAL_ARGUMENT]}
+
+
+POOLING = {"/v1/embeddings": EmbeddingRequest, "/classify": ClassificationRequest, "/pooling": PoolingRequest}
+
+
+@pytest.mark.parametrize("path", [route.path for route in SEALED if not route.takes_arguments])
+@pytest.mark.parametrize("asked", [{"input": ["hello"]}, {"messages": MESSAGES["messages"]}])
+def test_where_a_body_has_no_field_for_the_seal_it_is_borne_beside_the_salt(path, asked):
+    bearing = Bearing()
+    body = bind({"model": "m", **asked}, bytes(32), bytes(32), "acme", bearing=bearing, takes_arguments=False)
+    request = TypeAdapter(POOLING[path]).validate_python(parse_body(body))
+    assert not request.model_extra, "vLLM knows all that the door adds"
+    assert unseal(bytes(32), bearing.seal, request.cache_salt).tenant == "acme"
+    assert request.to_pooling_params().extra_kwargs is None
 
 
 def test_vllm_takes_the_door_as_its_middleware(folder, monkeypatch):

@@ -47,6 +47,7 @@ BEYOND = [
     ({"max_tokens": "5"}, "max_tokens"),
     ({"max_tokens": 5.0}, "max_tokens"),
     ({"max_tokens": True}, "max_tokens"),
+    ({"use_beam_search": True}, "max_tokens"),
     ({"n": 3}, "n"),
     ({"n": "2"}, "n"),
     ({"best_of": 3}, "best_of"),

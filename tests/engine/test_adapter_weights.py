@@ -72,6 +72,7 @@ def hashes_of_an_engine(adapter):
     return hashes(adapter)
 
 
+@pytest.mark.shows("LoRA")
 def test_other_weights_under_the_same_name_and_path_find_nothing_after_a_restart(folder):
     before = hashes_of_an_engine(adapter(folder))
     assert len(before) == 3

@@ -41,6 +41,7 @@ def test_the_first_zone_may_come_after_a_request_was_refused_blocks(driver):
 @pytest.mark.parametrize(
     "reservations", [{"gold": 60, "lead": 40}, {"gold": 60, "lead": 0}], ids=["all is reserved", "one reserves"]
 )
+@pytest.mark.shows("requests from before the first config")
 def test_a_promise_holds_against_them_at_once(driver, reservations):
     for _ in range(4):
         driver.send(None, prompt(45), max_tokens=200)
@@ -55,6 +56,7 @@ def test_a_promise_holds_against_them_at_once(driver, reservations):
 
 
 @pytest.mark.parametrize("reservations", [{"gold": 60, "lead": 40}, {"gold": 60, "lead": 0}, {"gold": 0, "lead": 0}])
+@pytest.mark.shows("requests from before the first config")
 def test_they_end_when_the_zones_are_quiet(driver, clock, reservations):
     early = [driver.send(None, prompt(45), max_tokens=200) for _ in range(4)]
     for _ in range(3):

@@ -60,6 +60,7 @@ def run(driver: Driver, ahead: int = 0):
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.shows("speculative decoding (`--speculative-config`)")
 def test_a_zone_is_charged_for_the_tokens_that_it_got(config, method):
     charged, steps = {}, {}
     for drafts in (RIGHT, WRONG):
@@ -78,6 +79,7 @@ def test_a_zone_is_charged_for_the_tokens_that_it_got(config, method):
 @pytest.mark.parametrize("drafts", [RIGHT, WRONG], ids=["right", "wrong"])
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("tokens", [1, 20, 32, 33, 40, 60])
+@pytest.mark.shows("speculative decoding (`--speculative-config`)")
 def test_a_request_never_uses_more_than_it_was_taken_for(config, method, drafts, ahead, tokens):
     """And with a limit of so many blocks it ends, at its full length."""
     driver = engine(config, method, drafts=drafts, ahead=ahead)
@@ -105,6 +107,7 @@ def test_a_prompt_that_leaves_its_zone_no_room_to_draft_is_refused_and_a_shorter
     assert bounded.num_output_tokens == 1
 
 
+@pytest.mark.shows("speculative decoding (`--speculative-config`)")
 def test_the_block_that_eagle_drops_is_counted_as_a_new_one(config):
     """vLLM drops none any more where a block's hash covers what comes after it, as since 0.33."""
     hits, taken, dropped = {}, {}, {}
@@ -130,6 +133,7 @@ def test_the_block_that_eagle_drops_is_counted_as_a_new_one(config):
     chances=st.lists(st.integers(0, 20), min_size=1),
 )
 @settings(deadline=None)
+@pytest.mark.shows("speculative decoding (`--speculative-config`)")
 def test_what_is_foreseen_of_a_step_is_what_it_takes(new_engine, method, sent, chances):
     numbers = iter(chances * 1000)
     driver = new_engine(method, lambda most: min(most, next(numbers)))
@@ -179,6 +183,7 @@ def test_a_request_that_begins_with_room_for_drafts_begins_with_all_of_it_or_wai
     assert again.num_output_tokens == 8
 
 
+@pytest.mark.shows("speculative decoding (`--speculative-config`)")
 def test_drafts_of_one_zone_take_no_block_that_another_one_reserves(config):
     """A pool of 20: what is drafted for a zone that borrows finds no room where the other one's begins."""
     driver = engine(config, ("eagle", 20), capacity=20, drafts=WRONG)

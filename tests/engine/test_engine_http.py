@@ -354,6 +354,7 @@ def test_an_idle_zone_is_evicted_without_any_request_coming(engine):
 RELOADS = 20
 
 
+@pytest.mark.shows("hot reload under load")
 def test_reloads_under_load_change_no_answer_and_lose_no_block(engine):
     engine.declare(zone("acme"), zone("burst"))
     prompts = [new_prompt(8) for _ in range(6)]

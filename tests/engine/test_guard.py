@@ -3,6 +3,7 @@
 import pytest
 from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
 
+from hack.harness.kv_caches import KINDS
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_flags
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_runtime.zones.audit import Violation
@@ -114,24 +115,49 @@ def test_one_that_is_caught_with_its_last_token_in_flight_ends_with_an_error_all
     assert driver.scheduler.get_num_unfinished_requests() == 0
 
 
-@pytest.fixture
-def hybrid(config, monkeypatch):
-    """Of a model with two groups of KV caches: the guard knows them before zones are let beside such models."""
-    monkeypatch.setattr("tenantzone_runtime.engine.scheduling.check_supported", lambda *_: None)
-    driver = Driver(make_scheduler(config, 100, window=4 * BLOCK_TOKENS, beside_full=True))
-    driver.declare(*(ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in ("acme", "burst")))
-    driver.ask("acme", prompt(6, seed=1))
-    return driver
-
-
-@pytest.mark.parametrize("group", [0, 1])
-def test_a_foreign_block_in_the_table_of_any_group(hybrid, group):
-    foreign = hybrid.scheduler.block_pool.blocks[next(iter(hybrid.zone("acme").cached))]
-    hybrid.scheduler.tenancy.ledger.trail.collect()
+@pytest.mark.parametrize(
+    ("kinds", "group"), [(kinds, group) for kinds in KINDS if len(kinds) > 1 for group in range(len(kinds))], ids=str
+)
+def test_a_foreign_block_in_the_table_of_any_group(config, kinds, group):
+    hybrid = Driver(make_scheduler(config, 100, window=4 * BLOCK_TOKENS, kinds=kinds))
+    hybrid.declare(*(ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in ("acme", "burst")))
+    owner = hybrid.send("acme", prompt(6, seed=1), max_tokens=100)
     request = hybrid.send("burst", prompt(3), max_tokens=20)
     hybrid.step()
-    hybrid.scheduler.kv_cache_manager.get_blocks(request.request_id).blocks[group].append(foreign)
-    hybrid.run()
+    manager = hybrid.scheduler.kv_cache_manager
+    foreign = next(block for block in manager.get_blocks(owner.request_id).blocks[group] if not block.is_null)
+    hybrid.scheduler.tenancy.ledger.trail.collect()
+    manager.get_blocks(request.request_id).blocks[group].append(foreign)
+    while not request.is_finished():
+        hybrid.step()
     assert hybrid.finished[request.request_id] == "error"
     assert caught(hybrid) == [("burst", foreign.block_id, "acme")]
-    assert (foreign.ref_cnt, hybrid.zone("burst").in_use) == (0, 0)
+    assert hybrid.zone("burst").in_use == 0
+    hybrid.run()
+    assert owner.num_output_tokens == 100
+
+
+@pytest.mark.parametrize(
+    ("kinds", "group"),
+    [(kinds, group) for kinds in KINDS if len(kinds) > 1 and "mamba none" not in kinds for group in range(len(kinds))],
+    ids=str,
+)
+def test_a_foreign_block_in_the_prefix_index_of_any_group(config, kinds, group):
+    """What the groups before it had found by then is given back."""
+    hybrid = Driver(make_scheduler(config, 100, window=4 * BLOCK_TOKENS, kinds=kinds))
+    hybrid.declare(*(ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in ("acme", "burst")))
+    for tenant in ("acme", "burst"):
+        hybrid.ask(tenant, prompt(6, seed=1))
+    pool, acme, burst = hybrid.scheduler.block_pool, hybrid.zone("acme"), hybrid.zone("burst")
+    foreign = pool.blocks[next(iter(acme.cached))]
+    hybrid.scheduler.tenancy.ledger.trail.collect()
+    request = hybrid.send("burst", prompt(6, seed=1))
+    found = hybrid.scheduler.kv_cache_manager.look_up(request)[0].blocks[group][-1]
+    with pool.acting_for(burst):
+        pool.cached_block_hash_to_block.pop(found.block_hash, found.block_id)
+        pool.cached_block_hash_to_block.insert(found.block_hash, foreign)
+    hybrid.run()
+    assert request.num_computed_tokens == 0
+    assert hybrid.finished[request.request_id] == "error"
+    assert caught(hybrid) == [("burst", foreign.block_id, "acme")]
+    assert (foreign.ref_cnt, burst.in_use) == (0, 0)

@@ -87,6 +87,7 @@ def cached(driver):
     return {maybe_convert_block_hash(get_block_hash(each)) for each in hashes}
 
 
+@pytest.mark.shows("KV events")
 def test_what_time_takes_from_zones_of_an_idle_engine_is_published(driver, published):
     driver.declare(zone("acme", idle=GONE_AT_ONCE), zone("burst"))
     driver.ask("acme", prompt(20))

@@ -53,6 +53,7 @@ def show(driver, tenant, name, **arguments):
     return count
 
 
+@pytest.mark.shows("multimodal models")
 def test_an_image_that_a_tenant_has_shown_is_not_encoded_again_for_it_and_is_for_others(make):
     driver = make()
     driver.declare(zone("acme"), zone("burst"))
@@ -61,6 +62,7 @@ def test_an_image_that_a_tenant_has_shown_is_not_encoded_again_for_it_and_is_for
     assert show(driver, "burst", "cat") == 1
 
 
+@pytest.mark.shows("multimodal models")
 def test_a_request_whose_image_has_a_name_of_another_tenant_is_refused(make):
     driver = make()
     driver.declare(zone("acme"), zone("burst"))
@@ -69,6 +71,7 @@ def test_a_request_whose_image_has_a_name_of_another_tenant_is_refused(make):
     assert "names that are not its tenant's" in driver.stop_reasons[request.request_id]
 
 
+@pytest.mark.shows("multimodal models")
 def test_a_flood_of_images_leaves_a_zone_the_part_of_the_cache_that_goes_with_its_reservation(make):
     driver = make(cache=4)
     driver.declare(zone("acme", reserved="50%"), zone("burst"))
@@ -96,6 +99,7 @@ def test_what_is_beyond_its_own_part_a_zone_loses_before_others_lose_theirs(make
     assert show(driver, "burst", "three") == 0
 
 
+@pytest.mark.shows("multimodal models")
 def test_where_the_encoder_has_no_room_in_a_step_zones_without_images_are_admitted_nevertheless(make):
     driver = make(budget=1, cache=8)
     driver.declare(zone("acme"), zone("burst"), zone("text"))
@@ -142,6 +146,7 @@ def test_an_image_within_a_cached_prefix_needs_no_room(make):
     driver.run()
 
 
+@pytest.mark.shows("multimodal models")
 def test_a_zone_that_stores_nothing_has_its_image_encoded_each_time(make):
     driver = make()
     driver.declare(zone("acme", retention=Retention(no_store=True)))
@@ -149,6 +154,7 @@ def test_a_zone_that_stores_nothing_has_its_image_encoded_each_time(make):
     assert driver.scheduler.encoder_cache_manager.cached == {}
 
 
+@pytest.mark.shows("multimodal models")
 def test_an_image_is_forgotten_when_it_was_not_used_for_the_ttl(clock: Clock, make):
     driver = make()
     driver.declare(zone("acme", retention=Retention(ttl_seconds=60.0)), zone("burst"))
@@ -160,6 +166,7 @@ def test_an_image_is_forgotten_when_it_was_not_used_for_the_ttl(clock: Clock, ma
     assert show(driver, "burst", "cat") == 0
 
 
+@pytest.mark.shows("multimodal models")
 def test_a_purge_forgets_images_and_those_in_use_once_they_are_not(make):
     driver = make()
     driver.declare(zone("acme"), zone("burst"))
@@ -177,6 +184,7 @@ def test_a_purge_forgets_images_and_those_in_use_once_they_are_not(make):
     assert show(driver, "burst", "cat") == 0
 
 
+@pytest.mark.shows("multimodal models")
 def test_a_zone_that_is_deleted_leaves_no_image(make):
     driver = make()
     driver.declare(zone("acme"), zone("burst"))

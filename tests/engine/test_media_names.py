@@ -58,6 +58,7 @@ def test_an_image_has_another_name_for_each_tenant_and_always_the_same_for_one()
     assert set(names("acme", RED, BLUE)).isdisjoint(names("burst", RED, BLUE))
 
 
+@pytest.mark.shows("multimodal models")
 def test_what_a_client_calls_an_image_is_a_name_among_its_own_only():
     assert names("acme", RED, uuids=["cat"]) == names("acme", BLUE, uuids=["cat"])
     assert names("acme", RED, uuids=["cat"]) != names("burst", RED, uuids=["cat"])

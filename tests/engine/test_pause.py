@@ -18,6 +18,7 @@ def zone(tenant, **fields):
     return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
 
 
+@pytest.mark.shows("pause and resume")
 def test_what_runs_does_not_yield_to_a_request_that_the_pause_holds_back(config):
     driver = Driver(make_scheduler(config, 100))
     driver.declare(zone("acme", reserved=60, idle=Idle(after_seconds=0)), zone("burst"))
@@ -49,6 +50,7 @@ def test_nothing_is_evicted_for_a_request_that_the_pause_holds_back(config):
     assert driver.zone("burst").counters.evicted == {}
 
 
+@pytest.mark.shows("pause and resume")
 def test_nobody_yields_while_all_is_paused(config):
     """A client that goes away makes the engine step; nothing is computed in it."""
     driver = Driver(make_scheduler(config, 20))

@@ -24,6 +24,7 @@ def driver(tmp_path, monkeypatch):
     return driver
 
 
+@pytest.mark.shows("pipeline parallelism (`-pp`)")
 def test_a_request_whose_token_is_under_way_sits_out_and_asks_for_no_block(driver):
     request = driver.send("acme", prompt(1)[:BLOCK_TOKENS], max_tokens=20)
     others = [driver.send("burst", prompt(2), max_tokens=20) for _ in range(2)]
@@ -48,5 +49,6 @@ def _needs(engine):
     return engine.needs()
 
 
+@pytest.mark.shows("pipeline parallelism (`-pp`)")
 def test_the_depth_of_a_pipeline_is_vllms_own(driver):
     assert driver.scheduler._arbiter._engine.depth == STAGES + 1

@@ -50,6 +50,7 @@ def assert_was_not_served(driver, request):
 
 @refused
 @pytest.mark.parametrize("answer", [1, 5])
+@pytest.mark.shows("structured output whose grammar comes late, or fails")
 def test_with_structured_output_whose_grammar_is_ready_it_is_not_served(driver, tenant, blocks, answer):
     request = driver.send(tenant, prompt(blocks), max_tokens=answer, grammar=compiled())
     assert request.request_id not in driver.step()
@@ -57,6 +58,7 @@ def test_with_structured_output_whose_grammar_is_ready_it_is_not_served(driver, 
 
 
 @refused
+@pytest.mark.shows("structured output whose grammar comes late, or fails")
 def test_a_grammar_that_becomes_ready_later_does_not_bring_it_back(driver, tenant, blocks):
     grammar = Future()
     assert grammar.set_running_or_notify_cancel(), "it is being compiled, which nothing stops"

@@ -67,6 +67,7 @@ def test_nobody_yields_while_everybody_can_have_its_blocks(config, seed):
 
 
 @pytest.mark.parametrize("prompt_logprobs", [False, True])
+@pytest.mark.shows("`--no-scheduler-reserve-full-isl`")
 def test_a_request_admitted_for_its_first_chunk_gets_to_its_end(config, prompt_logprobs):
     """Another zone caches what the rest of the prompt needs. With the prompt's logprobs, it reads no cache of its own
     either, so that each time that it were to start again, it would be from the beginning.

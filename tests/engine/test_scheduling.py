@@ -300,6 +300,7 @@ def test_states(driver):
     assert driver.cached_tokens(request) == 0
 
 
+@pytest.mark.shows("`reset_prefix_cache`")
 def test_resetting_the_prefix_cache_forgets_every_zones(driver):
     driver.declare(zone("acme"), zone("burst"))
     driver.ask("acme", prompt(10, seed=1))
@@ -323,6 +324,7 @@ def test_aborted_requests_leave_nothing_behind(driver):
     assert (driver.zone("acme").requests, driver.zone("acme").in_use) == (0, 0)
 
 
+@pytest.mark.shows("refused by request")
 def test_a_session_that_may_get_more_input_is_refused_where_zones_are_declared(driver):
     driver.declare(zone("acme"))
     request = driver.send("acme", prompt(3), resumable=True)

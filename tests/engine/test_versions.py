@@ -8,9 +8,9 @@ import sys
 import pytest
 import vllm
 from vllm.config import ModelConfig
-from vllm.v1.kv_cache_interface import KVCacheConfig
 
-from hack.harness.scheduler import caches, make_scheduler, vllm_config
+from hack.harness.kv_caches import caches
+from hack.harness.scheduler import make_scheduler, vllm_config
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
@@ -90,13 +90,6 @@ def test_flags_are_refused_by_name(config):
         check_supported(config, caches(10))
     assert isinstance(config.model_config, ModelConfig)
     assert config.model_config.model in str(refusal.value)
-
-
-def test_hybrid_models_are_refused(config):
-    one = caches(10)
-    two = KVCacheConfig(num_blocks=10, kv_cache_tensors=[], kv_cache_groups=one.kv_cache_groups * 2)
-    with pytest.raises(UnsupportedError, match="hybrid models"):
-        check_supported(config, two)
 
 
 def test_vllms_own_classes_are_back_after_a_scheduler_was_made(config):

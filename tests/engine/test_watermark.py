@@ -19,6 +19,7 @@ def zone(tenant, **fields):
 
 @pytest.mark.parametrize("watermark", [0.02, 0.1])
 @pytest.mark.parametrize(("reserved", "blocks"), [(20, 19), (5, 1)])
+@pytest.mark.shows("`--watermark`")
 def test_a_request_that_fills_its_zones_limit_is_admitted(config, watermark, reserved, blocks):
     driver = Driver(make_scheduler(with_flags(config, watermark=watermark), CAPACITY))
     driver.declare(zone("acme", reserved=reserved, limit=reserved), zone("burst", limit=30))
@@ -31,6 +32,7 @@ def test_a_request_that_fills_its_zones_limit_is_admitted(config, watermark, res
     assert driver.finished[request.request_id] == "length"
 
 
+@pytest.mark.shows("`--watermark`")
 def test_a_zone_without_a_reservation_leaves_it_free(config):
     driver = Driver(make_scheduler(with_flags(config, watermark=0.1), CAPACITY))
     driver.declare(zone("acme"), zone("burst"))

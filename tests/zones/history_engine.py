@@ -15,6 +15,7 @@ class HistoryEngine:
         depth: steps in flight.
     """
 
+    chunk_tokens = 1
     tokens_each = 1
 
     def __init__(self, history, seats, headroom, by_priority, step_tokens, depth):
@@ -62,7 +63,7 @@ class HistoryEngine:
     def blocks_to_admit(self, work):
         return work.needed
 
-    def can_encode(self, work):
+    def can_begin(self, work):
         return True
 
     def blocks_to_continue(self, work):

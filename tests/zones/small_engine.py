@@ -34,13 +34,15 @@ class SmallEngine:
         core: whose zones.
         seats: how many requests run at once.
         headroom: blocks that are to stay free or cached while others run.
+        chunk_tokens: of which a prompt's computed tokens are a multiple after each step, until it is computed whole.
     """
 
-    def __init__(self, core, *, seats=100, headroom=0, step_tokens=None, depth=1):
+    def __init__(self, core, *, seats=100, headroom=0, step_tokens=None, chunk_tokens=1, depth=1):
         self.core = core
         self.seats = seats
         self.headroom = headroom
         self.step_tokens = step_tokens
+        self.chunk_tokens = chunk_tokens
         self.tokens_each = 1
         self.depth = depth
         self.is_open = True
@@ -95,7 +97,7 @@ class SmallEngine:
         self.looked_up.append(work)
         return work.count
 
-    def can_encode(self, work):
+    def can_begin(self, work):
         return True
 
     def blocks_to_continue(self, work):
@@ -176,6 +178,8 @@ class SmallEngine:
             budget = self._compute(work, budget)
         admitted, passed_over = [], []
         while budget != 0 and (work := self.arbiter.next_front()) is not None:
+            if budget is not None and work.tokens and not self._fitting(work, budget):
+                break
             self.leave(work)
             if work.waits_for_else:
                 passed_over.append(work)
@@ -193,13 +197,20 @@ class SmallEngine:
         """Compute what there is to compute of a request; returns what is left of the step's tokens."""
         if budget is None:
             return None
-        wanted = min(budget, self.tokens_left(work) if self.is_in_prompt(work) else 1)
-        count = self.arbiter.tokens_for(work, wanted) if wanted else 0
+        wanted = self._fitting(work, budget) if self.is_in_prompt(work) else min(budget, 1)
+        count = self.arbiter.tokens_for(work, wanted, lambda most: self._fitting(work, most)) if wanted else 0
         assert 0 <= count <= wanted
+        assert count or work in self.running, "whoever is next gets some"
         if count:
             self.computed[work] = count
             work.computed += count
         return budget - count
+
+    def _fitting(self, work, most):
+        """How many of at most so many tokens of a prompt can be computed."""
+        if most >= self.tokens_left(work):
+            return self.tokens_left(work)
+        return (work.computed + most) // self.chunk_tokens * self.chunk_tokens - work.computed
 
     def _put_first(self, work):
         self.queues.setdefault(work.zone, []).insert(0, work)

@@ -25,7 +25,7 @@ def test_two_that_always_have_work_are_never_further_apart_than_the_bound(weight
     service = dict.fromkeys((first, second), 0)
     for budget, demands, begins in steps:
         wanted = {first: 10**6, second: 10**6, **dict(zip(others, demands, strict=False))}
-        granted = deficits.share(budget, wanted, [zone for zone in wanted if zone in others] if begins else [])
+        granted = deficits.share(budget, wanted, {zone: CHUNK for zone in wanted if begins and zone in others})
         assert sum(granted.values()) == budget, "nothing is left over while there is work"
         assert all(0 <= granted[zone] <= wanted[zone] for zone in wanted)
         service = {zone: tokens + granted[zone] for zone, tokens in service.items()}

@@ -309,3 +309,57 @@ def test_what_a_request_can_not_use_that_finds_no_blocks_is_there_for_who_waits(
         assert arbiter.tokens_for(work, 500) == 500
         engine.leave(work)
         engine.running.append(work)
+
+
+@pytest.mark.parametrize("weight", [1, 3])
+def test_where_prompts_go_on_by_blocks_only_shares_are_kept_over_time(core, weight):
+    """A block is more than half of a step: the zones have one each in turn, and no step is left empty."""
+    flood, acme = core.zone("flood"), core.zone("acme", weight=weight)
+    engine = SmallEngine(core, step_tokens=1000, chunk_tokens=528)
+    engine.run(flood, 10, tokens=100_000)
+    engine.wait(acme, 10, tokens=100_000)
+    service = {"flood": 0, "acme": 0}
+    for _ in range(40):
+        engine.step()
+        assert list(computed(engine).values()) == [528]
+        for tenant, tokens in computed(engine).items():
+            service[tenant] += tokens
+    assert abs(service["acme"] / weight - service["flood"]) <= 2 * (528 + 1)
+
+
+def test_a_prompt_saves_up_for_a_block(core):
+    flood, acme = core.zone("flood", weight=100), core.zone("acme")
+    engine = SmallEngine(core, step_tokens=1200, chunk_tokens=500)
+    engine.run(flood, 10, tokens=1_000_000)
+    engine.wait(acme, 1, tokens=5000)
+    steps = []
+    while "acme" not in computed(engine):
+        engine.step()
+        steps.append(computed(engine))
+        assert sum(steps[-1].values()) == 1000
+    assert steps[-1]["acme"] == 500
+    assert 1 < len(steps) <= -(-500 * 101 // 1200) + 1
+
+
+@given(
+    chunk=st.sampled_from([1, 16, 100, 528]),
+    spare=st.integers(0, 1000),
+    sent=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 1500), st.integers(0, 6), st.sampled_from([1, 3])), max_size=8
+    ),
+)
+@settings(deadline=None)
+def test_prompts_that_go_on_by_blocks_all_end_and_no_step_is_empty(chunk, spare, sent):
+    core = Core(1000)
+    zones = [core.zone(f"tenant-{number}", weight=1 + number) for number in range(4)]
+    engine = SmallEngine(core, step_tokens=max(chunk, 64) + spare, chunk_tokens=chunk, seats=3)
+    for number, tokens, steps, count in sent:
+        for _ in range(count):
+            engine.wait(zones[number], 1, tokens=tokens)
+        serve(engine, steps)
+    left = sum(work.tokens - work.computed for work in [*engine.running, *engine.waiting])
+    while engine.running or engine.waiting:
+        serve(engine, 1)
+        now = sum(work.tokens - work.computed for work in [*engine.running, *engine.waiting])
+        assert now < left
+        left = now

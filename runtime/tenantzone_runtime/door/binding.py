@@ -6,6 +6,7 @@ from typing import Any
 
 from tenantzone_contract.salt import tenant_salt
 from tenantzone_runtime.door.answers import Refusal
+from tenantzone_runtime.door.bearing import Bearing
 from tenantzone_runtime.door.routes import MACHINERY
 from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 
@@ -45,18 +46,39 @@ def _unsupported(name: str, reason: str) -> Refusal:
     return Refusal(400, "unsupported_field", message, param=name)
 
 
-def bind(body: dict[str, Any], seal_key: bytes, salt_key: bytes, tenant: str, user: str = "") -> bytes:
+def bind(
+    body: dict[str, Any],
+    seal_key: bytes,
+    salt_key: bytes,
+    tenant: str,
+    user: str = "",
+    *,
+    bearing: Bearing | None = None,
+    takes_arguments: bool = True,
+) -> bytes:
     """The request's body with the tenant's cache salt and the seal in it, as JSON.
 
     Serialised anew from what was parsed: a key that the client sent twice is there once, and it is ours.
+
+    Args:
+        body: parsed.
+        seal_key: shared with the scheduler.
+        salt_key: of the pool.
+        tenant: who asks.
+        user: the digest of who of the tenant asks; empty: that is not told.
+        bearing: is given the seal, too.
+        takes_arguments: whether the route's body has a field for the seal.
 
     Raises:
         Refusal: the client's own salt or extra arguments are malformed, or name the engine's machinery.
     """
     arguments = _other_arguments(body)
     salt = tenant_salt(salt_key, tenant, _client_salt(body))
-    arguments[SEAL_ARGUMENT] = seal(seal_key, tenant, salt, user)
-    return json.dumps({**body, _CACHE_SALT: salt, _EXTRA_ARGUMENTS: arguments}).encode()
+    arguments[SEAL_ARGUMENT] = sealed = seal(seal_key, tenant, salt, user)
+    if bearing is not None:
+        bearing.seal = sealed
+    bound = {**body, _CACHE_SALT: salt}
+    return json.dumps({**bound, _EXTRA_ARGUMENTS: arguments} if takes_arguments else bound).encode()
 
 
 def without_seal(body: dict[str, Any]) -> bytes:

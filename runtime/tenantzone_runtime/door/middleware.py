@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_runtime.door.adapters import MODELS_PATH, check_model, listing, usable_models
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
+from tenantzone_runtime.door.bearing import Bearing
 from tenantzone_runtime.door.binding import bind, check_fields, without_seal
 from tenantzone_runtime.door.discretion import discreet
 from tenantzone_runtime.door.full_queues import FullQueues
@@ -110,13 +111,15 @@ class TenantMiddleware:
                 scope = without_headers(scope, identity.secret_headers)
                 if route.path == MODELS_PATH:
                     app = listing(app, usable_models(scope, self._known.zones.get(tenant)))
+                bearing = Bearing()
                 if scope["method"] == "POST":
-                    scope, receive = await self._take(scope, receive, route, tenant, held)
+                    scope, receive = await self._take(scope, receive, route, tenant, held, bearing)
                 if is_sealed:
                     # Once more: it may have waited behind one that was refused.
                     self._full_queues.check(tenant)
                     attributes = self._attributes(tenant)
-                    app = discreet(judged(self._app, _Hearing(tenant, held, self._full_queues)))
+                    bound_app = bearing.carried_through(self._app)
+                    app = discreet(judged(bound_app, _Hearing(tenant, held, self._full_queues)))
         except Refusal as refusal:
             count_refusal(refusal.reason)
             await refusal.send(send)
@@ -163,13 +166,13 @@ class TenantMiddleware:
         return route
 
     async def _take(
-        self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held
+        self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held, bearing: Bearing
     ) -> tuple[Scope, Receive]:
         """The request with the body that goes on in the place of the client's."""
         check_headers(scope["headers"])
         declared_length = _header(scope["headers"], b"content-length")
         zone = self._known.zones.get(tenant)
-        remake = partial(self._remake, route, tenant, zone, usable_models(scope, zone), scope["headers"])
+        remake = partial(self._remake, route, tenant, zone, usable_models(scope, zone), scope["headers"], bearing)
         limit = None if zone is None else zone.request_limits.body_bytes
         body = await self._intake.take(receive, declared_length, route, held, remake, limit)
         ours = frozenset({b"content-length", b"transfer-encoding"}) | naming_users(zone)
@@ -184,6 +187,7 @@ class TenantMiddleware:
         zone: ZoneConfig | None,
         usable: frozenset[str] | None,
         headers: Headers,
+        bearing: Bearing,
         body: bytes,
         parsed: dict[str, Any],
     ) -> bytes:
@@ -195,7 +199,15 @@ class TenantMiddleware:
         if self._known.config is None:
             return without_seal(parsed)
         user = user_of(headers, zone, self._settings.seal_key)
-        return bind(parsed, self._settings.seal_key, self._known.salt_key, tenant, user)
+        return bind(
+            parsed,
+            self._settings.seal_key,
+            self._known.salt_key,
+            tenant,
+            user,
+            bearing=bearing,
+            takes_arguments=route.takes_arguments,
+        )
 
 
 class _Hearing:

@@ -11,6 +11,8 @@ from tenantzone_runtime.door.answers import Refusal
 
 _PROMPTS: Final = ("prompt", "prompt_embeds")
 _CONVERSATIONS: Final = "messages"
+_TEXTS_OR_MESSAGES: Final = "input"
+"""Texts to be embedded, conversations, or the messages of a single one."""
 _CHOICES: Final = ("n", "best_of")
 
 
@@ -39,7 +41,9 @@ def check_prompts(body: Mapping[str, Any], limit: int) -> int:
 
 def prompts_in(body: Mapping[str, Any]) -> tuple[str, int]:
     """The field that has a body's prompts, and how many."""
-    return max(((name, _members(body, name)) for name in (*_PROMPTS, _CONVERSATIONS)), key=lambda it: it[1])
+    return max(
+        ((name, _members(body, name)) for name in (*_PROMPTS, _CONVERSATIONS, _TEXTS_OR_MESSAGES)), key=lambda it: it[1]
+    )
 
 
 def _members(body: Mapping[str, Any], name: str) -> int:
@@ -48,6 +52,8 @@ def _members(body: Mapping[str, Any], name: str) -> int:
         return 1
     if name == _CONVERSATIONS:
         return sum(isinstance(member, list) for member in value) or 1
+    if name == _TEXTS_OR_MESSAGES:
+        return sum(isinstance(member, str | list) for member in value) or 1
     # One prompt may be a list itself, of token ids. What is neither vLLM refuses, at a cost for each member.
     return 1 if all(type(member) is int for member in value) else len(value)
 

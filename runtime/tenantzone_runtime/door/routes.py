@@ -40,6 +40,8 @@ class Route:
     reason: str = ""
     refused_fields: Mapping[str, str] = field(default_factory=dict)
     """Fields of a sealed route's body that would lead around the seal, and why."""
+    takes_arguments: bool = True
+    """Whether a sealed route's body has ``vllm_xargs``; where it has not, the seal goes beside the body."""
     brings_media: bool = False
     """Whether its body may have images in it, which are large; what tenants send is else text."""
     since: str = ""
@@ -51,8 +53,8 @@ MACHINERY = dict.fromkeys(
     "it is for the engine's machinery, such as where it fetches blocks from; leave it out",
 )
 """Fields of a sealed route's body, and of its ``vllm_xargs``, that no tenant may set, and why."""
-_NO_BEAM_SEARCH = MACHINERY | {
-    "use_beam_search": "vLLM's beam search drops the arguments that bind a request to its tenant; ask for choices (n)"
+_NO_PLUGINS = MACHINERY | {
+    "data": "it is for a plugin of the engine, which the door does not know; send 'input' or 'messages'"
 }
 _NO_STORED_RESPONSES = MACHINERY | {
     "previous_response_id": "stored responses are shared between tenants; send the conversation in 'input'",
@@ -73,15 +75,19 @@ _KEYED = (
     ("GET", "/redoc"),
 )
 
-# Each of these has `cache_salt` and `vllm_xargs` in its protocol and hands both on to the engine.
+# Each of these has `cache_salt` in its protocol and hands it on to the engine; most have `vllm_xargs`, too.
 _SEALED: tuple[tuple[str, Mapping[str, str]], ...] = (
-    ("/v1/chat/completions", _NO_BEAM_SEARCH),
-    ("/v1/chat/completions/batch", _NO_BEAM_SEARCH),
-    ("/v1/completions", _NO_BEAM_SEARCH),
+    ("/v1/chat/completions", MACHINERY),
+    ("/v1/chat/completions/batch", MACHINERY),
+    ("/v1/completions", MACHINERY),
     ("/v1/responses", _NO_STORED_RESPONSES),
     ("/v1/messages", MACHINERY),
+    ("/v1/embeddings", MACHINERY),
+    ("/classify", MACHINERY),
+    ("/pooling", _NO_PLUGINS),
 )
 _WITHOUT_MEDIA = {"/v1/completions"}
+_WITHOUT_ARGUMENTS = {"/v1/embeddings", "/classify", "/pooling"}
 
 _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
@@ -101,18 +107,21 @@ _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("POST", "/invocations"),
             ("POST", "/cohere/v2/chat"),
             ("POST", "/cohere/v2/chat/render"),
-            ("POST", "/v1/audio/transcriptions"),
-            ("POST", "/v1/audio/translations"),
-            (WEBSOCKET, "/v1/realtime"),
         ),
     ),
     (
-        "its requests have no field in which the tenant's seal would reach the engine; run a vLLM without zones for it",
+        "it is a session, which keeps its blocks while it waits for its client, where no queue or grace of a zone "
+        "bounds it; send the sound whole, in a message of /v1/chat/completions",
+        ((WEBSOCKET, "/v1/realtime"),),
+    ),
+    (
+        "its body is a form with a file, and the door reads JSON; send the sound in a message of /v1/chat/completions",
+        (("POST", "/v1/audio/transcriptions"), ("POST", "/v1/audio/translations")),
+    ),
+    (
+        "it makes requests of lists that the door does not count; use /v1/embeddings, /classify or /pooling",
         (
-            ("POST", "/v1/embeddings"),
             ("POST", "/v2/embed"),
-            ("POST", "/pooling"),
-            ("POST", "/classify"),
             ("POST", "/score"),
             ("POST", "/v1/score"),
             ("POST", "/rerank"),
@@ -184,7 +193,14 @@ ROUTES: tuple[Route, ...] = (
     *(Route(method, path, Access.OPEN) for method, path in _OPEN),
     *(Route(method, path, Access.KEYED) for method, path in _KEYED),
     *(
-        Route("POST", path, Access.SEALED, refused_fields=fields, brings_media=path not in _WITHOUT_MEDIA)
+        Route(
+            "POST",
+            path,
+            Access.SEALED,
+            refused_fields=fields,
+            takes_arguments=path not in _WITHOUT_ARGUMENTS,
+            brings_media=path not in _WITHOUT_MEDIA,
+        )
         for path, fields in _SEALED
     ),
     *(

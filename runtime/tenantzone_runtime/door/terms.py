@@ -18,6 +18,7 @@ PRIORITY_HEADER: Final = "x-vllm-priority"
 """What stands there goes before the body's ``priority``, for vLLM."""
 
 _ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens", "min_tokens")
+_BEAM_SEARCH: Final = "use_beam_search"
 _CHOICES: Final = ("n", "best_of")
 _LOGPROBS: Final = ("logprobs", "top_logprobs", "prompt_logprobs")
 _LOGPROB_TOKENS: Final = "logprob_token_ids"
@@ -30,7 +31,7 @@ def check_terms(
 ) -> None:
     """Check that a request asks for no more than its zone lets it.
 
-    An answer's length that is not asked for the scheduler bounds.
+    An answer's length that is not asked for the scheduler bounds, but for beams, which it sees token by token.
 
     Args:
         body: parsed.
@@ -45,6 +46,8 @@ def check_terms(
         return
     limits = zone.request_limits
     _check_fields(body, _ANSWER_TOKENS, limits.max_tokens, "maxTokens")
+    if limits.max_tokens is not None and body.get(_BEAM_SEARCH):
+        _check_that_beams_end(body)
     _check_fields(body, _CHOICES, limits.choices, "choices")
     _check_logprobs(body, path, limits.logprobs)
     _check_prompts(body, limits.prompts)
@@ -60,6 +63,12 @@ def _check_fields(body: Mapping[str, Any], fields: Sequence[str], bound: int | N
         value = body.get(field)
         if value is not None and _whole(field, value, "request_limits") > bound:
             raise _beyond(field, name, bound)
+
+
+def _check_that_beams_end(body: Mapping[str, Any]) -> None:
+    if not any(body.get(field) for field in _ANSWER_TOKENS):
+        message = "with beam search, 'max_tokens' must say how long the answer may become (requestLimits.maxTokens)"
+        raise Refusal(400, "request_limits", message, param="max_tokens")
 
 
 def _check_logprobs(body: Mapping[str, Any], path: str, bound: int | None) -> None:

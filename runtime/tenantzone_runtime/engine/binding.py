@@ -1,11 +1,11 @@
 """Binds requests to their zones: the scheduler believes the front door's seal and nothing else."""
 
-from copy import copy
 from typing import Final
 
 from vllm.v1.request import Request
 
 from tenantzone_runtime.engine.adapter_weights import ADAPTERS
+from tenantzone_runtime.engine.borne_seals import arguments_of, with_arguments
 from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.media_names import has_foreign_media
 from tenantzone_runtime.seal import SEAL_ARGUMENT, SealError, unseal
@@ -51,14 +51,12 @@ class Binder:
         seal_key: shared with the front door.
         tenancy: the zones.
         demand: how many blocks requests ask for.
-        block_size: tokens of a block.
     """
 
-    def __init__(self, seal_key: bytes, tenancy: Tenancy, demand: Demand, block_size: int) -> None:
+    def __init__(self, seal_key: bytes, tenancy: Tenancy, demand: Demand) -> None:
         self._seal_key = seal_key
         self._tenancy = tenancy
         self._demand = demand
-        self._block_size = block_size
 
     def bind(self, request: Request, now: float) -> Zone | None:
         """Find a request's zone, and bound the request's length by it; None where no zone is declared: stock vLLM then.
@@ -117,11 +115,11 @@ class Binder:
         request.peak = self._demand.peak(prompt + request.max_tokens)
 
     def _check_room(self, zone: Zone, prompt: int, blocks: int, of: str) -> None:
-        if self._demand.tokens_in(blocks) <= prompt:
+        if (tokens := self._demand.tokens_in(blocks)) <= prompt:
             raise BindingError(
                 "too_long",
                 zone.spec.tenant,
-                f"the prompt of {prompt} tokens does not fit into {of}: {blocks} blocks of {self._block_size} tokens",
+                f"the prompt of {prompt} tokens does not fit into {of}: {blocks} blocks, which hold {tokens} tokens",
             )
 
     @staticmethod
@@ -141,12 +139,11 @@ class Binder:
     @staticmethod
     def _take_seal(request: Request) -> str:
         """Take the seal out of the request's extra arguments, as nothing behind the scheduler has use for it."""
-        params = request.sampling_params
-        if params is None or not params.extra_args:
-            return ""
-        seal = params.extra_args.get(SEAL_ARGUMENT, "")
-        # Not taken out in place: requests of the same prompt (n > 1) may share the parameters.
-        request.sampling_params = copy(params)
-        others = {name: value for name, value in params.extra_args.items() if name != SEAL_ARGUMENT}
-        request.sampling_params.extra_args = others
+        of_pooling = request.sampling_params is None
+        params = request.pooling_params if of_pooling else request.sampling_params
+        arguments = arguments_of(params)
+        seal = arguments.get(SEAL_ARGUMENT, "")
+        if arguments:
+            others = {name: value for name, value in arguments.items() if name != SEAL_ARGUMENT}
+            setattr(request, "pooling_params" if of_pooling else "sampling_params", with_arguments(params, others))
         return seal if isinstance(seal, str) else ""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from vllm.v1.core.block_pool import BlockHashToBlockMap, BlockPool
-from vllm.v1.core.kv_cache_utils import KVCacheBlock
+from vllm.v1.core.kv_cache_utils import BlockHashWithGroupId, KVCacheBlock
 from vllm.v1.request import Request
 
 from tenantzone_contract.report import EvictionReason
@@ -115,8 +115,10 @@ class ZoneBlockPool(BlockPool):
         index = self._index[zone] = BlockHashToBlockMap()
         for block in used:
             if block.block_hash is not None:
-                self._unowned_index.pop(block.block_hash, block.block_id)
-                index.insert(block.block_hash, block)
+                # One in which prompts end in the midst is found by several hashes.
+                for block_hash in (block.block_hash, *self.cached_block_hashes_by_block.get(block.block_id, ())):
+                    if self._unowned_index.pop(block_hash, block.block_id) is not None:
+                        index.insert(block_hash, block)
         self.ledger.take(zone, [block.block_id for block in used])
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
@@ -147,18 +149,45 @@ class ZoneBlockPool(BlockPool):
         self.ledger.take(zone, block_ids)
 
     def cache_full_blocks(
-        self, request: Request, blocks: list[KVCacheBlock], num_cached_blocks: int, *args: Any, **kwargs: Any
+        self,
+        request: Request,
+        blocks: list[KVCacheBlock],
+        num_cached_blocks: int,
+        num_full_blocks: int,
+        block_size: int,
+        *args: Any,
+        **kwargs: Any,
     ) -> None:
         """Put a request's full blocks into the index of its zone, unless they are not to be kept."""
+        if self._keeps(request, num_cached_blocks * block_size):
+            before, self.acting = self.acting, zone_of(request)
+            super().cache_full_blocks(request, blocks, num_cached_blocks, num_full_blocks, block_size, *args, **kwargs)
+            self.acting = before
+
+    def cache_partial_block(
+        self, request: Request, block: KVCacheBlock, num_tokens: int, *args: Any, **kwargs: Any
+    ) -> BlockHashWithGroupId | None:
+        """Have a block found by what it holds so far, unless that is not to be kept: it then keeps nothing."""
+        with self.acting_for(zone_of(request)):
+            if self._keeps(request, num_tokens - self.hash_block_size):
+                cached: BlockHashWithGroupId | None = super().cache_partial_block(
+                    request, block, num_tokens, *args, **kwargs
+                )
+                return cached
+            if not block.is_null:
+                self._maybe_evict_cached_block(block)
+            return None
+
+    def _keeps(self, request: Request, num_tokens: int) -> bool:
+        """Whether what a request has computed is kept; who begins like it up to these tokens needs less then."""
         zone = zone_of(request)
-        if zone is not None and not may_be_cached(request, zone):
-            return
-        if zone is not None and zone.parked and _begin_alike(request, self.front(zone), num_cached_blocks):
-            # It needs fewer blocks now.
+        if zone is None:
+            return True
+        if not may_be_cached(request, zone):
+            return False
+        if zone.parked and _begin_alike(request, self.front(zone), num_tokens // self.hash_block_size):
             self.ledger.totals.stir(zone)
-        before, self.acting = self.acting, zone
-        super().cache_full_blocks(request, blocks, num_cached_blocks, *args, **kwargs)
-        self.acting = before
+        return True
 
     def touch(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Put cached blocks to use again, for a request that hits them.
@@ -352,10 +381,10 @@ class ZoneBlockPool(BlockPool):
         return bool(super().reset_prefix_cache())
 
 
-def _begin_alike(request: Request, other: Request, num_blocks: int) -> bool:
-    """Whether two requests are the same up to and with the block that comes after ``num_blocks`` blocks.
+def _begin_alike(request: Request, other: Request, num_hashes: int) -> bool:
+    """Whether two requests are the same up to and with the tokens that are hashed after so many hashes.
 
-    The hash of each block covers what is before it.
+    Each hash covers what is before it.
     """
     hashes, others = request.block_hashes, other.block_hashes
-    return num_blocks < min(len(hashes), len(others)) and hashes[num_blocks] == others[num_blocks]
+    return num_hashes < min(len(hashes), len(others)) and hashes[num_hashes] == others[num_hashes]

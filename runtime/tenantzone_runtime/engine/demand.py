@@ -1,7 +1,29 @@
-"""How many blocks a request asks for, now, in its next step, and at its longest, by vLLM's own reckoning."""
+"""How many blocks a request asks for, now, in its next step, and at its longest, by vLLM's own reckoning.
+
+A model has one or several groups of KV caches, whose layers share block tables. All groups take their blocks from one
+pool, and what a request asks for is the sum over them.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
 
 from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.core.single_type_kv_cache_manager import MambaManager, SingleTypeKVCacheManager
 from vllm.v1.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    block_tokens: int
+    spare: int
+    """Blocks beside those of tokens: states of what is drafted."""
+    most: int | None
+    """Blocks that a request uses at most however long it is, where its layers see back so far and no farther."""
+
+    def at_most(self, tokens: int) -> int:
+        """Blocks that a request of so many tokens uses of this group when it uses the most."""
+        blocks = -(-tokens // self.block_tokens) + self.spare
+        return blocks if self.most is None else min(blocks, self.most)
 
 
 class Demand:
@@ -13,17 +35,30 @@ class Demand:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        caps = [
-            caches.max_admission_blocks_per_request
-            for caches in scheduler.kv_cache_manager.coordinator.single_type_managers
-        ]
-        self._cap = caps[0] if len(caps) == 1 else None
-        """Blocks that a request uses at most however long it is, where all layers see back so far and no farther."""
+        self._manager = scheduler.kv_cache_manager
         self._drafting = int(scheduler.num_spec_tokens) + int(scheduler.num_lookahead_tokens)
         """Slots that a step needs beyond the next token of a request: for what was drafted, and to draft in."""
         steps = int(scheduler.vllm_config.max_concurrent_batches)
         self._beyond = self._drafting + int(scheduler.num_spec_tokens) * (steps - 1)
         """Slots that a request may use beyond its last token: each step in flight may bring none of its drafts."""
+        managers = self._manager.coordinator.single_type_managers
+        self._groups = [self._group(caches, steps) for caches in managers]
+        self._has_caps = any(caches.max_admission_blocks_per_request is not None for caches in managers)
+        self._lengths: dict[tuple[int, int], int] = {}
+
+    def _group(self, caches: SingleTypeKVCacheManager, steps: int) -> _Group:
+        block_tokens, most = int(caches.block_size), caches.max_admission_blocks_per_request
+        if not isinstance(caches, MambaManager):
+            # vLLM's cap leaves out what a step needs to draft.
+            return _Group(block_tokens, 0, None if most is None else int(most) - (-self._drafting // block_tokens))
+        drafted = int(caches.num_speculative_blocks)
+        if caches.mamba_cache_mode == "align":
+            # The last state that is sure, those of the steps in flight, and copies of states in the midst of blocks.
+            in_step = -(-(1 + int(self._scheduler.num_spec_tokens)) // block_tokens)
+            in_step += int(caches.has_prefill_checkpoint_blocks)
+            copied = int(self._manager.coordinator.enable_partial_hash_hits)
+            return _Group(block_tokens, drafted + copied, 1 + steps * in_step + drafted + copied)
+        return _Group(block_tokens, drafted, None)
 
     @property
     def max_chunk(self) -> int:
@@ -40,17 +75,25 @@ class Demand:
 
     def peak(self, tokens: int) -> int:
         """Blocks that a request of so many tokens uses when it uses the most."""
-        blocks = self._blocks(min(tokens + self._beyond, self._scheduler.max_model_len))
-        return blocks if self._cap is None else min(blocks, self._cap)
+        return self._at_most(min(tokens + self._beyond, self._scheduler.max_model_len))
 
     def tokens_in(self, blocks: int) -> int:
-        """How long a request may become that uses so many blocks at the most, with all that it computes for nothing."""
-        slots = blocks * int(self._scheduler.block_size)
-        return slots if slots >= self._scheduler.max_model_len else slots - self._beyond
+        """How long a request may become that uses so many blocks at the most, with all that it computes for nothing.
+
+        It is more than the model takes where these blocks are enough for that.
+        """
+        key = blocks, int(self._scheduler.max_model_len)
+        if key not in self._lengths:
+            self._lengths[key] = bisect_right(range(1, key[1] + 2), blocks, key=self.peak)
+        return self._lengths[key]
 
     def at_most(self, request: Request) -> int:
         """Blocks to admit a request if none of its prefix is cached: cheap to tell, and no less than ``to_admit``."""
-        return self._blocks(min(request.num_tokens + self._drafting, self._scheduler.max_model_len))
+        return self._at_most(min(request.num_tokens + self._drafting, self._scheduler.max_model_len))
+
+    def begun_by(self, tokens: int) -> int:
+        """Blocks that a request begins with so many further tokens, at the most."""
+        return self._at_most(tokens)
 
     def to_admit(self, request: Request) -> int:
         """Blocks that a request puts to use on admission, after prefix hits: for its whole prompt, and to draft in.
@@ -59,46 +102,37 @@ class Demand:
         whose blocks others wait for meanwhile.
         """
         scheduler = self._scheduler
-        computed, hit_tokens, _ = scheduler.kv_cache_manager.look_up(request)
-        whole = min(int(request.num_tokens) + self._drafting, scheduler.max_model_len)
-        blocks = self._to_allocate(request, computed.blocks, hit_tokens, whole, capped=True)
-        if self._cap is None:
+        computed, hit_tokens, _ = self._manager.look_up(request)
+        whole = min(int(request.num_tokens) + int(scheduler.num_spec_tokens), scheduler.max_model_len)
+        blocks = self._to_begin(request, computed.blocks, hit_tokens, whole, is_capped=True)
+        if not self._has_caps:
             return blocks
         # vLLM asks a second time, for the first chunk, and then without the cap.
-        first = min(whole, hit_tokens + int(scheduler.max_num_scheduled_tokens) + self._drafting)
-        return max(blocks, self._to_allocate(request, computed.blocks, hit_tokens, first, capped=False))
+        first = min(whole, hit_tokens + int(scheduler.max_num_scheduled_tokens) + int(scheduler.num_spec_tokens))
+        return max(blocks, self._to_begin(request, computed.blocks, hit_tokens, first, is_capped=False))
+
+    def _to_begin(
+        self, request: Request, hits: tuple[object, ...], hit_tokens: int, tokens: int, *, is_capped: bool
+    ) -> int:
+        lookahead = int(self._scheduler.num_lookahead_tokens)
+        blocks: int = self._manager.blocks_to_allocate(
+            request, hits, hit_tokens, tokens, lookahead, is_capped=is_capped
+        )
+        return blocks
 
     def to_continue(self, request: Request) -> int:
         """Blocks that a running request asks for in its next step, at the most."""
-        tokens = min(
-            request.num_tokens_with_spec + request.num_output_placeholders,
-            request.num_computed_tokens + self.max_chunk,
-        )
-        return self.of_running(request, tokens - request.num_computed_tokens)
+        scheduler = self._scheduler
+        computed = request.num_computed_tokens
+        tokens = min(request.num_tokens_with_spec + request.num_output_placeholders - computed, self.max_chunk)
+        if scheduler.need_mamba_block_aligned_split:
+            tokens = scheduler._mamba_block_aligned_split(request, tokens)
+        return self.of_running(request, tokens)
 
     def of_running(self, request: Request, num_new_tokens: int) -> int:
         """Blocks that a running request asks for to compute so many tokens more, and to draft others after them."""
-        scheduler = self._scheduler
-        manager = scheduler.kv_cache_manager
-        computed = request.num_computed_tokens
-        tokens = min(computed + num_new_tokens + int(scheduler.num_lookahead_tokens), scheduler.max_model_len)
-        return self._to_allocate(request, manager.empty_kv_cache_blocks.blocks, computed, tokens, capped=False)
+        blocks: int = self._manager.blocks_to_continue(request, num_new_tokens)
+        return blocks
 
-    def _to_allocate(
-        self, request: Request, hits: tuple[object, ...], computed_tokens: int, tokens: int, *, capped: bool
-    ) -> int:
-        blocks = self._scheduler.kv_cache_manager.coordinator.get_num_blocks_to_allocate(
-            request_id=request.request_id,
-            num_tokens=tokens,
-            new_computed_blocks=hits,
-            num_encoder_tokens=0,
-            total_computed_tokens=computed_tokens,
-            num_local_computed_tokens=computed_tokens,
-            num_tokens_main_model=tokens,
-            apply_admission_cap=capped,
-            prefill_end=max(request.num_prompt_tokens, request.num_tokens - 1),
-        )
-        return int(blocks)
-
-    def _blocks(self, tokens: int) -> int:
-        return -(-int(tokens) // int(self._scheduler.block_size))
+    def _at_most(self, tokens: int) -> int:
+        return sum(group.at_most(int(tokens)) for group in self._groups)

@@ -1,14 +1,14 @@
 """vLLM's KV cache manager, which tells the block pool on whose behalf it acts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
 from vllm.v1.core.kv_cache_utils import KVCacheBlock
-from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager, SlidingWindowManager
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.block_tables import BlockTables
 from tenantzone_runtime.engine.foreign_block import ForeignBlockError
 from tenantzone_runtime.engine.latencies import Latencies
 from tenantzone_runtime.engine.requests import charge, leave_queue, note_admission, zone_of
@@ -27,21 +27,8 @@ class ZoneKVCacheManager(KVCacheManager):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._condemned: list[tuple[Request, ForeignBlockError]] = []
-        self._tables: dict[str, list[KVCacheBlock]] = {}
-        """Block tables by request id."""
-        self._full_blocks: dict[str, int] = {}
-        """How many full blocks of each request are in the prefix index; empty for kinds of attention not known here."""
-        self._has_window = False
-        self._has_one_group = len(self.coordinator.single_type_managers) == 1
+        self._tables = BlockTables(self.coordinator)
         self.latencies = Latencies()
-        self._block_tokens = 1
-        # With zones there is one group of KV caches: models with several, or none, are refused.
-        for caches in self.coordinator.single_type_managers[:1]:
-            self._tables = caches.req_to_blocks
-            self._block_tokens = int(caches.block_size)
-            self._has_window = type(caches) is SlidingWindowManager
-            if type(caches) in (FullAttentionManager, SlidingWindowManager) and self.enable_caching:
-                self._full_blocks = caches.num_cached_block
 
     headroom = 0
     """Blocks that vLLM wants free beyond a request's own when it admits it beside others (``--watermark``)."""
@@ -107,13 +94,10 @@ class ZoneKVCacheManager(KVCacheManager):
         if request.status is _RUNNING and new_computed_blocks is None and not args and not kwargs:
             # Called for every request in every step. Most write on in a block that they hold and that does not become
             # full: stock code only lets go of what has left the attention window then, and returns no new blocks.
-            computed = request.num_computed_tokens + num_new_computed_tokens
-            full = (computed + num_new_tokens + num_lookahead_tokens) // self._block_tokens
-            if num_new_tokens and full <= self._full_blocks.get(request.request_id, -1):
-                table = self._tables[request.request_id]
-                if full < len(table):
-                    self.let_go_of_skipped(request)
-                    return self.empty_kv_cache_blocks
+            tokens = request.num_computed_tokens + num_new_computed_tokens + num_new_tokens + num_lookahead_tokens
+            if num_new_tokens and self._tables.writes_on(request, tokens):
+                self.let_go_of_skipped(request)
+                return self.empty_kv_cache_blocks
         pool, zone = self.block_pool, zone_of(request)
         if zone is not None:
             pool.acting, pool.growing, pool.peak = zone, request.status is _RUNNING, request.peak
@@ -139,14 +123,50 @@ class ZoneKVCacheManager(KVCacheManager):
 
     def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
         # Called for every request in every step, too, and only a block that has become full changes anything.
-        if num_computed_tokens // self._block_tokens > self._full_blocks.get(request.request_id, -1):
+        if not self._tables.indexes_nothing(request, num_computed_tokens):
+            self.block_pool.acting = zone_of(request)
             super().cache_blocks(request, num_computed_tokens)
+            self.block_pool.acting = None
 
     def let_go_of_skipped(self, request: Request) -> None:
-        """Free what a running request no longer sees through its window, as vLLM does before it takes blocks."""
-        if self._has_window:
+        """Free what a running request no longer sees, as vLLM does before it takes blocks."""
+        for caches in self._tables.forgetful:
             processed = max(0, request.num_computed_tokens - request.num_in_flight_tokens)
-            self.remove_skipped_blocks(request.request_id, processed, request.num_prompt_tokens)
+            caches.remove_skipped_blocks(request.request_id, processed, request.num_prompt_tokens)
+
+    def blocks_to_allocate(
+        self,
+        request: Request,
+        hits: tuple[Sequence[KVCacheBlock], ...],
+        computed_tokens: int,
+        tokens: int,
+        lookahead: int,
+        *,
+        is_capped: bool = False,
+    ) -> int:
+        """Ask vLLM how many blocks a request puts to use to have so many tokens in all, and change nothing by that.
+
+        Args:
+            request: that waits or runs.
+            hits: what it finds cached, by group.
+            computed_tokens: with these.
+            tokens: that it is to have then.
+            lookahead: slots beyond, to draft in.
+            is_capped: whether layers that do not see far back are counted as vLLM counts them for a whole prompt.
+        """
+        with self._tables.unchanged(request.request_id):
+            blocks: int = self.coordinator.get_num_blocks_to_allocate(
+                request_id=request.request_id,
+                num_tokens=min(tokens + lookahead, self.max_model_len),
+                new_computed_blocks=hits,
+                num_encoder_tokens=0,
+                total_computed_tokens=computed_tokens,
+                num_local_computed_tokens=computed_tokens,
+                num_tokens_main_model=tokens,
+                apply_admission_cap=is_capped,
+                prefill_end=max(request.num_prompt_tokens, request.num_tokens - 1),
+            )
+        return blocks
 
     def blocks_to_generate(self, request: Request, max_tokens: int) -> int:
         """Blocks that a running request begins with the next token that it generates, and what is drafted after it.
@@ -155,18 +175,19 @@ class ZoneKVCacheManager(KVCacheManager):
             request: none if it has its prompt to compute.
             max_tokens: that a step computes of one request.
         """
-        if not self._has_one_group:
-            return 0
         computed, tokens = request.num_computed_tokens, 1 + len(request.spec_token_ids)
-        blocks = len(self._tables[request.request_id])
-        # Asked of every request before every step, and most write on in a block that they hold.
-        if computed + tokens + self.lookahead <= blocks * self._block_tokens:
+        # Asked of every request before every step, and most write on in blocks that they hold.
+        if self._tables.have_slots(request.request_id, computed + tokens + self.lookahead):
             return 0
         is_generating = computed + 1 == request.num_tokens + request.num_output_placeholders
         if not is_generating or self._generates_its_last(request):
             return 0
-        slots = min(computed + min(tokens, max_tokens) + self.lookahead, self.max_model_len)
-        return max(0, -(-slots // self._block_tokens) - blocks)
+        return self.blocks_to_continue(request, min(tokens, max_tokens))
+
+    def blocks_to_continue(self, request: Request, num_new_tokens: int) -> int:
+        """Blocks that a running request asks for to compute so many tokens more, and to draft others after them."""
+        computed, nothing = request.num_computed_tokens, self.empty_kv_cache_blocks.blocks
+        return self.blocks_to_allocate(request, nothing, computed, computed + num_new_tokens, self.lookahead)
 
     def _generates_its_last(self, request: Request) -> bool:
         """Whether the step in flight is sure to be a running request's last one: vLLM passes over it then."""
@@ -176,11 +197,12 @@ class ZoneKVCacheManager(KVCacheManager):
 
     def has_slots_for(self, request: Request, num_new_tokens: int) -> bool:
         """Whether a running request's blocks have room for so many more tokens; no where that is not known here."""
-        if not self._has_one_group:
-            return False
         tokens = request.num_computed_tokens + num_new_tokens + self.lookahead
-        slots: int = len(self._tables[request.request_id]) * self._block_tokens
-        return tokens <= slots or self.max_model_len <= slots
+        return self._tables.have_slots(request.request_id, min(tokens, self.max_model_len))
+
+    def begins_with_this_step(self, request: Request) -> bool:
+        """Whether a waiting request would begin with a state that is computed in this very step: vLLM lets it wait."""
+        return self._tables.have_states and self._tables.begin_with_this_step(self.look_up(request)[0].blocks)
 
     def take_condemned(self) -> list[tuple[Request, ForeignBlockError]]:
         """The requests that were caught with a foreign block since the last call, each with its error."""

@@ -2,18 +2,21 @@
 
 The scheduler can only end a request with an error, and vLLM's API server answers each such with 500. So the scheduler
 writes the refusal where a stop string would stand, which no request that ended with an error has; in the API server it
-is passed on to the front door, which answers.
+is passed on to the front door, which answers. An output of a pooling model has no such place: there it stands as bytes,
+in place of the numbers that were asked for.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
-from vllm.outputs import RequestOutput
-from vllm.v1.engine import EngineCoreOutputs
+import torch
+from vllm.outputs import PoolingRequestOutput, RequestOutput
+from vllm.v1.engine import EngineCoreOutputs, FinishReason
 
 from tenantzone_runtime.door.verdict import arrive, refuse
 from tenantzone_runtime.engine.binding import BindingError
+from tenantzone_runtime.engine.borne_seals import with_borne_seal
 from tenantzone_runtime.engine.grammar_validation import GrammarValidation, validate_beside_the_loop
 from tenantzone_runtime.zones.audit import RefusalReason
 
@@ -41,26 +44,51 @@ class EngineRefusal(NamedTuple):
     """For which it would refuse other requests of the tenant, too."""
 
 
-def mark(outputs: Iterable[EngineCoreOutputs], refused: Mapping[str, BindingError]) -> None:
-    """Write into the outputs of requests that were refused, by id, why they were."""
+def mark(outputs: Iterable[EngineCoreOutputs], refused: Mapping[str, BindingError], *, pooling: bool = False) -> None:
+    """Write into the outputs of requests that were refused, by id, why they were.
+
+    Args:
+        outputs: of a step.
+        refused: why, by request.
+        pooling: whether they are a pooling model's, of which vLLM takes no output without numbers.
+    """
     for of_client in outputs:
         for output in of_client.outputs:
-            if (error := refused.get(output.request_id)) is not None:
+            error = refused.get(output.request_id)
+            if error is not None:
                 seconds = f"{error.retry_after or 0} {error.closed_seconds:.3f}"
                 output.stop_reason = f"{_MARK}{_STATUSES[error.reason]} {seconds} {error}"
+            if pooling and output.finish_reason == FinishReason.ERROR:
+                text = output.stop_reason or "the engine could not serve the request"
+                output.pooling_output = torch.tensor(list(str(text).encode()), dtype=torch.uint8)
 
 
-def refusal_in(output: RequestOutput) -> EngineRefusal | None:
+def refusal_in(output: RequestOutput | PoolingRequestOutput) -> EngineRefusal | None:
     """What the scheduler has written into an output; None if it refused nothing."""
-    for completion in output.outputs:
-        reason = completion.stop_reason
-        if completion.finish_reason == "error" and isinstance(reason, str) and reason.startswith(_MARK):
-            status, seconds, closed, message = reason.removeprefix(_MARK).split(" ", 3)
+    texts = [_text_in(output)] if isinstance(output, PoolingRequestOutput) else _reasons_in(output)
+    for text in texts:
+        if text.startswith(_MARK):
+            status, seconds, closed, message = text.removeprefix(_MARK).split(" ", 3)
             return EngineRefusal(int(status), message, int(seconds) or None, float(closed))
     return None
 
 
+def _reasons_in(output: RequestOutput) -> list[str]:
+    return [
+        completion.stop_reason
+        for completion in output.outputs
+        if completion.finish_reason == "error" and isinstance(completion.stop_reason, str)
+    ]
+
+
+def _text_in(output: PoolingRequestOutput) -> str:
+    """What stands in place of numbers; empty if these are numbers. A model's are no bytes."""
+    data = output.outputs.data
+    return bytes(data.tolist()).decode(errors="replace") if data.dtype == torch.uint8 else ""
+
+
 _Generate = Callable[..., AsyncGenerator[RequestOutput, None]]
+_Encode = Callable[..., AsyncGenerator[PoolingRequestOutput, None]]
 
 
 def pass_refusals_on() -> None:
@@ -70,6 +98,7 @@ def pass_refusals_on() -> None:
 
     if not hasattr(AsyncLLM.generate, "__wrapped__"):
         AsyncLLM.generate = _passing_refusals_on(AsyncLLM.generate, validate_beside_the_loop())
+        AsyncLLM.encode = _passing_refusals_of_pooling_on(AsyncLLM.encode)
 
 
 def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> _Generate:
@@ -80,7 +109,7 @@ def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> 
         arrive()
         known = engine.input_processor
         await validation.before(sampling_params, engine.model_config, known.structured_outputs_config, known.tokenizer)
-        outputs = generate(engine, prompt, sampling_params, *args, **kwargs)
+        outputs = generate(engine, prompt, with_borne_seal(sampling_params), *args, **kwargs)
         try:
             async for output in outputs:
                 if (refusal := refusal_in(output)) is not None:
@@ -91,3 +120,23 @@ def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> 
             await outputs.aclose()
 
     return generate_or_refuse
+
+
+def _passing_refusals_of_pooling_on(encode: _Encode) -> _Encode:
+    @wraps(encode)
+    async def encode_or_refuse(
+        engine: Any, prompt: Any, pooling_params: Any, *args: Any, **kwargs: Any
+    ) -> AsyncGenerator[PoolingRequestOutput, None]:
+        arrive()
+        outputs = encode(engine, prompt, with_borne_seal(pooling_params), *args, **kwargs)
+        try:
+            async for output in outputs:
+                if (refusal := refusal_in(output)) is not None:
+                    await refuse(*refusal)
+                if text := _text_in(output):
+                    raise RuntimeError(text)
+                yield output
+        finally:
+            await outputs.aclose()
+
+    return encode_or_refuse

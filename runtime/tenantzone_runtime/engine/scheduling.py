@@ -90,9 +90,10 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.waiting.arbiter = self._arbiter
         compile_in_turns(self.structured_output_manager, seal_key)
         self._masks = GrammarMasks(self.structured_output_manager)
-        self._binder = Binder(seal_key, self.tenancy, self._demand, self.block_size)
+        self._binder = Binder(seal_key, self.tenancy, self._demand)
         self._guard = Guard(manager, self._arbiter, self.end_with_error)
         self._watch = StepWatch(self, self._arbiter)
+        self._pooling = self.vllm_config.model_config.runner_type == "pooling"
         self._refused: dict[str, Request] = {}
         """By id. They wait in no queue, so that nothing can schedule them, until the next output ends them."""
         self._scrub_blocks = scrub_blocks
@@ -110,7 +111,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         Raises:
             ConfigError: it can't be enforced on this engine; what was enforced before still is.
         """
-        check_scrub(config, prepared=self._scrub_blocks)
+        check_scrub(config, self.kv_cache_config, prepared=self._scrub_blocks)
         check_latency(config, chunked=self.scheduler_config.enable_chunked_prefill)
         enforcement = self.tenancy.enforcement
         plan = enforcement.plan(config)
@@ -277,7 +278,15 @@ class ZoneAwareScheduler(AsyncScheduler):
         if known < num_new_tokens and request.status is not _RUNNING:
             # vLLM has a request begin with room for drafts where only its last token is left to compute: all, or not.
             return num_new_tokens if self._arbiter.tokens_for(request, known) == known else 0
-        return self._arbiter.tokens_for(request, num_new_tokens)
+        if not self.need_mamba_block_aligned_split:
+            return self._arbiter.tokens_for(request, num_new_tokens)
+
+        def fitting(tokens: int) -> int:
+            # vLLM has let the chunk end where a state is kept, before it asked; a shorter one must end so, too.
+            found = num_computed_tokens - request.num_computed_tokens
+            return int(self._mamba_block_aligned_split(request, tokens, found))
+
+        return self._arbiter.tokens_for(request, num_new_tokens, fitting)
 
     def _request_blocks_can_be_freed(self, request: Request) -> bool:
         # vLLM asks before it preempts a running request for one that was just refused blocks; who yields is decided
@@ -307,8 +316,8 @@ class ZoneAwareScheduler(AsyncScheduler):
             end_with_next_output(self, self._refused)
             refusals = {id: error for id, request in self._refused.items() if (error := refusal_of(request))}
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
-            if refusals:
-                mark(outputs.values(), refusals)
+            if refusals or self._pooling:
+                mark(outputs.values(), refusals, pooling=self._pooling)
             self._steps_in_flight -= 1
             first_tokens = self.kv_cache_manager.latencies.after_output()
             self._watch.completed(scheduler_output, first_tokens, time.monotonic())

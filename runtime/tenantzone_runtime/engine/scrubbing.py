@@ -8,7 +8,7 @@ asks for it, so an engine has to be started with it.
 from typing import Any
 
 from vllm.platforms import current_platform
-from vllm.v1.kv_cache_interface import KVCacheConfig
+from vllm.v1.kv_cache_interface import AttentionSpec, FullAttentionSpec, KVCacheConfig
 
 from tenantzone_contract.config import ConfigError, RuntimeConfig
 
@@ -26,15 +26,30 @@ def prepare_workers() -> None:
         KVCacheConfig.needs_kv_cache_zeroing = property(lambda caches: True)
 
 
-def check_scrub(config: RuntimeConfig, *, prepared: bool) -> None:
+def check_scrub(config: RuntimeConfig, caches: KVCacheConfig, *, prepared: bool) -> None:
     """Check that no zone asks for a scrubbing that this engine can't do.
 
+    Args:
+        config: of the zones.
+        caches: of the model.
+        prepared: whether the workers were prepared to zero blocks.
+
     Raises:
-        ConfigError: a zone is to be scrubbed, and the engine was not started with it.
+        ConfigError: a zone is to be scrubbed, and the engine was not started with it, or vLLM's workers zero no memory
+            of some of the model's layers.
     """
     asking = [zone.name for zone in config.zones if zone.scrub == "OnTransfer"]
-    if asking and not prepared and not current_platform.is_cpu():
+    if not asking:
+        return
+    if not prepared and not current_platform.is_cpu():
         raise ConfigError(
             f"zone {asking[0]}: scrub OnTransfer needs an engine that was started with --scrub-blocks "
             "(TENANTZONE_SCRUB_BLOCKS=1); restart it so, or set scrub to Never"
         )
+    zeroed = FullAttentionSpec if current_platform.is_cpu() else AttentionSpec
+    for group in caches.kv_cache_groups:
+        if not isinstance(group.kv_cache_spec, zeroed):
+            raise ConfigError(
+                f"zone {asking[0]}: scrub OnTransfer can't be done for this model: vLLM's workers zero no memory of "
+                f"layers of the kind {type(group.kv_cache_spec).__name__} here; set scrub to Never"
+            )

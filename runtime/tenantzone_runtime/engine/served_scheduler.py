@@ -30,7 +30,8 @@ class ServedScheduler:
         self.tenancy: Tenancy = scheduler.tenancy
         self.block_ids = range(1, 1 + self._pool.capacity)
         """Block 0 is vLLM's null block."""
-        self.block_size_tokens = int(scheduler.block_size)
+        groups = scheduler.kv_cache_manager.coordinator.single_type_managers
+        self.block_size_tokens = min(int(caches.block_size) for caches in groups)
         self.tiers: Sequence[ServedTier] = ()
         self.apply_config = scheduler.apply_config
         self.evict_cache = scheduler.evict_cache

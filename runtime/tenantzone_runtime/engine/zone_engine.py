@@ -1,6 +1,7 @@
 """vLLM's scheduler as the arbiter sees it."""
 
 import logging
+import sys
 from collections.abc import Callable, Iterable, Sequence, Sized
 
 from vllm.v1.core.sched.interface import PauseState
@@ -50,7 +51,7 @@ class ZoneEngine:
         self.fronts: Callable[[Zone, int], Sequence[Request]] = queue.fronts
         self.blocks_to_admit = demand.to_admit
         slots = self.tokens_each + int(scheduler.num_lookahead_tokens)
-        self._blocks_each = -(-slots // int(scheduler.block_size))
+        self._blocks_each = demand.begun_by(slots)
         """The most that a request begins in a step in which it generates."""
 
     @property
@@ -113,7 +114,10 @@ class ZoneEngine:
     def blocks_at_most(self, request: Request) -> int:
         return 0 if self._waits_for_something_else(request) else self._demand.at_most(request)
 
-    def can_encode(self, request: Request) -> bool:
+    def can_begin(self, request: Request) -> bool:
+        return self._can_encode(request) and not self._manager.begins_with_this_step(request)
+
+    def _can_encode(self, request: Request) -> bool:
         if not request.mm_features:
             return True
         encodings, budget = self._scheduler.encoder_cache_manager, self._scheduler.max_num_encoder_input_tokens
@@ -135,6 +139,14 @@ class ZoneEngine:
         # A model that drafts may compute more for each request than the step has tokens for.
         slots = 0 if drafting is None else int(drafting.max_num_new_slots_for_drafting) * len(scheduler.running)
         return min(int(scheduler.max_num_scheduled_tokens), max(0, int(config.max_num_batched_tokens) - slots))
+
+    @property
+    def chunk_tokens(self) -> int:
+        scheduler, config = self._scheduler, self._scheduler.scheduler_config
+        most = min(int(scheduler.max_num_scheduled_tokens), config.long_prefill_token_threshold or sys.maxsize)
+        block_tokens = int(scheduler.cache_config.block_size)
+        # A block that no step can fill is filled by several, which may end anywhere.
+        return block_tokens if scheduler.need_mamba_block_aligned_split and block_tokens <= most else 1
 
     @property
     def tokens_each(self) -> int:

@@ -50,7 +50,7 @@ class ServedEngine(Protocol):
 
     @property
     def block_size_tokens(self) -> int:
-        """Tokens that one block holds. Always the same."""
+        """Tokens that one block holds, the fewest where that differs between groups of layers. Always the same."""
 
     @property
     def tenancy(self) -> Tenancy:

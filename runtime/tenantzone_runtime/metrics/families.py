@@ -29,7 +29,9 @@ _ENGINE = (
     ),
     of_engine("engine_free_blocks", "KV-cache blocks that nobody holds.", lambda engine: engine.free_blocks),
     of_engine(
-        "engine_block_size_tokens", "Tokens that one KV-cache block holds.", lambda engine: engine.block_size_tokens
+        "engine_block_size_tokens",
+        "Tokens that one KV-cache block holds, the fewest where that differs between groups of layers.",
+        lambda engine: engine.block_size_tokens,
     ),
     of_engine(
         "engine_start_time_seconds", "Unix time at which the engine started.", lambda engine: engine.started_unix_time

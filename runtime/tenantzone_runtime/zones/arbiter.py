@@ -259,8 +259,7 @@ class Arbiter(Generic[W]):
         if self._engine.blocks_at_most(work) and not self._tokens.may_begin(work):
             self._tenancy.must_wait_for_tokens(zone)
             return False
-        if not self._engine.can_encode(work):
-            # The encoder makes so much in a step, and no more.
+        if not self._engine.can_begin(work):
             self._tenancy.must_wait_for_tokens(zone)
             return False
         denied = self._denied(work)

@@ -5,10 +5,12 @@ step, and a zone's quantum its share of the step by weight. What it is owed, sin
 begun with less than ``CHUNK`` of them, is its deficit and carried over. What a zone has no use for is the others'.
 
 The bound, which the tests hold it to: of two zones that have work for more than their shares in each step, neither is
-ahead of the other by more than ``BOUND`` tokens per unit of weight, however long that lasts.
+ahead of the other by more than ``BOUND`` tokens per unit of weight, however long that lasts. Where prompts go on by
+more than ``CHUNK`` tokens or not at all, it is that number in place of ``CHUNK``.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from tenantzone_runtime.zones.zone import Zone
@@ -24,34 +26,41 @@ class DeficitRoundRobin:
     def __init__(self) -> None:
         self._deficits: dict[Zone, float] = {}
         """In tokens; below 0 for who had one too many."""
+        self._carried = float(CHUNK)
+        """How many of them are carried over at the most."""
 
     def share(
-        self, budget: int, demands: Mapping[Zone, int], begins: Collection[Zone] = (), chunk: int = CHUNK
+        self, budget: int, demands: Mapping[Zone, int], least: Mapping[Zone, int] = MappingProxyType({})
     ) -> dict[Zone, int]:
         """Share tokens among zones.
 
         Args:
             budget: tokens that there are.
             demands: tokens for which each zone has work. Who is not among them any more is owed nothing.
-            begins: those that have yet to begin a prompt. Less than a chunk is no use to them: it is owed to them, and
-                the others have it meanwhile.
-            chunk: tokens with which a prompt is begun at least, ``CHUNK`` at the most.
+            least: for zones to which fewer tokens are no use, how many: those that have yet to begin a prompt, and
+                those whose prompts go on by so many at least. What is no use to them is owed to them, and the others
+                have it meanwhile.
 
         Returns:
             Tokens by zone: never more than it has work for, and in all the budget, or all that there is work for, but
             for what is no use to anybody.
         """
+        self._carried = float(max(CHUNK, *least.values(), 0))
         granted = self._share(budget, demands)
-        too_few = [zone for zone in begins if granted[zone] < min(chunk, demands[zone])]
+        too_few = [zone for zone, count in least.items() if granted[zone] < min(count, demands[zone])]
         if too_few:
             freed = sum(granted[zone] for zone in too_few)
             for zone in too_few:
                 self.owe(zone, granted[zone])
                 granted[zone] = 0
             others = [zone for zone in demands if zone not in too_few]
-            for zone in sorted(others, key=self._deficits.__getitem__, reverse=True):
-                freed -= self._give(zone, min(freed, demands[zone] - granted[zone]), granted)
+            for zone in self._most_owed_first(others) or self._most_owed_first(too_few):
+                if granted[zone] or freed >= min(least.get(zone, 1), demands[zone]):
+                    freed -= self._give(zone, min(freed, demands[zone] - granted[zone]), granted)
         return granted
+
+    def _most_owed_first(self, zones: Iterable[Zone]) -> list[Zone]:
+        return sorted(zones, key=self._deficits.__getitem__, reverse=True)
 
     def _share(self, budget: int, demands: Mapping[Zone, int]) -> dict[Zone, int]:
         self._deficits = {zone: self._deficits.get(zone, 0.0) for zone in demands}
@@ -59,7 +68,7 @@ class DeficitRoundRobin:
         unmet = [zone for zone, demand in demands.items() if demand > 0]
         while budget > 0 and unmet:
             # Whoever was owed most before is first, and whoever comes too late in this step is owed more in the next.
-            in_turn = sorted(unmet, key=self._deficits.__getitem__, reverse=True)
+            in_turn = self._most_owed_first(unmet)
             self._credit(budget, unmet)
             given = 0
             for zone in in_turn:
@@ -74,12 +83,12 @@ class DeficitRoundRobin:
     def owe(self, zone: Zone, tokens: int) -> None:
         """Carry over tokens that a zone was given and could not use; no more than it takes to begin a prompt."""
         if zone in self._deficits:
-            self._deficits[zone] = max(self._deficits[zone], min(self._deficits[zone] + tokens, float(CHUNK)))
+            self._deficits[zone] = max(self._deficits[zone], min(self._deficits[zone] + tokens, self._carried))
 
     def charge(self, zone: Zone, tokens: int) -> None:
         """Count tokens that a zone found left over by others; it pays back no more than it takes to begin a prompt."""
         if zone in self._deficits:
-            self._deficits[zone] = min(self._deficits[zone], max(self._deficits[zone] - tokens, -float(CHUNK)))
+            self._deficits[zone] = min(self._deficits[zone], max(self._deficits[zone] - tokens, -self._carried))
 
     def _credit(self, budget: int, zones: list[Zone]) -> None:
         weight = sum(zone.account.weight for zone in zones)
@@ -93,5 +102,5 @@ class DeficitRoundRobin:
 
     def _give_rest(self, budget: int, zones: list[Zone], granted: dict[Zone, int]) -> int:
         """Give out the last few tokens, of which nobody is owed a whole one."""
-        first = sorted(zones, key=self._deficits.__getitem__, reverse=True)[:budget]
+        first = self._most_owed_first(zones)[:budget]
         return sum(self._give(zone, 1, granted) for zone in first)

@@ -85,8 +85,11 @@ class Engine(Protocol[W]):
     def blocks_to_admit(self, work: W) -> int:
         """Blocks that a waiting request puts to use when it is admitted: new ones, and cached ones that it hits."""
 
-    def can_encode(self, work: W) -> bool:
-        """Whether a waiting request's next image or sound could be encoded in this step; so if it has none."""
+    def can_begin(self, work: W) -> bool:
+        """Whether a waiting request could begin in this step, whatever blocks and tokens there are.
+
+        It can't if its next image or sound has no room in the encoder, or what it begins with is still being computed.
+        """
 
     def blocks_to_continue(self, work: W) -> int:
         """Blocks that a running request asks for in its next step, at the most."""
@@ -94,6 +97,10 @@ class Engine(Protocol[W]):
     @property
     def step_tokens(self) -> int | None:
         """Tokens that a step computes at the most; None where prompts are computed whole, and can't be shared out."""
+
+    @property
+    def chunk_tokens(self) -> int:
+        """Tokens of a prompt that a step computes at least, or none of it, but for the prompt's end; mostly 1."""
 
     @property
     def tokens_each(self) -> int:

@@ -77,6 +77,8 @@ class StepTokens(Generic[W]):
         """Tokens of prompts that each zone may still compute in this step."""
         self._unclaimed = 0
         """The same, for whoever has none left."""
+        self._let_go_of = 0
+        """As many of these as nobody could begin with when they were let go of."""
         self._chunk = CHUNK
         """Tokens with which a prompt is begun at least: few where steps are small, or full of what is generated."""
         self._computed: Counter[Zone] = Counter()
@@ -106,7 +108,7 @@ class StepTokens(Generic[W]):
         if not bounds and not self._compete(in_prompts, waiting):
             return
         budget = max(0, engine.step_tokens - (len(engine.running) - len(in_prompts)) * engine.tokens_each)
-        self._chunk = max(1, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
+        self._chunk = max(engine.chunk_tokens, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
         prompts = self._prompts(in_prompts, waiting, budget)
         pacing = self._pace.plan(bounds, prompts, budget, self._chunk) if bounds else None
         if pacing is not None and not self._is_anybody_alone(bounds):
@@ -126,12 +128,13 @@ class StepTokens(Generic[W]):
         """Zones whose next request can't be begun with the tokens that they have in this step."""
         return self._made_wait
 
-    def tokens_for(self, work: W, wanted: int) -> int:
+    def tokens_for(self, work: W, wanted: int, fitting: Callable[[int], int] | None = None) -> int:
         """How many of the tokens that the engine would compute for a request now it may.
 
         Args:
             work: a running request, or the one that is next to be admitted.
             wanted: tokens that the engine would compute.
+            fitting: how many of at most so many tokens of its prompt the engine can compute; None: any number.
 
         Returns:
             0 for a running request that sits out the step. A waiting one always gets some: it would not have been next.
@@ -145,7 +148,9 @@ class StepTokens(Generic[W]):
         else:
             granted = min(wanted, self._left.get(zone, 0) + self._unclaimed)
             if not self._engine.is_running(work):
-                granted = max(1, granted)
+                granted = max(min(wanted, self._engine.chunk_tokens), granted)
+            if fitting is not None and granted < wanted:
+                granted = fitting(granted)
             self._take(work, granted)
         self._is_empty = self._is_empty and not granted
         zone.counters.withheld_tokens += wanted - granted
@@ -181,12 +186,13 @@ class StepTokens(Generic[W]):
         Returns:
             Zones that were turned away for want of tokens, and are to be looked at again.
         """
+        least = self._engine.chunk_tokens
         with_rest = [zone for zone in self._turned_away if self._left.get(zone)]
-        if self._chunk > 1 and with_rest:
-            self._chunk = 1
+        if self._chunk > least and with_rest:
+            self._chunk = least
             self._turned_away = [zone for zone in self._turned_away if zone not in with_rest]
             return with_rest
-        self._chunk = 1
+        self._chunk = least
         turned_away, self._turned_away = self._turned_away, []
         bounded = [zone for zone, count in self._left.items() if count and not self._is_own(zone)]
         for zone in bounded:
@@ -195,7 +201,9 @@ class StepTokens(Generic[W]):
         if self._is_empty:
             # An empty step helps nobody, whatever targets say.
             self._unclaimed = max(self._unclaimed, self._engine.step_tokens or 0)
-        return turned_away if self._unclaimed else []
+        # Where prompts are computed by more than one token, what is left may be too few again.
+        found, self._let_go_of = self._unclaimed - self._let_go_of, self._unclaimed
+        return turned_away if found > 0 else []
 
     def end_step(self) -> None:
         """End the step; what a zone was given and did not use, it is owed."""
@@ -207,7 +215,7 @@ class StepTokens(Generic[W]):
     def _end(self) -> None:
         self.is_shared = False
         self._left = {}
-        self._unclaimed = 0
+        self._unclaimed = self._let_go_of = 0
         self._is_empty = True
         self._computed = Counter()
         self._pacing = None
@@ -295,8 +303,7 @@ class StepTokens(Generic[W]):
 
     def _share(self, budget: int, prompts: dict[Zone, Prompts], in_prompts: Iterable[W]) -> None:
         self.is_shared = True
-        begins = prompts.keys() - {work.zone for work in in_prompts}
-        self._left = self._deficits.share(
-            budget, {zone: each.tokens for zone, each in prompts.items()}, begins, self._chunk
-        )
+        go_on = {work.zone for work in in_prompts}
+        least = {zone: self._engine.chunk_tokens if zone in go_on else self._chunk for zone in prompts}
+        self._left = self._deficits.share(budget, {zone: each.tokens for zone, each in prompts.items()}, least)
         self._unclaimed = budget - sum(self._left.values())

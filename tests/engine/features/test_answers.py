@@ -25,6 +25,7 @@ def test_the_answer_is_that_of_stock(engine, stock, tenant):
     assert generated(engine.client(tenant), PROMPTS["small"], LENGTHS["small"]) == stock.alone["small"]
 
 
+@pytest.mark.shows("`n` > 1, streams")
 def test_several_answers_to_one_prompt_are_of_one_tenant(engine):
     prompt = text(4)
     for tenant, other in (("acme", "burst"), ("burst", "acme")):
@@ -36,6 +37,7 @@ def test_several_answers_to_one_prompt_are_of_one_tenant(engine):
         assert engine.zone(tenant).generation_tokens - generated_before == 60
 
 
+@pytest.mark.shows("`n` > 1, streams")
 def test_a_stream_says_what_the_whole_answer_says(engine):
     prompt = text(3)
     stream = complete(engine.client("acme"), prompt, 30, stream=True)
@@ -44,6 +46,7 @@ def test_a_stream_says_what_the_whole_answer_says(engine):
 
 
 @pytest.mark.parametrize("tenant", TENANTS)
+@pytest.mark.shows("structured output")
 def test_structured_output_keeps_its_form(engine, tenant):
     client = engine.client(tenant)
 
@@ -59,6 +62,7 @@ def test_structured_output_keeps_its_form(engine, tenant):
     assert formed(json=schema).lstrip().startswith("{")
 
 
+@pytest.mark.shows("prompt logprobs")
 def test_prompt_logprobs_read_no_cache_and_leave_one(engine):
     acme, prompt = engine.client("acme"), text(5)
     cached_tokens(acme, prompt)
@@ -69,6 +73,7 @@ def test_prompt_logprobs_read_no_cache_and_leave_one(engine):
     assert cached_tokens(engine.client("burst"), prompt) == 0
 
 
+@pytest.mark.shows("`cache_salt` of a client")
 def test_a_clients_salt_divides_its_own_zone_and_opens_no_other(engine):
     acme, burst, prompt = engine.client("acme"), engine.client("burst"), text(5)
 
@@ -105,6 +110,7 @@ def test_under_a_new_salt_key_each_cache_is_empty_and_then_goes_on(engine):
     assert cached_tokens(acme, prompt, extra=stamped) == 4 * BLOCK_TOKENS
 
 
+@pytest.mark.shows("LoRA")
 def test_each_tenants_own_adapter_has_a_cache_of_its_own(engine):
     acme, burst, prompt = engine.client("acme"), engine.client("burst"), text(5)
     plain = generated(acme, prompt, 20)
@@ -129,15 +135,25 @@ def test_a_tenant_can_use_the_adapters_that_its_zone_lists_and_sees_no_others(en
     assert {each.id for each in burst.models.list()} == {"tiny", "acme-adapter", "burst-adapter"}
 
 
-def test_beam_search_is_refused(engine):
-    with pytest.raises(openai.BadRequestError, match="beam search drops the arguments that bind a request"):
-        complete(engine.client("acme"), text(1), extra={"use_beam_search": True}, n=2)
+@pytest.mark.shows("beam search (`use_beam_search`)")
+def test_each_beam_is_a_request_of_its_tenant(engine):
+    prompt, beams, tokens = text(3), 2, 4
+    before = {tenant: engine.zone(tenant) for tenant in TENANTS}
+    answer = complete(engine.client("acme"), prompt, tokens, extra={"use_beam_search": True}, n=beams)
+    assert len({choice.text for choice in answer.choices}) == beams
+    after = {tenant: engine.zone(tenant) for tenant in TENANTS}
+    # One beam begins, and each token after the first is looked for in all of them.
+    assert after["acme"].generation_tokens - before["acme"].generation_tokens == 1 + beams * (tokens - 1)
+    assert after["acme"].prefix_hit_tokens - before["acme"].prefix_hit_tokens >= 2 * BLOCK_TOKENS * beams
+    assert after["burst"].prefix_query_tokens == before["burst"].prefix_query_tokens
+    assert cached_tokens(engine.client("acme"), prompt) == 2 * BLOCK_TOKENS
+    assert cached_tokens(engine.client("burst"), prompt) == 0
 
 
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/v1/embeddings", "its requests have no field in which the tenant's seal"),
+        ("/v1/rerank", "it makes requests of lists that the door does not count"),
         ("/v1/load_lora_adapter", "it changes or stops the engine for all tenants"),
         ("/reset_prefix_cache", "it changes or stops the engine for all tenants"),
     ],

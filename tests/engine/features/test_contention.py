@@ -2,12 +2,15 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tenantzone_contract.zone_terms import Idle
 from tests.engine.features import contention
 from tests.engine.features.asking import generated, zone
 from tests.engine.features.contention import LENGTHS, PROMPTS
 
 
+@pytest.mark.shows("one tenant's request that does not fit")
 def test_a_tenant_whose_request_does_not_fit_delays_nobody_else(engine, stock):
     engine.declare(zone("acme"), zone("burst"))
     passed, small = contention.small_one_passes_one_that_does_not_fit(engine)
@@ -15,6 +18,7 @@ def test_a_tenant_whose_request_does_not_fit_delays_nobody_else(engine, stock):
     assert small == stock.alone["small"]
 
 
+@pytest.mark.shows("one tenant that grows", "preemption and resume")
 def test_a_tenant_that_grows_preempts_none_within_its_entitlement(engine, stock):
     engine.declare(zone("acme", reserved=30, idle=Idle(after_seconds=0)), zone("burst"))
     before = engine.zone("burst").preemptions
@@ -26,6 +30,7 @@ def test_a_tenant_that_grows_preempts_none_within_its_entitlement(engine, stock)
     assert stock.preempted_calm_one
 
 
+@pytest.mark.shows("chunked prefill")
 def test_chunks_of_long_prompts_and_tokens_of_short_ones_share_steps(engine, stock):
     engine.declare(zone("acme"), zone("burst"))
     tenants = {"small": "acme", "hog": "burst", "calm": "acme"}

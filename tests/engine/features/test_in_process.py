@@ -33,6 +33,7 @@ def with_picture(driver, tenant, picture):
     return request
 
 
+@pytest.mark.shows("multimodal models")
 def test_hashes_tell_pictures_apart_inside_a_tenant_and_between_tenants(driver):
     same, again, other, foreign = (
         with_picture(driver, *what).block_hashes
@@ -53,6 +54,7 @@ def priority_driver(folder) -> Driver:
     return driver
 
 
+@pytest.mark.shows("`--scheduling-policy priority`")
 def test_priority_orders_the_requests_of_one_tenant_and_passes_no_other_tenants(tmp_path):
     driver = priority_driver(tmp_path)
     order = []
@@ -68,6 +70,7 @@ def test_priority_orders_the_requests_of_one_tenant_and_passes_no_other_tenants(
     assert order.index("burst-3") < order.index("acme-0"), "its priority counts among its own tenant's only"
 
 
+@pytest.mark.shows("`reset_prefix_cache`")
 def test_one_zone_can_be_reset_alone(driver):
     """By a limit of none, and back; vLLM's own reset is for all zones."""
     for tenant in ("acme", "burst"):
@@ -97,6 +100,7 @@ def step_checked(driver):
         assert all(ledger.owner[block.block_id] is request.zone for block in blocks)
 
 
+@pytest.mark.shows("sliding window in all layers")
 def test_with_a_sliding_window_what_falls_out_of_it_stays_the_zones(sliding):
     sliding.declare(zone("acme", reserved=20, idle=Idle(after_seconds=0)), zone("burst", limit=40))
     requests = [sliding.send("acme", prompt(12), max_tokens=200) for _ in range(6)]

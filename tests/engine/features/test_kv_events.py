@@ -1,11 +1,13 @@
 """vLLM's KV events, published for both tenants' blocks by a real engine."""
 
+import pytest
 from vllm.distributed.kv_events import BlockRemoved
 
 from tests.engine.features.asking import cached_tokens, text, zone
 from tests.engine.features.kv_events import hashes, salts, subscribed
 
 
+@pytest.mark.shows("KV events")
 def test_events_tell_tenants_apart_by_digests_and_name_none(engine):
     engine.declare(zone("acme"), zone("burst"))
     prompt = text(5)
@@ -20,6 +22,7 @@ def test_events_tell_tenants_apart_by_digests_and_name_none(engine):
         assert not any(name in events.raw for name in (b"acme", b"burst", b"client-secret", b"tenantzone"))
 
 
+@pytest.mark.shows("KV events")
 def test_what_a_zone_loses_is_published_as_removed_and_none_of_another_zones(engine):
     engine.declare(zone("acme"), zone("burst"))
     with subscribed(engine) as events:

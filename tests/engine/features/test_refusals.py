@@ -7,9 +7,10 @@ import torch
 from vllm.config import CacheConfig, KVTransferConfig
 from vllm.config.cache import PrefixCachingHashAlgo
 from vllm.config.ec_manager_config import EncoderCacheManagerConfig
-from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, MambaSpec, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import CrossAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 
-from hack.harness.scheduler import BLOCK_TOKENS, caches, vllm_config
+from hack.harness.kv_caches import KINDS, caches
+from hack.harness.scheduler import BLOCK_TOKENS, vllm_config
 from tenantzone_runtime.door.routes import WEBSOCKET, Access, RouteTable
 from tenantzone_runtime.engine.versions import UnsupportedError, check_supported
 from tenantzone_runtime.unsupported import UNSUPPORTED, check
@@ -23,7 +24,7 @@ from tenantzone_runtime.usage import UsageError
             ["--kv-transfer-config", "{}"],
             "--kv-transfer-config can't be used: KV connectors move blocks past the zones",
         ),
-        (["--data-parallel-size=2"], "without the flag: the pool's zones hold in each"),
+        (["--data-parallel-size=2"], "without these flags: the pool's zones hold in each"),
         (["--prefix-caching-hash-algo=builtin"], "--prefix-caching-hash-algo can't be used: whoever makes two prompts"),
         (["--prefix_caching_hash_algo", "xxhash_cbor"], "--prefix-caching-hash-algo can't be used: whoever makes two"),
         (["--grpc"], "--grpc can't be used: gRPC requests do not pass the front door"),
@@ -62,10 +63,6 @@ def with_an_encoder_cache(config):
     config.ec_manager_config = EncoderCacheManagerConfig(encoder_cache_manager_cls="some.Class")
 
 
-def with_pooling(config):
-    config.model_config.runner_type = "pooling"
-
-
 def with_encoder(config):
     config.model_config.is_encoder_decoder = True
 
@@ -97,7 +94,6 @@ USES = {
     "KV connectors": with_connector,
     "encoder cache connectors": with_encoder_connector,
     "another encoder cache manager": with_an_encoder_cache,
-    "embeddings and pooling": with_pooling,
     "encoder-decoder models": with_encoder,
     "data parallelism": with_several_engines,
     "pipeline parallelism without asynchronous scheduling": with_a_pipeline,
@@ -108,6 +104,7 @@ CONFIGURED = {each.feature: f"{each.reason}; {each.instead}" for each in UNSUPPO
 
 
 @pytest.mark.parametrize("feature", USES)
+@pytest.mark.shows("refused by configuration")
 def test_what_is_configured_whichever_way_is_refused_when_the_model_is_loaded(tmp_path, feature):
     config = vllm_config(tmp_path)
     USES[feature](config)
@@ -125,37 +122,49 @@ def test_a_pipeline_with_asynchronous_scheduling_is_let_in(tmp_path):
 
 
 def test_all_that_a_configuration_tells_is_tried_here():
-    assert CONFIGURED.keys() == USES.keys() | HYBRIDS.keys()
+    assert CONFIGURED.keys() == USES.keys() | MODELS.keys()
 
 
-def window(tokens):
-    return SlidingWindowSpec(
-        block_size=BLOCK_TOKENS, num_kv_heads=2, head_size=32, dtype=torch.float32, sliding_window=tokens
-    )
-
-
-STATE = MambaSpec(block_size=BLOCK_TOKENS, shapes=((2, 2),), dtypes=(torch.float32,))
-
-
-HYBRIDS = {
-    "hybrid models": [caches(10).kv_cache_groups[0].kv_cache_spec, window(64)],
-    "models with Mamba layers": [STATE],
+FULL = caches(10).kv_cache_groups[0].kv_cache_spec
+CROSS = CrossAttentionSpec(block_size=BLOCK_TOKENS, num_kv_heads=2, head_size=32, dtype=torch.float32)
+MODELS = {
+    "models without KV caches": [],
+    "hybrid models with other kinds of layers": [FULL, CROSS],
 }
 
 
-@pytest.mark.parametrize("feature", HYBRIDS)
-def test_hybrid_models_are_refused(tmp_path, feature):
-    groups = [KVCacheGroupSpec([f"layer {number}"], spec) for number, spec in enumerate(HYBRIDS[feature])]
-    with pytest.raises(UnsupportedError, match=feature):
-        check_supported(vllm_config(tmp_path), KVCacheConfig(10, kv_cache_tensors=[], kv_cache_groups=groups))
+def of_groups(specs):
+    groups = [KVCacheGroupSpec([f"layer {number}"], spec) for number, spec in enumerate(specs)]
+    return KVCacheConfig(10, kv_cache_tensors=[], kv_cache_groups=groups)
+
+
+@pytest.mark.parametrize("feature", MODELS)
+@pytest.mark.shows("refused by configuration")
+def test_what_a_model_brings_is_refused_by_name(tmp_path, feature):
+    with pytest.raises(UnsupportedError, match=f"{feature} .*; run a vLLM without zones for it"):
+        check_supported(vllm_config(tmp_path), of_groups(MODELS[feature]))
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids="+".join)
+@pytest.mark.shows("several kinds of layers")
+def test_hybrid_models_are_let_in(tmp_path, kinds):
+    config = vllm_config(tmp_path)
+    check_supported(config, caches(10, 64, kinds, config))
+
+
+def test_a_group_whose_blocks_are_elsewhere_is_refused(tmp_path):
+    found = of_groups([FULL, FULL])
+    found.kv_cache_groups[1].host_resident = True
+    with pytest.raises(UnsupportedError, match="hybrid models with other kinds of layers"):
+        check_supported(vllm_config(tmp_path), found)
 
 
 @pytest.mark.parametrize(
     ("method", "path", "reason"),
     [
-        (WEBSOCKET, "/v1/realtime", "its requests can't carry the tenant's seal"),
-        ("POST", "/v1/embeddings", "its requests have no field in which the tenant's seal"),
-        ("POST", "/pooling", "its requests have no field in which the tenant's seal"),
+        (WEBSOCKET, "/v1/realtime", "it is a session, which keeps its blocks while it waits for its client"),
+        ("POST", "/v1/audio/transcriptions", "its body is a form with a file, and the door reads JSON"),
+        ("POST", "/v1/rerank", "it makes requests of lists that the door does not count; use /v1/embeddings"),
         ("POST", "/inference/v1/generate", "disaggregated serving moves blocks past the zones"),
     ],
 )

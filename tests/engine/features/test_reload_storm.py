@@ -117,6 +117,7 @@ def answers(scheduler, steps: list[tuple[RuntimeConfig, Question | None]], *, ah
 
 
 @pytest.mark.parametrize("ahead", [0, 1], ids=["step by step", "asynchronous"])
+@pytest.mark.shows("hot reload under load", "async scheduling")
 def test_a_thousand_reloads_lose_no_request_and_no_block_and_change_no_token(tmp_path, ahead):
     chance = random.Random(ahead)
     configs = [random_config(chance, generation + 1) for generation in range(CONFIGS)]

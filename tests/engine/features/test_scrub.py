@@ -36,6 +36,7 @@ def test_the_former_tenants_blocks_were_full(memory, scrub):
     assert all(share_of_zeros(content) < 0.01 for content in memory[scrub]["before"])
 
 
+@pytest.mark.shows("`scrub: OnTransfer`")
 def test_a_transferred_block_holds_zeros_beside_the_new_tenants_token(memory):
     story = memory["OnTransfer"]
     for before, after in zip(story["before"], story["after"], strict=True):
@@ -43,6 +44,7 @@ def test_a_transferred_block_holds_zeros_beside_the_new_tenants_token(memory):
         assert share_kept(before, after) == 0
 
 
+@pytest.mark.shows("`scrub: OnTransfer`")
 def test_a_transferred_block_holds_the_old_bytes_where_scrubbing_was_not_asked_for(memory):
     story = memory["Never"]
     for before, after in zip(story["before"], story["after"], strict=True):

@@ -45,6 +45,7 @@ def lines(engine: RealEngine) -> list[dict[str, object]]:
     return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
 
+@pytest.mark.shows("OpenTelemetry (`--otlp-traces-endpoint`)")
 def test_both_spans_of_a_request_say_its_zone(engine, spans, config):
     door, inner = asked(engine, "acme", spans)
 
@@ -91,6 +92,7 @@ def test_each_line_is_json_and_says_whose_it_is(engine, config):
     assert not [line for line in others if not FROM_C.match(line)]
 
 
+@pytest.mark.shows("`--enable-log-requests`, `--log-error-stack`")
 def test_no_secret_gets_into_the_log_even_if_requests_and_errors_do(engine):
     complete(engine.client("acme"), PROMPT)
     malformed = {"model": "tiny", "prompt": PROMPT, "max_tokens": "many"}

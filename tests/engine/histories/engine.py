@@ -17,13 +17,22 @@ from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
 
-from hack.harness.scheduler import BLOCK_TOKENS, AnyToken, Driver, make_scheduler, prompt, with_drafts, with_flags
+from hack.harness.scheduler import (
+    AnyToken,
+    Driver,
+    give_encoder,
+    make_scheduler,
+    prompt,
+    with_drafts,
+    with_flags,
+)
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.fitting import grants
 from tenantzone_runtime.housekeeping import turns
 from tests.engine.clock import Clock
-from tests.engine.histories.events import Abort, Declare, Flags, Pause, ResetCache, Send, Turns, Wait
+from tests.engine.histories.events import IMAGES, Abort, Declare, Flags, Pause, ResetCache, Send, Turns, Wait
 from tests.engine.histories.invariants import Invariants
+from tests.engine.histories.reckoning import longest
 
 
 @dataclass(eq=False)
@@ -57,7 +66,11 @@ class Engine:
     def __init__(self, config: VllmConfig, flags: Flags, clock: Clock) -> None:
         self.flags = flags
         self.clock = clock
-        self.scheduler = make_scheduler(_with_flags(config, flags), flags.capacity, window=flags.window)
+        config = _with_flags(config, flags)
+        self.scheduler = make_scheduler(config, flags.capacity, window=flags.window, kinds=flags.kinds)
+        if flags.encoder is not None:
+            budget, cache = flags.encoder
+            give_encoder(self.scheduler, budget=budget, cache=cache)
         self.driver = Driver(self.scheduler)
         chance = Random(flags.capacity)
         self.driver.drafts = lambda most: chance.randint(0, most)
@@ -192,10 +205,22 @@ class Engine:
                 priority=event.priority,
                 prompt_logprobs=event.prompt_logprobs,
                 user=event.user,
+                images=self._images(event, len(tokens)),
                 grammar=None if grammar is None else grammar.future,
             )
             told.may_fail = grammar is not None and grammar.fails
         self.requests.append(told.request)
+
+    def _images(self, event: Send, tokens: int) -> list[tuple[str, int, int]]:
+        """Name, first token and length of each image that a prompt of so many tokens has room for."""
+        placed, end = [], 0
+        for image in event.images:
+            begin, length = end + image.gap, IMAGES[image.like]
+            end = begin + length
+            if end <= tokens:
+                name = f"{image.like} {next(self._numbers)}" if image.is_new else image.like
+                placed.append((name, begin, length))
+        return placed
 
     def resume(self) -> None:
         self.scheduler.set_pause_state(PauseState.UNPAUSED)
@@ -203,11 +228,12 @@ class Engine:
 
 def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
     # As vLLM has it: a pool holds one request of the greatest length at least.
-    longest = flags.capacity * BLOCK_TOKENS
+    drafted = 0 if flags.drafting is None else flags.drafting[1]
+    max_model_len = longest(flags.capacity, flags.kinds, drafted, flags.steps_in_flight)
     config = with_flags(
         config,
         max_num_seqs=min(flags.seats, flags.batched_tokens),
-        max_num_batched_tokens=flags.batched_tokens if flags.chunked else max(flags.batched_tokens, longest),
+        max_num_batched_tokens=flags.batched_tokens if flags.chunked else max(flags.batched_tokens, max_model_len),
         enable_chunked_prefill=flags.chunked,
         long_prefill_token_threshold=flags.long_prefill,
         watermark=flags.watermark,
@@ -221,7 +247,7 @@ def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
     if flags.drafting is not None:
         config = with_drafts(config, *flags.drafting)
     config.model_config = copy(config.model_config)
-    config.model_config.max_model_len = longest
+    config.model_config.max_model_len = max_model_len
     config.cache_config = copy(config.cache_config)
     config.cache_config.enable_prefix_caching = flags.prefix_caching
     return config

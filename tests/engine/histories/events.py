@@ -30,7 +30,9 @@ class Flags:
     whole_prompts: bool
     """``--scheduler-reserve-full-isl``."""
     window: int | None
-    """Tokens that attention looks back; None: all."""
+    """Tokens that attention looks back, of one group's layers or where ``kinds`` say so; None: all."""
+    kinds: tuple[str, ...]
+    """Of the model's layers, a group of KV caches for each; none: one group."""
     policy: Literal["fcfs", "priority"]
     prefix_caching: bool
     steps_in_flight: int
@@ -41,8 +43,26 @@ class Flags:
     """... and more for each token that it computes."""
     drafting: tuple[str, int] | None
     """``--speculative-config``: a method, and how many tokens are drafted at a time; None: none are."""
+    encoder: tuple[int, int] | None
+    """Embeddings of images that a step may make, and that stay cached; None: the model takes no images."""
     steps_in_pauses: bool
     """Whether configs and time change one zone after the other, with a step in between."""
+
+
+IMAGES = {"cat": 16, "dog": 40, "owl": 64}
+"""Images that tenants show again and again, by name, and the embeddings of each: a token for each of them."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image in a prompt."""
+
+    like: str
+    """One of `IMAGES`."""
+    is_new: bool
+    """Whether it is as large as that, and like no other."""
+    gap: int
+    """Tokens before it: from the prompt's beginning, or from the image before it."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +99,8 @@ class Send:
     """Such a request reads no prefix from the cache."""
     user: str
     """Of the tenant; empty: that is not told."""
+    images: tuple[Image, ...]
+    """Those that the prompt has room for are in it."""
     grammar: int | None
     """Turns of the engine until the grammar is compiled, negative if it fails then; None: the answer is free text."""
 

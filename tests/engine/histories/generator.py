@@ -3,17 +3,20 @@
 from hypothesis import strategies as st
 from vllm.v1.core.sched.interface import PauseState
 
+from hack.harness.kv_caches import KINDS
 from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
 from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.zone_terms import Fairness, Idle, Latency, Lending, SeatShare
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.engine.histories.events import (
+    IMAGES,
     STRANGER,
     TENANTS,
     Abort,
     Declare,
     Event,
     Flags,
+    Image,
     Life,
     Pause,
     ResetCache,
@@ -23,6 +26,7 @@ from tests.engine.histories.events import (
 )
 
 MAX_EVENTS = 80
+DRAFTING = [None, None, ("ngram", 3), ("eagle", 3), ("draft_model", 1), ("mtp", 2), ("eagle", 15)]
 LATENCIES = [
     *[Latency()] * 4,
     Latency(token_time_seconds=0.03),
@@ -39,24 +43,47 @@ SEATS = [
     SeatShare(reserved="40%", limit="70%"),
 ]
 
-flags = st.builds(
-    Flags,
-    capacity=st.sampled_from([40, 60, 100]),
-    seats=st.sampled_from([64, 2, 3, 4, 8]),
-    batched_tokens=st.sampled_from([1024, 64, 128, 256, 12]),
-    chunked=st.sampled_from([True, True, True, False]),
-    long_prefill=st.sampled_from([0, 0, 0, 16, 40]),
-    watermark=st.sampled_from([0.0, 0.0, 0.02, 0.1]),
-    whole_prompts=st.sampled_from([True, True, False]),
-    window=st.sampled_from([None, None, 64]),
-    policy=st.sampled_from(["fcfs", "fcfs", "priority"]),
-    prefix_caching=st.sampled_from([True, True, True, False]),
-    steps_in_flight=st.sampled_from([1, 2, 3, 5]),
-    step_seconds=st.sampled_from([0.02, 0.5, 2.0]),
-    token_seconds=st.sampled_from([0.0, 0.0005]),
-    drafting=st.sampled_from([None, None, ("ngram", 3), ("eagle", 3), ("draft_model", 1), ("mtp", 2), ("eagle", 15)]),
-    steps_in_pauses=st.sampled_from([False, False, True]),
-).filter(lambda flags: flags.window is None or flags.drafting != ("mtp", 2))  # vLLM 0.33 looks up blocks without a hash
+
+@st.composite
+def flags(draw: st.DrawFn) -> Flags:
+    chunked = draw(st.sampled_from([True, True, True, False]))
+    prefix_caching = draw(st.sampled_from([True, True, True, False]))
+    kinds = draw(st.sampled_from([()] * len(KINDS) + [each for each in KINDS if _goes(each, chunked, prefix_caching)]))
+    window = draw(st.sampled_from([None, None, 64])) if not kinds else 64
+    return Flags(
+        capacity=draw(st.sampled_from([40, 60, 100])),
+        seats=draw(st.sampled_from([64, 2, 3, 4, 8])),
+        batched_tokens=draw(st.sampled_from([1024, 64, 128, 256, 12])),
+        chunked=chunked,
+        long_prefill=draw(st.sampled_from([0, 0, 0, 16, 40])),
+        watermark=draw(st.sampled_from([0.0, 0.0, 0.02, 0.1])),
+        whole_prompts=draw(st.sampled_from([True, True, False])),
+        window=window,
+        kinds=kinds,
+        policy=draw(st.sampled_from(["fcfs", "fcfs", "priority"])),
+        prefix_caching=prefix_caching,
+        steps_in_flight=draw(st.sampled_from([1, 2, 3, 5])),
+        step_seconds=draw(st.sampled_from([0.02, 0.5, 2.0])),
+        token_seconds=draw(st.sampled_from([0.0, 0.0005])),
+        drafting=draw(st.sampled_from([each for each in DRAFTING if _drafts(each, kinds, window)])),
+        encoder=draw(st.sampled_from([None, None, (64, 64), (64, 160), (160, 320)])),
+        steps_in_pauses=draw(st.sampled_from([False, False, True])),
+    )
+
+
+def _goes(kinds: tuple[str, ...], chunked: bool, prefix_caching: bool) -> bool:
+    """Whether vLLM has layers of these kinds in such an engine."""
+    states = [kind for kind in kinds if kind.startswith("mamba")]
+    if not prefix_caching:
+        return all(kind == "mamba none" for kind in states)
+    return "mamba none" not in states and (chunked or not states)
+
+
+def _drafts(drafting: tuple[str, int] | None, kinds: tuple[str, ...], window: int | None) -> bool:
+    """Whether vLLM drafts so for such a model. With modules and a window, 0.33 looks up blocks without a hash."""
+    method = None if drafting is None else drafting[0]
+    has_window = window is not None and (not kinds or "window" in kinds)
+    return not (method == "mtp" and has_window) and not (method in ("mtp", "eagle") and "chunks" in kinds)
 
 
 @st.composite
@@ -119,8 +146,14 @@ def configs(draw: st.DrawFn, chosen: Flags) -> Declare:
     return Declare(tuple(declared), draw(pools(chosen.capacity)))
 
 
+images = st.builds(Image, like=st.sampled_from(list(IMAGES)), is_new=st.booleans(), gap=st.integers(0, 200))
+
+
 @st.composite
-def sends(draw: st.DrawFn, capacity: int, *tenants: str | None) -> Send:
+def sends(draw: st.DrawFn, chosen: Flags, *tenants: str | None) -> Send:
+    capacity = chosen.capacity
+    # A prompt that is not cut has to be computed in one step, whatever the encoder has room for.
+    takes_images = chosen.encoder is not None and chosen.chunked and not chosen.kinds
     return Send(
         tenant=draw(st.sampled_from(tenants)),
         blocks=draw(st.one_of(st.integers(0, 4), st.integers(0, capacity // 3), st.integers(0, capacity - 1))),
@@ -131,6 +164,7 @@ def sends(draw: st.DrawFn, capacity: int, *tenants: str | None) -> Send:
         priority=draw(st.integers(-1, 1)),
         prompt_logprobs=draw(st.integers(0, 9)) == 9,
         user=draw(st.sampled_from(["", "", "ann", "bob"])),
+        images=tuple(draw(st.lists(images, max_size=3))) if takes_images else (),
         grammar=draw(st.sampled_from([None] * 8 + [0, 1, 5, -1, -6])),
     )
 
@@ -140,7 +174,7 @@ def events(draw: st.DrawFn, chosen: Flags) -> Event:
     kind = draw(st.sampled_from(_KINDS))
     if kind is Send:
         # Mostly of tenants that have a zone, if any has.
-        return draw(sends(chosen.capacity, *TENANTS * 4, STRANGER, None))
+        return draw(sends(chosen, *TENANTS * 4, STRANGER, None))
     if kind is Turns:
         return Turns(draw(st.sampled_from([1, 2, 3, 5, 20])))
     if kind is Declare:
@@ -159,11 +193,11 @@ _KINDS = [Turns] * 10 + [Send] * 10 + [Declare] * 2 + [Wait, Wait, Abort, Pause,
 
 @st.composite
 def lives(draw: st.DrawFn) -> Life:
-    chosen = draw(flags)
+    chosen = draw(flags())
     happens: list[Event] = []
     if draw(st.booleans()):
         for _ in range(draw(st.integers(1, 4))):
-            happens.append(draw(sends(chosen.capacity, None)))
+            happens.append(draw(sends(chosen, None)))
             happens.append(Turns(draw(st.sampled_from([0, 1, 3, 20]))))
     if draw(st.integers(0, 9)) < 9:
         happens.append(draw(configs(chosen)))

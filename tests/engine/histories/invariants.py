@@ -12,17 +12,16 @@ from vllm.v1.request import Request, RequestStatus
 from hack.harness.scheduler import Driver
 from tenantzone_runtime.zones.audit import Evicted, Preempted
 from tenantzone_runtime.zones.zone import Zone
-from tests.engine.histories.snapshot import (
-    Snapshot,
-    blocks_for,
-    slots_at_most,
-    slots_to_admit,
-    take_snapshot,
-    zone_of,
-)
+from tests.engine.histories.reckoning import blocks_at_most, slots_at_most, slots_to_admit
+from tests.engine.histories.snapshot import Snapshot, take_snapshot, zone_of
 
 MAX_PASSED_OVER = 2
 """Steps in which there is a seat and a token left, and an entitled zone still gets none of its requests in."""
+
+
+def _has_images_ahead(request: Request) -> bool:
+    places = [feature.mm_position for feature in request.mm_features]
+    return any(place.offset + place.length > request.num_computed_tokens for place in places)
 
 
 class Invariants:
@@ -108,7 +107,7 @@ class Invariants:
         totals = self._scheduler.block_pool.ledger.totals
         for request in self._scheduler.requests.values():
             zone = zone_of(request)
-            peak = blocks_for(slots_at_most(self._scheduler, request))
+            peak = blocks_at_most(self._scheduler, slots_at_most(self._scheduler, request))
             if zone is not None and peak > totals.reachable(zone, peak):
                 self._hopeless.add(request.request_id)
 
@@ -157,10 +156,11 @@ class Invariants:
         drafting = scheduler.vllm_config.speculative_config
         slots = 0 if drafting is None else drafting.max_num_new_slots_for_drafting
         in_all = scheduler.scheduler_config.max_num_batched_tokens - slots * (len(scheduled) + 1)
+        # Where states are kept at the ends of blocks, a prompt goes on by a block at least.
+        block = scheduler.cache_config.block_size if scheduler.need_mamba_block_aligned_split else 1
         # Where modules draft one token each, a prompt's end is not left to a step with fewer tokens than modules.
-        return (
-            min(scheduler.max_num_scheduled_tokens, in_all) - sum(scheduled.values()) - scheduler.num_prefill_lookahead
-        )
+        at_least = block - 1 + scheduler.num_prefill_lookahead
+        return min(scheduler.max_num_scheduled_tokens, in_all) - sum(scheduled.values()) - at_least
 
     def _nobody_new_passes_a_limit(self, before: Snapshot, after: Snapshot) -> None:
         for zone in self._scheduler.block_pool.ledger.zones.values():
@@ -225,6 +225,9 @@ class Invariants:
                 continue
             if not before.has_tokens_to_compute[request]:
                 continue
+            if _has_images_ahead(request):
+                # The encoder may have no room for the next of them.
+                continue
             zone, growth = zone_of(request), before.growth[request]
             if zone is not None and zone.counters.withheld_tokens > self._withheld.get(zone, 0):
                 # It sits out the step: other zones with prompts have their shares of it.
@@ -237,7 +240,7 @@ class Invariants:
         self._withheld = {zone: zone.counters.withheld_tokens for zone in zones}
 
     def _to_admit(self, request: Request) -> int:
-        return blocks_for(slots_to_admit(self._scheduler, request))
+        return blocks_at_most(self._scheduler, slots_to_admit(self._scheduler, request))
 
     def _an_entitled_zone_gets_in(self, before: Snapshot) -> None:
         waiting: dict[Zone, list[Request]] = {}
@@ -254,6 +257,8 @@ class Invariants:
             del self._passed_over[zone]
         has_seat = len(self._scheduler.running) < self._scheduler.max_num_running_reqs
         for zone in entitled:
+            if any(map(_has_images_ahead, waiting[zone])):
+                continue
             if any(request.status == RequestStatus.RUNNING for request in waiting[zone]):
                 self._passed_over[zone] = 0
             elif zone.wait_reason == "tokens":
@@ -268,7 +273,24 @@ class Invariants:
                 self._passed_over[zone] += 1
                 assert self._passed_over[zone] <= MAX_PASSED_OVER, "an entitled zone does not get its blocks"
 
+    def _encodings_are_accounted_for(self) -> None:
+        cache = self._scheduler.encoder_cache_manager
+        sizes = cache.num_embeds_by_hash
+        assert cache.num_free_slots + sum(sizes.values()) == cache.cache_size, "room of the encoder cache is lost"
+        assert cache.cached.keys() == sizes.keys()
+        held: Counter[Zone] = Counter()
+        for name, zone in cache._owners.items():
+            held[zone] += sizes[name]
+        assert all(cache.held(zone) == held[zone] for zone in {*held, *cache._held}), (
+            "a zone's encodings are miscounted"
+        )
+        for name, users in cache.cached.items():
+            for user in users:
+                owner = cache._owners.get(name)
+                assert owner in (None, zone_of(self._scheduler.requests[user])), "an encoding is found by another zone"
+
     def after_an_update(self) -> None:
+        self._encodings_are_accounted_for()
         for request in self._refused:
             assert request.is_finished(), "a refused request has not ended with the next update"
             assert request.num_computed_tokens == 0, "a refused request was computed"

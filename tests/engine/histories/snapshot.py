@@ -2,33 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
-from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request, RequestStatus
 
-from hack.harness.scheduler import BLOCK_TOKENS, Driver
+from hack.harness.scheduler import Driver
 from tenantzone_runtime.zones.zone import Zone
+from tests.engine.histories.reckoning import growth
 
 
 def zone_of(request: Request) -> Zone | None:
     return getattr(request, "zone", None)
-
-
-def blocks_for(tokens: int) -> int:
-    return -(-tokens // BLOCK_TOKENS)
-
-
-def slots_to_admit(scheduler: Scheduler, request: Request) -> int:
-    """With those that are needed beside what is known of it, to draft."""
-    tokens = request.num_tokens + scheduler.num_spec_tokens + scheduler.num_lookahead_tokens
-    return min(tokens, scheduler.max_model_len)
-
-
-def slots_at_most(scheduler: Scheduler, request: Request) -> int:
-    """At its longest, where each step in flight drafts and nothing of it is right."""
-    drafted = scheduler.num_spec_tokens * (2 if scheduler.scheduler_config.async_scheduling else 1)
-    tokens = request.num_prompt_tokens + request.max_tokens + drafted + scheduler.num_lookahead_tokens
-    return min(tokens, scheduler.max_model_len)
 
 
 @dataclass
@@ -78,12 +62,15 @@ def take_snapshot(driver: Driver) -> Snapshot:
     pool, manager = scheduler.block_pool, scheduler.kv_cache_manager
     zones = list(pool.ledger.zones.values())
     running = list(scheduler.running)
-    tables = {request: manager.get_blocks(name).blocks[0] for name, request in scheduler.requests.items()}
+    tables = {
+        request: list(chain.from_iterable(manager.get_blocks(name).blocks))
+        for name, request in scheduler.requests.items()
+    }
     return Snapshot(
         running=running,
         waiting=[request for request in scheduler.requests.values() if _could_be_admitted(request)],
         used={request: {each.block_id for each in table if not each.is_null} for request, table in tables.items()},
-        growth={request: _growth(driver, request, len(tables[request])) for request in running},
+        growth={request: _growth(driver, request) for request in running},
         has_tokens_to_compute={request: _tokens_to_compute(driver, request) > 0 for request in running},
         in_use={zone: zone.in_use for zone in zones},
         reserved={zone: zone.spec.quota.reserved for zone in zones},
@@ -138,13 +125,21 @@ def _tokens_to_compute(driver: Driver, request: Request) -> int:
     if placeholders > 0 and request.num_computed_tokens + 2 - placeholders >= end:
         return 0
     left = request.num_tokens_with_spec + placeholders - request.num_computed_tokens
-    return min(left, driver.scheduler.max_model_len - request.num_computed_tokens - 1)
+    return _fitting(driver, request, min(left, driver.scheduler.max_model_len - request.num_computed_tokens - 1))
 
 
-def _growth(driver: Driver, request: Request, held: int) -> int:
+def _growth(driver: Driver, request: Request) -> int:
     tokens = min(_tokens_to_compute(driver, request), driver.scheduler.max_num_scheduled_tokens)
     threshold = driver.scheduler.scheduler_config.long_prefill_token_threshold
     if threshold and len(driver.scheduler.requests) > 1:
         tokens = min(tokens, threshold)
-    slots = request.num_computed_tokens + tokens + driver.scheduler.num_lookahead_tokens
-    return max(0, blocks_for(min(slots, driver.scheduler.max_model_len)) - held)
+    return growth(driver.scheduler, request, _fitting(driver, request, tokens))
+
+
+def _fitting(driver: Driver, request: Request, tokens: int) -> int:
+    """How many of so many tokens vLLM computes, where it keeps states at the ends of blocks."""
+    scheduler = driver.scheduler
+    if not scheduler.need_mamba_block_aligned_split or tokens <= 0:
+        return tokens
+    fitting: int = scheduler._mamba_block_aligned_split(request, tokens)
+    return fitting

@@ -47,6 +47,13 @@ def _quiet_logs():
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
+@pytest.mark.shows(
+    "all of these at random",
+    "speculative decoding (`--speculative-config`)",
+    "pipeline parallelism (`-pp`)",
+    "`--no-scheduler-reserve-full-isl`",
+    "structured output whose grammar comes late, or fails",
+)
 def test_every_life_keeps_its_promises_and_ends(run_life, life):
     lived_one()
     run_life(life)

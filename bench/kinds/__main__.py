@@ -1,0 +1,133 @@
+"""The demo's flood on each kind of model and feature that vLLM runs on a CPU, with zones and on stock vLLM beside it.
+
+For each kind a tiny model with random weights is made, and two engines start with it, the same flags and the same
+blocks. acme, which has reserved half of them, asks a prompt twice; burst asks it, too, then floods the engine with
+distinct prompts; acme asks again. The table has, in tokens, what acme's prompt found cached, and how many tokens of all
+answers are stock vLLM's. Where an engine does not start, its own words are under the table.
+"""
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from bench.end_to_end.engines import BLOCK_TOKENS, Engine, EngineError, Engines
+from bench.kinds.kinds import KINDS, Kind
+from bench.kinds.results import Drafts, Result, reason_in, table
+from bench.kinds.story import Told, tell
+from tenantzone_contract.config import ZoneConfig
+
+_ZONES: Final = (
+    ZoneConfig(name="acme", tenant="acme", generation=1, reserved="50%", priority=10),
+    ZoneConfig(name="burst", tenant="burst", generation=1, limit="60%"),
+)
+_METRIC: Final = r"^vllm:spec_decode_num_{}_tokens_total(?:{{[^}}]*}})? (\S+)$"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try kind after kind, and print the table. Exit code 1: of some kind that stock vLLM runs, the story fails."""
+    options = _options(arguments)
+    results = []
+    for number, name in enumerate(options.kinds, start=1):
+        say(f"kind {number} of {len(options.kinds)}: {name}")
+        result = _try(KINDS[name], options.keep)
+        say(table([result]))
+        results.append(result)
+    print(table(results))
+    return 0 if all(result.holds or isinstance(result.stock, str) for result in results) else 1
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.kinds", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "kinds", nargs="*", default=list(KINDS), choices=list(KINDS), metavar="KIND",
+        help=f"which to try (default: all): {', '.join(KINDS)}",
+    )  # fmt: skip
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep models and the engines' logs in there")
+    return parser.parse_args(arguments)
+
+
+def _try(kind: Kind, keep: Path | None) -> Result:
+    with tempfile.TemporaryDirectory(prefix="kinds-") as name, Engines() as stock_alone, Engines() as zones_alone:
+        folder = keep / kind.name if keep else Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        say("making the model")
+        model = kind.make_in(folder)
+        stock = _engine("stock", kind, model, folder, stock_alone)
+        zones = _engine("zones", kind, model, folder, zones_alone)
+        stock_ran, zones_ran = _starts(stock, stock_alone), _starts(zones, zones_alone)
+        tokens = zones.report().block_size_tokens if zones_ran is None else BLOCK_TOKENS
+        flood_tokens = kind.flood_blocks * tokens
+        return Result(
+            kind.name,
+            kind.like,
+            zones=zones_ran or _tell(zones, kind, flood_tokens),
+            stock=stock_ran or _tell(stock, kind, flood_tokens),
+            drafts=_drafts(zones) if kind.speculation and zones_ran is None else None,
+        )
+
+
+def _engine(side: str, kind: Kind, model: Path, folder: Path, engines: Engines) -> Engine:
+    """One of the two, on a core of its own if there are two."""
+    cores = sorted(os.sched_getaffinity(0))
+    own = folder / side
+    own.mkdir(exist_ok=True)
+    is_stock = side == "stock"
+    engine = Engine(
+        f"{kind.name}, {side}",
+        None if is_stock else _ZONES,
+        model=model,
+        folder=own,
+        cores=cores[:1] if is_stock else cores[-1:],
+        tenants=len(_ZONES),
+        flags=("--enable-prompt-tokens-details", *kind.flags_in(folder)),
+        variables={"TENANTZONE_OPEN_ROUTES": "/metrics"},
+    )
+    engines.add(engine)
+    return engine
+
+
+def _starts(engine: Engine, alone: Engines) -> str | None:
+    """Wait for it; why it does not start, in its own words."""
+    try:
+        alone.await_ready()
+    except EngineError:
+        return reason_in(engine.log())
+    return None
+
+
+def _tell(engine: Engine, kind: Kind, flood_tokens: int) -> Told | str:
+    def progress(message: str) -> None:
+        say(f"{engine.name}: {message}")
+
+    try:
+        return tell(engine, flood_tokens, pictures=kind.pictures, say=progress)
+    except (RuntimeError, httpx.HTTPError) as error:
+        return f"{error}; {reason_in(engine.log())}"
+
+
+def _drafts(engine: Engine) -> Drafts:
+    """Of an engine whose ``/metrics`` is open."""
+    shown = httpx.get(f"{engine.url}/metrics").text
+
+    def read(what: str) -> int:
+        return sum(int(float(value)) for value in re.findall(_METRIC.format(what), shown, re.MULTILINE))
+
+    return Drafts(drafted=read("draft"), accepted=read("accepted"))
+
+
+def say(message: str) -> None:
+    """Tell whoever waits how far it is."""
+    print(message, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""What was seen of each kind, as a table."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bench.kinds.story import Answer, Told
+
+_HEADER: Final = (
+    "kind", "like", "prompt", "cached before", "by burst", "after, zones", "after, stock", "equal, alone", "equal, all",
+    "drafts",
+)  # fmt: skip
+_ERROR: Final = re.compile(r"(?:^|[\])] )(?P<said>(?:\w+\.)*\w*(?:Error|Exception): .+)$")
+"""At a line's beginning, or behind who logs it: not what a warning quotes."""
+_LONGEST: Final = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """What speculation came to on an engine, in tokens."""
+
+    drafted: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What was seen of one kind; what an engine lacks, it did not run."""
+
+    kind: str
+    like: str
+    zones: Told | str
+    """Or why not: the engine's own words."""
+    stock: Told | str
+    drafts: Drafts | None = None
+    """On the engine with zones."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the story holds: acme's cache is hers alone, and stays; what is asked alone is answered as by stock.
+
+        What is computed beside others, or behind a prefix that is cached on one engine only, is rounded otherwise.
+        """
+        if isinstance(self.zones, str) or isinstance(self.stock, str):
+            return False
+        kept = 0 < self.zones.before.cached_tokens <= self.zones.after.cached_tokens
+        return kept and self.zones.across.cached_tokens == 0 and equal(self.zones.alone, self.stock.alone)[2]
+
+
+def equal(ours: Sequence[Answer], stock: Sequence[Answer]) -> tuple[int, int, bool]:
+    """How many tokens of answers are the same, of how many, and whether all are."""
+    pairs = list(zip(ours, stock, strict=True))
+    same = sum(a == b for one, other in pairs for a, b in zip(one.tokens, other.tokens, strict=True))
+    total = sum(len(other.tokens) for _, other in pairs)
+    return same, total, same == total
+
+
+def table(results: Iterable[Result]) -> str:
+    """A table in Markdown; under it, in their own words, why engines did not run."""
+    lines = [_row(_HEADER), _row(["---"] * len(_HEADER))]
+    reasons: list[str] = []
+    for result in results:
+        lines.append(_row(_cells(result)))
+        reasons.extend(_reasons(result))
+    return "\n".join([*lines, *(["", *reasons] if reasons else [])])
+
+
+def _cells(result: Result) -> Iterator[str]:
+    zones, stock = result.zones, result.stock
+    yield result.kind
+    yield result.like
+    ran = next((told for told in (stock, zones) if isinstance(told, Told)), None)
+    yield str(ran.first.prompt_tokens) if ran else "-"
+    yield _both(zones, stock, "before")
+    yield _both(zones, stock, "across")
+    yield _cached(zones, "after")
+    yield _cached(stock, "after")
+    if isinstance(zones, Told) and isinstance(stock, Told):
+        for ours, theirs in ((zones.alone, stock.alone), (zones.answers, stock.answers)):
+            same, total, _ = equal(ours, theirs)
+            yield f"{same} of {total}"
+    else:
+        yield from ("-", "-")
+    yield f"{result.drafts.accepted} of {result.drafts.drafted} right" if result.drafts else "-"
+
+
+def _both(zones: Told | str, stock: Told | str, which: str) -> str:
+    ours, theirs = _cached(zones, which), _cached(stock, which)
+    return ours if ours == theirs else f"{ours}, stock {theirs}"
+
+
+def _cached(told: Told | str, which: str) -> str:
+    if isinstance(told, str):
+        return "-"
+    answer: Answer = getattr(told, which)
+    return str(answer.cached_tokens)
+
+
+def _reasons(result: Result) -> Iterator[str]:
+    if isinstance(result.stock, str):
+        yield f"- {result.kind}: stock vLLM did not run: {result.stock}"
+    if isinstance(result.zones, str) and result.zones != result.stock:
+        yield f"- {result.kind}: with zones: {result.zones}"
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def reason_in(log: str) -> str:
+    """The first error that an engine's log tells, in short; errors that follow from it come after it."""
+    for line in log.splitlines():
+        if found := _ERROR.search(line):
+            return found["said"].strip()[:_LONGEST]
+    return (log.strip().splitlines() or ["nothing was said"])[-1][:_LONGEST]

@@ -1,0 +1,165 @@
+"""What is known here of how vLLM fills the block tables of requests, for each group of KV caches.
+
+Layers that see alike share a group, and a request has a table of blocks in each. In most steps a request that generates
+writes on in blocks that it holds, in all groups, and vLLM's own code would find out that there is nothing to do.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Final, NamedTuple
+
+from vllm.v1.core.kv_cache_coordinator import HybridKVCacheCoordinator, KVCacheCoordinator
+from vllm.v1.core.kv_cache_utils import KVCacheBlock
+from vllm.v1.core.single_type_kv_cache_manager import (
+    ChunkedLocalAttentionManager,
+    FullAttentionManager,
+    MambaManager,
+    SingleTypeKVCacheManager,
+    SlidingWindowManager,
+)
+from vllm.v1.request import Request
+
+_KNOWN: Final = (FullAttentionManager, SlidingWindowManager, ChunkedLocalAttentionManager, MambaManager)
+"""Kinds of layers whose tables grow by a block for so many tokens, whatever they let go of."""
+_AS_IT_IS: Final = nullcontext()
+
+
+class _Group(NamedTuple):
+    blocks: Mapping[str, list[KVCacheBlock]]
+    """By request id."""
+    block_tokens: int
+    spare: int
+    """Blocks at the end of each table in which no token is: states of what is drafted."""
+    indexed: Mapping[str, int] | None
+    """How many full blocks of each request were looked at for the prefix index; None: none ever is."""
+    unit: int
+    """Tokens: as each so many are there, more blocks come into the index."""
+    unit_blocks: int
+
+
+class BlockTables:
+    """The block tables of all requests of an engine.
+
+    Args:
+        coordinator: of the groups. Of other kinds of layers than are known here nothing is told, and vLLM is asked.
+    """
+
+    def __init__(self, coordinator: KVCacheCoordinator) -> None:
+        managers = coordinator.single_type_managers
+        is_known = all(type(caches) in _KNOWN for caches in managers)
+        self._groups = tuple(_group(coordinator, caches) for caches in managers) if is_known else ()
+        states = [caches for caches in managers if isinstance(caches, MambaManager)]
+        aligned = [caches for caches in states if caches.mamba_cache_mode == "align"]
+        self._states = tuple(states)
+        self._aligned = tuple(aligned)
+        self._pending: tuple[Mapping[str, Any], ...] = tuple(
+            pending for caches in aligned for pending in (caches._partial_hit_reqs, caches._checkpoints)
+        )
+        """By id, requests for which vLLM has more to do with their next tokens than to write on."""
+        self._indexes_ends = any(
+            caches.supports_fine_grained_hash_lookup and caches.block_size != caches.block_pool.hash_block_size
+            for caches in managers
+        )
+        """Whether the end of a prompt comes into the prefix index, even in the midst of a block."""
+        self.forgetful: tuple[SingleTypeKVCacheManager, ...] = tuple(
+            caches for caches in managers if type(caches) is not FullAttentionManager
+        )
+        """Managers of layers that do not see everything back, or keep the last state only."""
+
+    def writes_on(self, request: Request, tokens: int) -> bool:
+        """Whether a request writes on, to have so many tokens, in blocks that it holds, none of which gets full.
+
+        Args:
+            request: that runs.
+            tokens: in all, with slots to draft in.
+        """
+        if self._indexes_ends and request.num_computed_tokens < request.num_prompt_tokens:
+            return False
+        request_id = request.request_id
+        for blocks, block_tokens, spare, indexed, unit, unit_blocks in self._groups:
+            if tokens >= (len(blocks[request_id]) - spare) * block_tokens:
+                return False
+            if indexed is not None and tokens // unit * unit_blocks > indexed.get(request_id, -1):
+                return False
+        return bool(self._groups) and not self._is_pending(request_id)
+
+    def indexes_nothing(self, request: Request, tokens: int) -> bool:
+        """Whether nothing more of a request comes into the prefix index as it has so many computed tokens."""
+        if self._indexes_ends and tokens <= request.num_prompt_tokens:
+            return False
+        request_id = request.request_id
+        for _, _, _, indexed, unit, unit_blocks in self._groups:
+            if indexed is not None and tokens // unit * unit_blocks > indexed.get(request_id, -1):
+                return False
+        return bool(self._groups) and not self._is_pending(request_id)
+
+    def have_slots(self, request_id: str, tokens: int) -> bool:
+        """Whether there are blocks for so many tokens of a request in all groups; no where that is not known here."""
+        for blocks, block_tokens, spare, _, _, _ in self._groups:
+            if tokens > (len(blocks[request_id]) - spare) * block_tokens:
+                return False
+        return bool(self._groups) and not self._is_pending(request_id)
+
+    def _is_pending(self, request_id: str) -> bool:
+        return any(request_id in pending for pending in self._pending) if self._pending else False
+
+    def begin_with_this_step(self, hits: Sequence[Sequence[KVCacheBlock]]) -> bool:
+        """Whether a state that was found cached is computed in this very step: vLLM lets nobody begin with it yet.
+
+        Args:
+            hits: blocks that were found, by group.
+        """
+        return any(
+            found[-1].block_hash in caches.cached_blocks_this_step
+            for caches in self._states
+            if (found := hits[caches.kv_cache_group_id])
+        )
+
+    @property
+    def have_states(self) -> bool:
+        """Whether some layers keep states, and no keys and values of each token."""
+        return bool(self._states)
+
+    def unchanged(self, request_id: str) -> AbstractContextManager[None]:
+        """Have vLLM asked how many blocks a request needs without that it takes this for a step.
+
+        It notes where states are to be kept as it counts, and answers with more blocks than there are for a request
+        that can't begin in this step.
+        """
+        return self._keep_states(request_id) if self._states else _AS_IT_IS
+
+    @contextmanager
+    def _keep_states(self, request_id: str) -> Iterator[None]:
+        in_step = [caches.cached_blocks_this_step for caches in self._states]
+        is_known = [request_id in caches.req_to_blocks for caches in self._states]
+        checkpoints = [caches._checkpoints.get(request_id) for caches in self._aligned]
+        for caches in self._states:
+            caches.cached_blocks_this_step = set()
+        try:
+            yield
+        finally:
+            for caches, hashes, known in zip(self._states, in_step, is_known, strict=True):
+                caches.cached_blocks_this_step = hashes
+                if not known:
+                    caches.req_to_blocks.pop(request_id, None)
+            for caches, checkpoint in zip(self._aligned, checkpoints, strict=True):
+                caches._checkpoints.pop(request_id, None)
+                if checkpoint is not None:
+                    caches._checkpoints[request_id] = checkpoint
+
+
+def _group(coordinator: KVCacheCoordinator, caches: SingleTypeKVCacheManager) -> _Group:
+    block_tokens = unit = int(caches.block_size)
+    finds_parts = caches.use_eagle or coordinator.enable_partial_hash_hits
+    if isinstance(coordinator, HybridKVCacheCoordinator) and not finds_parts:
+        # vLLM indexes what all groups can find together.
+        unit = int(coordinator.scheduler_block_size)
+    is_indexed = caches.enable_caching and caches.kv_cache_spec.prefix_cacheable
+    return _Group(
+        caches.req_to_blocks,
+        block_tokens,
+        caches.num_speculative_blocks if isinstance(caches, MambaManager) else 0,
+        caches.num_cached_block if is_indexed else None,
+        unit,
+        unit // block_tokens,
+    )
