@@ -12,6 +12,7 @@ from tenantzone_runtime.door.holdings import Held
 from tenantzone_runtime.door.limits import read_body
 from tenantzone_runtime.door.prompts import check_prompts
 from tenantzone_runtime.door.routes import Route
+from tenantzone_runtime.door.sampling import check_sampling
 from tenantzone_runtime.door.shape import check_count, check_depth, check_kinds, check_text, check_texts
 from tenantzone_runtime.settings import Bounds
 
@@ -80,4 +81,5 @@ class Intake:
         if route.brings_media:
             check_text(parsed, len(body), self._bounds.max_text_bytes)
         check_grammars(parsed, self._bounds.max_grammar_bytes)
+        check_sampling(parsed)
         return check_prompts(parsed, self._bounds.max_prompts), remake(body, parsed)

@@ -91,7 +91,8 @@ def _check_priority(body: Mapping[str, Any], headers: Sequence[tuple[bytes, byte
     for name, text in headers:
         if name.lower() == PRIORITY_HEADER.encode():
             try:
-                value = int(text)
+                # As vLLM reads it: there are blanks in Latin-1 that are none in ASCII.
+                value = int(text.decode("latin-1"))
             except ValueError:
                 continue  # vLLM passes over it
             _check_range(PRIORITY_HEADER, value, bounds)
