@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -228,10 +229,8 @@ class _Server(ThreadingHTTPServer):
 
 def _end(connection: socket.socket) -> None:
     """Have the thread that waits for a connection go on, and find it closed."""
-    try:
+    with suppress(OSError):  # it has just been closed
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # it has just been closed
 
 
 class _IPv6Server(_Server):
