@@ -19,7 +19,7 @@ from tenantzone_runtime.door.discretion import discreet
 from tenantzone_runtime.door.full_queues import FullQueues
 from tenantzone_runtime.door.headers import check_headers
 from tenantzone_runtime.door.holdings import Held, Holdings
-from tenantzone_runtime.door.identities.asking import Identity, unusable, without_headers
+from tenantzone_runtime.door.identities.asking import Identity, unauthorized, unusable, without_headers
 from tenantzone_runtime.door.identities.choice import has_identity_files, make_identity
 from tenantzone_runtime.door.identities.key_ring import KeyRing
 from tenantzone_runtime.door.intake import Intake
@@ -116,6 +116,7 @@ class TenantMiddleware:
         attributes: dict[str, str | int] = {}
         held: Held | None = None
         app = self._discreet_app
+        asked = scope
         try:
             route = self._route(scope)
             if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
@@ -130,6 +131,7 @@ class TenantMiddleware:
                     app = listing(app, usable_models(scope, self._zones.get(tenant)))
                 if scope["method"] == "POST":
                     scope, receive = await self._take(scope, receive, route, tenant, held)
+                    await self._check_still(asked, tenant)
                 if is_sealed:
                     # Once more: it may have waited behind one that was refused.
                     self._full_queues.check(tenant)
@@ -189,6 +191,12 @@ class TenantMiddleware:
                 403, "no_zone", f"Tenant {tenant!r} has no zone on this engine; ask for a TenantZone in its pool"
             )
         return tenant
+
+    async def _check_still(self, scope: Scope, tenant: str) -> None:
+        """Check that a request is the tenant's still: a body may take minutes to come, and keys are revoked at once."""
+        await self._look_if_due()
+        if self._tenant(scope, self._identity) != tenant:
+            raise unauthorized("unknown_key", "Whose request this is has changed while it came; repeat it")
 
     async def _take(
         self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held
