@@ -7,6 +7,7 @@ from typing import Any
 
 from tenantzone_runtime.door.answers import Receive
 from tenantzone_runtime.door.binding import parse_body
+from tenantzone_runtime.door.forms import check_pattern_sizes
 from tenantzone_runtime.door.grammars import check_grammars
 from tenantzone_runtime.door.holdings import Held
 from tenantzone_runtime.door.limits import read_body
@@ -18,6 +19,9 @@ from tenantzone_runtime.settings import Bounds
 
 _SMALL_BYTES = 16 * 2**10
 """Up to this a body costs less than the way to another thread and back."""
+
+_PATTERN_PART = 8
+"""Patterns and grammars may be so much smaller than what else says how an answer is to look."""
 
 Remake = Callable[[bytes, dict[str, Any]], bytes]
 """Makes the body that goes on of the one that came, and of what that holds."""
@@ -81,5 +85,6 @@ class Intake:
         if route.brings_media:
             check_text(parsed, len(body), self._bounds.max_text_bytes)
         check_grammars(parsed, self._bounds.max_grammar_bytes)
+        check_pattern_sizes(parsed, self._bounds.max_grammar_bytes // _PATTERN_PART)
         check_sampling(parsed)
         return check_prompts(parsed, self._bounds.max_prompts), remake(body, parsed)
