@@ -72,3 +72,49 @@ def test_what_is_let_through_costs_a_step_little_with_the_worst_of_answers(wante
     answer[-wanted["max_pattern_size"]] = 2
     check_sequence_repetition(answer, RepetitionDetectionParams(**wanted))
     assert 0 < answer.looks < 2**15
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"n": 32, "max_tokens": 1500, "logprobs": True, "top_logprobs": 20}, "top_logprobs"),
+        ({"max_completion_tokens": 32_000, "logprobs": True, "top_logprobs": 5}, "top_logprobs"),
+        ({"n": 2, "logprobs": True, "top_logprobs": 20}, "top_logprobs"),
+        ({"prompt": ["a"] * 100, "max_tokens": 300, "logprobs": 5}, "logprobs"),
+        ({"max_tokens": "50_000", "logprobs": "20"}, "logprobs"),
+        ({"max_output_tokens": 10_000, "top_logprobs": 20, "stream": False}, "top_logprobs"),
+    ],
+)
+def test_an_answer_in_one_piece_has_not_too_many_log_probabilities(folder, body, param):
+    """The first one kept vLLM's event loop for a minute."""
+    refused = call(door(folder), key="acme-key", body={**PROMPT, **body})
+    assert (refused.status_code, error_of(refused)["param"]) == (400, param)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"n": 32, "max_tokens": 1500, "logprobs": True, "top_logprobs": 20, "stream": True},
+        {"n": 32, "max_tokens": 1500},
+        {"logprobs": True, "top_logprobs": 20},
+        {"max_tokens": 1, "n": 128, "logprobs": 20},
+        {"max_tokens": 32_000, "logprobs": 0},
+        {"max_tokens": 32_000, "logprobs": False, "top_logprobs": 0},
+        {"max_tokens": 4096, "logprobs": 5, "echo": True},
+    ],
+)
+def test_log_probabilities_are_had_as_usual(folder, body):
+    body_seen(call(door(folder), key="acme-key", body={**PROMPT, **body}))
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**64), 2**70])
+def test_a_number_that_vllm_can_not_pass_on_is_named(folder, value):
+    refused = call(door(folder), key="acme-key", body={**PROMPT, "top_k": value})
+    assert (refused.status_code, error_of(refused)["param"]) == (400, "top_k")
+    assert body_seen(call(door(folder), key="acme-key", body={**PROMPT, "seed": 2**63 - 1}))["seed"] == 2**63 - 1
+
+
+@pytest.mark.parametrize("value", [str(2**63), "-" + "9" * 30, "\xa0" + str(2**70)])
+def test_so_is_one_in_a_header(folder, value):
+    refused = call(door(folder), key="acme-key", body=PROMPT, headers={"X-Vllm-Priority": value})
+    assert (refused.status_code, error_of(refused)["param"]) == (400, "x-vllm-priority")

@@ -25,8 +25,8 @@ _WITH_OTHERS: Final = "structural_tag"
 def check_pattern_sizes(body: Mapping[str, Any], limit: int) -> None:
     """Check that the patterns and grammars of each field are not too large together.
 
-    What a schema costs grows with its size. What a pattern costs grows with its square, in memory, too: 64 KiB of ``a?``
-    take xgrammar gigabytes.
+    What a schema costs grows with its size. What a pattern costs grows with its square, in memory, too: 64 KiB of
+    ``a?`` take xgrammar gigabytes.
 
     Args:
         body: parsed.
@@ -40,7 +40,7 @@ def check_pattern_sizes(body: Mapping[str, Any], limit: int) -> None:
             raise Refusal(
                 400,
                 "complex_grammar",
-                f"'{field}' has regular expressions or grammars of more than {limit} characters; ask for a simpler form",
+                f"'{field}' has patterns or grammars of more than {limit} characters; ask for a simpler form",
                 param=field,
             )
 

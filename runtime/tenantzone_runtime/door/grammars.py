@@ -14,8 +14,8 @@ from tenantzone_runtime.door.answers import Refusal
 MAX_REPETITIONS_SQUARED = 10**6
 """Of all repetitions in a field, ``{3,1000}`` and such, the sum of their squares."""
 MAX_REPETITIONS_TOGETHER = 5 * 10**7
-"""Of one text, that sum times how many repetitions there are: where what repeats may be left out, xgrammar keeps a state
-for each pair of them, so that a mask of 8 KiB took 1.5 GiB."""
+"""Of one text, that sum times how many repetitions there are: where what repeats may be left out, xgrammar keeps a
+state for each pair of them, so that one mask for 8 KiB took 1.5 GiB."""
 
 FIELDS = (
     "response_format",

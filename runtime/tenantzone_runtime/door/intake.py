@@ -13,7 +13,7 @@ from tenantzone_runtime.door.holdings import Held
 from tenantzone_runtime.door.limits import read_body
 from tenantzone_runtime.door.prompts import check_prompts
 from tenantzone_runtime.door.routes import Route
-from tenantzone_runtime.door.sampling import check_sampling
+from tenantzone_runtime.door.sampling import check_logprobs, check_sampling
 from tenantzone_runtime.door.shape import check_count, check_depth, check_kinds, check_text, check_texts
 from tenantzone_runtime.settings import Bounds
 
@@ -87,4 +87,6 @@ class Intake:
         check_grammars(parsed, self._bounds.max_grammar_bytes)
         check_pattern_sizes(parsed, self._bounds.max_grammar_bytes // _PATTERN_PART)
         check_sampling(parsed)
-        return check_prompts(parsed, self._bounds.max_prompts), remake(body, parsed)
+        answers = check_prompts(parsed, self._bounds.max_prompts)
+        check_logprobs(parsed, answers)
+        return answers, remake(body, parsed)

@@ -11,6 +11,12 @@ from tenantzone_runtime.door.answers import Refusal
 
 LONGEST: Final = {"logit_bias": 1024, "allowed_token_ids": 1024, "stop_token_ids": 64}
 """Members of each. Of the tokens that end an answer the model's own are among the 128 that there is room for."""
+MAX_LOGPROBS: Final = 2**17
+"""Of an answer in one piece: vLLM makes an object of each on its event loop, a second and more for this many."""
+_UNSAID_TOKENS: Final = 4096
+"""Of an answer whose length nobody has said: how long it may get the door does not know."""
+_ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_LOGPROBS: Final = ("logprobs", "top_logprobs")
 _REPETITION: Final = "repetition_detection"
 _MOST_COMPARED: Final = 2**14
 """Tokens at most, to be compared after each token."""
@@ -33,6 +39,28 @@ def check_sampling(body: Mapping[str, Any]) -> None:
     if isinstance(repetition, dict) and _compared(repetition) > _MOST_COMPARED:
         raise _refused(
             _REPETITION, f"looks too far back: max_pattern_size ** 2 * min_count may be {_MOST_COMPARED} at most"
+        )
+
+
+def check_logprobs(body: Mapping[str, Any], answers: int) -> None:
+    """Check that an answer in one piece has not too many log probabilities in it.
+
+    Args:
+        body: parsed.
+        answers: how many the body comes to.
+
+    Raises:
+        Refusal: it has.
+    """
+    field, wanted = max(((name, _number(body.get(name))) for name in _LOGPROBS), key=lambda it: it[1])
+    if wanted < 1 or body.get("stream") is True:
+        return
+    said = [_number(body[name]) for name in _ANSWER_TOKENS if body.get(name) is not None]
+    if answers * (wanted + 1) * max(said, default=_UNSAID_TOKENS) > MAX_LOGPROBS:
+        raise _refused(
+            field,
+            f"makes an answer of more than {MAX_LOGPROBS} log probabilities, counting {answers} answers of "
+            f"{max(said, default=_UNSAID_TOKENS):g} tokens; stream it, say a smaller max_tokens",
         )
 
 
