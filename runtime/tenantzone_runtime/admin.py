@@ -10,9 +10,11 @@ import errno
 import logging
 import socket
 import socketserver
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,6 +36,11 @@ TakeBlockMap = Callable[[int], BlockMap]
 """Takes a picture with so many cells at most."""
 TakeTierMap = Callable[[str, int], BlockMap | None]
 """The same of a tier's chunks, by its name; None: there is no such tier."""
+
+MAX_CONNECTIONS = 64
+"""Each has a thread. Beyond it, the one that was made first is closed: a client with a token takes no time."""
+CONNECTION_SECONDS = 30.0
+"""What a connection may take in all; of that its request may wait 10 s for each further piece."""
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -157,7 +164,7 @@ class _Pages:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    # One request per connection, and a client that sends nothing is dropped: no thread outlives its use.
+    # One request per connection, and a client that sends nothing is dropped.
     protocol_version = "HTTP/1.0"
     timeout = 10.0
     server: "_Server"
@@ -194,11 +201,50 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    # As many as may come at once, and not five: who finds no place asks again after a second.
+    request_queue_size = 128
     pages: _Pages
+    max_connections: int = MAX_CONNECTIONS
+    connection_seconds: float = CONNECTION_SECONDS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._since: dict[socket.socket, float] = {}
+        """The connections that are open, and since when; the oldest first. Its thread takes each out."""
+        super().__init__(*args, **kwargs)
 
     def server_bind(self) -> None:
         # HTTPServer's own would ask DNS for this machine's name, which can take seconds.
         socketserver.TCPServer.server_bind(self)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._since[request] = time.monotonic()
+        for surplus in [*self._since][: max(0, len(self._since) - self.max_connections)]:
+            _end(surplus)
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """End the connections that take too long; the server's thread calls this, ten times a second."""
+        latest = time.monotonic() - self.connection_seconds
+        for connection, since in self._since.copy().items():
+            if since < latest:
+                _end(connection)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._since.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exception()
+        if isinstance(error, OSError):
+            _log.debug("a client of the admin port has gone: %s", error)
+        else:
+            _log.error("the admin port failed at a request", exc_info=error)
+
+
+def _end(connection: socket.socket) -> None:
+    """Have the thread that waits for a connection go on, and find it closed."""
+    with suppress(OSError):  # it has just been closed
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _IPv6Server(_Server):

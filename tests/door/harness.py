@@ -98,10 +98,12 @@ def call(
     key: str | None = None,
     root_path: str = "",
     more: Mapping[str, Any] | None = None,
+    receive: Receive | None = None,
 ) -> httpx.Response:
     """One request, straight through ASGI: what a server in between would tidy up arrives as it is.
 
-    Headers of one name, where there are several, are in one value, one a line. ``more`` is for the scope.
+    Headers of one name, where there are several, are in one value, one a line. ``more`` is for the scope;
+    ``receive`` brings the request's messages in place of the body.
     """
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"content-type": "application/json", **(headers or {})}
@@ -121,13 +123,13 @@ def call(
     incoming = [{"type": "http.request", "body": content, "more_body": False}]
     outgoing: list[Message] = []
 
-    async def receive() -> Message:
+    async def receive_whole() -> Message:
         return incoming.pop(0) if incoming else {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
         outgoing.append(message)
 
-    asyncio.run(app(scope, receive, send))
+    asyncio.run(app(scope, receive or receive_whole, send))
     start, *parts = outgoing
     return httpx.Response(start["status"], headers=start["headers"], content=b"".join(part["body"] for part in parts))
 

@@ -53,6 +53,11 @@ class TestSize:
         response = call(door(folder), path=route.path, body=PROMPT, key="acme-key", headers=headers)
         assert (error_of(response)["code"], response.headers["connection"]) == (413, "close")
 
+    @pytest.mark.parametrize(("length", "status"), [("0" * 5000 + "9", 200), ("9" * 5000, 413)])
+    def test_a_declared_length_of_thousands_of_digits_is_a_number(self, folder, length, status):
+        response = call(door(folder), body=PROMPT, key="acme-key", headers={"content-length": length})
+        assert response.status_code == status
+
     @pytest.mark.parametrize(
         ("path", "body"),
         [

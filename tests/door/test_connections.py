@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 
 import httpx
 import pytest
@@ -318,3 +318,120 @@ def test_a_client_that_takes_nothing_of_its_answer_is_cut_off(monkeypatch):
     with serving(flood) as url, closing(connect(url)) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
         eventually(lambda: ended == ["http.disconnect"], seconds=LONG_SECONDS)
+
+
+def test_an_answer_that_is_taken_slowly_is_not_cut_off(monkeypatch):
+    monkeypatch.setattr(BoundedProtocol, "unread_seconds", 0.3)
+    body = b"a" * 8 * 2**20
+
+    async def at_once(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+    with serving(at_once) as url, closing(connect(url)) as connection:
+        connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+        taken, began = 0, time.monotonic()
+        while piece := connection.recv(65536):
+            taken += len(piece)
+            # In all several times as long as a client may take nothing.
+            time.sleep(max(0.0, began + taken / len(body) - time.monotonic()))
+        assert taken > len(body)
+
+
+def unread(url: str, more: bytes = b"") -> socket.socket:
+    """Asks, and takes nothing of the answer."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    connection.connect((host, int(port)))
+    connection.sendall(b"GET /health HTTP/1.1\r\n" + more + b"\r\n")
+    return connection
+
+
+async def fill(scope, receive, send):
+    """Answer with as much as the kernel takes without a client, and less than what uvicorn keeps without waiting."""
+    if scope["path"] != "/health":
+        await echo(scope, receive, send)
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9999999")]})
+    transport = send.__self__.transport
+    while not transport.get_write_buffer_size():
+        await send({"type": "http.response.body", "body": b"a" * 1024, "more_body": True})
+        await asyncio.sleep(0)
+    send.__self__.response_complete = True
+    if not send.__self__.keep_alive:
+        transport.close()
+    send.__self__.on_response()
+
+
+@pytest.mark.parametrize("more", [b"", b"connection: close\r\n"], ids=["kept", "closed"])
+def test_who_has_not_taken_the_end_of_an_answer_is_cut_off(monkeypatch, more):
+    monkeypatch.setattr(BoundedProtocol, "unread_seconds", 0.3)
+    with serving(fill, loop="asyncio") as url, closing(unread(url, more)):
+        eventually(lambda: len(BoundedProtocol._unread) == 1)
+        eventually(lambda: not BoundedProtocol._unread and not BoundedProtocol._idle)
+
+
+def test_who_has_not_taken_an_answer_for_long_makes_room(monkeypatch):
+    monkeypatch.setattr(BoundedProtocol, "max_connections", 1)
+    with serving(fill, loop="asyncio") as url, closing(unread(url, b"connection: close\r\n")):
+        eventually(lambda: len(BoundedProtocol._unread) == 1)
+
+        def is_let_in() -> bool:
+            return httpx.get(f"{url}/v1/models").status_code == 200
+
+        eventually(is_let_in)
+        assert not BoundedProtocol._unread
+
+
+def test_what_stands_behind_a_body_is_no_header(url):
+    chunks = b"2\r\n{}\r\n0\r\nx-late: y\r\nauthorization: Bearer key\r\n\r\n"
+    with closing(connect(url)) as connection:
+        connection.sendall(b"POST /ping HTTP/1.0\r\nx-early: y\r\ntransfer-encoding: chunked\r\n\r\n" + chunks)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert b"x-early" in answer
+    assert b"x-late" not in answer
+    assert b"authorization" not in answer
+
+
+@pytest.mark.parametrize("upgrade", [b"h2c", b"websocket"])
+@pytest.mark.parametrize("length", [b"content-length: %d", b"transfer-encoding: chunked"])
+def test_a_body_behind_an_upgrade_is_no_request(upgrade, length):
+    """The parser takes it for one, and with it what a gateway has let through as a body."""
+    seen = []
+
+    async def note(scope, receive, send):
+        seen.append(scope["path"])
+        await echo(scope, receive, send)
+
+    before = counted("upgrade")
+    smuggled = b"GET /smuggled HTTP/1.1\r\nhost: x\r\n\r\n"
+    head = b"POST /ping HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: " + upgrade + b"\r\n"
+    head += length.replace(b"%d", str(len(smuggled)).encode()) + b"\r\n\r\n"
+    with serving(note) as url, closing(connect(url)) as connection:
+        connection.sendall(head)
+        eventually(lambda: counted("upgrade") == before + 1)
+        connection.sendall(smuggled)
+        answer = b""
+        with suppress(ConnectionError):  # it may be closed before what was sent last was read
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert answer.count(b"HTTP/1.1") <= 1
+        assert httpx.get(f"{url}/health").status_code == 200
+    assert seen == ["/health"]
+
+
+def test_an_upgrade_that_is_not_known_is_passed_over(url):
+    headers = b"host: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
+    with closing(connect(url)) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\n" + headers)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b"connection: close" in answer
+
+
+def test_what_is_no_handshake_holds_no_connection(url):
+    """A line that is longer than those that the WebSocket's parser reads: it waits for nothing, and says nothing."""
+    upgrade = b"host: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nx-long: " + b"a" * 20_000 + b"\r\n\r\n"
+    with closing(connect(url)) as connection:
+        connection.sendall(b"GET /v1/realtime HTTP/1.1\r\n" + upgrade)
+        assert is_closed(connection)

@@ -61,9 +61,40 @@ def test_what_repeats_too_often_is_named(folder, value):
     assert str(MAX_REPETITIONS_SQUARED) in error["message"]
 
 
+LARGE = "a?" * (LIMIT // 16) + "b"
+"""A pattern that is larger than any may be, and smaller than a field."""
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("structured_outputs", {"regex": LARGE}),
+        ("structured_outputs", {"regex": "(a?b?){0,30}" * 600}),
+        ("structured_outputs", {"grammar": "root ::= " + '"a"? ' * 2000}),
+        ("structured_outputs", {"json": {"type": "string", "pattern": LARGE}}),
+        ("structured_outputs", {"json": json.dumps({"type": "string", "pattern": LARGE})}),
+        ("structured_outputs", {"json": {"patternProperties": {LARGE: {}}}}),
+        ("structured_outputs", {"structural_tag": json.dumps({"format": {"type": "regex", "pattern": LARGE}})}),
+        ("structured_outputs", {"json": {"properties": {f"p{n}": {"pattern": "a?" * 100} for n in range(50)}}}),
+        ("response_format", schema(pattern=LARGE)),
+        ("guided_regex", LARGE),
+        ("guided_grammar", LARGE),
+        ("tools", [{"type": "function", "function": {"parameters": {"properties": {"p": {"pattern": LARGE}}}}}]),
+    ],
+)
+def test_patterns_are_bounded_more_narrowly(folder, field, value):
+    error = error_of(call(door(folder), body=PROMPT | {field: value}, key="acme-key"))
+    assert (error["code"], error["param"]) == (400, field)
+
+
 @pytest.mark.parametrize(
     "fields",
     [
+        {"structured_outputs": {"regex": LARGE[1 - LIMIT // 8 :]}},
+        {"structured_outputs": {"regex": "(a?b?){0,30}" * 200}},
+        {"structured_outputs": {"structural_tag": json.dumps({"schema": {"description": "a" * (LIMIT // 2)}})}},
+        {"tools": [{"function": {"description": "a? {1,5} " * 500 + "a? " * 10_000}}]},
+        {"response_format": schema(properties={"pattern": {"description": "a" * (LIMIT // 2)}})},
         {"response_format": schema(**patterns(100, "{1,64}"))},
         {"response_format": {"type": "json_object"}},
         {"structured_outputs": {"choice": [f"choice {number}" for number in range(2000)]}},

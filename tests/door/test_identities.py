@@ -1,9 +1,12 @@
 """Who gets through the door by a gateway's word or by a token, and that nothing else is believed beside it."""
 
+import asyncio
 import logging
 import time
+from functools import partial
 from pathlib import Path
 
+import httpx
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -362,3 +365,44 @@ class TestOneIdentity:
         give_files(tmp_path)
         app._known.look()
         refused(ask(app, {}, key="acme-key"), 503)
+
+
+class TestWhileABodyComes:
+    """A body may take minutes, and is its tenant's at its end still, or nobody's."""
+
+    @staticmethod
+    def answer_to(app, headers, meanwhile) -> httpx.Response:
+        """The answer to a request of whose body the second half comes when something has happened."""
+        halves = [b'{"prompt":', b'"hello"}']
+
+        async def receive():
+            if len(halves) == 1:
+                meanwhile()
+                await asyncio.sleep(0.15)  # as long as what the door has seen of its folders may be old
+            return {"type": "http.request", "body": halves.pop(0), "more_body": bool(halves)}
+
+        return call(app, headers=headers, receive=receive)
+
+    def test_a_request_whose_key_is_revoked_is_refused(self, folder):
+        revoke = partial(give_keys, folder, acme="another-key")
+        refused(self.answer_to(door(folder), bearer("acme-key"), revoke), 401)
+
+    def test_a_request_whose_key_is_given_to_another_is_nobodys(self, folder):
+        swap = partial(give_keys, folder, acme="burst-key", burst="acme-key")
+        refused(self.answer_to(door(folder), bearer("acme-key"), swap), 401)
+
+    def test_a_request_whose_zone_goes_is_refused(self, folder):
+        refused(self.answer_to(door(folder), bearer("acme-key"), partial(give_zones, folder, generation=2)), 403)
+
+    def test_a_request_by_another_identity_than_the_pools_new_one_is_refused(self, folder):
+        give_files(folder, **{"jwks.json": key_set()})
+        switch = partial(give_zones, folder, "acme", generation=2, identity=BY_TOKEN)
+        refused(self.answer_to(door(folder), bearer("acme-key"), switch), 401)
+
+    def test_a_gateways_request_is_looked_at_with_its_secret(self, tmp_path):
+        app = opened(tmp_path, BY_HEADER, secret=SECRET)
+        assert tenant_seen(self.answer_to(app, THROUGH_GATEWAY, lambda: None)) == "acme"
+
+    def test_a_rotated_key_ends_nothing(self, folder):
+        rotate = partial(give_keys, folder, acme="acme-key\nacme-key-2")
+        assert tenant_seen(self.answer_to(door(folder), bearer("acme-key"), rotate)) == "acme"

@@ -40,7 +40,7 @@ REFUSED = [
 
 BEYOND_TERMS = [("request_limits", {"max_tokens": 8}), ("request_priority", {"priority": 1})]
 
-IN_CONNECTIONS = {"large_head", "slow_head", "connections", "pipelined"}
+IN_CONNECTIONS = {"large_head", "slow_head", "connections", "pipelined", "upgrade"}
 """Those of ``test_connections.py``."""
 
 

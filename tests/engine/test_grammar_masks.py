@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 
@@ -53,6 +54,16 @@ class Waiting(Grammar):
         late = threading.Event()
         threading.Timer(0.6, late.set).start()
         late.wait()
+        super().fill_bitmask(rows, row)
+
+
+class Dear(Grammar):
+    """One whose mask takes a part of a processor's time that no mask is given up for."""
+
+    def fill_bitmask(self, rows: torch.Tensor, row: int) -> None:
+        began = time.thread_time()
+        while time.thread_time() - began < 0.05:
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 10_000)
         super().fill_bitmask(rows, row)
 
 
@@ -160,6 +171,20 @@ def test_however_many_a_tenant_has_it_keeps_one_thread(driver: Driver):
     finally:
         for grammar in grammars[:-1]:
             grammar.over.set()
+
+
+def test_a_tenants_masks_take_no_more_together_either(driver: Driver):
+    driver.scheduler._masks._tenant_limit_seconds = 0.3
+    ended = [send(driver, "acme", Dear(3)) for _ in range(30)]
+    stays = [send(driver, "gold", Dear(number)) for number in (1, 2)]
+    masks = step(driver)
+    assert [masks[each.request_id] for each in stays] == [[1], [2]]
+    assert driver.finished == {each.request_id: "error" for each in ended}
+    assert "for fewer at once" in refusal(driver, ended[0]).message
+    eventually(lambda: not busy(driver))
+    again = [send(driver, "acme", Dear(4)) for _ in range(2)]
+    assert step(driver).items() >= {each.request_id: [4] for each in again}.items()
+    driver.check()
 
 
 def test_two_tenants_that_do_so_are_told_apart(driver: Driver, slow: Slow):

@@ -2,10 +2,12 @@
 
 import http.client
 import json
+import logging
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 import pytest
 
@@ -15,9 +17,10 @@ from tenantzone_contract.report import (
     ZoneReport,
     parse_report,
 )
-from tenantzone_runtime.admin import AdminServer
+from tenantzone_runtime.admin import AdminServer, _Server
 from tenantzone_runtime.admin_access import AdminAccess
 from tests.runtime import scraping
+from tests.waiting import await_that
 
 PUBLISHED = 1_000.0
 
@@ -159,3 +162,70 @@ def test_stopping_before_starting_frees_the_port():
     server = AdminServer("127.0.0.1", 0, report, access=AdminAccess(None))
     server.stop()
     socket.create_server(("127.0.0.1", server.port)).close()
+
+
+def connect(url: str) -> socket.socket:
+    host, _, port = url.removeprefix("http://").partition(":")
+    return socket.create_connection((host, int(port)), timeout=60)
+
+
+def is_closed(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_a_client_that_trickles_makes_room_for_others(monkeypatch):
+    monkeypatch.setattr(_Server, "max_connections", 3)
+    with serving() as url, ExitStack() as clients:
+        slow = [clients.enter_context(closing(connect(url))) for _ in range(8)]
+        for number in range(2):
+            for client in slow[-3:]:
+                client.sendall(b"GE"[number : number + 1])
+        assert [client.recv(1) for client in slow[:5]] == [b""] * 5
+        assert get(f"{url}/healthz")[0] == 200
+        assert slow[5].recv(1) == b""
+        slow[7].sendall(b"T /healthz HTTP/1.0\r\n\r\n")
+        assert slow[7].recv(12) == b"HTTP/1.0 200"
+
+
+def test_a_client_that_trickles_comes_to_an_end(monkeypatch):
+    monkeypatch.setattr(_Server, "connection_seconds", 0.5)
+    with serving() as url, closing(connect(url)) as client:
+        client.settimeout(0.05)
+        client.sendall(b"GET /")
+        while not is_closed(client):
+            with suppress(ConnectionError):
+                client.sendall(b"a")
+
+
+def test_many_may_come_at_once():
+    with serving() as url, ExitStack() as clients:
+        for _ in range(60):
+            clients.enter_context(closing(connect(url))).sendall(b"G")
+        assert get(f"{url}/healthz")[0] == 200
+
+
+def test_a_client_that_goes_is_no_error(capsys, caplog):
+    with serving() as url, caplog.at_level(logging.DEBUG):
+        for _ in range(5):
+            client = connect(url)
+            client.sendall(b"GET /report HTTP/1.0\r\n")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+        await_that(lambda: caplog.text.count("has gone") == 5, "a line for each of them")
+    assert capsys.readouterr().err == ""
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_a_page_that_fails_is_told_in_the_log(caplog):
+    def fail() -> EngineReport:
+        raise RuntimeError("no report")
+
+    with serving(fail) as url, closing(connect(url)) as client:
+        client.sendall(b"GET /report HTTP/1.0\r\n\r\n")
+        assert client.recv(1) == b""
+    assert "no report" in caplog.text

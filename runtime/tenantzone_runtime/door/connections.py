@@ -24,11 +24,16 @@ MAX_HEADERS = 256
 HEAD_SECONDS = 10.0
 """Until the head of a request is complete: since the connection was made, or since the last answer ended."""
 UNREAD_SECONDS = 120.0
-"""How long a client may take nothing of an answer that it was sent."""
+"""How long a client may take next to nothing of an answer that it was sent."""
+MIN_READ_PER_SECOND = 2**10
+"""Bytes; less than that is next to nothing."""
+READING_SECONDS = 1.0
+"""Whoever has not taken an answer whole for so long may have to make room for another connection."""
 MAX_PIPELINED = 16
 """Requests of a connection that wait for the answer to one before them: each takes far more memory than bytes."""
 MAX_CONNECTIONS = 4096
-"""In one API server. Beyond it, the connections that have waited longest without a request are closed first."""
+"""In one API server. Beyond it, the connections that have waited longest without a request are closed first, and then
+those whose clients have not taken their answers for longest."""
 
 
 def bound_connections() -> None:
@@ -48,6 +53,9 @@ _refuse_head = _refusing(
     431, "large_head", f"The request's headers are larger than {MAX_HEAD_BYTES} bytes, or there are too many"
 )
 _refuse_connection = _refusing(503, "connections", "This server has too many connections; try again")
+_refuse_upgrade = _refusing(
+    400, "upgrade", "This server takes no body with the header Upgrade; send the request without that header"
+)
 
 
 class BoundedProtocol(PeerProtocol):
@@ -58,6 +66,8 @@ class BoundedProtocol(PeerProtocol):
     max_connections: int = MAX_CONNECTIONS
     _idle: ClassVar[dict["BoundedProtocol", None]] = {}
     """The connections of this process that have no request, the one that has waited longest first."""
+    _unread: ClassVar[dict["BoundedProtocol", float]] = {}
+    """Those whose clients have not taken all that was sent, and since when on the loop's clock; the longest first."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -71,16 +81,31 @@ class BoundedProtocol(PeerProtocol):
         self._running: RequestResponseCycle | None = None
         """What is being answered; uvicorn knows the last request only, which may be waiting for this one."""
         self._deadline: asyncio.TimerHandle | None = None
-        self._unread: asyncio.TimerHandle | None = None
+        self._reader: asyncio.TimerHandle | None = None
+        """Looks whether the client takes its answer."""
+        self._unread_bytes = 0
+        """What was left of the answer when that was last looked at."""
+        self._has_strayed = False
+        """Whether the parser took what is no request of HTTP's for one that has ended."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self.scheme == "http":
+            # So that uvicorn waits, and the clock runs, for the last byte of an answer, too: what is closed is closed
+            # when the client has taken that. With TLS asyncio has a time-out for closing.
+            transport.set_write_buffer_limits(0)
         if len(self.connections) > self.max_connections:
-            if not self._idle:
-                self.app = _refuse_connection
-            else:
-                next(iter(self._idle)).transport.abort()
+            self._make_room()
         self._await_head()
+
+    def _make_room(self) -> None:
+        idle, unread = next(iter(self._idle), None), next(iter(self._unread), None)
+        if idle is not None:
+            idle.transport.abort()
+        elif unread is not None and self.loop.time() - self._unread[unread] > READING_SECONDS:
+            unread.transport.abort()
+        else:
+            self.app = _refuse_connection
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -88,9 +113,11 @@ class BoundedProtocol(PeerProtocol):
             self._running.disconnected = True
             self._running.message_event.set()
         self._stop_awaiting()
-        self._stop_waiting_for_reader()
+        self._stop_watching_reader()
 
     def data_received(self, data: bytes) -> None:
+        if self._has_strayed:
+            return
         self._has_progressed = False
         super().data_received(data)
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
@@ -108,12 +135,23 @@ class BoundedProtocol(PeerProtocol):
             self._abort_pipeline()
         self._in_head = self._has_progressed = True
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # What stands behind a body in chunks is no header: whoever is before this server has not looked at it.
+        if self._in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self._in_head, self._has_progressed = False, True
         self._stop_awaiting()
+        # With Upgrade, or CONNECT, the parser ends the request here, and takes its body for the next one.
+        self._has_strayed = self.parser.should_upgrade() and not self._should_upgrade()
         if len(self.headers) > self._max_headers or self._head_bytes() > self._max_head:
             self.app = _refuse_head
+        elif self._has_strayed and self._has_body():
+            self.app = _refuse_upgrade
         super().on_headers_complete()
+        if self._has_strayed:
+            self.cycle.keep_alive = False
         if not self.pipeline:
             self._running = self.cycle
         else:
@@ -131,12 +169,28 @@ class BoundedProtocol(PeerProtocol):
             self._abort_pipeline()
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection over, unless there is still something to be answered on it."""
-        if self._is_answering():
+        """Hand the connection over, unless there is still something to be answered, or to be read, on it."""
+        if self._is_answering() or self in self._unread:
             count_refusal("pipelined")
             self.transport.abort()
-        else:
-            super().handle_websocket_upgrade()
+            return
+        begun = len(self.tasks)
+        super().handle_websocket_upgrade()
+        if len(self.tasks) == begun and not self.transport.is_closing():
+            # What was handed over is no handshake, and nobody else would end the connection.
+            self.transport.abort()
+
+    def _should_upgrade(self) -> bool:
+        return super()._should_upgrade() and self.parser.get_method() == b"GET" and not self._has_body()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing: whoever likes could fill the log."""
+
+    def _has_body(self) -> bool:
+        return any(
+            name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0"))
+            for name, value in self.headers
+        )
 
     def on_response_complete(self) -> None:
         if self.pipeline:
@@ -147,11 +201,23 @@ class BoundedProtocol(PeerProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread = self.loop.call_later(self.unread_seconds, self.transport.abort)
+        self._unread[self] = self.loop.time()
+        self._watch_reader()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stop_waiting_for_reader()
+        self._stop_watching_reader()
+
+    def _watch_reader(self) -> None:
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        self._reader = self.loop.call_later(self.unread_seconds, self._look_at_reader)
+
+    def _look_at_reader(self) -> None:
+        taken = self._unread_bytes - self.transport.get_write_buffer_size()
+        if taken < MIN_READ_PER_SECOND * self.unread_seconds:
+            self.transport.abort()
+        else:
+            self._watch_reader()
 
     def _abort_pipeline(self) -> None:
         count_refusal("pipelined")
@@ -177,10 +243,11 @@ class BoundedProtocol(PeerProtocol):
             self._deadline.cancel()
             self._deadline = None
 
-    def _stop_waiting_for_reader(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+    def _stop_watching_reader(self) -> None:
+        self._unread.pop(self, None)
+        if self._reader is not None:
+            self._reader.cancel()
+            self._reader = None
 
     def _close_late(self) -> None:
         if self._in_head:

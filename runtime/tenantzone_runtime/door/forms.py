@@ -18,6 +18,47 @@ _TYPES: Final = ("regex", "grammar", "structural_tag")
 _OF_PATTERNS: Final = "patternProperties"
 _AS_TEXT: Final = ("json", "guided_json", "schema", "json_schema")
 """Names of schemas that may be sent as a text."""
+_WITH_OTHERS: Final = "structural_tag"
+"""A text in JSON that has schemas and patterns in it."""
+
+
+def check_pattern_sizes(body: Mapping[str, Any], limit: int) -> None:
+    """Check that the patterns and grammars of each field are not too large together.
+
+    What a schema costs grows with its size. What a pattern costs grows with its square, in memory, too: 64 KiB of
+    ``a?`` take xgrammar gigabytes.
+
+    Args:
+        body: parsed.
+        limit: characters.
+
+    Raises:
+        Refusal: they are; named is the field.
+    """
+    for field in FIELDS:
+        if _pattern_size({field.removeprefix("guided_"): body.get(field)}) > limit:
+            raise Refusal(
+                400,
+                "complex_grammar",
+                f"'{field}' has patterns or grammars of more than {limit} characters; ask for a simpler form",
+                param=field,
+            )
+
+
+def _pattern_size(value: object) -> int:
+    if isinstance(value, list):
+        return sum(map(_pattern_size, value))
+    return sum(_size_of(name, member) for name, member in value.items()) if isinstance(value, dict) else 0
+
+
+def _size_of(name: str, member: object) -> int:
+    """The characters of patterns in a member of an object."""
+    if not isinstance(member, str):
+        own = sum(map(len, member)) if name == _OF_PATTERNS and isinstance(member, dict) else 0
+        return own + _pattern_size(member)
+    if name == _WITH_OTHERS or name in _AS_TEXT:
+        return _pattern_size(_parsed(member))
+    return len(member) if name in _PATTERNS else 0
 
 
 def check_without_patterns(body: Mapping[str, Any]) -> None:

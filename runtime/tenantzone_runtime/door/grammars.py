@@ -13,6 +13,9 @@ from tenantzone_runtime.door.answers import Refusal
 
 MAX_REPETITIONS_SQUARED = 10**6
 """Of all repetitions in a field, ``{3,1000}`` and such, the sum of their squares."""
+MAX_REPETITIONS_TOGETHER = 5 * 10**7
+"""Of one text, that sum times how many repetitions there are: where what repeats may be left out, xgrammar keeps a
+state for each pair of them, so that one mask for 8 KiB took 1.5 GiB."""
 
 FIELDS = (
     "response_format",
@@ -49,12 +52,15 @@ def check_grammars(body: Mapping[str, Any], limit: int) -> None:
             continue
         if len(json.dumps(value)) > limit:
             raise _refused(field, f"is larger than {limit} bytes")
-        if sum(map(_repetitions_squared, _texts(value))) > MAX_REPETITIONS_SQUARED:
+        repetitions = [_repetitions(text) for text in _texts(value)]
+        if sum(squared for _, squared in repetitions) > MAX_REPETITIONS_SQUARED:
             raise _refused(
                 field,
                 f"repeats too often: the squares of its counts ({{1,1000}} and such) may add up to "
                 f"{MAX_REPETITIONS_SQUARED}",
             )
+        if max((number * squared for number, squared in repetitions), default=0) > MAX_REPETITIONS_TOGETHER:
+            raise _refused(field, "has a pattern with too many repetitions in it ({1,30} and such)")
 
 
 def _refused(field: str, problem: str) -> Refusal:
@@ -84,8 +90,10 @@ def _parsed(text: str) -> object:
         return None
 
 
-def _repetitions_squared(text: str) -> int:
-    return sum(_count(*match.groups()) ** 2 for match in _REPETITION.finditer(text))
+def _repetitions(text: str) -> tuple[int, int]:
+    """How many repetitions a text has, and the sum of the squares of their counts."""
+    squares = [_count(*match.groups()) ** 2 for match in _REPETITION.finditer(text)]
+    return len(squares), sum(squares)
 
 
 def _count(least: str | None, most: str | None) -> int:

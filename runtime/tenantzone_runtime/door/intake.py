@@ -7,16 +7,21 @@ from typing import Any
 
 from tenantzone_runtime.door.answers import Receive
 from tenantzone_runtime.door.binding import parse_body
+from tenantzone_runtime.door.forms import check_pattern_sizes
 from tenantzone_runtime.door.grammars import check_grammars
 from tenantzone_runtime.door.holdings import Held
 from tenantzone_runtime.door.limits import read_body
 from tenantzone_runtime.door.prompts import check_prompts
 from tenantzone_runtime.door.routes import Route
+from tenantzone_runtime.door.sampling import check_logprobs, check_sampling
 from tenantzone_runtime.door.shape import check_count, check_depth, check_kinds, check_text, check_texts
 from tenantzone_runtime.settings import Bounds
 
 _SMALL_BYTES = 16 * 2**10
 """Up to this a body costs less than the way to another thread and back."""
+
+_PATTERN_PART = 8
+"""Patterns and grammars may be so much smaller than what else says how an answer is to look."""
 
 Remake = Callable[[bytes, dict[str, Any]], bytes]
 """Makes the body that goes on of the one that came, and of what that holds."""
@@ -80,4 +85,8 @@ class Intake:
         if route.brings_media:
             check_text(parsed, len(body), self._bounds.max_text_bytes)
         check_grammars(parsed, self._bounds.max_grammar_bytes)
-        return check_prompts(parsed, self._bounds.max_prompts), remake(body, parsed)
+        check_pattern_sizes(parsed, self._bounds.max_grammar_bytes // _PATTERN_PART)
+        check_sampling(parsed)
+        answers = check_prompts(parsed, self._bounds.max_prompts)
+        check_logprobs(parsed, answers)
+        return answers, remake(body, parsed)

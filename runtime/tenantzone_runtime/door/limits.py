@@ -36,8 +36,11 @@ async def read_body(
         Refusal: it is larger than ``limit``, or comes too slowly.
         ClientDisconnected: it never came to its end.
     """
-    if declared_length is not None and declared_length.isdigit() and int(declared_length) > limit:
-        raise _too_large(limit)
+    if declared_length is not None and declared_length.isdigit():
+        # Python takes no number of thousands of digits, be they zeros.
+        digits = declared_length.lstrip(b"0")
+        if len(digits) > len(str(limit)) or int(digits or b"0") > limit:
+            raise _too_large(limit)
     body = bytearray()
     more = True
     try:

@@ -17,7 +17,7 @@ from tenantzone_runtime.door.discretion import discreet
 from tenantzone_runtime.door.full_queues import FullQueues
 from tenantzone_runtime.door.headers import check_headers
 from tenantzone_runtime.door.holdings import Held, Holdings
-from tenantzone_runtime.door.identities.asking import without_headers
+from tenantzone_runtime.door.identities.asking import unauthorized, without_headers
 from tenantzone_runtime.door.intake import Intake
 from tenantzone_runtime.door.known import Known
 from tenantzone_runtime.door.limits import ClientDisconnected
@@ -99,6 +99,7 @@ class TenantMiddleware:
         attributes: dict[str, str | int] = {}
         held: Held | None = None
         app = self._discreet_app
+        asked = scope
         try:
             route = self._route(scope)
             if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
@@ -114,6 +115,7 @@ class TenantMiddleware:
                 bearing = Bearing()
                 if scope["method"] == "POST":
                     scope, receive = await self._take(scope, receive, route, tenant, held, bearing)
+                    await self._check_still(asked, tenant)
                 if is_sealed:
                     # Once more: it may have waited behind one that was refused.
                     self._full_queues.check(tenant)
@@ -164,6 +166,12 @@ class TenantMiddleware:
         if route.access is Access.REFUSED:
             raise Refusal(403, "closed_route", f"{method} {path} is closed to tenants: {route.reason}")
         return route
+
+    async def _check_still(self, scope: Scope, tenant: str) -> None:
+        """Check that a request is the tenant's still: a body may take minutes to come, and keys are revoked at once."""
+        await self._known.look_if_due()
+        if self._known.tenant_of(scope, self._known.identity) != tenant:
+            raise unauthorized("unknown_key", "Whose request this is has changed while it came; repeat it")
 
     async def _take(
         self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held, bearing: Bearing

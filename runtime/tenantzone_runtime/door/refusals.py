@@ -37,6 +37,7 @@ Reason = Literal[
     "slow_head",
     "connections",
     "pipelined",
+    "upgrade",
     "unsupported_field",
     "model",
     "request_limits",

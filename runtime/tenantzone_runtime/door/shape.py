@@ -20,6 +20,8 @@ _MEDIA = frozenset({"image_url", "input_image", "image", "audio_url", "input_aud
 """The types of the parts of a message that bring a picture, a sound or a film along."""
 _OBJECTS = ("structured_outputs", "response_format", "stream_options")
 _CONVERSATIONS = ("messages", "input")
+_BITS = 64
+"""Of a whole number, as vLLM's processes can tell each other."""
 
 
 def check_count(body: bytes) -> None:
@@ -74,9 +76,15 @@ def check_texts(raw: bytes, body: Mapping[str, Any]) -> None:
 def check_kinds(body: Mapping[str, Any]) -> None:
     """Check that fields of which vLLM takes for granted what they are, are that, and that conversations end.
 
+    Of numbers it takes for granted that they can be passed on from one of its processes to another.
+
     Raises:
         Refusal: one that is something else, or longer than any, named.
     """
+    for name, value in body.items():
+        if isinstance(value, int) and value.bit_length() >= _BITS:
+            param = name[:100]
+            raise Refusal(400, "malformed_body", f"'{param}' is a number of more than {_BITS} bits", param=param)
     for name in _OBJECTS:
         if not isinstance(body.get(name), dict | None):
             raise Refusal(400, "malformed_body", f"'{name}' must be an object", param=name)

@@ -5,6 +5,7 @@ a bound, so that door and vLLM never read two different ones.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from tenantzone_contract.config import ZoneConfig
@@ -42,6 +43,11 @@ def check_terms(
     Raises:
         Refusal: a field or header beyond its bound, named.
     """
+    urgent = _priorities_in(headers)
+    if any(value.bit_length() >= 64 for value in urgent):
+        raise Refusal(
+            400, "request_priority", f"'{PRIORITY_HEADER}' is a number of more than 64 bits", param=PRIORITY_HEADER
+        )
     if zone is None:
         return
     limits = zone.request_limits
@@ -53,7 +59,7 @@ def check_terms(
     _check_prompts(body, limits.prompts)
     if limits.structured_outputs == "Schemas":
         check_without_patterns(body)
-    _check_priority(body, headers, zone.request_priority)
+    _check_priority(body, urgent, zone.request_priority)
 
 
 def _check_fields(body: Mapping[str, Any], fields: Sequence[str], bound: int | None, name: str) -> None:
@@ -92,18 +98,24 @@ def _check_prompts(body: Mapping[str, Any], bound: int | None) -> None:
         raise _beyond(field, "prompts", bound)
 
 
-def _check_priority(body: Mapping[str, Any], headers: Sequence[tuple[bytes, bytes]], bounds: RequestPriority) -> None:
+def _priorities_in(headers: Sequence[tuple[bytes, bytes]]) -> list[int]:
+    """The priorities that headers name."""
+    found = []
+    for name, text in headers:
+        if name.lower() == PRIORITY_HEADER.encode():
+            with suppress(ValueError):  # vLLM passes over it
+                # As vLLM reads it: there are blanks in Latin-1 that are none in ASCII.
+                found.append(int(text.decode("latin-1")))
+    return found
+
+
+def _check_priority(body: Mapping[str, Any], urgent: Sequence[int], bounds: RequestPriority) -> None:
     if bounds == RequestPriority():
         return
     if (value := body.get("priority")) is not None:
         _check_range("priority", _whole("priority", value, "request_priority"), bounds)
-    for name, text in headers:
-        if name.lower() == PRIORITY_HEADER.encode():
-            try:
-                value = int(text)
-            except ValueError:
-                continue  # vLLM passes over it
-            _check_range(PRIORITY_HEADER, value, bounds)
+    for value in urgent:
+        _check_range(PRIORITY_HEADER, value, bounds)
 
 
 def _check_range(name: str, value: int, bounds: RequestPriority) -> None:

@@ -27,6 +27,8 @@ from tenantzone_runtime.zones.zone import Zone
 
 LIMIT_SECONDS: Final = 0.25
 """Of a processor's time, for one mask."""
+TENANT_LIMIT_SECONDS: Final = 1.0
+"""For all masks of one tenant in a step: as many answers may be written at once, none of which takes too long."""
 _LOOK_SECONDS: Final = 0.01
 """Between two looks at what a mask has taken."""
 _STILL_AT_IT: Final = (
@@ -75,11 +77,13 @@ class _Masks:
         self.is_given_up = False
         self._filling: dict[int, tuple[Request, float]] = {}
         """By thread, whose mask it makes, and what it had used of a processor when it began."""
+        self._made: list[tuple[str | None, float]] = []
+        """Of masks that are made: whose, and what they have used. A list, which several threads may append to."""
 
     def fill(self, grammar: Any, rows: Any, row: int) -> None:
         """Make one mask."""
-        thread = threading.get_ident()
-        self._filling[thread] = self.requests[id(grammar)], time.thread_time()
+        thread, request, began = threading.get_ident(), self.requests[id(grammar)], time.thread_time()
+        self._filling[thread] = request, began
         try:
             # Said before: whoever gives up looks who is here only after.
             if self.is_given_up:
@@ -87,17 +91,31 @@ class _Masks:
             grammar.fill_bitmask(rows, row)
         finally:
             del self._filling[thread]
+            self._made.append((_tenant_of(request), time.thread_time() - began))
 
     def are_filled_for_others(self, than: Sequence[Request]) -> bool:
         """Whether a mask is being made for another request than these."""
         return any(request not in than for request, _ in list(self._filling.values()))
 
-    def beyond(self, limit_seconds: float, than: Sequence[Request]) -> Request | None:
-        """A request but for these whose mask has taken more than so much; None if there is none."""
+    def beyond(
+        self, limit_seconds: float, tenant_limit_seconds: float, than: Sequence[Request]
+    ) -> tuple[Request, bool] | None:
+        """A request but for these whose mask, or whose tenant's masks together, have taken more than so much.
+
+        Returns:
+            The request, and whether it was its own mask; None if there is none.
+        """
+        made: dict[str | None, float] = {}
+        for tenant, used in list(self._made):
+            made[tenant] = made.get(tenant, 0.0) + used
         for thread, (request, began) in list(self._filling.items()):
             used = time.clock_gettime(time.pthread_getcpuclockid(thread)) - began
-            if request not in than and used > limit_seconds:
-                return request
+            if request in than:
+                continue
+            if used > limit_seconds:
+                return request, True
+            if made.get(_tenant_of(request), 0.0) + used > tenant_limit_seconds:
+                return request, False
         return None
 
 
@@ -131,11 +149,18 @@ class GrammarMasks:
     Args:
         manager: vLLM's own.
         limit_seconds: of a processor's time, for one mask.
+        tenant_limit_seconds: for all masks of one tenant in a step.
     """
 
-    def __init__(self, manager: StructuredOutputManager, limit_seconds: float = LIMIT_SECONDS) -> None:
+    def __init__(
+        self,
+        manager: StructuredOutputManager,
+        limit_seconds: float = LIMIT_SECONDS,
+        tenant_limit_seconds: float = TENANT_LIMIT_SECONDS,
+    ) -> None:
         self._manager = manager
         self._limit_seconds = limit_seconds
+        self._tenant_limit_seconds = tenant_limit_seconds
         self._make = manager.grammar_bitmask
         self._current: _Masks | None = None
         self._worker: _Worker | None = None
@@ -186,12 +211,12 @@ class GrammarMasks:
             pause = _LOOK_SECONDS
             if ended:
                 _is_done(future, pause)
-            if (slow := masks.beyond(self._limit_seconds, ended)) is not None:
-                ended += self._end(slow, masks)
+            if (slow := masks.beyond(self._limit_seconds, self._tenant_limit_seconds, ended)) is not None:
+                ended += self._end(*slow, masks)
         if ended:
             self._leave()
 
-    def _end(self, slow: Request, masks: _Masks) -> list[Request]:
+    def _end(self, slow: Request, is_slow_itself: bool, masks: _Masks) -> list[Request]:
         """Give up a mask, and those of all its tenant's: it keeps one thread, and not as many as it has requests."""
         assert self._worker is not None
         masks.is_given_up = True
@@ -199,7 +224,10 @@ class GrammarMasks:
         self._left[tenant or ""] = self._worker
         ended = [request for request in masks.requests.values() if _tenant_of(request) == tenant]
         for request in ended:
-            why = _too_long(self._limit_seconds) if request is slow else _STILL_AT_IT
+            if not is_slow_itself:
+                why = _too_long_together(self._tenant_limit_seconds)
+            else:
+                why = _too_long(self._limit_seconds) if request is slow else _STILL_AT_IT
             self._ended.append((request, BindingError("unsupported", tenant, why)))
             assert request.structured_output_request is not None
             request.structured_output_request.grammar = Endless()
@@ -235,6 +263,13 @@ def _too_long(seconds: float) -> str:
     return (
         f"the form that the answer should have takes the engine too long: more than {seconds:g} s for the next token; "
         "ask for a simpler one"
+    )
+
+
+def _too_long_together(seconds: float) -> str:
+    return (
+        f"the forms that this tenant's answers should have take the engine too long together: more than {seconds:g} s "
+        "for the next token of each; ask for simpler ones, or for fewer at once"
     )
 
 

@@ -1,0 +1,84 @@
+"""Bounds what a request has the engine do for each token: steps that are a tenant's own are still everybody's time.
+
+vLLM looks at these fields in the engine core's step or in the worker's, between the tokens of all requests. Its newer
+model runner has room for so many tokens of a list, and ends the engine where a request names more.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tenantzone_runtime.door.answers import Refusal
+
+LONGEST: Final = {"logit_bias": 1024, "allowed_token_ids": 1024, "stop_token_ids": 64}
+"""Members of each. Of the tokens that end an answer the model's own are among the 128 that there is room for."""
+MAX_LOGPROBS: Final = 2**17
+"""Of an answer in one piece: vLLM makes an object of each on its event loop, a second and more for this many."""
+_UNSAID_TOKENS: Final = 4096
+"""Of an answer whose length nobody has said: how long it may get the door does not know."""
+_ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_LOGPROBS: Final = ("logprobs", "top_logprobs")
+_REPETITION: Final = "repetition_detection"
+_MOST_COMPARED: Final = 2**14
+"""Tokens at most, to be compared after each token."""
+
+
+def check_sampling(body: Mapping[str, Any]) -> None:
+    """Check that a request asks for no more work with each token than it may.
+
+    Args:
+        body: parsed.
+
+    Raises:
+        Refusal: a field that asks for more, named.
+    """
+    for field, longest in LONGEST.items():
+        value = body.get(field)
+        if isinstance(value, dict | list) and len(value) > longest:
+            raise _refused(field, f"has more than {longest} members")
+    repetition = body.get(_REPETITION)
+    if isinstance(repetition, dict) and _compared(repetition) > _MOST_COMPARED:
+        raise _refused(
+            _REPETITION, f"looks too far back: max_pattern_size ** 2 * min_count may be {_MOST_COMPARED} at most"
+        )
+
+
+def check_logprobs(body: Mapping[str, Any], answers: int) -> None:
+    """Check that an answer in one piece has not too many log probabilities in it.
+
+    Args:
+        body: parsed.
+        answers: how many the body comes to.
+
+    Raises:
+        Refusal: it has.
+    """
+    field, wanted = max(((name, _number(body.get(name))) for name in _LOGPROBS), key=lambda it: it[1])
+    if wanted < 1 or body.get("stream") is True:
+        return
+    said = [_number(body[name]) for name in _ANSWER_TOKENS if body.get(name) is not None]
+    if answers * (wanted + 1) * max(said, default=_UNSAID_TOKENS) > MAX_LOGPROBS:
+        raise _refused(
+            field,
+            f"makes an answer of more than {MAX_LOGPROBS} log probabilities, counting {answers} answers of "
+            f"{max(said, default=_UNSAID_TOKENS):g} tokens; stream it, say a smaller max_tokens",
+        )
+
+
+def _compared(repetition: Mapping[str, Any]) -> float:
+    """How many tokens vLLM compares at most: each length of a pattern is tried, and may differ in its last token."""
+    size, count = (_number(repetition.get(name)) for name in ("max_pattern_size", "min_count"))
+    return size * size * max(count, 2.0) if size > 0 else 0.0
+
+
+def _number(value: object) -> float:
+    """As vLLM may read it, which takes texts for numbers, too; what can't be told is too large."""
+    if value is None:
+        return 0.0
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return float("inf")
+
+
+def _refused(field: str, problem: str) -> Refusal:
+    return Refusal(400, "complex_body", f"'{field}' {problem}; ask for less", param=field)
