@@ -13,6 +13,8 @@ from tenantzone_manager.core.quota import Account, Charge, OverLimit, Terms
 from tenantzone_manager.index.backend import Address, Change, Commit, Conflict, IndexBackend
 from tenantzone_manager.index.meta_index import Codec, Found, IndexSettings, MetaIndex, MoreNeeded
 
+from tests.manager.playing import eventually
+
 Store = Callable[[], IndexBackend]
 NUMBERS = Codec(msgspec.msgpack.encode, msgspec.msgpack.decode)
 
@@ -160,9 +162,7 @@ async def test_another_process_s_write_is_seen(redis_store: Store) -> None:
     await ours.put("a", {b"1": 1})
     assert await values(theirs, "a", b"1") == [1]
     await ours.put("a", {b"1": 2})
-    async with asyncio.timeout(20):
-        while await values(theirs, "a", b"1") != [2]:
-            await asyncio.sleep(0.001)
+    await eventually(lambda: values(theirs, "a", b"1"), [2])
     await ours.close()
     await theirs.close()
 

@@ -29,8 +29,8 @@ def bytes_that_fit(owner: Owner, candidate: Candidate, accounts: Mapping[str, Ac
     leaf, *above = chain(owner, candidate.type)
     own = accounts.get(leaf, Account())
     promised = max(0, own.committed - own.used)
-    rooms = [None if (room := accounts.get(name, Account()).room) is None else room + promised for name in above]
-    rooms.append(accounts.get(storage_account(candidate.name), Account()).room)
+    rooms = [accounts.get(name, Account()).room(promised) for name in above]
+    rooms.append(accounts.get(storage_account(candidate.name), Account()).room())
     if own.limit != UNLIMITED:
         rooms.append(max(0, own.limit - own.used))
     return min((room for room in rooms if room is not None), default=None)

@@ -30,10 +30,11 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
         """Bytes that serve, or are about to."""
         return self.used - self.deleting
 
-    @property
-    def room(self) -> int | None:
-        """Bytes that may still be committed; None: any number."""
-        return None if self.limit == UNLIMITED else max(0, self.limit - self.committed)
+    def room(self, promised: int = 0) -> int | None:
+        """Bytes that may still be used by an account below that was promised so many more; None: any number."""
+        if self.limit == UNLIMITED:
+            return None
+        return max(0, min(self.limit - self.committed + promised, self.limit - self.used))
 
 
 class Charge(msgspec.Struct, frozen=True, array_like=True):
@@ -78,7 +79,7 @@ def charged(accounts: Mapping[str, Account], charges: Sequence[Charge]) -> dict[
         after[leaf] = Account(used, old.deleting + charge.deleting, old.committed + growth, old.reserved, old.limit)
         for name in above:
             old = after.get(name) or accounts.get(name, Account())
-            if growth > 0 and old.limit != UNLIMITED and old.committed + growth > old.limit:
+            if _passes(old, charge.used, growth):
                 raise OverLimit(name)
             after[name] = Account(
                 old.used + charge.used,
@@ -88,6 +89,13 @@ def charged(accounts: Mapping[str, Account], charges: Sequence[Charge]) -> dict[
                 old.limit,
             )
     return after
+
+
+def _passes(account: Account, used: int, growth: int) -> bool:
+    """Whether an account would pass its limit; what was promised while others held all has to wait for them, too."""
+    if account.limit == UNLIMITED or used <= 0:
+        return False
+    return account.used + used > account.limit or (growth > 0 and account.committed + growth > account.limit)
 
 
 def with_terms(accounts: Mapping[str, Account], all_terms: Sequence[Terms]) -> dict[str, Account]:

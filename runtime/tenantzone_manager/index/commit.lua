@@ -49,7 +49,8 @@ for _, charge in ipairs(commit.charges) do
   if used > 0 and leaf.limit ~= -1 and leaf.used + used > leaf.limit then return 'over ' .. chain[1] end
   for level = 1, #chain do
     local each = account(chain[level])
-    if level > 1 and growth > 0 and each.limit ~= -1 and each.committed + growth > each.limit then
+    if level > 1 and used > 0 and each.limit ~= -1 and
+        (each.used + used > each.limit or (growth > 0 and each.committed + growth > each.limit)) then
       return 'over ' .. chain[level]
     end
     each.used = each.used + used
