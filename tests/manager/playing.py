@@ -10,7 +10,6 @@ from tenantzone_manager import spaces
 from tenantzone_manager.core import books
 from tenantzone_manager.core.quota import Account, charged
 from tenantzone_manager.core.settings import Instance, InstanceGroup, Quota, Spec, Storage
-from tenantzone_manager.core.writing import Standing
 from tenantzone_manager.index.backend import IndexBackend
 from tenantzone_manager.manager import CacheManager, Settings
 from tenantzone_manager.reading import LocationPlace, Match
@@ -164,7 +163,8 @@ def files(root: Path) -> list[Path]:
 
 async def eventually(ask: Callable[[], Awaitable[Any]], wanted: Any) -> None:
     """Ask until the answer is the one that is wanted."""
-    async with asyncio.timeout(60):
-        while (answer := await ask()) != wanted:
-            await asyncio.sleep(0.005)
-    assert answer == wanted
+    for _ in range(12_000):
+        if await ask() == wanted:
+            return
+        await asyncio.sleep(0.005)
+    assert await ask() == wanted

@@ -12,7 +12,6 @@ from tenantzone_manager.core.books import RankChange
 from tenantzone_manager.core.quota import Account, Charge, OverLimit, Terms
 from tenantzone_manager.index.backend import Address, Change, Commit, Conflict, IndexBackend
 from tenantzone_manager.index.meta_index import Codec, Found, IndexSettings, MetaIndex, MoreNeeded
-
 from tests.manager.playing import eventually
 
 Store = Callable[[], IndexBackend]
