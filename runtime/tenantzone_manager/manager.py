@@ -53,15 +53,20 @@ class CacheManager:
         backend: of the index.
         settings: of this manager.
         clock: Unix time.
+        monotonic: seconds of a clock that is never set.
     """
 
     def __init__(
-        self, backend: IndexBackend, settings: Settings | None = None, clock: Callable[[], float] = time.time
+        self,
+        backend: IndexBackend,
+        settings: Settings | None = None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings or Settings()
         self.clock = clock
         self.name = secrets.token_hex(8)
-        self.index = MetaIndex(backend, spaces.codec, self.settings.index)
+        self.index = MetaIndex(backend, spaces.codec, self.settings.index, monotonic)
         self.catalog = Catalog(self.index)
         self.metrics = Metrics()
         self.events = Events(self.settings.events, clock)

@@ -14,7 +14,7 @@ from tenantzone_manager.core.quota import OverLimit
 from tenantzone_manager.core.records import CacheLocation, LocationSpec, State
 from tenantzone_manager.core.settings import Instance, Spec, Storage
 from tenantzone_manager.core.slots import SlotFile
-from tenantzone_manager.core.writing import Ending, Standing, begin, finish, leave, standings
+from tenantzone_manager.core.writing import Ending, Standing, begin, finish, leave, location_of, standings
 from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 from tenantzone_manager.reading import LocationPlace, place_of
@@ -221,6 +221,11 @@ class Writer:
             for index, place in plan.places.items():
                 before = plan.keys[index - 1] if index else b""
                 block = draft.get(plan.keys[index])
+                own = location_of(block, plan.write_id)
+                if own is not None and own.state is State.WRITING:
+                    # An earlier try was made, and its answer was lost.
+                    taken[index], became[index] = own, Standing.WRITE
+                    continue
                 (standing,) = standings([block], 0, plan.needs_prefix)
                 if standing is Standing.WRITE and plan.needs_prefix and before and not _is_live(draft, before):
                     standing = Standing.NO_PREFIX

@@ -44,10 +44,12 @@ def prompt(name: str, blocks: int) -> list[bytes]:
 class Playing:
     """One manager over a store, with a group ``team`` and what is said of it."""
 
-    def __init__(self, backend: IndexBackend, root: Path, clock: Clock | None = None) -> None:
+    def __init__(
+        self, backend: IndexBackend, root: Path, clock: Clock | None = None, settings: Settings | None = None
+    ) -> None:
         self.clock = clock or Clock()
         self.root = root
-        self.manager = CacheManager(backend, Settings(orphan_grace=0.0), self.clock)
+        self.manager = CacheManager(backend, settings or Settings(orphan_grace=0.0), self.clock, self.clock)
 
     async def start(self, *, with_catalog: bool = True, **group: Any) -> "Playing":
         await self.manager.start(in_background=False)

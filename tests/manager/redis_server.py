@@ -8,8 +8,8 @@ from pathlib import Path
 import redis
 
 from hack.debian import ensure
+from hack.demo.console import wait_until
 from hack.ports import free_ports
-from tests.waiting import await_that
 
 
 class RedisServer:
@@ -17,6 +17,7 @@ class RedisServer:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._program = ensure("redis-server")
         (self._port,) = free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"redis://127.0.0.1:{self._port}/0"
@@ -24,10 +25,8 @@ class RedisServer:
     def start(self) -> None:
         arguments = ("--bind", "127.0.0.1", "--port", str(self._port), "--dir", str(self._folder), "--save", "")
         with (self._folder / "redis.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [ensure("redis-server"), *arguments, "--appendonly", "yes"], stdout=log, stderr=log
-            )
-        await_that(self._answers, "Redis to answer")
+            self._process = subprocess.Popen([self._program, *arguments, "--appendonly", "yes"], stdout=log, stderr=log)
+        wait_until(self._answers, lambda: "Redis to answer", timeout=60, poll=0.02)
 
     def kill(self) -> None:
         """As a machine's kernel would."""

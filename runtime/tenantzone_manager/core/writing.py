@@ -89,7 +89,7 @@ def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -
         due: until when a failed one's writer may still be at it.
     """
     block = draft.get(key)
-    location = _with_id(block, write_id)
+    location = location_of(block, write_id)
     if block is None or location is None or location.state is not State.WRITING:
         # Who repeats the call, having lost the answer, hears the same once more.
         served = written and location is not None and location.state is State.SERVING
@@ -132,9 +132,14 @@ def forget(draft: Draft, key: bytes, ids: Collection[str]) -> list[CacheLocation
 def postpone(draft: Draft, key: bytes, location_id: str, until: float) -> None:
     """Have a location that is on its way out wait."""
     block = draft.get(key)
-    location = _with_id(block, location_id)
+    location = location_of(block, location_id)
     if block is not None and location is not None and not location.is_live:
         _put(draft, key, block, {location_id: replace(location, until=until)})
+
+
+def location_of(block: Block | None, write_id: str) -> CacheLocation | None:
+    """The location that a write has made of a block."""
+    return next((each for each in block.locations if each.id == write_id), None) if block else None
 
 
 def use(draft: Draft, key: bytes, at: float, times: int) -> None:
@@ -142,10 +147,6 @@ def use(draft: Draft, key: bytes, at: float, times: int) -> None:
     block = draft.get(key)
     if block is not None:
         draft.put(key, replace(block, used_at=max(block.used_at, at), hits=block.hits + times))
-
-
-def _with_id(block: Block | None, write_id: str) -> CacheLocation | None:
-    return next((each for each in block.locations if each.id == write_id), None) if block else None
 
 
 def _put(draft: Draft, key: bytes, block: Block, changed: dict[str, CacheLocation]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -58,12 +59,20 @@ class MetaIndex:
         backend: where the records are.
         codec: of a space.
         settings: how it is used.
+        clock: monotonic, in seconds.
     """
 
-    def __init__(self, backend: IndexBackend, codec: Callable[[str], Codec], settings: IndexSettings) -> None:
+    def __init__(
+        self,
+        backend: IndexBackend,
+        codec: Callable[[str], Codec],
+        settings: IndexSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.backend = backend
         self.settings = settings
-        self.cache = SearchCache(settings.cached_records, settings.max_age_seconds if backend.is_shared else None)
+        max_age = settings.max_age_seconds if backend.is_shared else None
+        self.cache = SearchCache(settings.cached_records, max_age, clock)
         self.conflicts = 0
         self._codec = codec
         self._locks = ShardLocks(settings.lock_shards)

@@ -47,7 +47,6 @@ class RedisBackend(IndexBackend):
     is_shared = True
 
     def __init__(self, url: str, prefix: str = "tenantzone/", timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        # A commit is never repeated blindly: who repeats it reads first.
         self._client = redis.Redis.from_url(
             url,
             socket_timeout=timeout_seconds,
@@ -131,7 +130,13 @@ class RedisBackend(IndexBackend):
 
     async def _asked(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         try:
-            return await ask()
+            try:
+                return await ask()
+            except redis.ConnectionError:
+                # A server that was started anew has closed all connections. A commit may be made twice so: the second
+                # one finds other records than were read, and is a conflict.
+                await self._client.connection_pool.disconnect(inuse_connections=False)
+                return await ask()
         except (RedisError, OSError) as error:
             raise IndexUnavailable(f"the index at Redis fails: {error}") from error
 
