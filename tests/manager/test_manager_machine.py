@@ -119,6 +119,24 @@ class Lives(RuleBasedStateMachine):
             assert limit is None or used.used <= limit, "a write began beyond the quota"
             assert (await self.managers[0].account("s/small")).used <= 8 * 4096
 
+    @rule(number=which, instance=instances, some=st.lists(prompts, min_size=1, max_size=4))
+    def write(self, number, instance, some):
+        """What an engine does most of the time."""
+        for prompt in some:
+            self.start_write(number, instance, prompt, long=False)
+            if self.naive.writes and self.naive.writes[-1].instance == instance.name:
+                write = self.naive.writes.pop()
+                self.naive.finishes(write, list(write.locations))
+                finish = self.manager(number).manager.writer.finish_write_cache
+                self.do(finish(instance, write.write_id, list(write.locations), []))
+
+    @rule(number=which, instance=instances, prompt=prompts)
+    def read_what_is_removed_then(self, number, instance, prompt):
+        self.write(number, instance, [prompt])
+        self.read(number, instance, prompt, "prefix")
+        self.remove(number, instance, prompt)
+        self.reclaim(number)
+
     @rule(number=which, data=st.data())
     def finish(self, number, data):
         if not self.naive.writes:
