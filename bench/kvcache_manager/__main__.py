@@ -1,4 +1,4 @@
-"""``python -m bench.kvcache_manager``: a manager as a process, asked over HTTP and gRPC; then its index with many blocks.
+"""``python -m bench.kvcache_manager``: a manager as a process, over HTTP and gRPC; then its index with many blocks.
 
 The client is a process of its own and asks one thing after the other, so times are those that an engine would see.
 Times begin with a request as its fields and end with the answer's bytes (HTTP) or message (gRPC).
@@ -53,7 +53,7 @@ def main() -> None:
     for index in ("SQLite", "Redis"):
         with tempfile.TemporaryDirectory() as folder, _redis(Path(folder)) as url:
             asyncio.run(_served(index, Path(folder), url, options.rounds))
-    print("\n| index | blocks | bytes a block | seconds to open it again | 1,000 blocks, cold, p50 ms |")
+    print("\n| index | blocks | bytes a block | seconds to open it again | 1,000 of them past the cache, p50 ms |")
     print("|---|---|---|---|---|", flush=True)
     for index in ("SQLite", "Redis"):
         with tempfile.TemporaryDirectory() as folder, _redis(Path(folder)) as url:
@@ -71,13 +71,9 @@ async def _served(index: str, folder: Path, url: str, rounds: int) -> None:
             for begin in range(0, PREFIX, WRITE):
                 await _write(ask, prompt[: begin + WRITE], begin)
             for protocol, client in (("HTTP", ask), ("gRPC", ask_grpc)):
-                _print(
-                    index, protocol, f"prefix of {PREFIX} blocks", await _times(rounds, partial(_find, client, prompt))
-                )
-                short = prompt[:WRITE]
-                _print(
-                    index, protocol, f"prefix of {WRITE} blocks", await _times(rounds, partial(_find, client, short))
-                )
+                for length in (PREFIX, WRITE):
+                    times = await _times(rounds, partial(_find, client, prompt[:length]))
+                    _print(index, protocol, f"prefix of {length} blocks", times)
                 times = await _times(rounds, partial(_write_new, client))
                 _print(index, protocol, f"start and finish a write of {WRITE}", times)
 
@@ -154,7 +150,8 @@ async def _large(index: str, folder: Path, url: str, blocks: int) -> None:
 @contextlib.contextmanager
 def _redis(folder: Path) -> Iterator[str]:
     (port,) = free_ports(1)
-    command = [ensure("redis-server"), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder), "--save", ""]
+    program = str(ensure("redis-server"))
+    command = [program, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder), "--save", ""]
     with subprocess.Popen([*command, "--appendonly", "yes"], stdout=subprocess.DEVNULL) as server:
         _await_port(port)
         yield f"redis://127.0.0.1:{port}/0"

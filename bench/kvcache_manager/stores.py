@@ -1,4 +1,4 @@
-"""``python -m bench.kvcache_manager.stores``: SQLite in WAL mode beside an LSM store, under what the index asks of them.
+"""``python -m bench.kvcache_manager.stores``: SQLite in WAL mode beside an LSM store, asked as the index asks.
 
 Records are as large as a block's; a read is of 1,000 keys by chance, a write changes 65 records at once.
 """

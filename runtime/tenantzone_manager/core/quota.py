@@ -62,6 +62,15 @@ class OverLimit(Exception):
         self.account = account
 
 
+def together(charges: Sequence[Charge]) -> list[Charge]:
+    """One charge for each account: a write has many blocks, and few places."""
+    sums: dict[tuple[str, ...], tuple[int, int]] = {}
+    for charge in charges:
+        used, deleting = sums.get(charge.chain, (0, 0))
+        sums[charge.chain] = used + charge.used, deleting + charge.deleting
+    return [Charge(chain, *both) for chain, both in sums.items() if any(both)]
+
+
 def charged(accounts: Mapping[str, Account], charges: Sequence[Charge]) -> dict[str, Account]:
     """The accounts that change, as they are after all of the charges.
 

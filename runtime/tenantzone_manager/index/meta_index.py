@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tenantzone_manager.core.books import RankChange
-from tenantzone_manager.core.quota import Account, Charge, Terms
+from tenantzone_manager.core.quota import Account, Charge, Terms, together
 from tenantzone_manager.index.backend import Address, Change, Commit, Conflict, IndexBackend, IndexUnavailable
 from tenantzone_manager.index.locks import ShardLocks
 from tenantzone_manager.index.search_cache import Entry, SearchCache
@@ -218,6 +218,7 @@ class MetaIndex:
             commit.changes.append(Change(address, raw[address], None if after is None else codec.encode(after)))
             commit.charges += charges
             commit.ranks += ranks
+        commit.charges = together(commit.charges)
         if not commit.changes and not terms:
             return
         try:

@@ -17,6 +17,7 @@ from typing import IO, Final
 
 import msgspec
 
+from tenantzone_manager.core.books import RankChange
 from tenantzone_manager.core.quota import Account, charged, with_terms
 from tenantzone_manager.index.backend import Change, Commit, Conflict, IndexBackend, IndexUnavailable, Listener
 
@@ -80,8 +81,7 @@ class SqliteBackend(IndexBackend):
             self._check(commit.changes)
             self._charge(commit)
             self._write(commit.changes)
-            for change in commit.ranks:
-                self._rank(self._id(change.rank), change.member, change.before, change.score)
+            self._rank(commit.ranks)
 
     async def scan(self, space: str, cursor: bytes, count: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
         found = self._after(self._id(space), cursor, ">", count)
@@ -177,13 +177,11 @@ class SqliteBackend(IndexBackend):
                 raise Conflict
 
     def _write(self, changes: Sequence[Change]) -> None:
-        for change in changes:
-            number = self._id(change.address.space)
-            if change.after is None:
-                self._database.execute("DELETE FROM record WHERE space = ? AND key = ?", (number, change.address.key))
-            else:
-                row = (number, change.address.key, change.after)
-                self._database.execute("INSERT OR REPLACE INTO record VALUES (?, ?, ?)", row)
+        rows = [(self._id(change.address.space), change.address.key, change.after) for change in changes]
+        gone = [(space, key) for space, key, value in rows if value is None]
+        kept = [row for row in rows if row[2] is not None]
+        self._database.executemany("DELETE FROM record WHERE space = ? AND key = ?", gone)
+        self._database.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?)", kept)
 
     def _charge(self, commit: Commit) -> None:
         chains = [charge.chain for charge in commit.charges] + [terms.chain for terms in commit.terms]
@@ -196,13 +194,12 @@ class SqliteBackend(IndexBackend):
             rows = [(name, _ENCODER.encode(account)) for name, account in after.items()]
             self._database.executemany("INSERT OR REPLACE INTO account VALUES (?, ?)", rows)
 
-    def _rank(self, number: int, member: bytes, before: float | None, score: float | None) -> None:
-        if before is not None:
-            self._database.execute(
-                "DELETE FROM rank WHERE rank = ? AND score = ? AND member = ?", (number, before, member)
-            )
-        if score is not None:
-            self._database.execute("INSERT OR REPLACE INTO rank VALUES (?, ?, ?)", (number, score, member))
+    def _rank(self, changes: Sequence[RankChange]) -> None:
+        rows = [(self._id(change.rank), change.before, change.score, change.member) for change in changes]
+        gone = [(number, before, member) for number, before, _, member in rows if before is not None]
+        come = [(number, score, member) for number, _, score, member in rows if score is not None]
+        self._database.executemany("DELETE FROM rank WHERE rank = ? AND score = ? AND member = ?", gone)
+        self._database.executemany("INSERT OR REPLACE INTO rank VALUES (?, ?, ?)", come)
 
 
 def _marks(values: Sequence[object] | set[str]) -> str:
