@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from hack.ports import free_ports
@@ -50,7 +51,7 @@ async def test_a_manager_that_is_killed_knows_all_that_it_knew(
         async def answers() -> bool:
             try:
                 await ask("ListStorages")
-            except OSError:
+            except (OSError, aiohttp.ClientError):
                 assert process.poll() is None
                 return False
             return True
