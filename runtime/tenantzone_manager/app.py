@@ -1,6 +1,7 @@
 """One manager as a process: its index, its servers, its end."""
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import Callable
@@ -64,6 +65,8 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
         OSError: an address is taken, or the index can't be opened.
         IndexUnavailable: the index does not answer.
     """
+    # The search cache has hundreds of thousands of objects that stay: to look at all of them often finds nothing.
+    gc.set_threshold(100_000, 20, 100)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

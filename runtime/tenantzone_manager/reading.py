@@ -8,7 +8,7 @@ import msgspec
 
 from tenantzone_manager import spaces
 from tenantzone_manager.catalog import Catalog
-from tenantzone_manager.core.records import Block, CacheLocation
+from tenantzone_manager.core.records import Block, CacheLocation, State
 from tenantzone_manager.core.settings import Instance
 from tenantzone_manager.index.meta_index import MetaIndex
 from tenantzone_manager.index.search_cache import Entry
@@ -21,7 +21,7 @@ _READ_BACKWARDS: Final = 256
 """Keys that a window's query looks up at a time."""
 
 
-class SpecPlace(msgspec.Struct, frozen=True):
+class SpecPlace(msgspec.Struct, frozen=True, gc=False):
     """A part of a location, for who reads or writes it."""
 
     name: str
@@ -165,10 +165,17 @@ class Reader:
         return known
 
     def _locations(self, instance: Instance, key: bytes, block: Block, specs: frozenset[str]) -> list[LocationPlace]:
-        group = self._catalog.groups.get(instance.group)
-        order = {name: index for index, name in enumerate(group.storages if group else ())}
-        usable = [each for each in block.serving() if self._storages.is_available(each.storage) and each.has(specs)]
-        usable.sort(key=lambda each: order.get(each.storage, len(order)))
+        usable = [
+            each
+            for each in block.locations
+            if each.state is State.SERVING
+            and self._storages.is_available(each.storage)
+            and (not specs or each.has(specs))
+        ]
+        if len(usable) > 1:
+            group = self._catalog.groups.get(instance.group)
+            order = {name: index for index, name in enumerate(group.storages if group else ())}
+            usable.sort(key=lambda each: order.get(each.storage, len(order)))
         return [place_of(self._storages, Place(instance.group, instance.name, key, each)) for each in usable]
 
 

@@ -43,6 +43,9 @@ class FileSystemStorage(DataStorageBackend):
     def __init__(self, root: Path, slots_per_file: int, owner: str, takeover: bool) -> None:
         self.slots_per_file = slots_per_file
         self._root = root
+        # All other parts of a path are names that need no quoting.
+        self._quoted_root = quote(str(root))
+        self._plain_root = str(root)
         self._owner = owner
         self._takeover = takeover
         self._made: set[str] = set()
@@ -52,7 +55,7 @@ class FileSystemStorage(DataStorageBackend):
         where = ""
         if spec.slot >= 0:
             where = f"&blkid={spec.slot}&offset={spec.slot * slot_bytes(spec.size)}"
-        return f"file://{quote(self._path(place, spec))}?size={spec.size}{where}"
+        return f"file://{self._path(place, spec, self._quoted_root)}?size={spec.size}{where}"
 
     async def create(self, places: Sequence[Place]) -> None:
         paths = {self._path(place, spec): spec for place in places for spec in place.location.specs}
@@ -83,11 +86,12 @@ class FileSystemStorage(DataStorageBackend):
     async def remove(self, objects: Sequence[StoredObject]) -> None:
         await _in_thread(_remove, [Path(each.name) for each in objects])
 
-    def _path(self, place: Place, spec: LocationSpec) -> str:
+    def _path(self, place: Place, spec: LocationSpec, root: str = "") -> str:
+        root = root or self._plain_root
         # As a text: a write asks for as many as it has blocks, and pathlib takes ten times as long.
         if spec.slot >= 0:
-            return f"{self._root}/files/{place.group}/{self._owner}/{slot_bytes(spec.size)}/{spec.file:08}"
-        folder = f"{self._root}/objects/{place.group}/{place.instance}/{place.key[:1].hex()}"
+            return f"{root}/files/{place.group}/{self._owner}/{slot_bytes(spec.size)}/{spec.file:08}"
+        folder = f"{root}/objects/{place.group}/{place.instance}/{place.key[:1].hex()}"
         return f"{folder}/{part_name(place, spec)}"
 
     def _is_there(self, place: Place, spec: LocationSpec) -> bool:
