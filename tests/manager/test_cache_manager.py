@@ -315,6 +315,19 @@ async def test_no_floor_is_taken_by_others(playing: Playing) -> None:
     assert (await playing.account("g/team")).used == 5 * SIZE
 
 
+async def test_what_is_above_a_floor_pays_and_the_floor_does_not(playing: Playing) -> None:
+    other = Instance("other", "team", 16, (Spec("tp0", SIZE),))
+    await playing.manager.catalog.register_instance(other)
+    await playing.write(prompt("mine", 6))
+    playing.clock.sleep(1000)
+    await playing.write(prompt("flood", 6), other)
+    own = {"chat": {"FileSystem": InstanceQuota(reserved=4 * SIZE)}}
+    await playing.group(limit=12 * SIZE, watermark=0.5, instances=own)
+    await playing.settle()
+    assert await playing.hits(prompt("mine", 6)) == 4
+    assert await playing.hits(prompt("flood", 6), other) == 2
+
+
 async def test_a_promise_that_is_made_while_others_hold_everything_is_kept(playing: Playing) -> None:
     other = Instance("other", "team", 16, (Spec("tp0", SIZE),))
     await playing.manager.catalog.register_instance(other)
