@@ -4,7 +4,6 @@ So bytes are reserved in the moment in which a location becomes ``writing``, and
 record goes; and whatever is due or may be evicted is found without looking at all records.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -82,20 +81,19 @@ def of_member(name: bytes) -> tuple[str, bytes]:
 
 def charges(owner: Owner, before: Block | None, after: Block | None) -> list[Charge]:
     """What a change costs or gives back, by account."""
-    used: Counter[tuple[str, str]] = Counter()
-    deleting: Counter[tuple[str, str]] = Counter()
+    sums: dict[tuple[str, str], tuple[int, int]] = {}
     for block, sign in ((before, -1), (after, 1)):
         for location in block.locations if block else ():
             place = location.type, location.storage
-            used[place] += sign * location.size
-            deleting[place] += sign * location.size * (not location.is_live)
-    made = []
-    for place in used:
-        if used[place] or deleting[place]:
-            where, storage = place
-            for accounts in (chain(owner, where), (storage_account(storage),)):
-                made.append(Charge(accounts, used[place], deleting[place]))
-    return made
+            size = sign * location.size
+            used, deleting = sums.get(place, (0, 0))
+            sums[place] = used + size, deleting + (0 if location.is_live else size)
+    return [
+        Charge(accounts, *both)
+        for (where, storage), both in sums.items()
+        if any(both)
+        for accounts in (chain(owner, where), (storage_account(storage),))
+    ]
 
 
 def rank_changes(owner: Owner, key: bytes, before: Block | None, after: Block | None) -> list[RankChange]:
@@ -108,20 +106,18 @@ def rank_changes(owner: Owner, key: bytes, before: Block | None, after: Block | 
 def _ranks(owner: Owner, key: bytes, block: Block | None) -> dict[tuple[str, bytes], float]:
     if block is None:
         return {}
-    ranks = {}
-    for state, kind in ((State.WRITING, WRITING), (State.DELETING, DELETING)):
-        due = _first_due(block, state)
-        if due is not None:
-            ranks[queue(kind, owner.group), member(owner.instance, key)] = due
-    for where in {location.type for location in block.serving()}:
-        if block.evictable_from(where):
-            ranks[ends(ENDS, owner.instance, where), key] = block.used_at
-            ranks[ends(FEWEST, owner.instance, where), key] = float(block.hits)
+    ranks: dict[tuple[str, bytes], float] = {}
+    for location in block.locations:
+        if location.state is State.SERVING:
+            where = location.type
+            if block.evictable_from(where):
+                ranks[ends(ENDS, owner.instance, where), key] = block.used_at
+                ranks[ends(FEWEST, owner.instance, where), key] = float(block.hits)
+        else:
+            kind = WRITING if location.state is State.WRITING else DELETING
+            at = queue(kind, owner.group), member(owner.instance, key)
+            ranks[at] = min(location.until, ranks.get(at, location.until))
     return ranks
-
-
-def _first_due(block: Block, state: State) -> float | None:
-    return min((location.until for location in block.locations if location.state is state), default=None)
 
 
 def locations_due(block: Block, state: State, now: float) -> list[CacheLocation]:
