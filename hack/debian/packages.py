@@ -21,21 +21,22 @@ def distribution() -> str:
     return f"{release['ID']}-{release.get('VERSION_ID', 'unstable')}"
 
 
-def unpack(package: str, folder: Path) -> None:
-    """Download a package and unpack it; the folder is complete as soon as it is there.
+def unpack(packages: Sequence[str], folder: Path) -> None:
+    """Download packages and unpack them into one folder, which is complete as soon as it is there.
 
     Raises:
         CommandFailed: apt knows no such package, or can't reach its mirror.
         FileNotFoundError: this machine has no apt.
     """
-    say(NAME, f"downloading {package} into {folder}")
+    say(NAME, f"downloading {', '.join(packages)} into {folder}")
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     download = unfinished / "download"
     download.mkdir(parents=True)
-    _download(package, download)
-    (file,) = download.glob("*.deb")
-    _run("dpkg", "-x", file, unfinished)
+    for package in packages:
+        _download(package, download)
+    for file in download.glob("*.deb"):
+        _run("dpkg", "-x", file, unfinished)
     shutil.rmtree(download)
     unfinished.rename(folder)
 
@@ -71,7 +72,7 @@ def _own_lists(folder: Path) -> Sequence[str]:
     """Options that make apt keep its lists in a folder of ours: those of the machine belong to root."""
     lists, cache = folder / "lists", folder / "cache"
     for needed in (lists / "partial", cache / "archives" / "partial"):
-        needed.mkdir(parents=True)
+        needed.mkdir(parents=True, exist_ok=True)
     return ("-o", f"Dir::State::Lists={lists}", "-o", f"Dir::Cache={cache}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hack.controlplane.cache import cache_folder, exclusive
 from hack.debian import packages
-from hack.debian.relocation import relocated
+from hack.debian.relocation import relocated, with_libraries
 from hack.progress import CommandFailed
 
 
@@ -27,6 +27,8 @@ class Program:
     """Whether it runs out of its unpacked package, without the packages that it depends on."""
     home: str = ""
     """A folder of its package that it looks for at this very path, and does not run without."""
+    beside: tuple[str, ...] = ()
+    """Packages that it does not run without, and that may be missing: of its own source, and of libraries."""
 
 
 PROGRAMS = {
@@ -37,6 +39,7 @@ PROGRAMS = {
         ("prometheus-alertmanager", "alertmanager"),
         home="/usr/share/prometheus/alertmanager",
     ),
+    "redis-server": Program("redis-server", ("redis-server",), beside=("redis-tools", "libjemalloc2", "liblzf1")),
     "chromium": Program("chromium", ("chromium", "chromium-browser", "google-chrome"), unpackable=False),
 }
 
@@ -77,10 +80,12 @@ def _from_cache(program: Program) -> Path:
         folder.parent.mkdir(exist_ok=True)
         with exclusive(folder.with_name(f"{folder.name}.lock"), name=packages.NAME):
             if not folder.exists():
-                packages.unpack(program.package, folder)
+                packages.unpack((program.package, *program.beside), folder)
     path = folder / "usr" / "bin" / program.names[0]
     if program.home:
         path = relocated(path, folder, program.home)
+    if program.beside:
+        path = with_libraries(path, folder)
     # A program that lacks a library says so now, by its name, and not in the middle of a test.
     shown = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     if shown.returncode != 0:

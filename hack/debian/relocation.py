@@ -1,4 +1,4 @@
-"""Lets a program that was compiled to look into ``/usr/share`` run out of a folder of the user's."""
+"""Lets a program run out of a folder of the user's: one that looks into ``/usr/share``, or for its libraries."""
 
 import os
 from pathlib import Path
@@ -6,6 +6,11 @@ from pathlib import Path
 _WRAPPER = """#!/bin/sh
 # The program looks for its own files below the current folder.
 cd "{folder}" && exec "{program}" "$@"
+"""
+
+_WITH_LIBRARIES = """#!/bin/sh
+# Its libraries are those of its own packages, and for the rest those of the machine.
+LD_LIBRARY_PATH="$(echo "{folder}"/usr/lib/*-linux-gnu)" exec "{program}" "$@"
 """
 
 
@@ -25,6 +30,14 @@ def relocated(program: Path, folder: Path, home: str) -> Path:
         copy = program.with_name(f"{program.name}-relative")
         _write(copy, program.read_bytes().replace(home.encode(), f"{home[1:]}/".encode()))
         _write(wrapper, _WRAPPER.format(folder=folder, program=copy).encode())
+    return wrapper
+
+
+def with_libraries(program: Path, folder: Path) -> Path:
+    """A wrapper beside the given program, by which it finds the libraries that were unpacked into the folder."""
+    wrapper = program.with_name(f"{program.name}-here")
+    if not wrapper.exists():
+        _write(wrapper, _WITH_LIBRARIES.format(folder=folder, program=program).encode())
     return wrapper
 
 

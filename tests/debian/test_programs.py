@@ -62,6 +62,18 @@ def test_a_package_is_unpacked_into_the_cache_once(path: Path, tmp_path: Path) -
     assert (tmp_path / "apt.log").read_text() == "prometheus\n"
 
 
+def test_a_program_gets_the_libraries_that_its_packages_bring(path: Path, tmp_path: Path) -> None:
+    brings = BUILDS_A_PACKAGE.replace(
+        "for name in promtool", "mkdir -p made/usr/lib/x-linux-gnu; for name in redis-server"
+    )
+    program(path / "apt-get", brings.replace("cat $home/default.tmpl", r"echo \$LD_LIBRARY_PATH"))
+    libraries = subprocess.check_output([ensure("redis-server"), "run"], text=True).strip()
+    assert Path(libraries).is_relative_to(tmp_path / "cache")
+    assert Path(libraries).name == "x-linux-gnu"
+    wanted = ["redis-server", *PROGRAMS["redis-server"].beside]
+    assert (tmp_path / "apt.log").read_text().split() == wanted
+
+
 def test_a_program_that_looks_for_its_own_files_finds_them_in_the_cache(path: Path) -> None:
     program(path / "apt-get", BUILDS_A_PACKAGE)
     (path / "cat").symlink_to("/usr/bin/cat")

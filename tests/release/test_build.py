@@ -56,6 +56,9 @@ def test_the_wheel_has_what_the_packages_read_beside_their_modules(built: Path):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {
         "tenantzone_cli/doctor/shipped.json",
+        "tenantzone_manager/index/commit.lua",
+        "tenantzone_manager/server/manager.proto",
+        "tenantzone_manager/server/openapi.json",
         "tenantzone_operator/console/page/index.html",
         "tenantzone_runtime/logging.json",
         "tenantzone_contract/py.typed",
@@ -64,6 +67,7 @@ def test_the_wheel_has_what_the_packages_read_beside_their_modules(built: Path):
         "tenantzone",
         "tenantzone_cli",
         "tenantzone_contract",
+        "tenantzone_manager",
         "tenantzone_operator",
         "tenantzone_replay",
         "tenantzone_runtime",

@@ -1,0 +1,130 @@
+"""The ``tenantzone-manager`` command: which KV-cache blocks lie where, for many engines."""
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tenantzone_manager.app import AppSettings, run
+from tenantzone_manager.index.backend import IndexUnavailable
+from tenantzone_manager.index.meta_index import IndexSettings
+from tenantzone_manager.manager import Settings
+from tenantzone_manager.orphans import GRACE_SECONDS
+from tenantzone_manager.server.access import (
+    Anyone,
+    Authenticator,
+    ReviewedTokens,
+    StaticTokens,
+    read_service_accounts,
+)
+from tenantzone_manager.server.token_review import ApiServerReview
+from tenantzone_manager.timing import Timing
+
+AUDIENCE = "tenantzone-manager"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until told to end; the exit code is 1 where an option can't be used or the index can't be opened."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        asyncio.run(run(_settings(options)))
+    except BlockingIOError:
+        sys.exit(f"tenantzone-manager: another process has the index {options.index}; several need a Redis")
+    except (ValueError, OSError, IndexUnavailable) as error:
+        sys.exit(f"tenantzone-manager: {error}")
+
+
+def _settings(options: argparse.Namespace) -> AppSettings:
+    timing = Timing(lease=options.lease, write=options.write_timeout)
+    index = IndexSettings(
+        lock_shards=options.lock_shards,
+        batch_size=options.batch_size,
+        cached_records=options.search_cache,
+        max_age_seconds=options.search_cache_max_age,
+    )
+    return AppSettings(
+        index=options.index,
+        http=options.listen,
+        grpc=options.grpc,
+        redis_prefix=options.redis_prefix,
+        authenticator=_authenticator(options),
+        manager=Settings(timing, index, options.orphan_grace, options.events),
+    )
+
+
+def _authenticator(options: argparse.Namespace) -> Authenticator:
+    if options.tokens:
+        return StaticTokens(options.tokens)
+    if options.service_accounts:
+        return ReviewedTokens(ApiServerReview(), options.audience, read_service_accounts(options.service_accounts))
+    return Anyone()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tenantzone-manager", description=__doc__)
+    parser.add_argument(
+        "--index", required=True, metavar="PATH|URL", help="where the index is: a file, or redis://HOST:PORT/DB"
+    )
+    parser.add_argument("--redis-prefix", default="tenantzone/", help="of all keys there (default: %(default)s)")
+    parser.add_argument(
+        "--listen", type=_address, default=("127.0.0.1", 9470), metavar="HOST:PORT", help="HTTP (default: port 9470)"
+    )
+    parser.add_argument(
+        "--grpc", type=_address, default=("127.0.0.1", 9471), metavar="HOST:PORT", help="gRPC (default: port 9471)"
+    )
+    who = parser.add_mutually_exclusive_group(required=True)
+    who.add_argument("--tokens", type=Path, metavar="FILE", help="callers by bearer token, as a JSON object")
+    who.add_argument(
+        "--service-accounts", type=Path, metavar="FILE", help="callers by service account, reviewed by Kubernetes"
+    )
+    who.add_argument("--anyone", action="store_true", help="everybody may do everything: for playing")
+    parser.add_argument(
+        "--audience", default=AUDIENCE, help="that service accounts' tokens are made for (default: %(default)s)"
+    )
+    timing, index = Timing(), IndexSettings()
+    for name, default, what in (
+        ("--lease", timing.lease, "for how long what was given out can be read"),
+        ("--write-timeout", timing.write, "after which a writer is taken for dead that says nothing else"),
+        ("--orphan-grace", GRACE_SECONDS, "an object without a record is left alone for so long"),
+        ("--search-cache-max-age", index.max_age_seconds, "for how long a record is believed over Redis"),
+    ):
+        parser.add_argument(
+            name, type=_seconds, default=default, metavar="SECONDS", help=f"{what} (default: {default:g})"
+        )
+    for name, number, what in (
+        ("--search-cache", index.cached_records, "records in the search cache"),
+        ("--lock-shards", index.lock_shards, "locks of the index, a power of two"),
+        ("--batch-size", index.batch_size, "records in one commit that need not change together"),
+    ):
+        parser.add_argument(name, type=_count, default=number, metavar="N", help=f"{what} (default: {number})")
+    parser.add_argument("--events", type=Path, metavar="FILE", help="write a trace of all calls there, as JSON Lines")
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    return parser
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < 1e9:
+        raise argparse.ArgumentTypeError(f"{text} is no time in seconds above 0")
+    return seconds
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number above 0")
+    return count
+
+
+if __name__ == "__main__":
+    main()

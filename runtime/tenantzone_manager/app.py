@@ -1,0 +1,92 @@
+"""One manager as a process: its index, its servers, its end."""
+
+import asyncio
+import gc
+import logging
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlparse
+
+from aiohttp import web
+
+from tenantzone_manager.index.backend import IndexBackend
+from tenantzone_manager.index.sqlite import SqliteBackend
+from tenantzone_manager.manager import CacheManager, Settings
+from tenantzone_manager.server import grpc, http
+from tenantzone_manager.server.access import Anyone, Authenticator
+from tenantzone_manager.server.service import Service
+
+STOP_SECONDS: Final = 5.0
+"""That requests under way have when the process ends."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AppSettings:
+    """What a process is told at its start."""
+
+    index: str
+    """A file's path, or the URL of a Redis."""
+    http: tuple[str, int] = ("127.0.0.1", 9470)
+    grpc: tuple[str, int] = ("127.0.0.1", 9471)
+    redis_prefix: str = "tenantzone/"
+    authenticator: Authenticator = field(default_factory=Anyone)
+    manager: Settings = field(default_factory=Settings)
+
+
+def backend_of(index: str, redis_prefix: str) -> IndexBackend:
+    """The store that is meant.
+
+    Raises:
+        ValueError: it is neither a path nor the URL of a Redis.
+    """
+    scheme = urlparse(index).scheme
+    if scheme in ("redis", "rediss", "unix"):
+        from tenantzone_manager.index.redis import RedisBackend  # not needed with a file
+
+        return RedisBackend(index, redis_prefix)
+    if scheme:
+        raise ValueError(f"--index must be a file's path or a URL that begins with redis: or rediss:, not {scheme}:")
+    return SqliteBackend(Path(index))
+
+
+async def run(settings: AppSettings, started: Callable[[int, int], None] = lambda _http, _grpc: None) -> None:
+    """Serve until the process is told to end.
+
+    Args:
+        settings: of the process.
+        started: is told the ports of HTTP and gRPC once both answer.
+
+    Raises:
+        OSError: an address is taken, or the index can't be opened.
+        IndexUnavailable: the index does not answer.
+    """
+    # The search cache has hundreds of thousands of objects that stay: to look at all of them often finds nothing.
+    gc.set_threshold(100_000, 20, 100)
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    manager = CacheManager(backend_of(settings.index, settings.redis_prefix), settings.manager)
+    await manager.start()
+    service = Service(manager)
+    rpc = grpc.server(manager, service, settings.authenticator)
+    runner = web.AppRunner(
+        http.application(manager, service, settings.authenticator), access_log=None, shutdown_timeout=STOP_SECONDS
+    )
+    try:
+        await runner.setup()
+        await web.TCPSite(runner, *settings.http).start()
+        rpc_port = rpc.add_insecure_port(f"{settings.grpc[0]}:{settings.grpc[1]}")
+        await rpc.start()
+        http_port = runner.addresses[0][1]
+        _log.info("HTTP on %s:%d, gRPC on %s:%d", settings.http[0], http_port, settings.grpc[0], rpc_port)
+        started(http_port, rpc_port)
+        await ended.wait()
+    finally:
+        await rpc.stop(STOP_SECONDS)
+        await runner.cleanup()
+        await manager.stop()

@@ -1,0 +1,217 @@
+"""What is registered: storages, groups and instances; kept in the index, and in memory as it was read last."""
+
+from typing import TypeVar
+
+from tenantzone_manager import spaces
+from tenantzone_manager.core import books
+from tenantzone_manager.core.quota import UNLIMITED, Terms
+from tenantzone_manager.core.settings import (
+    Instance,
+    InstanceGroup,
+    InstanceQuota,
+    Quota,
+    Storage,
+    check_group,
+    check_instance,
+)
+from tenantzone_manager.index.backend import Address
+from tenantzone_manager.index.meta_index import Found, MetaIndex
+
+_T = TypeVar("_T")
+
+
+class NotFound(Exception):
+    """There is nothing of that name that who asks may see."""
+
+
+class Refused(Exception):
+    """It contradicts what is registered; the message says what to change."""
+
+
+class Catalog:
+    """Everything that is registered.
+
+    Args:
+        index: where it is kept.
+    """
+
+    def __init__(self, index: MetaIndex) -> None:
+        self.groups: dict[str, InstanceGroup] = {}
+        self.instances: dict[str, Instance] = {}
+        self.storages: dict[str, Storage] = {}
+        self.is_stale = True
+        """Whether another process may have changed it since it was read."""
+        self._index = index
+        index.on_change(self._changed)
+
+    async def load(self) -> None:
+        """Read all of it."""
+        self.is_stale = False
+        try:
+            self.groups = await self._all(spaces.GROUPS, InstanceGroup)
+            self.instances = await self._all(spaces.INSTANCES, Instance)
+            self.storages = await self._all(spaces.STORAGES, Storage)
+        except BaseException:
+            self.is_stale = True
+            raise
+
+    async def instance(self, name: str) -> Instance:
+        """An instance.
+
+        Raises:
+            NotFound: there is none.
+        """
+        if name not in self.instances:
+            (found,) = await self._index.get(spaces.INSTANCES, [name.encode()])
+            if found is None:
+                raise NotFound(f"there is no instance {name}")
+            self.instances[name] = found.value
+        return self.instances[name]
+
+    def group(self, name: str) -> InstanceGroup:
+        """A group.
+
+        Raises:
+            NotFound: there is none.
+        """
+        if name not in self.groups:
+            raise NotFound(f"there is no instance group {name}")
+        return self.groups[name]
+
+    def instances_of(self, group: str) -> list[Instance]:
+        """The instances that share the group's quota."""
+        return [instance for instance in self.instances.values() if instance.group == group]
+
+    async def put_group(self, group: InstanceGroup) -> None:
+        """Have a group be so from now on; what it uses above its new limits is evicted in the background.
+
+        Raises:
+            ValueError: it contradicts itself.
+            Refused: it names a storage that is not registered.
+        """
+        check_group(group)
+        unknown = [name for name in group.storages if name not in self.storages]
+        if unknown:
+            raise Refused(f"group {group.name} names storages that are not registered: {', '.join(unknown)}")
+        address = Address(spaces.GROUPS, group.name.encode())
+        terms = [*_terms(self.groups.get(group.name), lifted=True), *_terms(group)]
+        latest = {each.chain: each for each in terms}
+        await self._index.read_modify_write([address], lambda _: {address: group}, terms=list(latest.values()))
+        self.groups[group.name] = group
+
+    async def remove_group(self, name: str) -> None:
+        """Take out a group.
+
+        Raises:
+            NotFound: there is none.
+            Refused: instances are in it.
+        """
+        group = self.group(name)
+        if members := [instance.name for instance in self.instances_of(name)]:
+            raise Refused(f"group {name} has instances: {', '.join(members[:5])}; unregister them first")
+        address = Address(spaces.GROUPS, name.encode())
+        await self._index.read_modify_write([address], lambda _: {address: None}, terms=_terms(group, lifted=True))
+        del self.groups[name]
+
+    async def register_instance(self, instance: Instance) -> Instance:
+        """Have an instance; one that is there in just this way is found again.
+
+        Raises:
+            ValueError: it contradicts itself.
+            NotFound: there is no such group.
+            Refused: an instance of this name is another one.
+        """
+        check_instance(instance)
+        self.group(instance.group)
+        address = Address(spaces.INSTANCES, instance.name.encode())
+
+        def modifier(found: Found) -> dict[Address, Instance]:
+            known = found[address]
+            if known is not None and known != instance:
+                raise Refused(
+                    f"instance {instance.name} is registered in another way, and an instance never changes; "
+                    "what the bytes of its blocks mean belongs into its name"
+                )
+            return {} if known is not None else {address: instance}
+
+        await self._index.read_modify_write([address], modifier)
+        self.instances[instance.name] = instance
+        return instance
+
+    async def forget_instance(self, name: str) -> None:
+        """Take out an instance, which has no blocks any more."""
+        await self._index.delete(spaces.INSTANCES, [name.encode()])
+        self.instances.pop(name, None)
+
+    async def put_storage(self, storage: Storage) -> None:
+        """Have a storage be so from now on.
+
+        Raises:
+            Refused: it was of another type, or elsewhere: blocks lie there.
+        """
+        address = Address(spaces.STORAGES, storage.name.encode())
+
+        def modifier(found: Found) -> dict[Address, Storage]:
+            known = found[address]
+            if known is not None and _place_of(known) != _place_of(storage):
+                raise Refused(f"storage {storage.name} lies elsewhere already; register the new place by another name")
+            return {address: storage}
+
+        limit = UNLIMITED if storage.limit is None else storage.limit
+        terms = [Terms((books.storage_account(storage.name),), limit=limit)]
+        await self._index.read_modify_write([address], modifier, terms=terms)
+        self.storages[storage.name] = storage
+
+    async def remove_storage(self, name: str) -> None:
+        """Take out a storage.
+
+        Raises:
+            NotFound: there is none.
+            Refused: groups use it, or blocks lie in it.
+        """
+        if name not in self.storages:
+            raise NotFound(f"there is no storage {name}")
+        if users := [group.name for group in self.groups.values() if name in group.storages]:
+            raise Refused(f"storage {name} is used by the groups {', '.join(users[:5])}; take it out of them first")
+        account = books.storage_account(name)
+        used = (await self._index.accounts([account])).get(account)
+        if used is not None and used.used:
+            raise Refused(f"blocks of {used.used} bytes lie in storage {name}; disable it and remove them first")
+        await self._index.delete(spaces.STORAGES, [name.encode()])
+        self.storages.pop(name, None)
+
+    async def _all(self, space: str, kind: type[_T]) -> dict[str, _T]:
+        found: dict[str, _T] = {}
+        cursor = b""
+        while True:
+            some, cursor = await self._index.scan(space, cursor, 500)
+            found.update({key.decode(): value for key, value in some})
+            if not cursor:
+                return found
+
+    def _changed(self, space: str) -> None:
+        if space in ("", spaces.GROUPS, spaces.INSTANCES, spaces.STORAGES):
+            self.is_stale = True
+
+
+def _place_of(storage: Storage) -> tuple[str, dict[str, str | int | bool]]:
+    return storage.type, {name: value for name, value in storage.options.items() if name != "takeover"}
+
+
+def _terms(group: InstanceGroup | None, lifted: bool = False) -> list[Terms]:
+    """What a group's accounts may use; ``lifted``: as if nothing was said of them."""
+    if group is None:
+        return []
+    none, no_own = Quota(), InstanceQuota()
+
+    def limit(quota: Quota | InstanceQuota) -> int:
+        return UNLIMITED if quota.limit is None else quota.limit
+
+    made = [Terms((f"g/{group.name}",), limit=limit(none if lifted else group.total))]
+    for where, quota in group.types.items():
+        made.append(Terms((books.group_chain(group.name, where)[0],), limit=limit(none if lifted else quota)))
+    for name, quotas in group.instances.items():
+        for where, said in quotas.items():
+            own = no_own if lifted else said
+            made.append(Terms(books.chain(books.Owner(name, group.name), where), own.reserved, limit(own)))
+    return made

@@ -1,0 +1,1 @@
+"""What the manager decides: records, quotas, placement, eviction. No I/O, no clock: times are Unix seconds, given."""

@@ -1,0 +1,69 @@
+"""Changes of an instance's blocks that belong together, with what they mean for the blocks before them."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from tenantzone_manager.core.records import RECORDS, Block
+
+
+class NotLoaded(Exception):
+    """The change touches a block that was not read with the others; read it, too, and make the change anew."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(key.hex())
+        self.key = key
+
+
+class Draft:
+    """Blocks as they were read, and as they shall be.
+
+    A block that comes to serve in a storage type, or ceases to, is noted with its parent; one that has gone hands its
+    parent what was known of its use. So the first that may be evicted are always the ends of prefixes, and an end
+    knows when it was last used without a note for each block on the way.
+    """
+
+    def __init__(self, found: Mapping[bytes, Block | None]) -> None:
+        self._found = found
+        self._changed: dict[bytes, Block | None] = {}
+
+    @property
+    def changes(self) -> dict[bytes, Block | None]:
+        """What is to be written; None: the record goes."""
+        return {key: block for key, block in self._changed.items() if block != self._found[key]}
+
+    def get(self, key: bytes) -> Block | None:
+        """The block as it is in this draft.
+
+        Raises:
+            NotLoaded: it was not read.
+        """
+        if key in self._changed:
+            return self._changed[key]
+        try:
+            return self._found[key]
+        except KeyError:
+            raise NotLoaded(key) from None
+
+    def put(self, key: bytes, block: Block) -> None:
+        """Have a block be so. One that is hollow and that nothing hangs on goes."""
+        before = self.get(key)
+        after = None if block.is_hollow and not block.children.get(RECORDS) else block
+        self._changed[key] = after
+        if block.parent:
+            self._tell_parent(block, before, after)
+
+    def _tell_parent(self, block: Block, before: Block | None, after: Block | None) -> None:
+        was = before.live_types if before else frozenset()
+        now = after.live_types if after else frozenset()
+        steps = dict.fromkeys(was - now, -1) | dict.fromkeys(now - was, 1)
+        if (before is None) != (after is None):
+            steps[RECORDS] = 1 if before is None else -1
+        parent = self.get(block.parent) if steps else None
+        if parent is None:
+            return
+        children = {where: parent.children.get(where, 0) + steps.get(where, 0) for where in parent.children | steps}
+        parent = replace(parent, children={where: count for where, count in children.items() if count > 0})
+        if was and not now:
+            parent = replace(parent, used_at=max(parent.used_at, block.used_at), hits=parent.hits + block.hits)
+        self.put(block.parent, parent)

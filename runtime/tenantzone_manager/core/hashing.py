@@ -1,0 +1,35 @@
+"""Keys of blocks from their tokens: a chain of hashes, so that a key stands for all tokens up to its block's end."""
+
+import hashlib
+import struct
+from collections.abc import Sequence
+
+MAX_TOKEN_ID = 2**32 - 1
+
+
+def block_keys(instance: str, token_ids: Sequence[int], block_size: int) -> list[bytes]:
+    """The keys of the whole blocks of a sequence: each is the SHA-256 of the key before it and of the block's tokens.
+
+    Tokens are packed as uint32, little-endian. The first block follows the SHA-256 of the instance's name.
+    Tokens beyond the last whole block have no key.
+
+    Args:
+        instance: its name.
+        token_ids: from the beginning of the prompt.
+        block_size: tokens in a block.
+
+    Raises:
+        ValueError: a token id is no number of 32 bits without a sign.
+    """
+    whole = len(token_ids) // block_size * block_size
+    try:
+        packed = struct.pack(f"<{whole}I", *token_ids[:whole])
+    except struct.error:
+        raise ValueError(f"token_ids must be integers from 0 to {MAX_TOKEN_ID}") from None
+    keys = []
+    key = hashlib.sha256(instance.encode()).digest()
+    width = 4 * block_size
+    for begin in range(0, len(packed), width):
+        key = hashlib.sha256(key + packed[begin : begin + width]).digest()
+        keys.append(key)
+    return keys

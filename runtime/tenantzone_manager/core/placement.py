@@ -1,0 +1,71 @@
+"""Where blocks go: the first storage of the group's that is there and has room, and what is over to the next."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tenantzone_manager.core.books import Owner, chain, storage_account
+from tenantzone_manager.core.quota import UNLIMITED, Account, Charge, charged
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A storage that can be written to now."""
+
+    name: str
+    type: str
+
+
+def accounts_of(owner: Owner, candidates: Sequence[Candidate]) -> list[str]:
+    """The names of the accounts that placing looks at."""
+    names = {name for candidate in candidates for name in chain(owner, candidate.type)}
+    return sorted(names | {storage_account(candidate.name) for candidate in candidates})
+
+
+def bytes_that_fit(owner: Owner, candidate: Candidate, accounts: Mapping[str, Account]) -> int | None:
+    """What the instance may still write there; None: any number.
+
+    What it was promised and does not use is its own; beyond that it takes what its group has left.
+    """
+    leaf, *above = chain(owner, candidate.type)
+    own = accounts.get(leaf, Account())
+    promised = max(0, own.committed - own.used)
+    rooms = [accounts.get(name, Account()).room(promised) for name in above]
+    rooms.append(accounts.get(storage_account(candidate.name), Account()).room())
+    if own.limit != UNLIMITED:
+        rooms.append(max(0, own.limit - own.used))
+    return min((room for room in rooms if room is not None), default=None)
+
+
+def place(
+    sizes: Sequence[int], owner: Owner, candidates: Sequence[Candidate], accounts: Mapping[str, Account]
+) -> list[Candidate | None]:
+    """For each block, in the order of their prefix, where it goes; None where nothing has room.
+
+    Args:
+        sizes: bytes of each block.
+        owner: whose they are.
+        candidates: the group's storages that are there, the first choice first.
+        accounts: those of ``accounts_of``, as they are now.
+    """
+    places: list[Candidate | None] = []
+    left = list(candidates)
+    room = bytes_that_fit(owner, left[0], accounts) if left else None
+    taken = 0
+    for size in sizes:
+        while left and room is not None and taken + size > room:
+            accounts = _with(accounts, owner, left.pop(0), taken)
+            taken = 0
+            room = bytes_that_fit(owner, left[0], accounts) if left else None
+        places.append(left[0] if left else None)
+        taken += size
+    return places
+
+
+def _with(accounts: Mapping[str, Account], owner: Owner, candidate: Candidate, taken: int) -> dict[str, Account]:
+    """The accounts once so many bytes are used there: the next type has as much less of the group's total."""
+    return {
+        **accounts,
+        **charged(
+            accounts, [Charge(chain(owner, candidate.type), taken), Charge((storage_account(candidate.name),), taken)]
+        ),
+    }

@@ -1,0 +1,142 @@
+"""What can be said of groups, instances and storages; all but an instance may be changed at run time."""
+
+import re
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$"
+Name = Annotated[str, Meta(pattern=NAME, description="Letters, digits, dots, underscores, hyphens; at most 128.")]
+Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Fraction = Annotated[float, Meta(gt=0, le=1)]
+EvictionPolicy = Literal["LRU", "LFU"]
+
+
+class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is left out is without a limit, and nothing is evicted for it."""
+
+    limit: Bytes | None = None
+    """Bytes: no write is begun that would pass it."""
+    watermark: Fraction | None = None
+    """Of the limit: what is used above it is evicted."""
+
+
+class InstanceQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Of one instance in a storage type."""
+
+    reserved: Bytes = 0
+    """Bytes that no other instance of the group can take, and that are never evicted for another."""
+    limit: Bytes | None = None
+
+
+class InstanceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Instances that share one quota: a team's models, a model's versions, the long tail."""
+
+    name: Name
+    storages: tuple[Name, ...]
+    """Where its blocks may go, the first choice first; if it is full, disabled or unhealthy, the next."""
+    pools: tuple[str, ...] = ()
+    """Whose engines may register instances in it, as NAMESPACE/POOL."""
+    total: Quota = Quota()
+    types: dict[str, Quota] = {}
+    """By storage type."""
+    instances: dict[str, dict[str, InstanceQuota]] = {}
+    """By instance, then by storage type; also of instances that are not registered yet."""
+    eviction_policy: EvictionPolicy = "LRU"
+    ttl_seconds: Annotated[float, Meta(gt=0)] | None = None
+    """A block goes that was not used for so long; None: never for that."""
+
+
+class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a block's bytes."""
+
+    name: Name
+    size: Annotated[int, Meta(gt=0, le=2**40)]
+    """Bytes."""
+
+
+class Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One model with one KV configuration. Blocks are found again within it only; it never changes."""
+
+    name: Name
+    group: Name
+    block_size: Annotated[int, Meta(gt=0, le=2**20)]
+    """Tokens."""
+    specs: Annotated[tuple[Spec, ...], Meta(min_length=1, max_length=1024)]
+    """The parts of a whole block, such as ``tp0_pp0_g0``."""
+    spec_sets: dict[str, tuple[str, ...]] = {}
+    """Names of parts that may be stored without the others: full attention without linear, for instance."""
+    needs_prefix: bool = True
+    """Whether a block is of no use without all those before it. False: attention over a sliding window only."""
+    model: str = ""
+    """In words, for people."""
+    pool: str = ""
+    """Whose it is, NAMESPACE/POOL; said by who registers it, and not by the request."""
+
+    def specs_of(self, spec_set: str) -> tuple[Spec, ...]:
+        """The parts of a set; of the empty name: all.
+
+        Raises:
+            ValueError: the instance has no such set.
+        """
+        if not spec_set:
+            return self.specs
+        if spec_set not in self.spec_sets:
+            raise ValueError(f"spec set {spec_set} is not one of the instance's: {', '.join(self.spec_sets) or 'none'}")
+        wanted = self.spec_sets[spec_set]
+        return tuple(spec for spec in self.specs if spec.name in wanted)
+
+
+class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A place for blocks, which groups share."""
+
+    name: Name
+    type: Annotated[str, Meta(pattern=NAME)]
+    """Such as ``FileSystem``; quotas are by type."""
+    options: dict[str, str | int | bool] = {}
+    """Of the type: where it is, and how it is used."""
+    enabled: bool = True
+    limit: Bytes | None = None
+    """Bytes of all groups together: no write is begun that would pass it."""
+    watermark: Fraction | None = None
+    """Of the limit: what is used above it is evicted, of the groups that use it."""
+
+
+def check_group(group: InstanceGroup) -> None:
+    """Refuse a group whose parts contradict each other.
+
+    Raises:
+        ValueError: says which.
+    """
+    for where, quota in (("total", group.total), *group.types.items()):
+        if quota.watermark is not None and quota.limit is None:
+            raise ValueError(f"group {group.name}: {where} has a watermark and no limit that it is a fraction of")
+    for name, quotas in group.instances.items():
+        for where, own in quotas.items():
+            if own.limit is not None and own.limit < own.reserved:
+                raise ValueError(f"group {group.name}: instance {name} reserves more of {where} than it may use")
+    for where in {where for quotas in group.instances.values() for where in quotas}:
+        promised = sum(quotas[where].reserved for quotas in group.instances.values() if where in quotas)
+        limit = group.types.get(where, Quota()).limit
+        if limit is not None and promised > limit:
+            raise ValueError(f"group {group.name}: instances reserve {promised} bytes of {where}, which has {limit}")
+    promised = sum(own.reserved for quotas in group.instances.values() for own in quotas.values())
+    if group.total.limit is not None and promised > group.total.limit:
+        raise ValueError(f"group {group.name}: instances reserve {promised} bytes; its total is {group.total.limit}")
+
+
+def check_instance(instance: Instance) -> None:
+    """Refuse an instance whose parts contradict each other.
+
+    Raises:
+        ValueError: says which.
+    """
+    names = [spec.name for spec in instance.specs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"instance {instance.name}: two specs have the same name")
+    for name, wanted in instance.spec_sets.items():
+        if not re.fullmatch(NAME, name):
+            raise ValueError(f"instance {instance.name}: {name!r} is no name for a spec set")
+        if not wanted or not set(wanted) <= set(names):
+            raise ValueError(f"instance {instance.name}: spec set {name} must name some of its specs, and nothing else")

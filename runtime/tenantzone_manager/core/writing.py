@@ -1,0 +1,153 @@
+"""How locations come, serve and go: two-phase writes, and what ends them."""
+
+import enum
+from collections.abc import Callable, Collection, Sequence
+
+from msgspec.structs import replace
+
+from tenantzone_manager.core.draft import Draft
+from tenantzone_manager.core.records import Block, CacheLocation, State
+
+
+class Standing(enum.StrEnum):
+    """What a block is to who asks to write it."""
+
+    WRITE = "write"
+    """To be written by who asked, at the location that it gets."""
+    SERVING = "serving"
+    """There already."""
+    WRITING = "writing"
+    """Somebody else writes it."""
+    NO_PREFIX = "no_prefix"
+    """A block before it is missing, so that it would be of no use."""
+    NO_ROOM = "no_room"
+    """No storage has room for it within the quotas."""
+
+
+class Ending(enum.StrEnum):
+    """What became of a location when its writer was done."""
+
+    SERVING = "serving"
+    FAILED = "failed"
+    """Its writer said so."""
+    EXPIRED = "expired"
+    """It is not this writer's to finish any more: it took too long, or the block was removed."""
+
+
+def standings(blocks: Sequence[Block | None], first: int, needs_prefix: bool) -> list[Standing]:
+    """What each block of a prefix is to a writer.
+
+    Args:
+        blocks: as they are, in the order of the prefix.
+        first: of the blocks that the writer has; those before it are named only.
+        needs_prefix: whether a block is of no use without all of those before it.
+    """
+    made: list[Standing] = []
+    is_whole = True
+    for index, block in enumerate(blocks):
+        standing = _standing(block)
+        if standing is Standing.WRITE and (index < first or not is_whole):
+            standing = Standing.NO_PREFIX
+        is_whole = is_whole and (standing is not Standing.NO_PREFIX or not needs_prefix)
+        made.append(standing)
+    return made
+
+
+def _standing(block: Block | None) -> Standing:
+    states = {location.state for location in block.locations} if block else set()
+    if State.SERVING in states:
+        return Standing.SERVING
+    return Standing.WRITING if State.WRITING in states else Standing.WRITE
+
+
+def begin(draft: Draft, key: bytes, parent: bytes, depth: int, location: CacheLocation, now: float) -> None:
+    """Have a block be written at a location.
+
+    Args:
+        draft: has the block and its parent.
+        key: of the block.
+        parent: the key of the block before it; empty: none.
+        depth: how many blocks come before it.
+        location: where.
+        now: the time.
+    """
+    block = draft.get(key)
+    if block is None:
+        known = parent if parent and draft.get(parent) is not None else b""
+        block = Block(known, depth, now)
+    draft.put(key, replace(block, used_at=now, locations=(*block.locations, location)))
+
+
+def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -> Ending:
+    """End a write: the location serves from now on, or goes.
+
+    Args:
+        draft: has the block and its parent.
+        key: of the block.
+        write_id: the location's.
+        written: whether all of its bytes are there.
+        due: until when a failed one's writer may still be at it.
+    """
+    block = draft.get(key)
+    location = location_of(block, write_id)
+    if block is None or location is None or location.state is not State.WRITING:
+        # Who repeats the call, having lost the answer, hears the same once more.
+        served = written and location is not None and location.state is State.SERVING
+        return Ending.SERVING if served else Ending.EXPIRED
+    state = State.SERVING if written else State.DELETING
+    _put(draft, key, block, {write_id: replace(location, state=state, until=0.0 if written else due)})
+    return Ending.SERVING if written else Ending.FAILED
+
+
+def leave(draft: Draft, key: bytes, goes: Callable[[CacheLocation], bool], due: float) -> list[CacheLocation]:
+    """Have live locations of a block go, once no reader and no writer can be left at them.
+
+    Args:
+        draft: has the block and its parent.
+        key: of the block.
+        goes: which of them.
+        due: when that will be; a writer has at least until its own deadline.
+    """
+    block = draft.get(key)
+    going = [location for location in block.locations if location.is_live and goes(location)] if block else []
+    if block is not None and going:
+        changed = {
+            location.id: replace(location, state=State.DELETING, until=max(due, location.until)) for location in going
+        }
+        _put(draft, key, block, changed)
+    return going
+
+
+def forget(draft: Draft, key: bytes, ids: Collection[str]) -> list[CacheLocation]:
+    """Take locations out of a block's record whose bytes are gone; returns those that were still there."""
+    block = draft.get(key)
+    if block is None:
+        return []
+    gone = [location for location in block.locations if location.id in ids and not location.is_live]
+    if gone:
+        draft.put(key, replace(block, locations=tuple(each for each in block.locations if each not in gone)))
+    return gone
+
+
+def postpone(draft: Draft, key: bytes, location_id: str, until: float) -> None:
+    """Have a location that is on its way out wait."""
+    block = draft.get(key)
+    location = location_of(block, location_id)
+    if block is not None and location is not None and not location.is_live:
+        _put(draft, key, block, {location_id: replace(location, until=until)})
+
+
+def location_of(block: Block | None, write_id: str) -> CacheLocation | None:
+    """The location that a write has made of a block."""
+    return next((each for each in block.locations if each.id == write_id), None) if block else None
+
+
+def use(draft: Draft, key: bytes, at: float, times: int) -> None:
+    """Note that queries have ended at a block."""
+    block = draft.get(key)
+    if block is not None:
+        draft.put(key, replace(block, used_at=max(block.used_at, at), hits=block.hits + times))
+
+
+def _put(draft: Draft, key: bytes, block: Block, changed: dict[str, CacheLocation]) -> None:
+    draft.put(key, replace(block, locations=tuple(changed.get(each.id, each) for each in block.locations)))

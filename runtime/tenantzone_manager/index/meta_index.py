@@ -1,0 +1,244 @@
+"""MetaIndex: records by key, with changes that depend on what is there, atomic over all that change the same store."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tenantzone_manager.core.books import RankChange
+from tenantzone_manager.core.quota import Account, Charge, Terms, together
+from tenantzone_manager.index.backend import Address, Change, Commit, Conflict, IndexBackend, IndexUnavailable
+from tenantzone_manager.index.locks import ShardLocks
+from tenantzone_manager.index.search_cache import Entry, SearchCache
+
+_TRIES: Final = 32
+"""For one change, while others change the same records."""
+_FIRST_READ: Final = 128
+"""Of a prefix; if all of it is there, the rest is read at once."""
+
+Found = Mapping[Address, Any]
+Modifier = Callable[[Found], Mapping[Address, Any]]
+"""What is there → what shall be; None: the record goes. It may be called again, with what is there then."""
+
+
+class MoreNeeded(Exception):
+    """A modifier has to see further records; it is called again with them."""
+
+    def __init__(self, addresses: Iterable[Address]) -> None:
+        super().__init__()
+        self.addresses = tuple(addresses)
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How the records of a space are written, and what follows from a change of one."""
+
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+    effects: Callable[[Address, Any, Any], tuple[list[Charge], list[RankChange]]] = lambda *_: ([], [])
+
+
+@dataclass(slots=True)
+class IndexSettings:
+    """How the index uses its store."""
+
+    lock_shards: int = 256
+    batch_size: int = 512
+    """Records that one commit changes, where they need not change together."""
+    cached_records: int = 200_000
+    max_age_seconds: float = 5.0
+    """How long a cached record is believed where other processes change the store, too."""
+
+
+class MetaIndex:
+    """The index of one process over its store.
+
+    Args:
+        backend: where the records are.
+        codec: of a space.
+        settings: how it is used.
+        clock: monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        backend: IndexBackend,
+        codec: Callable[[str], Codec],
+        settings: IndexSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.backend = backend
+        self.settings = settings
+        max_age = settings.max_age_seconds if backend.is_shared else None
+        self.cache = SearchCache(settings.cached_records, max_age, clock)
+        self.conflicts = 0
+        self._codec = codec
+        self._locks = ShardLocks(settings.lock_shards)
+        self._listeners: list[Callable[[str], None]] = []
+
+    @property
+    def staleness_seconds(self) -> float:
+        """How long after a change another process may still answer from what was there before."""
+        return self.settings.max_age_seconds if self.backend.is_shared else 0.0
+
+    async def start(self) -> None:
+        """Open the store."""
+        await self.backend.start(self._changed)
+
+    async def close(self) -> None:
+        """Let go of the store."""
+        await self.backend.close()
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Have somebody hear in which space another process has changed something; empty: perhaps in any."""
+        self._listeners.append(listener)
+
+    async def get(self, space: str, keys: Sequence[bytes]) -> list[Entry | None]:
+        """Records by key, from the search cache or the store; takes no lock and waits for none."""
+        found = self.cache.get(space, keys)
+        missing = [key for key, entry in zip(keys, found, strict=True) if entry is None]
+        if missing:
+            read = dict(zip(missing, await self._read(space, missing), strict=True))
+            found = [read[key] if entry is None else entry for key, entry in zip(keys, found, strict=True)]
+        return found
+
+    async def get_prefix(self, space: str, keys: Sequence[bytes]) -> list[Entry]:
+        """Records by key, up to the first that is not there."""
+        found: list[Entry] = [entry for entry in self.cache.get(space, keys, until_missing=True) if entry is not None]
+        step = _FIRST_READ
+        while len(found) < len(keys):
+            more = keys[len(found) : len(found) + step]
+            read = await self.get(space, more)
+            there = next((index for index, entry in enumerate(read) if entry is None), len(read))
+            found += [entry for entry in read[:there] if entry is not None]
+            if there < len(more):
+                break
+            step = len(keys)
+        return found
+
+    async def put(self, space: str, values: Mapping[bytes, Any]) -> None:
+        """Have records be so, whatever was there."""
+        await self.read_modify_write_batches(
+            space, list(values), lambda found: {address: values[address.key] for address in found}
+        )
+
+    async def update(self, space: str, values: Mapping[bytes, Any]) -> list[bytes]:
+        """Have those records be so that are there; returns their keys."""
+        updated: set[bytes] = set()
+
+        def modifier(found: Found) -> Mapping[Address, Any]:
+            there = [address for address, value in found.items() if value is not None]
+            updated.update(address.key for address in there)
+            return {address: values[address.key] for address in there}
+
+        await self.read_modify_write_batches(space, list(values), modifier)
+        return [key for key in values if key in updated]
+
+    async def delete(self, space: str, keys: Sequence[bytes]) -> None:
+        """Have records go."""
+        await self.read_modify_write_batches(space, keys, lambda found: dict.fromkeys(found))
+
+    async def read_modify_write(
+        self, addresses: Iterable[Address], modifier: Modifier, terms: Sequence[Terms] = ()
+    ) -> None:
+        """Change records all together or not at all, depending on what is there.
+
+        Args:
+            addresses: of what is read, and may be changed.
+            modifier: says what shall be.
+            terms: of accounts, which come into force with it.
+
+        Raises:
+            OverLimit: an account has no room for what would be used.
+            IndexUnavailable: the store does not answer, or others change the same all the time.
+            Exception: whatever the modifier raises; nothing was changed.
+        """
+        wanted = set(addresses)
+        for attempt in range(_TRIES):
+            try:
+                async with self._locks.held(wanted):
+                    await self._try(wanted, modifier, terms)
+                return
+            except MoreNeeded as more:
+                wanted.update(more.addresses)
+            except Conflict:
+                self.conflicts += 1
+                await asyncio.sleep(random.random() * 0.002 * attempt)
+        raise IndexUnavailable("others change the same records all the time; try again")
+
+    async def read_modify_write_batches(self, space: str, keys: Sequence[bytes], modifier: Modifier) -> None:
+        """The same for many records that need not change together: batch by batch, which share no lock."""
+        addresses = [Address(space, key) for key in keys]
+        for batch in self._locks.batches(addresses, self.settings.batch_size):
+            await self.read_modify_write(batch, modifier)
+
+    async def scan(self, space: str, cursor: bytes, count: int) -> tuple[list[tuple[bytes, Any]], bytes]:
+        """About so many records, and the cursor of the next ones; both cursors are empty at the ends."""
+        found, following = await self.backend.scan(space, cursor, count)
+        decode = self._codec(space).decode
+        return [(key, decode(value)) for key, value in found], following
+
+    async def random_sample(self, space: str, count: int) -> list[tuple[bytes, Any]]:
+        """Up to so many different records, about evenly by chance."""
+        decode = self._codec(space).decode
+        return [(key, decode(value)) for key, value in await self.backend.random_sample(space, count)]
+
+    async def count(self, space: str) -> int:
+        """How many records a space has."""
+        return await self.backend.count(space)
+
+    async def lowest(self, rank: str, count: int, until: float = float("inf")) -> list[tuple[bytes, float]]:
+        """The members of a rank with the lowest scores."""
+        return await self.backend.lowest(rank, count, until)
+
+    async def accounts(self, names: Sequence[str]) -> dict[str, Account]:
+        """Accounts by name; one that is missing was never charged and has no limit."""
+        return await self.backend.accounts(names)
+
+    async def _read(self, space: str, keys: Sequence[bytes]) -> list[Entry | None]:
+        token = self.cache.begin_read()
+        raw = await self.backend.get(space, keys)
+        decode = self._codec(space).decode
+        there = [(key, decode(value)) for key, value in zip(keys, raw, strict=True) if value is not None]
+        entries = iter(self.cache.put(space, there, token))
+        return [None if value is None else next(entries) for value in raw]
+
+    async def _try(self, addresses: set[Address], modifier: Modifier, terms: Sequence[Terms]) -> None:
+        raw = await self._raw(addresses)
+        found = {
+            address: None if value is None else self._codec(address.space).decode(value)
+            for address, value in raw.items()
+        }
+        commit = Commit(terms=list(terms))
+        for address, after in modifier(found).items():
+            codec = self._codec(address.space)
+            charges, ranks = codec.effects(address, found[address], after)
+            commit.changes.append(Change(address, raw[address], None if after is None else codec.encode(after)))
+            commit.charges += charges
+            commit.ranks += ranks
+        commit.charges = together(commit.charges)
+        if not commit.changes and not terms:
+            return
+        try:
+            await self.backend.commit(commit)
+        finally:
+            # Also where it is not known whether it was made.
+            for change in commit.changes:
+                self.cache.invalidate(change.address.space, (change.address.key,))
+
+    async def _raw(self, addresses: set[Address]) -> dict[Address, bytes | None]:
+        by_space: dict[str, list[bytes]] = {}
+        for space, key in addresses:
+            by_space.setdefault(space, []).append(key)
+        raw: dict[Address, bytes | None] = {}
+        for space, keys in by_space.items():
+            values = await self.backend.get(space, keys)
+            raw.update({Address(space, key): value for key, value in zip(keys, values, strict=True)})
+        return raw
+
+    def _changed(self, space: str, keys: Sequence[bytes]) -> None:
+        self.cache.invalidate(space, keys)
+        for listener in self._listeners:
+            listener(space)

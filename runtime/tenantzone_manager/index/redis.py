@@ -1,0 +1,214 @@
+"""The shared store: Redis, or what speaks its protocol (Valkey), for any number of managers without state of their own.
+
+A space is a hash, a rank a sorted set, all accounts are one hash. A commit is one script (``commit.lua``), so it is
+atomic over all managers: it compares each record with what was read and changes nothing if one is another by now. It
+publishes what it has changed, so that other managers drop it from their search caches.
+
+One server, with replicas of its own: a commit touches spaces, ranks and accounts at once, which a Redis Cluster would
+put on different servers. Let it keep an append-only file (``appendonly yes``).
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.resources import files
+from typing import Any, Final, cast
+
+import msgspec
+import redis.asyncio as redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from tenantzone_manager.core.quota import Account, OverLimit
+from tenantzone_manager.index.backend import Commit, Conflict, IndexBackend, IndexUnavailable, Listener
+
+TIMEOUT_SECONDS: Final = 2.0
+_PAUSE_SECONDS: Final = 0.2
+"""Before it subscribes again."""
+_LEAD: Final = """
+local leader = redis.call('GET', KEYS[1])
+if leader and leader ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+"""
+
+
+class RedisBackend(IndexBackend):
+    """A server that is reached over the network.
+
+    Args:
+        url: such as ``redis://host:6379/0``; ``rediss:`` for TLS.
+        prefix: of all its keys there, so that several indices can share a server.
+        timeout_seconds: after which a server that does not answer is unavailable.
+    """
+
+    is_shared = True
+
+    def __init__(self, url: str, prefix: str = "tenantzone/", timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._client = redis.Redis.from_url(
+            url,
+            socket_timeout=timeout_seconds,
+            socket_connect_timeout=timeout_seconds,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self.client = self._client
+        self.prefix = prefix
+        self._name = secrets.token_hex(8)
+        self._script = self._client.register_script(files(__package__).joinpath("commit.lua").read_text())
+        self._lead = self._client.register_script(_LEAD)
+        self._listening: asyncio.Task[None]
+
+    async def start(self, listener: Listener) -> None:
+        """Connect, and hear of changes from now on; whenever that is interrupted, the listener hears of everything."""
+        await self._asked(lambda: cast(Awaitable[Any], self._client.ping()))
+        subscribed = asyncio.Event()
+        self._listening = asyncio.create_task(self._listen(listener, subscribed))
+        await subscribed.wait()
+
+    async def close(self) -> None:
+        self._listening.cancel()
+        await asyncio.gather(self._listening, return_exceptions=True)
+        await self._client.aclose()
+
+    async def get(self, space: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        if not keys:
+            return []
+        found = await self._asked(lambda: cast(Awaitable[Any], self._client.hmget(self._key(space), list(keys))))
+        return cast(list[bytes | None], found)
+
+    async def commit(self, commit: Commit) -> None:
+        arguments = _arguments(self.prefix, self._name, commit)
+        answer = await self._asked(lambda: self._script(args=arguments))
+        word, _, account = answer.decode().partition(" ")
+        if word == "conflict":
+            raise Conflict
+        if word == "over":
+            raise OverLimit(account)
+
+    async def scan(self, space: str, cursor: bytes, count: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        key, begin = self._key(space), int(cursor or 0)
+        following, found = await self._asked(lambda: cast(Awaitable[Any], self._client.hscan(key, begin, count=count)))
+        return list(found.items()), str(following).encode() if following else b""
+
+    async def random_sample(self, space: str, count: int) -> list[tuple[bytes, bytes]]:
+        key = self._key(space)
+        found = await self._asked(lambda: cast(Awaitable[Any], self._client.hrandfield(key, count, withvalues=True)))
+        return (
+            list(zip(found[::2], found[1::2], strict=True))
+            if found and not isinstance(found[0], list)
+            else [(name, value) for name, value in found or ()]
+        )
+
+    async def count(self, space: str) -> int:
+        return int(await self._asked(lambda: cast(Awaitable[Any], self._client.hlen(self._key(space)))))
+
+    async def lowest(self, rank: str, count: int, until: float) -> list[tuple[bytes, float]]:
+        key = self._key(f"rank/{rank}")
+        found = await self._asked(
+            lambda: self._client.zrangebyscore(key, "-inf", repr(until), start=0, num=count, withscores=True)
+        )
+        return [(name, float(score)) for name, score in found]
+
+    async def accounts(self, names: Sequence[str]) -> dict[str, Account]:
+        if not names:
+            return {}
+        found = await self._asked(lambda: cast(Awaitable[Any], self._client.hmget(self._key("accounts"), list(names))))
+        return {
+            name: Account(*map(int, text.split())) for name, text in zip(names, found, strict=True) if text is not None
+        }
+
+    async def lead(self, name: str, seconds: float) -> bool:
+        return bool(await self._asked(lambda: self._lead(keys=[self._key("leader")], args=[name, int(1000 * seconds)])))
+
+    async def size(self) -> int:
+        return int((await self._asked(lambda: self._client.info("memory")))["used_memory"])
+
+    def _key(self, name: str) -> str:
+        return f"{self.prefix}{name}"
+
+    async def _asked(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            try:
+                return await ask()
+            except redis.ConnectionError:
+                # A server that was started anew has closed all connections. A commit may be made twice so: the second
+                # one finds other records than were read, and is a conflict.
+                await self._client.connection_pool.disconnect(inuse_connections=False)
+                return await ask()
+        except (RedisError, OSError) as error:
+            raise IndexUnavailable(f"the index at Redis fails: {error}") from error
+
+    async def _listen(self, listener: Listener, subscribed: asyncio.Event) -> None:
+        while True:
+            with contextlib.suppress(RedisError, OSError):
+                async with self._client.pubsub() as channel:
+                    await channel.subscribe(self._key("changed"))
+                    await self._pass_on(channel, listener, subscribed)
+            # What was changed meanwhile is not known.
+            listener("", ())
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _pass_on(self, channel: Any, listener: Listener, subscribed: asyncio.Event) -> None:
+        while True:
+            message = await channel.get_message(timeout=1.0)
+            if message is None:
+                await channel.ping()
+            elif message["type"] == "subscribe":
+                # Changes between an interruption and now were not heard of.
+                listener("", ())
+                subscribed.set()
+            elif message["type"] == "message":
+                sender, *changed = _texts(message["data"])
+                if sender != self._name.encode():
+                    _pass_on(changed, listener)
+
+
+def _arguments(prefix: str, sender: str, commit: Commit) -> list[str | bytes]:
+    """Those of the script."""
+    arguments: list[str | bytes] = [prefix, b""]
+
+    def number(value: bytes | None) -> int:
+        if value is None:
+            return 0
+        arguments.append(value)
+        return len(arguments)
+
+    arguments[1] = msgspec.json.encode(
+        {
+            "changes": [
+                (each.address.space, number(each.address.key), number(each.before), number(each.after))
+                for each in commit.changes
+            ],
+            "charges": commit.charges,
+            # A score goes as text: Lua would shorten the number.
+            "ranks": [
+                (each.rank, number(each.member), "" if each.score is None else repr(each.score))
+                for each in commit.ranks
+            ],
+            "terms": commit.terms,
+            "sender": sender,
+        }
+    )
+    return arguments
+
+
+def _texts(data: bytes) -> list[bytes]:
+    """What a commit says of itself: texts, each behind its length."""
+    texts = []
+    at = 0
+    while at < len(data):
+        begin = at + 4
+        at = begin + int.from_bytes(data[at:begin])
+        texts.append(data[begin:at])
+    return texts
+
+
+def _pass_on(changed: list[bytes], listener: Listener) -> None:
+    """Tell of changes, which are spaces and keys by turns."""
+    keys: dict[bytes, list[bytes]] = {}
+    for space, key in zip(changed[::2], changed[1::2], strict=True):
+        keys.setdefault(space, []).append(key)
+    for space, some in keys.items():
+        listener(space.decode(), some)

@@ -1,0 +1,188 @@
+"""CacheManager: all parts of one manager, and what it does beside being asked."""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tenantzone_manager import spaces
+from tenantzone_manager.catalog import Catalog
+from tenantzone_manager.core.reclaiming import Reclaimed
+from tenantzone_manager.events import Events
+from tenantzone_manager.index.backend import Address, IndexBackend, IndexUnavailable
+from tenantzone_manager.index.meta_index import Found, IndexSettings, MetaIndex
+from tenantzone_manager.metrics import Metrics
+from tenantzone_manager.orphans import GRACE_SECONDS, OrphanScan
+from tenantzone_manager.reading import Reader
+from tenantzone_manager.reclaimer import Reclaimer
+from tenantzone_manager.removing import Remover
+from tenantzone_manager.storages.backend import StorageError
+from tenantzone_manager.storages.data_storage_manager import DataStorageManager
+from tenantzone_manager.timing import Timing
+from tenantzone_manager.touches import FLUSH_SECONDS, Touches
+from tenantzone_manager.writing import Writer
+
+REFRESH_SECONDS: Final = 0.5
+RECLAIM_SECONDS: Final = 1.0
+ORPHAN_SECONDS: Final = 3600.0
+_LEASE_SECONDS: Final = 15.0
+"""For which a leader leads that says nothing more."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Of a manager."""
+
+    timing: Timing = field(default_factory=Timing)
+    index: IndexSettings = field(default_factory=IndexSettings)
+    orphan_grace: float = GRACE_SECONDS
+    events: Path | None = None
+    """Where the trace is written; None: nowhere."""
+
+
+class CacheManager:
+    """One manager over an index; others may be over the same one.
+
+    Args:
+        backend: of the index.
+        settings: of this manager.
+        clock: Unix time.
+        monotonic: seconds of a clock that is never set.
+    """
+
+    def __init__(
+        self,
+        backend: IndexBackend,
+        settings: Settings | None = None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.clock = clock
+        self.name = secrets.token_hex(8)
+        self.index = MetaIndex(backend, spaces.codec, self.settings.index, monotonic)
+        self.catalog = Catalog(self.index)
+        self.metrics = Metrics()
+        self.events = Events(self.settings.events, clock)
+        self.leads = False
+        """Whether this one reclaims for all that are over the same index."""
+        self.is_ready = False
+        """Whether the index answered when it was last asked."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, *, in_background: bool = True) -> None:
+        """Open the index and read what is registered.
+
+        Args:
+            in_background: whether to do beside what is asked what has to be done now and then; tests do it themselves.
+
+        Raises:
+            IndexUnavailable: the index does not answer.
+        """
+        timing = self.settings.timing
+        await self.index.start()
+        self.storages = DataStorageManager(await self._identity(), self.clock)
+        self.touches = Touches(self.index)
+        self.reader = Reader(self.index, self.catalog, self.storages, self.touches, self.clock)
+        self.writer = Writer(self.index, self.catalog, self.storages, timing, self.clock)
+        self.remover = Remover(self.index, timing, self.clock)
+        self.reclaimer = Reclaimer(
+            self.index, self.catalog, self.storages, self.remover, self.writer.slot_files, timing, self.clock
+        )
+        self.orphans = OrphanScan(self.index, self.storages, self.clock, self.settings.orphan_grace)
+        await self.refresh()
+        self.is_ready = True
+        if in_background:
+            for seconds, work in (
+                (REFRESH_SECONDS, self.refresh),
+                (FLUSH_SECONDS, self._flush),
+                (RECLAIM_SECONDS, self._reclaim_if_leader),
+                (ORPHAN_SECONDS, self._scan_if_leader),
+            ):
+                self._tasks.append(asyncio.create_task(self._repeat(seconds, work)))
+            self._tasks.append(asyncio.create_task(self.storages.probe_always()))
+
+    async def stop(self) -> None:
+        """End what is under way beside, write what is noted, and let go of everything."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self.touches.flush()
+        except IndexUnavailable as error:
+            _log.warning("what was used last is not noted: %s", error)
+        await self.storages.close()
+        await self.index.close()
+        self.events.close()
+
+    async def refresh(self) -> None:
+        """Read what is registered again, if another manager may have changed it."""
+        if self.catalog.is_stale:
+            await self.catalog.load()
+            await self.storages.keep(self.catalog.storages.values())
+
+    async def reclaim(self) -> Reclaimed:
+        """One pass of the reclaimer, whoever leads."""
+        began = time.monotonic()
+        done = await self.reclaimer.reclaim()
+        self.metrics.reclaimed(done, time.monotonic() - began)
+        if done.evicted.blocks or done.deleted or done.expired:
+            self.events.note(
+                "reclaim",
+                evicted_blocks=done.evicted.blocks,
+                evicted_bytes=done.evicted.bytes,
+                expired=done.expired,
+                deleted=done.deleted,
+                deleted_bytes=done.deleted_bytes,
+            )
+        return done
+
+    async def _identity(self) -> str:
+        address = Address(spaces.IDENTITY, b"name")
+        names: list[str] = []
+
+        def modifier(found: Found) -> dict[Address, str]:
+            names[:] = [found[address] or secrets.token_hex(8)]
+            return {} if found[address] else {address: names[0]}
+
+        await self.index.read_modify_write([address], modifier)
+        return names[0]
+
+    async def _flush(self) -> None:
+        self.events.flush()
+        await self.touches.flush()
+
+    async def _reclaim_if_leader(self) -> None:
+        self.leads = await self.index.backend.lead(self.name, _LEASE_SECONDS)
+        if self.leads:
+            await self.reclaim()
+
+    async def _scan_if_leader(self) -> None:
+        if self.leads:
+            removed = await self.orphans.scan()
+            self.metrics.orphans.inc(removed)
+            if removed:
+                _log.info("%d objects without a record were removed", removed)
+
+    async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+                self.is_ready = True
+            except IndexUnavailable as error:
+                if self.is_ready:
+                    _log.warning("%s", error)
+                self.is_ready = False
+                self.leads = False
+            except StorageError as error:
+                _log.warning("%s", error)
+            except Exception:
+                # What one pass could not do must not end all later ones.
+                _log.exception("a task in the background failed; it is tried again")
+            await asyncio.sleep(seconds)

@@ -1,0 +1,76 @@
+"""The orphan scan: what lies in a storage and has no record goes, such as what late writers and lost indices leave."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Final
+
+from tenantzone_manager.core.records import Block
+from tenantzone_manager.index.meta_index import MetaIndex
+from tenantzone_manager.storages.backend import StoredObject
+from tenantzone_manager.storages.data_storage_manager import DataStorageManager
+
+GRACE_SECONDS: Final = 600.0
+
+
+class OrphanScan:
+    """Looks at all objects of all storages.
+
+    Whether an object has a record is asked of the index for each one, and an index that does not answer ends the scan:
+    nothing goes because nothing is known. A storage that belongs to another index is unhealthy, and not looked at.
+
+    Args:
+        index: what is known of blocks.
+        storages: where objects lie.
+        clock: Unix time.
+        grace: seconds; what was written since is left alone.
+    """
+
+    def __init__(
+        self,
+        index: MetaIndex,
+        storages: DataStorageManager,
+        clock: Callable[[], float],
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        self._index = index
+        self._storages = storages
+        self._clock = clock
+        self._grace = grace
+
+    async def scan(self) -> int:
+        """Remove the orphans; returns how many there were.
+
+        Raises:
+            IndexUnavailable: the index does not answer.
+            StorageError: a storage does not.
+        """
+        removed = 0
+        for standing in self._storages.standings():
+            if not self._storages.is_available(standing.storage.name):
+                continue
+            async for some in standing.backend.objects():
+                orphans = await self._orphans(some)
+                if orphans:
+                    await standing.backend.remove(orphans)
+                    removed += len(orphans)
+        return removed
+
+    async def _orphans(self, objects: list[StoredObject]) -> list[StoredObject]:
+        newest = self._clock() - self._grace
+        by_space: dict[str, list[StoredObject]] = defaultdict(list)
+        for each in objects:
+            if each.written_at < newest:
+                by_space[f"blocks/{each.group}/{each.instance}"].append(each)
+        orphans = []
+        for space, old in by_space.items():
+            found = await self._index.get(space, [each.key for each in old])
+            orphans += [
+                each
+                for each, entry in zip(old, found, strict=True)
+                if entry is None or not _has_location(entry.value, each.location_id)
+            ]
+        return orphans
+
+
+def _has_location(block: Block, location_id: str) -> bool:
+    return any(location.id == location_id for location in block.locations)

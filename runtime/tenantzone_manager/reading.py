@@ -1,0 +1,188 @@
+"""GetCacheLocation: which blocks of a prompt can be read, and where."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import msgspec
+
+from tenantzone_manager import spaces
+from tenantzone_manager.catalog import Catalog
+from tenantzone_manager.core.records import Block, CacheLocation, State
+from tenantzone_manager.core.settings import Instance
+from tenantzone_manager.index.meta_index import MetaIndex
+from tenantzone_manager.index.search_cache import Entry
+from tenantzone_manager.storages.backend import Place
+from tenantzone_manager.storages.data_storage_manager import DataStorageManager
+from tenantzone_manager.touches import Touches
+
+Query = Literal["key", "prefix", "window"]
+_READ_BACKWARDS: Final = 256
+"""Keys that a window's query looks up at a time."""
+
+
+class SpecPlace(msgspec.Struct, frozen=True, gc=False):
+    """A part of a location, for who reads or writes it."""
+
+    name: str
+    uri: str
+    size: int
+    """Bytes."""
+
+
+class LocationPlace(msgspec.Struct, frozen=True):
+    """A location, for who reads or writes it."""
+
+    id: str
+    type: str
+    storage: str
+    specs: list[SpecPlace]
+
+
+class Readable:
+    """Where a block can be read, best first; nowhere, if there is no location."""
+
+    __slots__ = ("as_json", "as_proto", "locations", "version")
+
+    def __init__(self, locations: list[LocationPlace], version: object) -> None:
+        self.locations = locations
+        self.version = version
+        self.as_json: msgspec.Raw | None = None
+        """Kept here by who answers: the same block is asked for again and again."""
+        self.as_proto: bytes | None = None
+
+
+NOWHERE: Final = Readable([], None)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What was found of a query's keys."""
+
+    first: int
+    """The index of the first of ``blocks`` among the keys."""
+    blocks: list[Readable]
+    """For a query by key one for each key, ``NOWHERE`` for what is not there; else all can be read."""
+
+
+class Reader:
+    """Answers where blocks can be read.
+
+    Args:
+        index: what is known of blocks.
+        catalog: groups and their storages.
+        storages: which of them can be read.
+        touches: where it is noted that blocks were used.
+        clock: Unix time.
+    """
+
+    def __init__(
+        self,
+        index: MetaIndex,
+        catalog: Catalog,
+        storages: DataStorageManager,
+        touches: Touches,
+        clock: Callable[[], float],
+    ) -> None:
+        self._index = index
+        self._catalog = catalog
+        self._storages = storages
+        self._touches = touches
+        self._clock = clock
+
+    async def get_cache_location(
+        self,
+        instance: Instance,
+        keys: Sequence[bytes],
+        query: Query,
+        window: int = 0,
+        specs: frozenset[str] = frozenset(),
+    ) -> Match:
+        """Which blocks can be read, and where.
+
+        Args:
+            instance: whose.
+            keys: of blocks; but for a query by key, those of a prompt from its beginning.
+            query: ``key``: each by itself. ``prefix``: up to the first that can't be read. ``window``: the last blocks
+                of the longest prompt whose last ``window`` blocks can be read, or that has fewer and all can.
+            window: blocks.
+            specs: parts that a location must have to count; none: any that it was written with.
+        """
+        space = spaces.blocks_of(instance)
+        if query == "key":
+            found = await self._index.get(space, keys)
+            blocks = [
+                NOWHERE if entry is None else self._readable(instance, key, entry, specs)
+                for key, entry in zip(keys, found, strict=True)
+            ]
+            self._touches.note(
+                space, [key for key, block in zip(keys, blocks, strict=True) if block.locations], self._clock()
+            )
+            return Match(0, blocks)
+        if query == "prefix":
+            match = await self._prefix(instance, space, keys, specs)
+        else:
+            match = await self._window(instance, space, keys, window, specs)
+        if match.blocks:
+            self._touches.note(space, [keys[match.first + len(match.blocks) - 1]], self._clock())
+        return match
+
+    async def _prefix(self, instance: Instance, space: str, keys: Sequence[bytes], specs: frozenset[str]) -> Match:
+        blocks: list[Readable] = []
+        for key, entry in zip(keys, await self._index.get_prefix(space, keys), strict=False):
+            block = self._readable(instance, key, entry, specs)
+            if not block.locations:
+                break
+            blocks.append(block)
+        return Match(0, blocks)
+
+    async def _window(
+        self, instance: Instance, space: str, keys: Sequence[bytes], window: int, specs: frozenset[str]
+    ) -> Match:
+        run: list[Readable] = []
+        first = 0
+        step = max(window, _READ_BACKWARDS)
+        for end in range(len(keys), 0, -step):
+            begin = max(0, end - step)
+            found = await self._index.get(space, keys[begin:end])
+            for index in range(end - 1, begin - 1, -1):
+                entry = found[index - begin]
+                block = NOWHERE if entry is None else self._readable(instance, keys[index], entry, specs)
+                if block.locations:
+                    run.append(block)
+                else:
+                    run.clear()
+                first = index
+                if len(run) == window:
+                    return Match(first, run[::-1])
+        return Match(first if run else 0, run[::-1])
+
+    def _readable(self, instance: Instance, key: bytes, entry: Entry, specs: frozenset[str]) -> Readable:
+        known: Readable | None = entry.rendered.get(specs)
+        version = self._storages.version
+        if known is None or known.version != version:
+            known = entry.rendered[specs] = Readable(self._locations(instance, key, entry.value, specs), version)
+        return known
+
+    def _locations(self, instance: Instance, key: bytes, block: Block, specs: frozenset[str]) -> list[LocationPlace]:
+        usable = [
+            each
+            for each in block.locations
+            if each.state is State.SERVING
+            and self._storages.is_available(each.storage)
+            and (not specs or each.has(specs))
+        ]
+        if len(usable) > 1:
+            group = self._catalog.groups.get(instance.group)
+            order = {name: index for index, name in enumerate(group.storages if group else ())}
+            usable.sort(key=lambda each: order.get(each.storage, len(order)))
+        return [place_of(self._storages, Place(instance.group, instance.name, key, each)) for each in usable]
+
+
+def place_of(storages: DataStorageManager, place: Place) -> LocationPlace:
+    """A location as engines are told of it."""
+    location: CacheLocation = place.location
+    backend = storages.backend(location.storage)
+    assert backend is not None, "it is available"
+    specs = [SpecPlace(spec.name, backend.uri(place, spec), spec.size) for spec in location.specs]
+    return LocationPlace(location.id, location.type, location.storage, specs)

@@ -1,0 +1,272 @@
+"""The reclaimer: what is due goes, and what is too much is evicted; beside all that is asked of the manager."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from tenantzone_manager import spaces
+from tenantzone_manager.catalog import Catalog
+from tenantzone_manager.changing import Beside, change_blocks
+from tenantzone_manager.core import books
+from tenantzone_manager.core.draft import Draft
+from tenantzone_manager.core.quota import Account
+from tenantzone_manager.core.reclaiming import Reclaimed, Removed, group_surplus, may_go, over_own_limit, surplus
+from tenantzone_manager.core.records import CacheLocation, State
+from tenantzone_manager.core.settings import Instance, InstanceGroup
+from tenantzone_manager.core.slots import SlotFile
+from tenantzone_manager.core.writing import forget, leave, postpone
+from tenantzone_manager.index.backend import Address
+from tenantzone_manager.index.meta_index import Found, MetaIndex
+from tenantzone_manager.removing import NO_END, Order, Remover
+from tenantzone_manager.slot_files import SlotFiles, file_key
+from tenantzone_manager.storages.backend import Place, StorageError, slot_bytes
+from tenantzone_manager.storages.data_storage_manager import DataStorageManager
+from tenantzone_manager.timing import Timing
+
+_AT_ONCE: Final = 256
+"""Blocks of one rank that are looked at together."""
+RETRY_SECONDS: Final = 10.0
+"""After which a storage is asked again to delete what it did not."""
+_WORKERS: Final = 8
+"""Deletions under way at once."""
+
+_log = logging.getLogger(__name__)
+
+
+class Reclaimer:
+    """Of several managers over one index, one runs it.
+
+    Args:
+        index: what is known of blocks.
+        catalog: groups, with their quotas. A group that is missing has none of its blocks evicted.
+        storages: where the bytes are.
+        remover: takes blocks out of service.
+        slot_files: hears of slots that are free again.
+        timing: how long readers may be left.
+        clock: Unix time.
+    """
+
+    def __init__(
+        self,
+        index: MetaIndex,
+        catalog: Catalog,
+        storages: DataStorageManager,
+        remover: Remover,
+        slot_files: SlotFiles,
+        timing: Timing,
+        clock: Callable[[], float],
+    ) -> None:
+        self._index = index
+        self._catalog = catalog
+        self._storages = storages
+        self._remover = remover
+        self._slot_files = slot_files
+        self._timing = timing
+        self._clock = clock
+        self._workers = asyncio.Semaphore(_WORKERS)
+
+    async def reclaim(self) -> Reclaimed:
+        """One pass over all groups.
+
+        Raises:
+            IndexUnavailable: the index does not answer; what was done is done.
+        """
+        done = Reclaimed()
+        for group in list(self._catalog.groups.values()):
+            done.expired += await self._expire(group)
+            await self._delete_due(group, done)
+            done.evicted += await self._evict_unused(group)
+            done.evicted += await self._evict_surplus(group)
+        done.evicted += await self._evict_from_full_storages()
+        return done
+
+    async def _expire(self, group: InstanceGroup) -> int:
+        """Have go what dead writers have left behind."""
+        expired = 0
+        while True:
+            now = self._clock()
+            due = await self._index.lowest(books.queue(books.WRITING, group.name), _AT_ONCE, now)
+            if not due:
+                return expired
+            until = self._timing.unread_from(now, self._index.staleness_seconds)
+            for instance, keys in _by_instance(due).items():
+
+                def change(
+                    draft: Draft, _: Found, keys: list[bytes] = keys, now: float = now, until: float = until
+                ) -> None:
+                    for key in keys:
+                        leave(draft, key, lambda each: each.state is State.WRITING and each.until <= now, until)
+
+                await change_blocks(self._index, _space(group.name, instance), keys, change)
+                expired += len(keys)
+
+    async def _delete_due(self, group: InstanceGroup, done: Reclaimed) -> None:
+        """Delete what nobody reads any more, and give its bytes back."""
+        until = self._clock()
+        while due := await self._index.lowest(books.queue(books.DELETING, group.name), _AT_ONCE, until):
+            await asyncio.gather(
+                *(self._delete(group.name, instance, keys, until, done) for instance, keys in _by_instance(due).items())
+            )
+
+    async def _delete(self, group: str, instance: str, keys: list[bytes], until: float, done: Reclaimed) -> None:
+        async with self._workers:
+            space = _space(group, instance)
+            entries = await self._index.get(space, keys)
+            by_storage: dict[str, list[Place]] = defaultdict(list)
+            for key, entry in zip(keys, entries, strict=True):
+                for location in books.locations_due(entry.value, State.DELETING, until) if entry else ():
+                    by_storage[location.storage].append(Place(group, instance, key, location))
+            for storage, places in by_storage.items():
+                try:
+                    await self._storages.delete(storage, places)
+                except StorageError as error:
+                    _log.warning("storage %s: %d locations could not be deleted: %s", storage, len(places), error)
+                    done.failed += len(places)
+                    await self._postpone(space, places, until + RETRY_SECONDS)
+                    continue
+                gone = await self._forget(space, places)
+                done.deleted += len(gone)
+                done.deleted_bytes += sum(location.size for location in gone)
+
+    async def _postpone(self, space: str, places: list[Place], until: float) -> None:
+        """Try again later: what a storage does not delete must not stand before what another one would."""
+
+        def change(draft: Draft, _: Found) -> None:
+            for place in places:
+                postpone(draft, place.key, place.location.id, until)
+
+        await change_blocks(self._index, space, [place.key for place in places], change)
+
+    async def _forget(self, space: str, places: list[Place]) -> list[CacheLocation]:
+        """Take locations out of the records whose bytes are gone, and give their slots back."""
+        gone: list[CacheLocation] = []
+        files: dict[Address, SlotFile] = {}
+
+        def change(draft: Draft, found: Found) -> Beside:
+            gone.clear()
+            files.clear()
+            slots: dict[Address, list[int]] = defaultdict(list)
+            for place in places:
+                left = forget(draft, place.key, {place.location.id})
+                gone.extend(left)
+                for location in left:
+                    for address, slot in _slots(place.group, location):
+                        slots[address].append(slot)
+            for address, freed in slots.items():
+                if found[address] is not None:
+                    files[address] = found[address].give_back(freed)
+            return dict(files)
+
+        beside = {address for place in places for address, _ in _slots(place.group, place.location)}
+        await change_blocks(self._index, space, [place.key for place in places], change, beside)
+        for address, file in files.items():
+            self._slot_files.note(address.space, int(address.key.partition(b"/")[2]), file)
+        return gone
+
+    async def _evict_unused(self, group: InstanceGroup) -> Removed:
+        evicted = Removed()
+        if group.ttl_seconds is None:
+            return evicted
+        instances = self._catalog.instances_of(group.name)
+        for where in self._types(group):
+            order = Order(where, unused_since=self._clock() - group.ttl_seconds)
+            evicted += await self._remover.evict(
+                instances, order, NO_END, dict.fromkeys((each.name for each in instances), NO_END)
+            )
+        return evicted
+
+    async def _evict_surplus(self, group: InstanceGroup) -> Removed:
+        """Bring a group below its watermarks: each storage type's, those of its instances, and its total's."""
+        instances = self._catalog.instances_of(group.name)
+        types = self._types(group)
+        evicted = Removed()
+        accounts = await self._accounts(group, instances, types)
+        for where in types:
+            for instance in instances:
+                own = accounts.get(books.instance_account(instance.name, where), Account())
+                if over := over_own_limit(own):
+                    order = Order(where, group.eviction_policy)
+                    evicted += await self._remover.evict([instance], order, over, {instance.name: over})
+        accounts = await self._accounts(group, instances, types)
+        for where, over in group_surplus(group, types, accounts).items():
+            evicted += await self._evict(group, instances, where, over, accounts)
+        accounts = await self._accounts(group, instances, types)
+        over = surplus(accounts.get(f"g/{group.name}", Account()), group.total)
+        # What is dearest is spared longest: the last choice of where to write goes first.
+        for where in reversed(types):
+            if over <= 0:
+                break
+            removed = await self._evict(group, instances, where, over, accounts)
+            over -= removed.bytes
+            evicted += removed
+        return evicted
+
+    async def _evict_from_full_storages(self) -> Removed:
+        """Bring storages below their watermarks, at the cost of the groups that use them."""
+        evicted = Removed()
+        for storage in list(self._catalog.storages.values()):
+            if storage.limit is None or storage.watermark is None:
+                continue
+            name = books.storage_account(storage.name)
+            account = (await self._index.accounts([name])).get(name, Account())
+            over = account.live - int(storage.limit * storage.watermark)
+            for group in self._catalog.groups.values():
+                if over <= 0:
+                    break
+                instances = self._catalog.instances_of(group.name)
+                accounts = await self._accounts(group, instances, [storage.type])
+                removed = await self._evict(group, instances, storage.type, over, accounts, storage.name)
+                over -= removed.bytes
+                evicted += removed
+        return evicted
+
+    async def _evict(
+        self,
+        group: InstanceGroup,
+        instances: list[Instance],
+        where: str,
+        need: int,
+        accounts: dict[str, Account],
+        storage: str = "",
+    ) -> Removed:
+        allowed = may_go([each.name for each in instances], where, accounts)
+        order = Order(where, group.eviction_policy, storage=storage)
+        return await self._remover.evict(instances, order, need, allowed)
+
+    async def _accounts(
+        self, group: InstanceGroup, instances: list[Instance], types: Iterable[str]
+    ) -> dict[str, Account]:
+        names = {f"g/{group.name}"}
+        for where in types:
+            names.add(books.group_chain(group.name, where)[0])
+            names |= {books.instance_account(each.name, where) for each in instances}
+        return await self._index.accounts(sorted(names))
+
+    def _types(self, group: InstanceGroup) -> list[str]:
+        """The types of the group's storages, the first choice first, then others that there are."""
+        known = [self._catalog.storages[name].type for name in group.storages if name in self._catalog.storages]
+        return list(dict.fromkeys([*known, *(each.type for each in self._catalog.storages.values())]))
+
+
+def _space(group: str, instance: str) -> str:
+    return f"blocks/{group}/{instance}"
+
+
+def _by_instance(due: Iterable[tuple[bytes, float]]) -> dict[str, list[bytes]]:
+    made: dict[str, list[bytes]] = defaultdict(list)
+    for name, _ in due:
+        instance, key = books.of_member(name)
+        made[instance].append(key)
+    return made
+
+
+def _slots(group: str, location: CacheLocation) -> list[tuple[Address, int]]:
+    """The slots of large files that a location takes."""
+    space = spaces.slots_of(group, location.storage)
+    return [
+        (Address(space, file_key(slot_bytes(spec.size), spec.file)), spec.slot)
+        for spec in location.specs
+        if spec.slot >= 0
+    ]

@@ -1,0 +1,192 @@
+"""What is no longer wanted ceases to serve now, and goes once nobody can read it: RemoveCache, TrimCache, eviction."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from tenantzone_manager import spaces
+from tenantzone_manager.changing import change_blocks
+from tenantzone_manager.core import books
+from tenantzone_manager.core.draft import Draft
+from tenantzone_manager.core.reclaiming import Candidate, Removed, choose
+from tenantzone_manager.core.records import RECORDS, Block, CacheLocation
+from tenantzone_manager.core.settings import EvictionPolicy, Instance
+from tenantzone_manager.core.writing import leave
+from tenantzone_manager.index.meta_index import Found, MetaIndex
+from tenantzone_manager.timing import Timing
+
+AT_ONCE: Final = 256
+"""Blocks in one commit."""
+NO_END: Final = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is evicted, and in which order."""
+
+    where: str
+    """The storage type."""
+    policy: EvictionPolicy = "LRU"
+    unused_since: float = float("inf")
+    """Only what was not used after this time."""
+    storage: str = ""
+    """Only what lies in this one; empty: in any of the type."""
+
+    def takes(self, location: CacheLocation) -> bool:
+        """Whether a location is one of these."""
+        return location.type == self.where and self.storage in ("", location.storage)
+
+    def score(self, block: Block) -> float:
+        """The smallest goes first."""
+        return block.used_at if self.policy == "LRU" else float(block.hits)
+
+
+class Remover:
+    """Takes blocks out of service.
+
+    Args:
+        index: what is known of blocks.
+        timing: how long readers may be left.
+        clock: Unix time.
+    """
+
+    def __init__(self, index: MetaIndex, timing: Timing, clock: Callable[[], float]) -> None:
+        self._index = index
+        self._timing = timing
+        self._clock = clock
+
+    async def remove_cache(self, instance: Instance, keys: Sequence[bytes]) -> Removed:
+        """Have blocks cease to serve everywhere, wherever they are in their prompts."""
+        removed = Removed()
+        for begin in range(0, len(keys), AT_ONCE):
+            # Those at the end first, if the keys are a prompt's.
+            some = keys[begin : begin + AT_ONCE][::-1]
+            removed += await self._leave(instance, some, lambda _block, _location: True)
+        return removed
+
+    async def trim_cache(
+        self, instance: Instance, where: str, *, unused_for: float = 0.0, to_bytes: int = 0, at_most: int = NO_END
+    ) -> Removed:
+        """Have blocks of an instance cease to serve: least recently used first, and none before those after it.
+
+        Args:
+            instance: whose.
+            where: the storage type.
+            unused_for: only what was not used for so many seconds.
+            to_bytes: until no more than that is left.
+            at_most: bytes in this call.
+        """
+        account = books.instance_account(instance.name, where)
+        known = (await self._index.accounts([account])).get(account)
+        surplus = min(known.live - to_bytes, at_most) if known else 0
+        order = Order(where, unused_since=self._clock() - unused_for)
+        return await self.evict([instance], order, surplus, {instance.name: surplus})
+
+    async def evict(
+        self, instances: Sequence[Instance], order: Order, need: int, allowed: Mapping[str, int]
+    ) -> Removed:
+        """Have so many bytes cease to serve, if there are as many that may go.
+
+        Args:
+            instances: among whose blocks is chosen.
+            order: which, and in which order.
+            need: bytes.
+            allowed: by instance, how many bytes it may lose.
+        """
+        left = dict(allowed)
+        total = Removed()
+        while total.bytes < need:
+            candidates = [
+                each
+                for instance in instances
+                if left.get(instance.name, 0) > 0
+                for each in await self._candidates(instance, order)
+            ]
+            chosen = choose(candidates, need - total.bytes, left)
+            if not chosen:
+                break
+            bound = max(each.score for each in chosen)
+            before = total
+            for instance in instances:
+                ends = [each.key for each in chosen if each.instance == instance.name]
+                if ends:
+                    room = min(left[instance.name], need - total.bytes)
+                    removed = await self._evict_prefixes(instance, order, ends, bound, room)
+                    left[instance.name] -= removed.bytes
+                    total += removed
+            if total == before:
+                break
+        return total
+
+    async def _candidates(self, instance: Instance, order: Order) -> list[Candidate]:
+        kind = books.ENDS if order.policy == "LRU" else books.FEWEST
+        until = order.unused_since if order.policy == "LRU" else float("inf")
+        ends = await self._index.lowest(books.ends(kind, instance.name, order.where), AT_ONCE, until)
+        blocks = await self._index.get(spaces.blocks_of(instance), [key for key, _ in ends])
+        return [
+            Candidate(score, instance.name, key, size)
+            for (key, score), entry in zip(ends, blocks, strict=True)
+            if entry is not None and (size := _size(entry.value, order))
+        ]
+
+    async def _evict_prefixes(
+        self, instance: Instance, order: Order, ends: Sequence[bytes], bound: float, room: int
+    ) -> Removed:
+        """Evict from the ends towards the beginning, as far as it is no more recently used than what else would go."""
+        keys: list[bytes] = []
+        for end in ends:
+            if len(keys) >= AT_ONCE or room <= 0:
+                break
+            for key, size in await self._upwards(instance, order, end, bound, AT_ONCE - len(keys)):
+                if size > room:
+                    room = 0
+                    break
+                room -= size
+                keys.append(key)
+        return await self._leave(
+            instance, keys, lambda block, location: order.takes(location) and block.evictable_from(order.where)
+        )
+
+    async def _upwards(
+        self, instance: Instance, order: Order, end: bytes, bound: float, at_most: int
+    ) -> list[tuple[bytes, int]]:
+        space = spaces.blocks_of(instance)
+        path: list[tuple[bytes, int]] = []
+        key, score = end, float("-inf")
+        while key and len(path) < at_most:
+            (entry,) = await self._index.get(space, [key])
+            if entry is None:
+                break
+            block: Block = entry.value
+            score = max(score, order.score(block))
+            is_only_child = not path or (
+                block.children.get(RECORDS, 0) <= 1 and block.children.get(order.where, 0) <= 1
+            )
+            size = _size(block, order)
+            if not size or not is_only_child or (path and (score > bound or block.used_at > order.unused_since)):
+                break
+            path.append((key, size))
+            key = block.parent
+        return path
+
+    async def _leave(
+        self, instance: Instance, keys: Sequence[bytes], goes: Callable[[Block, CacheLocation], bool]
+    ) -> Removed:
+        due = self._timing.unread_from(self._clock(), self._index.staleness_seconds)
+        left: list[list[CacheLocation]] = []
+
+        def change(draft: Draft, _: Found) -> None:
+            left.clear()
+            for key in keys:
+                block = draft.get(key)
+                if block is not None:
+                    left.append(leave(draft, key, partial(goes, block), due))
+
+        await change_blocks(self._index, spaces.blocks_of(instance), keys, change)
+        size = sum(location.size for locations in left for location in locations)
+        return Removed(sum(bool(locations) for locations in left), size)
+
+
+def _size(block: Block, order: Order) -> int:
+    return sum(location.size for location in block.serving() if order.takes(location))

@@ -1,0 +1,1 @@
+"""One implementation of all calls (``service``), asked over HTTP and over gRPC."""

@@ -1,0 +1,177 @@
+"""Who asks: what is shown with a request, whose it is, and what that one may touch."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from tenantzone_manager.core.settings import Instance
+
+
+class Unauthenticated(Exception):
+    """It is not known who asks."""
+
+
+class Denied(Exception):
+    """It is known, and may not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks."""
+
+    name: str
+    pool: str = ""
+    """NAMESPACE/POOL, whose instances it may touch."""
+    is_admin: bool = False
+    """Whether it may touch all of them, and what they share."""
+
+    def require_admin(self) -> None:
+        """Refuse whoever is no administrator.
+
+        Raises:
+            Denied: it is none.
+        """
+        if not self.is_admin:
+            raise Denied(f"{self.name} may not change what pools share")
+
+    def may_touch(self, instance: Instance) -> bool:
+        """Whether an instance is the caller's."""
+        return self.is_admin or (bool(self.pool) and instance.pool == self.pool)
+
+
+class Authenticator(Protocol):
+    """Knows callers by what they show."""
+
+    async def authenticate(self, token: str) -> Caller:
+        """Whose a bearer token is; empty: none was shown.
+
+        Raises:
+            Unauthenticated: nobody's.
+        """
+
+
+class Anyone:
+    """Takes everybody for an administrator: for playing, on loopback."""
+
+    async def authenticate(self, token: str) -> Caller:
+        return Caller("anyone", is_admin=True)
+
+
+class _Known(msgspec.Struct, forbid_unknown_fields=True):
+    """Who has a token, or which service account is whose."""
+
+    pool: str = ""
+    admin: bool = False
+
+
+def _caller(name: str, known: _Known) -> Caller:
+    return Caller(name, known.pool, known.admin)
+
+
+class StaticTokens:
+    """Tokens in a file: a JSON object of ``{token: {"pool": "NAMESPACE/POOL"}}`` or ``{token: {"admin": true}}``.
+
+    They are held as hashes, so that how long a look-up takes tells nothing of them.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        ValueError: it is no such file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            tokens = msgspec.json.decode(path.read_bytes(), type=dict[str, _Known])
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{path}: {error}") from error
+        self._callers = {
+            _digest(token): _caller(known.pool or f"administrator {number}", known)
+            for number, (token, known) in enumerate(tokens.items())
+        }
+
+    async def authenticate(self, token: str) -> Caller:
+        try:
+            return self._callers[_digest(token)]
+        except KeyError:
+            raise Unauthenticated("show a token that is known: Authorization: Bearer TOKEN") from None
+
+
+class Review(Protocol):
+    """Asks a Kubernetes API server whose a token is."""
+
+    async def __call__(self, token: str, audience: str) -> str:
+        """``NAMESPACE/NAME`` of the service account that a token of this audience is of; empty: of none.
+
+        Raises:
+            OSError: the API server does not answer.
+        """
+
+
+_REMEMBERED_SECONDS: Final = 60.0
+_MOST: Final = 10_000
+
+
+class ReviewedTokens:
+    """Projected tokens of service accounts, which the API server reviews (TokenReview).
+
+    Args:
+        review: asks the API server.
+        audience: that tokens must be made for.
+        service_accounts: whose pool, or an administrator, each is, by ``NAMESPACE/NAME``.
+        clock: monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        review: Review,
+        audience: str,
+        service_accounts: Mapping[str, Caller],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._review = review
+        self._audience = audience
+        self._accounts = service_accounts
+        self._clock = clock
+        self._known: dict[bytes, tuple[float, str]] = {}
+
+    async def authenticate(self, token: str) -> Caller:
+        account = await self._account(token) if token else ""
+        if account not in self._accounts:
+            raise Unauthenticated(
+                f"show a token of a service account that is known, made for the audience {self._audience}"
+            )
+        return self._accounts[account]
+
+    async def _account(self, token: str) -> str:
+        digest, now = _digest(token), self._clock()
+        until, account = self._known.get(digest, (0.0, ""))
+        if now >= until:
+            account = await self._review(token, self._audience)
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[digest] = now + _REMEMBERED_SECONDS, account
+        return account
+
+
+def read_service_accounts(path: Path) -> dict[str, Caller]:
+    """Whose each service account is: ``{"NAMESPACE/NAME": {"pool": "NAMESPACE/POOL"}}`` or ``{"admin": true}``.
+
+    Raises:
+        ValueError: it is no such file.
+    """
+    try:
+        accounts = msgspec.json.decode(path.read_bytes(), type=dict[str, _Known])
+    except (msgspec.DecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    return {name: _caller(name, known) for name, known in accounts.items()}
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

@@ -1,0 +1,74 @@
+"""Protobuf messages from and to plain values, of which the calls' own types are made."""
+
+from typing import Any, Final
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+_ONLY_FIELD: Final = {"SpecNames": "names", "InstanceQuotas": "types"}
+"""Messages that only are there because a map of Protobuf holds no lists and no maps."""
+
+
+def to_plain(message: Message) -> Any:
+    """What a message says; fields that were not set are left out."""
+    kind = message.DESCRIPTOR.name
+    if kind == "StorageOption":
+        which = message.WhichOneof("value")
+        return getattr(message, which) if which else None
+    plain = {field.name: _value_to_plain(field, value) for field, value in message.ListFields()}
+    return plain.get(_ONLY_FIELD[kind], ()) if kind in _ONLY_FIELD else plain
+
+
+def from_plain(kind: type[Message], plain: Any) -> Message:
+    """A message that says this; what is None is left out."""
+    message = kind()
+    _fill(message, plain)
+    return message
+
+
+def _value_to_plain(field: FieldDescriptor, value: Any) -> Any:
+    if _is_map(field):
+        of_messages = field.message_type.fields_by_name["value"].message_type is not None
+        return {key: to_plain(value[key]) if of_messages else value[key] for key in value}
+    if field.message_type is None:
+        return list(value) if field.is_repeated else value
+    return [to_plain(each) for each in value] if field.is_repeated else to_plain(value)
+
+
+def _fill(message: Message, plain: Any) -> None:
+    kind = message.DESCRIPTOR.name
+    if kind == "StorageOption":
+        which = "flag" if isinstance(plain, bool) else "number" if isinstance(plain, int) else "text"
+        setattr(message, which, plain)
+        return
+    if kind in _ONLY_FIELD:
+        plain = {_ONLY_FIELD[kind]: plain}
+    for name, value in plain.items():
+        if value is not None:
+            _set(message, message.DESCRIPTOR.fields_by_name[name], value)
+
+
+def _set(message: Message, field: FieldDescriptor, value: Any) -> None:
+    target = getattr(message, field.name)
+    if _is_map(field):
+        of_messages = field.message_type.fields_by_name["value"].message_type is not None
+        for key, each in value.items():
+            if of_messages:
+                _fill(target[key], each)
+            else:
+                target[key] = each
+    elif field.message_type is None:
+        if field.is_repeated:
+            target.extend(value)
+        else:
+            setattr(message, field.name, value)
+    elif field.is_repeated:
+        for each in value:
+            _fill(target.add(), each)
+    else:
+        target.SetInParent()
+        _fill(target, value)
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)

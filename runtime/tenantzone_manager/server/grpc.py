@@ -1,0 +1,96 @@
+"""The calls over gRPC, as manager.proto has them."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+import msgspec
+
+from tenantzone_manager.manager import CacheManager
+from tenantzone_manager.server import encoding
+from tenantzone_manager.server.access import Authenticator
+from tenantzone_manager.server.conversion import from_plain, to_plain
+from tenantzone_manager.server.generated import manager_pb2
+from tenantzone_manager.server.http import LARGEST_REQUEST
+from tenantzone_manager.server.service import CALLS, Call, Service, code_of
+
+SERVICE: Final = manager_pb2.DESCRIPTOR.services_by_name["KVCacheManager"].full_name
+
+_log = logging.getLogger(__name__)
+Encode = Callable[[Any, Any], bytes]
+
+
+def server(manager: CacheManager, service: Service, authenticator: Authenticator) -> grpc.aio.Server:
+    """What answers over gRPC; it has no port yet."""
+    options = [
+        ("grpc.max_receive_message_length", LARGEST_REQUEST),
+        ("grpc.max_send_message_length", LARGEST_REQUEST),
+        # Two managers on one port would each get a part of the calls, and nobody would be told.
+        ("grpc.so_reuseport", 0),
+    ]
+    made = grpc.aio.server(options=options)
+    methods = manager_pb2.DESCRIPTOR.services_by_name["KVCacheManager"].methods_by_name
+    handlers = {}
+    for call in CALLS:
+        request = _message(methods[call.name].input_type.name)
+        handlers[call.name] = grpc.unary_unary_rpc_method_handler(
+            _handler(
+                call, _encoder(call, manager, _message(methods[call.name].output_type.name)), service, authenticator
+            ),
+            request_deserializer=request.FromString,
+        )
+    made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    return made
+
+
+def _message(name: str) -> Any:
+    return getattr(manager_pb2, name)
+
+
+def _handler(
+    call: Call, encode: Encode, service: Service, authenticator: Authenticator
+) -> Callable[[Any, Any], Awaitable[bytes]]:
+    async def handle(message: Any, context: Any) -> bytes:
+        try:
+            caller = await authenticator.authenticate(_token(context))
+            asked = msgspec.convert(to_plain(message), call.request)
+            return encode(asked, await service.call(call, caller, asked))
+        except Exception as error:
+            code = code_of(error)
+            if code == "INTERNAL":
+                _log.exception("%s failed", call.name)
+            text = str(error) if code != "INTERNAL" else "it failed; the manager's log says why"
+            await context.abort(grpc.StatusCode[code], text)
+            raise
+
+    return handle
+
+
+def _encoder(call: Call, manager: CacheManager, response: Any) -> Encode:
+    lease = manager.settings.timing.lease
+
+    def locations(request: Any, match: Any) -> bytes:
+        return encoding.as_proto(match, encoding.matched_blocks(match, request.query_type == "key"), lease)
+
+    def started(_: Any, answer: Any) -> bytes:
+        blocks = [
+            manager_pb2.BlockToWrite(
+                standing=block.standing.value,
+                location=None if block.location is None else encoding.location_to_proto(block.location),
+            )
+            for block in answer.blocks
+        ]
+        message = manager_pb2.StartWriteCacheResponse(write_id=answer.write_id, deadline=answer.deadline, blocks=blocks)
+        return bytes(message.SerializeToString())
+
+    def other(_: Any, answer: Any) -> bytes:
+        return bytes(from_plain(response, msgspec.to_builtins(answer)).SerializeToString())
+
+    return {"GetCacheLocation": locations, "StartWriteCache": started}.get(call.name, other)
+
+
+def _token(context: Any) -> str:
+    metadata = dict(context.invocation_metadata() or ())
+    kind, _, token = str(metadata.get("authorization", "")).partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""

@@ -1,0 +1,106 @@
+"""The calls over HTTP: ``POST /v1/CALL`` with JSON; the API's description, health and metrics."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+from prometheus_client.exposition import choose_encoder
+
+from tenantzone_manager.index.backend import IndexUnavailable
+from tenantzone_manager.manager import CacheManager
+from tenantzone_manager.server import encoding
+from tenantzone_manager.server.access import Authenticator
+from tenantzone_manager.server.messages import ErrorBody, ErrorResponse
+from tenantzone_manager.server.service import CALLS, Call, Service, code_of
+
+STATUS: Final = {
+    "INVALID_ARGUMENT": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "FAILED_PRECONDITION": 409,
+    "INTERNAL": 500,
+    "UNAVAILABLE": 503,
+}
+LARGEST_REQUEST: Final = 64 * 2**20
+"""Bytes."""
+
+_log = logging.getLogger(__name__)
+_encode = msgspec.json.Encoder().encode
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+def application(manager: CacheManager, service: Service, authenticator: Authenticator) -> web.Application:
+    """What answers over HTTP."""
+    app = web.Application(client_max_size=LARGEST_REQUEST)
+    for call in CALLS:
+        app.router.add_post(f"/v1/{call.name}", _handler(call, manager, service, authenticator))
+    description = files(__package__).joinpath("openapi.json").read_text()
+
+    async def openapi(_: web.Request) -> web.Response:
+        return web.Response(text=description, content_type="application/json")
+
+    async def healthz(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n") if manager.is_ready else web.Response(status=503, text="no index\n")
+
+    async def metrics(request: web.Request) -> web.Response:
+        try:
+            await service.show_in_metrics()
+        except IndexUnavailable:
+            # What this process counts is told all the same.
+            manager.metrics.show_accounts({})
+        encoder, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encoder(manager.metrics.registry), headers={"Content-Type": content_type})
+
+    app.router.add_get("/openapi.json", openapi)
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    app.router.add_get("/metrics", metrics)
+    return app
+
+
+def _handler(call: Call, manager: CacheManager, service: Service, authenticator: Authenticator) -> Handler:
+    decode = msgspec.json.Decoder(call.request).decode
+    answer = _locations_encoder(manager) if call.name == "GetCacheLocation" else lambda _, response: _encode(response)
+
+    async def handle(request: web.Request) -> web.Response:
+        try:
+            caller = await authenticator.authenticate(_token(request))
+            asked = decode(await request.read() or b"{}")
+            response = await service.call(call, caller, asked)
+        except web.HTTPException:
+            raise
+        except Exception as error:
+            return _refusal(call, error)
+        return web.Response(body=answer(asked, response), content_type="application/json")
+
+    return handle
+
+
+def _locations_encoder(manager: CacheManager) -> Callable[[Any, Any], bytes]:
+    lease = manager.settings.timing.lease
+
+    def encode(request: Any, match: Any) -> bytes:
+        return encoding.as_json(match, encoding.matched_blocks(match, request.query_type == "key"), lease)
+
+    return encode
+
+
+def _token(request: web.Request) -> str:
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
+def _refusal(call: Call, error: Exception) -> web.Response:
+    code = code_of(error)
+    if code == "INTERNAL":
+        _log.exception("%s failed", call.name, exc_info=error)
+    message = str(error) if code != "INTERNAL" else "it failed; the manager's log says why"
+    body = _encode(ErrorResponse(error=ErrorBody(code=code, message=message)))
+    return web.Response(body=body, status=STATUS[code], content_type="application/json")

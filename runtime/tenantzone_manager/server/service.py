@@ -1,0 +1,352 @@
+"""All calls of the manager, whoever brings them: HTTP and gRPC ask here."""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tenantzone_manager.catalog import NotFound, Refused
+from tenantzone_manager.core import books
+from tenantzone_manager.core.hashing import block_keys
+from tenantzone_manager.core.quota import Account
+from tenantzone_manager.core.reclaiming import Removed
+from tenantzone_manager.core.settings import Instance, InstanceGroup
+from tenantzone_manager.events import shortened
+from tenantzone_manager.index.backend import IndexUnavailable
+from tenantzone_manager.manager import CacheManager
+from tenantzone_manager.reading import Match
+from tenantzone_manager.server import messages as m
+from tenantzone_manager.server.access import Caller, Denied, Unauthenticated
+
+CODES: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (Unauthenticated, "UNAUTHENTICATED"),
+    (Denied, "PERMISSION_DENIED"),
+    (NotFound, "NOT_FOUND"),
+    (Refused, "FAILED_PRECONDITION"),
+    (IndexUnavailable, "UNAVAILABLE"),
+    (OSError, "UNAVAILABLE"),
+    (ValueError, "INVALID_ARGUMENT"),
+)
+"""What went wrong, as callers are told it."""
+
+
+class Service:
+    """The calls of one manager.
+
+    Args:
+        manager: does what is asked.
+    """
+
+    def __init__(self, manager: CacheManager) -> None:
+        self._manager = manager
+
+    async def call(self, call: "Call", caller: Caller, request: Any) -> Any:
+        """Do what is asked.
+
+        Raises:
+            Exception: one of ``CODES``.
+        """
+        began = time.perf_counter()
+        code = "ok"
+        try:
+            if call.needs_admin:
+                caller.require_admin()
+            return await call.do(self, caller, request)
+        except Exception as error:
+            code = code_of(error)
+            raise
+        finally:
+            metrics = self._manager.metrics
+            metrics.requests.labels(call.name, code).inc()
+            metrics.request_seconds.labels(call.name).observe(time.perf_counter() - began)
+
+    async def register_instance(self, caller: Caller, request: m.RegisterInstanceRequest) -> m.InstanceResponse:
+        instance = request.instance
+        if not caller.is_admin:
+            if instance.pool not in ("", caller.pool):
+                raise Denied(f"{caller.name} may not register instances of the pool {instance.pool}")
+            group = self._manager.catalog.groups.get(instance.group)
+            if group is None or not caller.pool or caller.pool not in group.pools:
+                raise NotFound(f"there is no instance group {instance.group} for the pool {caller.pool}")
+            instance = replace(instance, pool=caller.pool)
+        registered = await self._manager.catalog.register_instance(instance)
+        self._manager.events.note("register_instance", instance=instance.name, group=instance.group)
+        return await self._instance_response(registered)
+
+    async def get_cache_location(self, caller: Caller, request: m.GetCacheLocationRequest) -> Match:
+        instance = await self._instance(caller, request.instance_id)
+        keys = _keys(instance, request.block_keys, request.token_ids)
+        if request.query_type == "window" and not request.window:
+            raise ValueError("a query by window needs window: how many of the last blocks are wanted")
+        match = await self._manager.reader.get_cache_location(
+            instance, keys, request.query_type, request.window, frozenset(request.specs)
+        )
+        found = sum(bool(block.locations) for block in match.blocks)
+        metrics = self._manager.metrics
+        metrics.queried.labels(instance.group).inc(len(keys))
+        metrics.matched.labels(instance.group).inc(found)
+        if self._manager.events.is_on:
+            self._note("get_cache_location", instance, keys, query=request.query_type, first=match.first, found=found)
+        return match
+
+    async def start_write_cache(self, caller: Caller, request: m.StartWriteCacheRequest) -> m.StartWriteCacheResponse:
+        instance = await self._instance(caller, request.instance_id)
+        keys = _keys(instance, request.block_keys, request.token_ids)
+        started = await self._manager.writer.start_write_cache(
+            instance,
+            keys,
+            first=min(request.first_block, len(keys)),
+            spec_sets=request.spec_sets,
+            write_seconds=request.write_timeout_seconds,
+        )
+        for standing in set(started.standings):
+            count = started.standings.count(standing)
+            self._manager.metrics.writes.labels(instance.group, standing.value).inc(count)
+        if self._manager.events.is_on:
+            standings = [standing.value for standing in started.standings]
+            self._note("start_write_cache", instance, keys, write_id=started.write_id, standings=standings)
+        blocks = [
+            m.BlockToWrite(standing=standing, location=started.locations.get(index))
+            for index, standing in enumerate(started.standings)
+        ]
+        return m.StartWriteCacheResponse(write_id=started.write_id, deadline=started.deadline, blocks=blocks)
+
+    async def finish_write_cache(
+        self, caller: Caller, request: m.FinishWriteCacheRequest
+    ) -> m.FinishWriteCacheResponse:
+        instance = await self._instance(caller, request.instance_id)
+        keys = _keys(instance, request.block_keys, request.token_ids)
+        indices = request.blocks if request.token_ids else range(len(keys))
+        failed = set(request.failed_blocks)
+        wrong = [index for index in (*indices, *failed) if not 0 <= index < len(keys)]
+        if wrong:
+            raise ValueError(f"there is no block {wrong[0]}: the request names {len(keys)}")
+        order = [index for index in indices if index not in failed] + sorted(failed)
+        endings = await self._manager.writer.finish_write_cache(
+            instance,
+            request.write_id,
+            [keys[index] for index in order[: len(order) - len(failed)]],
+            [keys[index] for index in sorted(failed)],
+        )
+        for ending in set(endings):
+            self._manager.metrics.finished.labels(instance.group, ending.value).inc(endings.count(ending))
+        by_index = dict(zip(order, endings, strict=True))
+        asked = list(dict.fromkeys([*indices, *sorted(failed)]))
+        if self._manager.events.is_on:
+            told = [by_index[index].value for index in asked]
+            self._note(
+                "finish_write_cache",
+                instance,
+                [keys[index] for index in asked],
+                write_id=request.write_id,
+                endings=told,
+            )
+        return m.FinishWriteCacheResponse(endings=[by_index[index] for index in asked])
+
+    async def remove_cache(self, caller: Caller, request: m.RemoveCacheRequest) -> m.RemovedResponse:
+        instance = await self._instance(caller, request.instance_id)
+        keys = _keys(instance, request.block_keys, request.token_ids)[request.first_block :]
+        removed = await self._manager.remover.remove_cache(instance, keys)
+        self._note("remove_cache", instance, keys, blocks=removed.blocks, bytes=removed.bytes)
+        return m.RemovedResponse(blocks=removed.blocks, bytes=removed.bytes)
+
+    async def trim_cache(self, caller: Caller, request: m.TrimCacheRequest) -> m.RemovedResponse:
+        instance = await self._instance(caller, request.instance_id)
+        types = [request.storage_type] if request.storage_type else self._types()
+        removed = Removed()
+        for where in types:
+            removed += await self._manager.remover.trim_cache(
+                instance, where, unused_for=request.unused_for_seconds, to_bytes=request.to_bytes
+            )
+        self._note("trim_cache", instance, (), blocks=removed.blocks, bytes=removed.bytes)
+        return m.RemovedResponse(blocks=removed.blocks, bytes=removed.bytes)
+
+    async def list_instances(self, caller: Caller, _: m.Empty) -> m.ListInstancesResponse:
+        mine = [each for each in self._manager.catalog.instances.values() if caller.may_touch(each)]
+        return m.ListInstancesResponse(instances=[await self._instance_response(each) for each in mine])
+
+    async def unregister_instance(self, caller: Caller, request: m.OfInstance) -> m.Done:
+        instance = await self._instance(caller, request.instance_id)
+        if any((await self._bytes_of(instance)).values()):
+            raise Refused(f"instance {instance.name} has blocks; TrimCache first, and wait until they are deleted")
+        await self._manager.catalog.forget_instance(instance.name)
+        return m.Done()
+
+    async def put_instance_group(self, _: Caller, request: m.PutInstanceGroupRequest) -> m.GroupResponse:
+        await self._manager.catalog.put_group(request.group)
+        self._manager.events.note("put_instance_group", group=request.group.name)
+        return await self._group_response(request.group)
+
+    async def remove_instance_group(self, _: Caller, request: m.OfGroup) -> m.Done:
+        await self._manager.catalog.remove_group(request.group)
+        return m.Done()
+
+    async def list_instance_groups(self, _: Caller, __: m.Empty) -> m.ListInstanceGroupsResponse:
+        groups = list(self._manager.catalog.groups.values())
+        return m.ListInstanceGroupsResponse(groups=[await self._group_response(group) for group in groups])
+
+    async def register_storage(self, _: Caller, request: m.RegisterStorageRequest) -> m.StorageResponse:
+        manager = self._manager
+        manager.storages.check(request.storage)
+        await manager.catalog.put_storage(request.storage)
+        await manager.storages.keep(manager.catalog.storages.values())
+        manager.events.note("register_storage", storage=request.storage.name, type=request.storage.type)
+        return await self._storage_response(request.storage.name)
+
+    async def unregister_storage(self, _: Caller, request: m.OfStorage) -> m.Done:
+        await self._manager.catalog.remove_storage(request.name)
+        await self._manager.storages.keep(self._manager.catalog.storages.values())
+        return m.Done()
+
+    async def enable_storage(self, _: Caller, request: m.OfStorage) -> m.StorageResponse:
+        return await self._switch(request.name, True)
+
+    async def disable_storage(self, _: Caller, request: m.OfStorage) -> m.StorageResponse:
+        return await self._switch(request.name, False)
+
+    async def list_storages(self, _: Caller, __: m.Empty) -> m.ListStoragesResponse:
+        names = list(self._manager.catalog.storages)
+        return m.ListStoragesResponse(storages=[await self._storage_response(name) for name in names])
+
+    async def get_available_storage(self, _: Caller, request: m.OfGroup) -> m.ListStoragesResponse:
+        group = self._manager.catalog.group(request.group)
+        available = self._manager.storages.get_available_storage(group.storages)
+        return m.ListStoragesResponse(storages=[await self._storage_response(each.name) for each in available])
+
+    async def show_in_metrics(self) -> None:
+        """Bring the gauges up to date, for a scrape.
+
+        Raises:
+            IndexUnavailable: the index does not answer.
+        """
+        manager = self._manager
+        names = {("", ""): ""}
+        names.clear()
+        for group in manager.catalog.groups:
+            names[group, ""] = f"g/{group}"
+            for where in self._types():
+                names[group, where] = books.group_chain(group, where)[0]
+        accounts = await manager.index.accounts(list(names.values()))
+        manager.metrics.show_accounts({at: accounts[name] for at, name in names.items() if name in accounts})
+        manager.metrics.show_storages(
+            (each.storage.name, each.storage.type, manager.storages.is_available(each.storage.name))
+            for each in manager.storages.standings()
+        )
+        cache = manager.index.cache
+        manager.metrics.cache_lookups.labels("found").set(cache.hits)
+        manager.metrics.cache_lookups.labels("missing").set(cache.misses)
+        manager.metrics.cached.set(len(cache))
+        manager.metrics.conflicts.set(manager.index.conflicts)
+        manager.metrics.leads.set(manager.leads)
+
+    async def _instance(self, caller: Caller, name: str) -> Instance:
+        """An instance that the caller may touch; of any other it is not told whether it is there."""
+        try:
+            instance = await self._manager.catalog.instance(name)
+        except NotFound:
+            instance = None
+        if instance is None or not caller.may_touch(instance):
+            raise NotFound(f"there is no instance {name}; register it first")
+        return instance
+
+    async def _switch(self, name: str, enabled: bool) -> m.StorageResponse:
+        catalog = self._manager.catalog
+        if name not in catalog.storages:
+            raise NotFound(f"there is no storage {name}")
+        await catalog.put_storage(replace(catalog.storages[name], enabled=enabled))
+        await self._manager.storages.keep(catalog.storages.values())
+        self._manager.events.note("enable_storage" if enabled else "disable_storage", storage=name)
+        return await self._storage_response(name)
+
+    async def _bytes_of(self, instance: Instance) -> dict[str, int]:
+        names = {where: books.instance_account(instance.name, where) for where in self._types()}
+        accounts = await self._manager.index.accounts(list(names.values()))
+        return {where: accounts[name].used for where, name in names.items() if name in accounts}
+
+    async def _instance_response(self, instance: Instance) -> m.InstanceResponse:
+        return m.InstanceResponse(instance=instance, bytes_by_type=await self._bytes_of(instance))
+
+    async def _group_response(self, group: InstanceGroup) -> m.GroupResponse:
+        names = {where: books.group_chain(group.name, where)[0] for where in self._types()}
+        accounts = await self._manager.index.accounts([f"g/{group.name}", *names.values()])
+        types = {where: _usage(accounts[name]) for where, name in names.items() if name in accounts}
+        return m.GroupResponse(group=group, total=_usage(accounts.get(f"g/{group.name}", Account())), types=types)
+
+    async def _storage_response(self, name: str) -> m.StorageResponse:
+        account = books.storage_account(name)
+        used = (await self._manager.index.accounts([account])).get(account, Account()).used
+        storage = self._manager.catalog.storages[name]
+        for standing in self._manager.storages.standings():
+            if standing.storage.name == name:
+                return m.StorageResponse(
+                    storage=storage,
+                    available=self._manager.storages.is_available(name),
+                    problem=standing.problem,
+                    since=standing.since,
+                    used=used,
+                )
+        return m.StorageResponse(storage=storage, available=False, problem="not tried yet", since=0.0, used=used)
+
+    def _types(self) -> list[str]:
+        return sorted({storage.type for storage in self._manager.catalog.storages.values()})
+
+    def _note(self, event: str, instance: Instance, keys: Sequence[bytes], **fields: Any) -> None:
+        self._manager.events.note(event, instance=instance.name, group=instance.group, keys=shortened(keys), **fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call, as both protocols have it."""
+
+    name: str
+    request: type[Any]
+    response: type[Any]
+    do: Callable[[Service, Caller, Any], Awaitable[Any]]
+    needs_admin: bool = True
+
+
+CALLS: Final = (
+    Call("RegisterInstance", m.RegisterInstanceRequest, m.InstanceResponse, Service.register_instance, False),
+    Call("GetCacheLocation", m.GetCacheLocationRequest, m.GetCacheLocationResponse, Service.get_cache_location, False),
+    Call("StartWriteCache", m.StartWriteCacheRequest, m.StartWriteCacheResponse, Service.start_write_cache, False),
+    Call("FinishWriteCache", m.FinishWriteCacheRequest, m.FinishWriteCacheResponse, Service.finish_write_cache, False),
+    Call("RemoveCache", m.RemoveCacheRequest, m.RemovedResponse, Service.remove_cache, False),
+    Call("TrimCache", m.TrimCacheRequest, m.RemovedResponse, Service.trim_cache, False),
+    Call("ListInstances", m.Empty, m.ListInstancesResponse, Service.list_instances, False),
+    Call("UnregisterInstance", m.OfInstance, m.Done, Service.unregister_instance, False),
+    Call("PutInstanceGroup", m.PutInstanceGroupRequest, m.GroupResponse, Service.put_instance_group),
+    Call("RemoveInstanceGroup", m.OfGroup, m.Done, Service.remove_instance_group),
+    Call("ListInstanceGroups", m.Empty, m.ListInstanceGroupsResponse, Service.list_instance_groups),
+    Call("RegisterStorage", m.RegisterStorageRequest, m.StorageResponse, Service.register_storage),
+    Call("UnRegisterStorage", m.OfStorage, m.Done, Service.unregister_storage),
+    Call("EnableStorage", m.OfStorage, m.StorageResponse, Service.enable_storage),
+    Call("DisableStorage", m.OfStorage, m.StorageResponse, Service.disable_storage),
+    Call("ListStorages", m.Empty, m.ListStoragesResponse, Service.list_storages),
+    Call("GetAvailableStorage", m.OfGroup, m.ListStoragesResponse, Service.get_available_storage),
+)
+
+
+def code_of(error: Exception) -> str:
+    """What went wrong, in gRPC's words."""
+    return next((code for kind, code in CODES if isinstance(error, kind)), "INTERNAL")
+
+
+def _usage(account: Account) -> m.Usage:
+    return m.Usage(used=account.used, deleting=account.deleting, committed=account.committed)
+
+
+def _keys(instance: Instance, keys: list[bytes], token_ids: list[int]) -> list[bytes]:
+    """The keys of a prompt's blocks.
+
+    Raises:
+        ValueError: neither or both of keys and tokens are given, or a key is there twice.
+    """
+    if bool(keys) == bool(token_ids):
+        raise ValueError("say which blocks are meant by block_keys or by token_ids: by one of the two")
+    if token_ids:
+        return block_keys(instance.name, token_ids, instance.block_size)
+    if len(set(keys)) < len(keys):
+        raise ValueError("block_keys has a key twice")
+    return keys

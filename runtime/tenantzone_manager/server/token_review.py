@@ -1,0 +1,57 @@
+"""TokenReview, as a pod asks it of its own API server."""
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+IN_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_PREFIX: Final = "system:serviceaccount:"
+
+
+class ApiServerReview:
+    """Asks over HTTPS, with the pod's own token, which may be renewed at any time.
+
+    Args:
+        server: the API server's URL.
+        credentials: folder with ``token`` and ``ca.crt``.
+    """
+
+    def __init__(self, server: str = "https://kubernetes.default.svc", credentials: Path = IN_POD) -> None:
+        self._url = f"{server}/apis/authentication.k8s.io/v1/tokenreviews"
+        self._credentials = credentials
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __call__(self, token: str, audience: str) -> str:
+        own = await asyncio.to_thread((self._credentials / "token").read_text)
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [audience]},
+        }
+        headers = {"Authorization": f"Bearer {own.strip()}"}
+        try:
+            async with self._opened().post(self._url, json=review, headers=headers) as answer:
+                answer.raise_for_status()
+                status = (await answer.json()).get("status", {})
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise OSError(f"the API server did not review a token: {error}") from error
+        # A server that does not know of audiences answers without them, and has not looked at it.
+        if not status.get("authenticated") or audience not in status.get("audiences", ()):
+            return ""
+        name = str(status.get("user", {}).get("username", ""))
+        return name.removeprefix(_PREFIX).replace(":", "/", 1) if name.startswith(_PREFIX) else ""
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            context = ssl.create_default_context(cafile=str(self._credentials / "ca.crt"))
+            connector = aiohttp.TCPConnector(ssl=context)
+            self._session = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=5))
+        return self._session

@@ -1,0 +1,59 @@
+"""The spaces of the index, and how their records are written."""
+
+from typing import Any, Final
+
+import msgspec
+
+from tenantzone_manager.core import books
+from tenantzone_manager.core.quota import Charge
+from tenantzone_manager.core.records import decode_block, encode_block
+from tenantzone_manager.core.settings import Instance, InstanceGroup, Storage
+from tenantzone_manager.core.slots import SlotFile
+from tenantzone_manager.index.backend import Address
+from tenantzone_manager.index.meta_index import Codec
+
+GROUPS: Final = "groups"
+INSTANCES: Final = "instances"
+STORAGES: Final = "storages"
+IDENTITY: Final = "identity"
+"""Has one record: the name of the index, by which storages know whose they are."""
+
+
+def blocks_of(instance: Instance) -> str:
+    """The space of an instance's blocks."""
+    return f"blocks/{instance.group}/{instance.name}"
+
+
+def slots_of(group: str, storage: str) -> str:
+    """The space of the large files that a group has in a storage."""
+    return f"slots/{group}/{storage}"
+
+
+def owner_of(space: str) -> books.Owner:
+    """Whose blocks are in a space."""
+    _, group, instance = space.split("/")
+    return books.Owner(instance, group)
+
+
+def codec(space: str) -> Codec:
+    """How the records of a space are written."""
+    return _CODECS[space.partition("/")[0]]
+
+
+def _effects(address: Address, before: Any, after: Any) -> tuple[list[Charge], list[books.RankChange]]:
+    owner = owner_of(address.space)
+    return books.charges(owner, before, after), books.rank_changes(owner, address.key, before, after)
+
+
+def _json(kind: type) -> Codec:
+    return Codec(msgspec.json.encode, msgspec.json.Decoder(kind).decode)
+
+
+_CODECS: Final = {
+    "blocks": Codec(encode_block, decode_block, _effects),
+    "slots": Codec(msgspec.msgpack.encode, msgspec.msgpack.Decoder(SlotFile).decode),
+    GROUPS: _json(InstanceGroup),
+    INSTANCES: _json(Instance),
+    STORAGES: _json(Storage),
+    IDENTITY: _json(str),
+}

@@ -1,0 +1,1 @@
+"""The places that blocks lie in, each behind :class:`~tenantzone_manager.storages.backend.DataStorageBackend`."""

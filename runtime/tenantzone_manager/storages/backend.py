@@ -1,0 +1,97 @@
+"""What the manager asks of a storage. Engines read and write it by themselves, at the URIs that they are given."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tenantzone_manager.core.records import CacheLocation, LocationSpec
+
+
+class Place(NamedTuple):
+    """One location of one block, by all that its names are made of."""
+
+    group: str
+    instance: str
+    key: bytes
+    location: CacheLocation
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """What lies in a storage, as its name tells."""
+
+    group: str
+    instance: str
+    key: bytes
+    location_id: str
+    name: str
+    """The storage's own name for it."""
+    written_at: float
+    """Unix time."""
+
+
+class StorageError(Exception):
+    """A storage does not do what it was asked; the message says why."""
+
+
+class DataStorageBackend(ABC):
+    """One storage. Methods that wait may raise :class:`StorageError`."""
+
+    slots_per_file = 0
+    """0: each part of a location is an object of its own. Else parts lie in large files of so many slots."""
+
+    @abstractmethod
+    def uri(self, place: Place, spec: LocationSpec) -> str:
+        """Where a part of a location lies, with its ``size``, and in a large file with its ``blkid`` and ``offset``."""
+
+    @abstractmethod
+    async def create(self, places: Sequence[Place]) -> None:
+        """Have it possible to write there."""
+
+    @abstractmethod
+    async def delete(self, places: Sequence[Place]) -> None:
+        """Have what lies there go; harmless where nothing does."""
+
+    @abstractmethod
+    async def exist(self, places: Sequence[Place]) -> list[bool]:
+        """Whether all parts of each are there."""
+
+    @abstractmethod
+    async def check_health(self) -> None:
+        """Try it.
+
+        Raises:
+            StorageError: it can't be read or written now.
+        """
+
+    @abstractmethod
+    def objects(self) -> AsyncIterator[list[StoredObject]]:
+        """All objects that have the names of parts, some at a time; none of what lies in large files."""
+
+    @abstractmethod
+    async def remove(self, objects: Sequence[StoredObject]) -> None:
+        """Have objects go that were listed."""
+
+    async def close(self) -> None:  # noqa: B027 - most have nothing to let go of
+        """Let go of connections."""
+
+
+def slot_bytes(size: int) -> int:
+    """Of the slot for a part of this size: whole pages, so that it can be read and written without a copy."""
+    return -(-size // 4096) * 4096
+
+
+def part_name(place: Place, spec: LocationSpec) -> str:
+    """A part's name within its instance: no other write ever has the same."""
+    return f"{place.key.hex()}-{place.location.id}.{spec.name}"
+
+
+def parsed_part(name: str) -> tuple[bytes, str] | None:
+    """Key and location of a part's name; None: it is none."""
+    key, hyphen, rest = name.partition("-")
+    location_id, dot, spec = rest.partition(".")
+    try:
+        return (bytes.fromhex(key), location_id) if hyphen and dot and location_id and spec else None
+    except ValueError:
+        return None

@@ -1,0 +1,164 @@
+"""A folder that engines and manager have mounted: NFS, 3FS, a node's disk. One file per part, or few large files.
+
+ROOT/owner                                        the index that the folder belongs to
+ROOT/objects/GROUP/INSTANCE/KK/KEY-LOCATION.SPEC  a part; KK are the first two digits of the block's key
+ROOT/files/GROUP/INDEX/SLOT_BYTES/NUMBER          a large file, cut into slots of so many bytes
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import quote
+
+from tenantzone_manager.core.records import LocationSpec
+from tenantzone_manager.storages.backend import (
+    DataStorageBackend,
+    Place,
+    StorageError,
+    StoredObject,
+    parsed_part,
+    part_name,
+    slot_bytes,
+)
+
+_T = TypeVar("_T")
+_LISTED: Final = 1000
+"""Files at a time."""
+
+
+class FileSystemStorage(DataStorageBackend):
+    """Calls that may wait for the file system are made by threads.
+
+    Args:
+        root: the folder, as engines have it mounted, too.
+        slots_per_file: 0: a file for each part; else parts share large files of so many slots.
+        owner: of the index; a folder that belongs to another one is left alone.
+        takeover: make it this index's, whoever had it: what that one wrote is removed as orphans.
+    """
+
+    def __init__(self, root: Path, slots_per_file: int, owner: str, takeover: bool) -> None:
+        self.slots_per_file = slots_per_file
+        self._root = root
+        # All other parts of a path are names that need no quoting.
+        self._quoted_root = quote(str(root))
+        self._plain_root = str(root)
+        self._owner = owner
+        self._takeover = takeover
+        self._made: set[str] = set()
+        """Folders and large files that this process has seen to."""
+
+    def uri(self, place: Place, spec: LocationSpec) -> str:
+        where = ""
+        if spec.slot >= 0:
+            where = f"&blkid={spec.slot}&offset={spec.slot * slot_bytes(spec.size)}"
+        return f"file://{self._path(place, spec, self._quoted_root)}?size={spec.size}{where}"
+
+    async def create(self, places: Sequence[Place]) -> None:
+        paths = {self._path(place, spec): spec for place in places for spec in place.location.specs}
+        folders = {path.rpartition("/")[0] for path in paths} - self._made
+        files = {path: spec for path, spec in paths.items() if spec.slot >= 0 and path not in self._made}
+        if folders or files:
+            await _in_thread(self._make, folders, files)
+            self._made |= folders | set(files)
+
+    async def delete(self, places: Sequence[Place]) -> None:
+        parts = [(self._path(place, spec), spec) for place in places for spec in place.location.specs]
+        await _in_thread(_remove, [Path(path) for path, spec in parts if spec.slot < 0])
+
+    async def exist(self, places: Sequence[Place]) -> list[bool]:
+        def look() -> list[bool]:
+            return [all(self._is_there(place, spec) for spec in place.location.specs) for place in places]
+
+        return await _in_thread(look)
+
+    async def check_health(self) -> None:
+        await _in_thread(self._try)
+
+    async def objects(self) -> AsyncIterator[list[StoredObject]]:
+        listing = chain(_parts(self._root / "objects"), _foreign_files(self._root / "files", self._owner))
+        while some := await _in_thread(_next, listing):
+            yield some
+
+    async def remove(self, objects: Sequence[StoredObject]) -> None:
+        await _in_thread(_remove, [Path(each.name) for each in objects])
+
+    def _path(self, place: Place, spec: LocationSpec, root: str = "") -> str:
+        root = root or self._plain_root
+        # As a text: a write asks for as many as it has blocks, and pathlib takes ten times as long.
+        if spec.slot >= 0:
+            return f"{root}/files/{place.group}/{self._owner}/{slot_bytes(spec.size)}/{spec.file:08}"
+        folder = f"{root}/objects/{place.group}/{place.instance}/{place.key[:1].hex()}"
+        return f"{folder}/{part_name(place, spec)}"
+
+    def _is_there(self, place: Place, spec: LocationSpec) -> bool:
+        path = Path(self._path(place, spec))
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            return False
+        return size == spec.size if spec.slot < 0 else size >= (spec.slot + 1) * slot_bytes(spec.size)
+
+    def _make(self, folders: set[str], files: dict[str, LocationSpec]) -> None:
+        for folder in folders:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        for path, spec in files.items():
+            with Path(path).open("ab") as file:
+                file.truncate(self.slots_per_file * slot_bytes(spec.size))
+
+    def _try(self) -> None:
+        if not self._root.is_dir():
+            raise StorageError(f"there is no folder {self._root}")
+        owner = self._root / "owner"
+        if self._takeover or not owner.exists():
+            owner.write_text(self._owner)
+            self._takeover = False
+        elif (found := owner.read_text()) != self._owner:
+            raise StorageError(
+                f"{self._root} belongs to the index {found}, and this is {self._owner}; register the storage with the "
+                "option takeover to have what that one wrote removed"
+            )
+        probe = self._root / f"probe-{os.getpid()}"
+        probe.write_bytes(b"probe")
+        try:
+            if probe.read_bytes() != b"probe":
+                raise StorageError(f"{self._root} gives back other bytes than were written")
+        finally:
+            probe.unlink()
+
+
+async def _in_thread(work: Callable[..., _T], *arguments: object) -> _T:
+    try:
+        return await asyncio.to_thread(work, *arguments)
+    except OSError as error:
+        raise StorageError(str(error)) from error
+
+
+def _remove(paths: Sequence[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def _next(listing: Iterator[StoredObject]) -> list[StoredObject]:
+    return list(islice(listing, _LISTED))
+
+
+def _parts(root: Path) -> Iterator[StoredObject]:
+    for path in root.glob("*/*/*/*"):
+        parsed = parsed_part(path.name)
+        with contextlib.suppress(FileNotFoundError):
+            if parsed is not None:
+                group, instance = path.parts[-4:-2]
+                yield StoredObject(group, instance, *parsed, str(path), path.stat().st_mtime)
+
+
+def _foreign_files(root: Path, owner: str) -> Iterator[StoredObject]:
+    """Large files of other indices: nothing in them can be found any more."""
+    for path in root.glob("*/*/*/*"):
+        group, of = path.parts[-4:-2]
+        with contextlib.suppress(FileNotFoundError):
+            if of != owner:
+                yield StoredObject(group, "", b"", "", str(path), path.stat().st_mtime)

@@ -1,0 +1,165 @@
+"""A bucket of an S3 server. One object per part: ``PREFIX/GROUP/INSTANCE/KEY-LOCATION.SPEC``."""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tenantzone_manager.core.records import LocationSpec
+from tenantzone_manager.storages.backend import (
+    DataStorageBackend,
+    Place,
+    StorageError,
+    StoredObject,
+    parsed_part,
+    part_name,
+)
+
+_AT_ONCE: Final = 1000
+"""Objects that one request of S3 deletes, at most."""
+
+
+class S3Storage(DataStorageBackend):
+    """Credentials are found as every AWS client finds them: environment, files, or the pod's identity.
+
+    Args:
+        bucket: it must be there.
+        prefix: of all names in it.
+        endpoint: of the server; empty: AWS.
+        region: empty: what the environment says.
+        owner: of the index; a prefix that belongs to another one is left alone.
+        takeover: make it this index's, whoever had it: what that one wrote is removed as orphans.
+        timeout_seconds: of a request.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str,
+        endpoint: str,
+        region: str,
+        owner: str,
+        takeover: bool,
+        timeout_seconds: float = 5.0,
+    ) -> None:
+        self._bucket = bucket
+        self._prefix = prefix.strip("/")
+        self._owner = owner
+        self._takeover = takeover
+        self._options: dict[str, Any] = {
+            "config": AioConfig(
+                connect_timeout=timeout_seconds, read_timeout=timeout_seconds, retries={"total_max_attempts": 2}
+            )
+        }
+        if endpoint:
+            self._options["endpoint_url"] = endpoint
+        if region:
+            self._options["region_name"] = region
+        self._stack = contextlib.AsyncExitStack()
+        self._client: Any = None
+
+    def uri(self, place: Place, spec: LocationSpec) -> str:
+        return f"s3://{self._bucket}/{quote(self._name(place, spec))}?size={spec.size}"
+
+    async def create(self, places: Sequence[Place]) -> None:
+        """Nothing has to be made first."""
+
+    async def delete(self, places: Sequence[Place]) -> None:
+        await self._delete([self._name(place, spec) for place in places for spec in place.location.specs])
+
+    async def exist(self, places: Sequence[Place]) -> list[bool]:
+        return [await self._is_whole(place) for place in places]
+
+    async def check_health(self) -> None:
+        client = await self._connected()
+        name = f"{self._prefix}/owner".lstrip("/")
+        found = "" if self._takeover else await self._read(name)
+        if not found:
+            with _told():
+                await client.put_object(Bucket=self._bucket, Key=name, Body=self._owner.encode())
+            self._takeover = False
+        elif found != self._owner:
+            raise StorageError(
+                f"{self._bucket}/{self._prefix} belongs to the index {found}, and this is {self._owner}; register the "
+                "storage with the option takeover to have what that one wrote removed"
+            )
+
+    async def objects(self) -> AsyncIterator[list[StoredObject]]:
+        client = await self._connected()
+        begin = f"{self._prefix}/objects/".lstrip("/")
+        with _told():
+            async for page in client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=begin):
+                yield [each for each in map(_stored, page.get("Contents", ())) if each is not None]
+
+    async def remove(self, objects: Sequence[StoredObject]) -> None:
+        await self._delete([each.name for each in objects])
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+        self._client = None
+
+    def _name(self, place: Place, spec: LocationSpec) -> str:
+        return f"{self._prefix}/objects/{place.group}/{place.instance}/{part_name(place, spec)}".lstrip("/")
+
+    async def _connected(self) -> Any:
+        if self._client is None:
+            with _told():
+                client = get_session().create_client("s3", **self._options)
+                self._client = await self._stack.enter_async_context(client)
+        return self._client
+
+    async def _read(self, name: str) -> str:
+        client = await self._connected()
+        try:
+            answer = await client.get_object(Bucket=self._bucket, Key=name)
+            async with answer["Body"] as body:
+                return str((await body.read()).decode())
+        except client.exceptions.NoSuchKey:
+            return ""
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise StorageError(str(error)) from error
+
+    async def _delete(self, names: Sequence[str]) -> None:
+        client = await self._connected()
+        for begin in range(0, len(names), _AT_ONCE):
+            some = [{"Key": name} for name in names[begin : begin + _AT_ONCE]]
+            with _told():
+                answer = await client.delete_objects(Bucket=self._bucket, Delete={"Objects": some, "Quiet": True})
+            if answer.get("Errors"):
+                first = answer["Errors"][0]
+                raise StorageError(f"{first.get('Key')} was not deleted: {first.get('Message')}")
+
+    async def _is_whole(self, place: Place) -> bool:
+        client = await self._connected()
+        for spec in place.location.specs:
+            try:
+                head = await client.head_object(Bucket=self._bucket, Key=self._name(place, spec))
+            except ClientError as error:
+                if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+                    return False
+                raise StorageError(str(error)) from error
+            except (BotoCoreError, OSError) as error:
+                raise StorageError(str(error)) from error
+            if head["ContentLength"] != spec.size:
+                return False
+        return True
+
+
+@contextlib.contextmanager
+def _told() -> Any:
+    try:
+        yield
+    except (BotoCoreError, ClientError, OSError) as error:
+        raise StorageError(str(error)) from error
+
+
+def _stored(listed: Any) -> StoredObject | None:
+    *_, group, instance, name = listed["Key"].split("/")
+    parsed = parsed_part(name)
+    if parsed is None:
+        return None
+    return StoredObject(group, instance, *parsed, listed["Key"], listed["LastModified"].timestamp())

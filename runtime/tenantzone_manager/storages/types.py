@@ -1,0 +1,85 @@
+"""Which storage types there are. One more is a module with a subclass of ``DataStorageBackend``, and a line here."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from tenantzone_manager.core.settings import Storage
+from tenantzone_manager.storages.backend import DataStorageBackend
+from tenantzone_manager.storages.file_system import FileSystemStorage
+
+
+def _file_system(storage: Storage, owner: str) -> DataStorageBackend:
+    options = _Options(storage)
+    root = Path(options.text("root"))
+    if not root.is_absolute():
+        raise ValueError(f"storage {storage.name}: root must be an absolute path, as engines have it mounted, too")
+    slots = options.number("slots_per_file", 0)
+    made = FileSystemStorage(root, slots, owner, options.flag("takeover"))
+    options.end()
+    return made
+
+
+def _s3(storage: Storage, owner: str) -> DataStorageBackend:
+    from tenantzone_manager.storages.s3 import S3Storage  # its client takes a second to import
+
+    options = _Options(storage)
+    made = S3Storage(
+        options.text("bucket"),
+        options.text("prefix", ""),
+        options.text("endpoint", ""),
+        options.text("region", ""),
+        owner,
+        options.flag("takeover"),
+    )
+    options.end()
+    return made
+
+
+STORAGE_TYPES: Final[Mapping[str, Callable[[Storage, str], DataStorageBackend]]] = {
+    "FileSystem": _file_system,
+    "S3": _s3,
+}
+"""By name, what makes one of it for an index; raises :class:`ValueError` for options that are not its own."""
+
+
+def make(storage: Storage, owner: str) -> DataStorageBackend:
+    """The backend of a storage for an index.
+
+    Raises:
+        ValueError: there is no such type, or it has no such option.
+    """
+    if storage.type not in STORAGE_TYPES:
+        raise ValueError(f"storage {storage.name}: type {storage.type} is none of {', '.join(STORAGE_TYPES)}")
+    return STORAGE_TYPES[storage.type](storage, owner)
+
+
+class _Options:
+    """The options of a storage, each of which is asked for once."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._left = dict(storage.options)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._left.pop(name, default)
+        if not isinstance(value, str):
+            raise ValueError(f"storage {self._storage.name}: option {name} must be a text")
+        return value
+
+    def number(self, name: str, default: int) -> int:
+        value = self._left.pop(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise ValueError(f"storage {self._storage.name}: option {name} must be a number, and not below 0")
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self._left.pop(name, False)
+        if not isinstance(value, bool):
+            raise ValueError(f"storage {self._storage.name}: option {name} must be true or false")
+        return value
+
+    def end(self) -> None:
+        if self._left:
+            unknown = ", ".join(sorted(self._left))
+            raise ValueError(f"storage {self._storage.name}: {self._storage.type} has no option {unknown}")

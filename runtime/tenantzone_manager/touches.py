@@ -1,0 +1,47 @@
+"""Notes of use, which are gathered in memory and written to the records together."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tenantzone_manager.changing import change_blocks
+from tenantzone_manager.core.draft import Draft
+from tenantzone_manager.core.writing import use
+from tenantzone_manager.index.meta_index import Found, MetaIndex
+
+FLUSH_SECONDS: Final = 1.0
+_MOST: Final = 100_000
+"""Blocks of which use is noted between two times that it is written; of more, it is not noted."""
+_AT_ONCE: Final = 512
+
+
+class Touches:
+    """A query notes where it ended, and no other block of the prefix: see ``core/draft.py``."""
+
+    def __init__(self, index: MetaIndex) -> None:
+        self._index = index
+        self._noted: dict[str, dict[bytes, tuple[float, int]]] = {}
+        self._count = 0
+
+    def note(self, space: str, keys: Sequence[bytes], now: float) -> None:
+        """Queries have ended at these blocks."""
+        if self._count + len(keys) > _MOST:
+            return
+        noted = self._noted.setdefault(space, {})
+        for key in keys:
+            noted[key] = now, noted.get(key, (now, 0))[1] + 1
+        self._count += len(keys)
+
+    async def flush(self) -> None:
+        """Write what was noted; what the index does not take is forgotten."""
+        noted, self._noted, self._count = self._noted, {}, 0
+        for space, uses in noted.items():
+            keys = list(uses)
+            for begin in range(0, len(keys), _AT_ONCE):
+                await self._write(space, keys[begin : begin + _AT_ONCE], uses)
+
+    async def _write(self, space: str, keys: Sequence[bytes], uses: dict[bytes, tuple[float, int]]) -> None:
+        def change(draft: Draft, _: Found) -> None:
+            for key in keys:
+                use(draft, key, *uses[key])
+
+        await change_blocks(self._index, space, keys, change)

@@ -1,0 +1,330 @@
+"""StartWriteCache and FinishWriteCache: two-phase writes, for which bytes are reserved with the first phase."""
+
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tenantzone_manager import spaces
+from tenantzone_manager.catalog import Catalog
+from tenantzone_manager.changing import Beside, change_blocks
+from tenantzone_manager.core import placement
+from tenantzone_manager.core.draft import Draft
+from tenantzone_manager.core.quota import OverLimit
+from tenantzone_manager.core.records import CacheLocation, LocationSpec, State
+from tenantzone_manager.core.settings import Instance, Spec, Storage
+from tenantzone_manager.core.slots import SlotFile
+from tenantzone_manager.core.writing import Ending, Standing, begin, finish, leave, location_of, standings
+from tenantzone_manager.index.backend import Address
+from tenantzone_manager.index.meta_index import Found, MetaIndex
+from tenantzone_manager.reading import LocationPlace, place_of
+from tenantzone_manager.slot_files import SlotFiles, file_key
+from tenantzone_manager.storages.backend import Place, StorageError, slot_bytes
+from tenantzone_manager.storages.data_storage_manager import DataStorageManager
+from tenantzone_manager.timing import Timing
+
+_TRIES: Final = 8
+"""To find room that others take meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The answer to StartWriteCache."""
+
+    write_id: str
+    """For FinishWriteCache; empty: there is nothing to write."""
+    deadline: float
+    """Unix time at which the writer is taken for dead."""
+    standings: list[Standing]
+    """Of each block."""
+    locations: dict[int, LocationPlace]
+    """By index, where to write the blocks that stand at ``write``."""
+
+
+class _SlotsShort(Exception):
+    """The files that were chosen have fewer free slots than was remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Where blocks of one commit go."""
+
+    space: str
+    keys: Sequence[bytes]
+    specs: Mapping[int, Sequence[Spec]]
+    places: Mapping[int, placement.Candidate]
+    files: Mapping[tuple[str, int], Sequence[Address]]
+    """Records of large files, by storage and slot size."""
+    needs_prefix: bool
+    write_id: str
+    deadline: float
+    now: float
+
+
+class Writer:
+    """Lets blocks be written, by two calls.
+
+    Args:
+        index: what is known of blocks.
+        catalog: groups and their storages.
+        storages: where blocks may go.
+        timing: how long writes may take.
+        clock: Unix time.
+    """
+
+    def __init__(
+        self,
+        index: MetaIndex,
+        catalog: Catalog,
+        storages: DataStorageManager,
+        timing: Timing,
+        clock: Callable[[], float],
+    ) -> None:
+        self.slot_files = SlotFiles(index)
+        self._index = index
+        self._catalog = catalog
+        self._storages = storages
+        self._timing = timing
+        self._clock = clock
+
+    async def start_write_cache(
+        self,
+        instance: Instance,
+        keys: Sequence[bytes],
+        *,
+        first: int = 0,
+        spec_sets: Sequence[str] = (),
+        write_seconds: float | None = None,
+    ) -> Started:
+        """Reserve room for those blocks of a prompt that are missing, and say where they are to be written.
+
+        Args:
+            instance: whose.
+            keys: of the prompt's blocks, from its beginning.
+            first: of the blocks that the caller has; those before it are named only.
+            spec_sets: of each block from ``first`` on, which parts it has; empty: all, of all blocks.
+            write_seconds: after how long the writer is taken for dead; None: as usual.
+
+        Raises:
+            ValueError: a spec set is none of the instance's, or there are more or fewer of them than blocks.
+            IndexUnavailable: the index does not answer; what may be reserved is given back when its time is over.
+        """
+        specs = _specs(instance, len(keys), first, spec_sets)
+        space = spaces.blocks_of(instance)
+        found = await self._index.get(space, keys)
+        made = standings([entry.value if entry else None for entry in found], first, instance.needs_prefix)
+        wanted = [index for index, standing in enumerate(made) if standing is Standing.WRITE]
+        now = self._clock()
+        deadline = now + min(self._timing.write if write_seconds is None else write_seconds, self._timing.longest_write)
+        write_id = secrets.token_urlsafe(9).replace("-", "_")
+        locations: dict[int, LocationPlace] = {}
+        failed: set[str] = set()
+        for _ in range(_TRIES):
+            if not wanted:
+                break
+            plan = await self._plan(instance, keys, specs, wanted, failed, (write_id, deadline, now))
+            try:
+                taken, became = await self._reserve(plan)
+            except (OverLimit, _SlotsShort):
+                continue
+            for index in wanted:
+                made[index] = became.get(index, Standing.NO_ROOM)
+            wanted = await self._make_writable(instance, keys, taken, failed, locations)
+        for index in wanted:
+            made[index] = Standing.NO_ROOM
+        return Started(write_id if locations else "", deadline, made, locations)
+
+    async def finish_write_cache(
+        self, instance: Instance, write_id: str, written: Sequence[bytes], failed: Sequence[bytes]
+    ) -> list[Ending]:
+        """End a write: what was written serves from now on, the rest goes.
+
+        Args:
+            instance: whose.
+            write_id: from StartWriteCache.
+            written: keys of blocks of which all bytes are in the storage.
+            failed: keys of blocks of which not.
+
+        Returns:
+            What became of each block, first of the written ones.
+
+        Raises:
+            IndexUnavailable: the index does not answer. It may be repeated.
+        """
+        endings: list[Ending] = []
+        due = self._timing.unread_from(self._clock(), self._index.staleness_seconds)
+
+        def change(draft: Draft, _: Found) -> None:
+            endings.clear()
+            endings.extend(finish(draft, key, write_id, True, due) for key in written)
+            endings.extend(finish(draft, key, write_id, False, due) for key in failed)
+
+        await change_blocks(self._index, spaces.blocks_of(instance), [*written, *failed], change)
+        return endings
+
+    async def _plan(
+        self,
+        instance: Instance,
+        keys: Sequence[bytes],
+        specs: Mapping[int, Sequence[Spec]],
+        wanted: Sequence[int],
+        failed: Collection[str],
+        write: tuple[str, float, float],
+    ) -> _Plan:
+        group = self._catalog.groups.get(instance.group)
+        names = [name for name in (group.storages if group else ()) if name not in failed]
+        available = self._storages.get_available_storage(names)
+        candidates = [placement.Candidate(each.name, each.type) for each in available]
+        space = spaces.blocks_of(instance)
+        owner = spaces.owner_of(space)
+        accounts = await self._index.accounts(placement.accounts_of(owner, candidates))
+        sizes = [sum(spec.size for spec in specs[index]) for index in wanted]
+        chosen = placement.place(sizes, owner, candidates, accounts)
+        places = {index: place for index, place in zip(wanted, chosen, strict=True) if place is not None}
+        files = await self._files(instance.group, specs, places, {each.name: each for each in available})
+        return _Plan(space, keys, specs, places, files, instance.needs_prefix, *write)
+
+    async def _files(
+        self,
+        group: str,
+        specs: Mapping[int, Sequence[Spec]],
+        places: Mapping[int, placement.Candidate],
+        available: Mapping[str, Storage],
+    ) -> dict[tuple[str, int], list[Address]]:
+        """The large files that have room for what goes into such."""
+        counts: dict[tuple[str, int], int] = {}
+        for index, place in places.items():
+            if self._slots_per_file(place.name):
+                for spec in specs[index]:
+                    at = place.name, slot_bytes(spec.size)
+                    counts[at] = counts.get(at, 0) + 1
+        files = {}
+        for (storage, size), count in counts.items():
+            space = spaces.slots_of(group, storage)
+            numbers = await self.slot_files.choose(space, size, self._slots_per_file(storage), count)
+            files[storage, size] = [Address(space, file_key(size, number)) for number in numbers]
+        return files
+
+    def _slots_per_file(self, storage: str) -> int:
+        backend = self._storages.backend(storage)
+        return backend.slots_per_file if backend else 0
+
+    async def _reserve(self, plan: _Plan) -> tuple[dict[int, CacheLocation], dict[int, Standing]]:
+        """Make all of a plan's locations ``writing``, as far as nobody else has come first."""
+        taken: dict[int, CacheLocation] = {}
+        became: dict[int, Standing] = {}
+        slot_files: dict[Address, SlotFile] = {}
+
+        def change(draft: Draft, found: Found) -> Beside:
+            for kept in (taken, became, slot_files):
+                kept.clear()
+            for index, place in plan.places.items():
+                before = plan.keys[index - 1] if index else b""
+                block = draft.get(plan.keys[index])
+                own = location_of(block, plan.write_id)
+                if own is not None and own.state is State.WRITING:
+                    # An earlier try was made, and its answer was lost.
+                    taken[index], became[index] = own, Standing.WRITE
+                    continue
+                (standing,) = standings([block], 0, plan.needs_prefix)
+                if standing is Standing.WRITE and plan.needs_prefix and before and not _is_live(draft, before):
+                    standing = Standing.NO_PREFIX
+                became[index] = standing
+                if standing is Standing.WRITE:
+                    parts = self._parts(plan, index, place, found, slot_files)
+                    taken[index] = CacheLocation(
+                        plan.write_id, place.type, place.name, State.WRITING, plan.deadline, parts
+                    )
+                    begin(draft, plan.keys[index], before, index, taken[index], plan.now)
+            return dict(slot_files)
+
+        needed = {plan.keys[index] for index in plan.places}
+        needed |= {plan.keys[index - 1] for index in plan.places if index}
+        beside = [address for addresses in plan.files.values() for address in addresses]
+        try:
+            await change_blocks(self._index, plan.space, needed, change, beside)
+        except _SlotsShort:
+            await self._look_again(beside)
+            raise
+        self._note(slot_files)
+        return taken, became
+
+    def _parts(
+        self,
+        plan: _Plan,
+        index: int,
+        place: placement.Candidate,
+        found: Found,
+        slot_files: dict[Address, SlotFile],
+    ) -> tuple[LocationSpec, ...]:
+        if not self._slots_per_file(place.name):
+            return tuple(LocationSpec(spec.name, spec.size) for spec in plan.specs[index])
+        parts = []
+        for spec in plan.specs[index]:
+            size = slot_bytes(spec.size)
+            for address in plan.files[place.name, size]:
+                known = slot_files.get(address) or found[address]
+                file = known or SlotFile(size, self._slots_per_file(place.name))
+                file, slots = file.take(1)
+                if slots:
+                    slot_files[address] = file
+                    parts.append(LocationSpec(spec.name, spec.size, slots[0], _number(address)))
+                    break
+            else:
+                raise _SlotsShort
+        return tuple(parts)
+
+    async def _look_again(self, addresses: Sequence[Address]) -> None:
+        for address in addresses:
+            (entry,) = await self._index.get(address.space, [address.key])
+            if entry is not None:
+                self._note({address: entry.value})
+
+    def _note(self, files: Mapping[Address, SlotFile]) -> None:
+        for address, file in files.items():
+            self.slot_files.note(address.space, _number(address), file)
+
+    async def _make_writable(
+        self,
+        instance: Instance,
+        keys: Sequence[bytes],
+        taken: Mapping[int, CacheLocation],
+        failed: set[str],
+        locations: dict[int, LocationPlace],
+    ) -> list[int]:
+        """Have the storages ready for what was reserved; returns the blocks for which another one has to be found."""
+        again: list[int] = []
+        for storage in {location.storage for location in taken.values()}:
+            here = {index: location for index, location in taken.items() if location.storage == storage}
+            places = {index: Place(instance.group, instance.name, keys[index], each) for index, each in here.items()}
+            try:
+                await self._storages.create(storage, list(places.values()))
+            except StorageError:
+                failed.add(storage)
+                await self._take_back(instance, [keys[index] for index in here], {each.id for each in here.values()})
+                again += here
+                continue
+            locations |= {index: place_of(self._storages, place) for index, place in places.items()}
+        return sorted(again)
+
+    async def _take_back(self, instance: Instance, keys: Sequence[bytes], ids: Collection[str]) -> None:
+        def change(draft: Draft, _: Found) -> None:
+            for key in keys:
+                leave(draft, key, lambda location: location.id in ids, 0.0)
+
+        await change_blocks(self._index, spaces.blocks_of(instance), keys, change)
+
+
+def _specs(instance: Instance, count: int, first: int, spec_sets: Sequence[str]) -> dict[int, tuple[Spec, ...]]:
+    if spec_sets and len(spec_sets) != count - first:
+        raise ValueError(f"{len(spec_sets)} spec sets do not fit {count - first} blocks from the first to write on")
+    return {index: instance.specs_of(spec_sets[index - first] if spec_sets else "") for index in range(first, count)}
+
+
+def _is_live(draft: Draft, key: bytes) -> bool:
+    block = draft.get(key)
+    return block is not None and bool(block.live_types)
+
+
+def _number(address: Address) -> int:
+    return int(address.key.partition(b"/")[2])

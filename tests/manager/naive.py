@@ -1,0 +1,79 @@
+"""What a manager has to hold to, said once more by somebody who does not look at how it does it.
+
+Writers, readers and clocks are those of the tests, and files are real, so what is served can be compared with what was
+written, and what is there with what is said to be used.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tenantzone_manager.reading import LocationPlace
+from tests.manager.playing import Clock, path_of, read_bytes, write_bytes
+
+
+@dataclass(slots=True)
+class Write:
+    """A write that has begun and was not finished yet."""
+
+    instance: str
+    write_id: str
+    locations: dict[bytes, LocationPlace]
+    """By key."""
+
+
+@dataclass(slots=True)
+class Lease:
+    """A location that somebody was given, and until when it can be read."""
+
+    location: LocationPlace
+    content: bytes
+    until: float
+
+
+@dataclass(slots=True)
+class Naive:
+    """What is known from outside."""
+
+    clock: Clock
+    lease: float
+    writes: list[Write] = field(default_factory=list)
+    finished: dict[tuple[str, bytes], set[str]] = field(default_factory=dict)
+    """Location ids, by instance and key, of which it was said that they are written."""
+    leases: list[Lease] = field(default_factory=list)
+
+    def begun(self, instance: str, write_id: str, locations: dict[bytes, LocationPlace]) -> None:
+        """A write has begun; its writer writes all of it at once, and may never say so."""
+        places = [path_of(location)[:2] for write in self.writes for location in write.locations.values()]
+        for key, location in locations.items():
+            assert path_of(location)[:2] not in places, "two writers were sent to one place"
+            write_bytes(location, content(instance, key, location.id))
+        if locations:
+            self.writes.append(Write(instance, write_id, locations))
+
+    def finishes(self, write: Write, written: list[bytes]) -> None:
+        """It is about to be said that these were written."""
+        for key in written:
+            self.finished.setdefault((write.instance, key), set()).add(write.locations[key].id)
+
+    def served(self, instance: str, key: bytes, location: LocationPlace) -> None:
+        """Somebody was given a location."""
+        assert location.id in self.finished.get((instance, key), ()), "served before it was finished"
+        assert f"/{instance}/" in str(path_of(location)[0]) or path_of(location)[0].parent.name.isdecimal()
+        lease = Lease(location, content(instance, key, location.id), self.clock.now + self.lease)
+        assert read_bytes(location) == lease.content
+        self.leases.append(lease)
+
+    def check_leases(self) -> None:
+        """Whatever was given out can be read until its lease is over."""
+        self.leases = [lease for lease in self.leases if lease.until >= self.clock.now]
+        for lease in self.leases:
+            assert read_bytes(lease.location) == lease.content
+
+
+def content(instance: str, key: bytes, location_id: str) -> bytes:
+    return f"{instance} {key.hex()} {location_id}".encode()
+
+
+def objects(root: Path) -> list[Path]:
+    """Files of parts, wherever the storages are."""
+    return [path for path in root.glob("*/objects/**/*") if path.is_file()]

@@ -1,0 +1,158 @@
+"""The manager as a process: what it knew is there when it was killed, and several lead by turns over a Redis."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from hack.ports import free_ports
+from tenantzone_manager.__main__ import main
+from tenantzone_manager.index.backend import IndexBackend
+from tenantzone_manager.server.access import ReviewedTokens, Unauthenticated, read_service_accounts
+from tests.manager.asking import over_grpc, over_http
+from tests.manager.playing import Playing, eventually, prompt
+
+KEYS = [b"a", b"b"]
+
+
+@pytest.fixture
+async def starts(tmp_path: Path) -> AsyncIterator[Callable[[], subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+    http_port, grpc_port = free_ports(2)
+    (tmp_path / "ports").write_text(f"{http_port} {grpc_port}")
+
+    def start() -> subprocess.Popen[bytes]:
+        command = (sys.executable, "-m", "tenantzone_manager", "--anyone", "--index", str(tmp_path / "index.db"))
+        ports = ("--listen", f"127.0.0.1:{http_port}", "--grpc", f"127.0.0.1:{grpc_port}")
+        path = os.pathsep.join(sys.path)
+        started.append(subprocess.Popen([*command, *ports], env={**os.environ, "PYTHONPATH": path}))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+async def test_a_manager_that_is_killed_knows_all_that_it_knew(
+    starts: Callable[[], subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    process = starts()
+    http_port, grpc_port = map(int, (tmp_path / "ports").read_text().split())
+    (tmp_path / "disk").mkdir()
+    async with over_http(http_port) as ask, over_grpc(grpc_port) as ask_grpc:
+
+        async def answers() -> bool:
+            try:
+                await ask("ListStorages")
+            except (OSError, aiohttp.ClientError):
+                assert process.poll() is None
+                return False
+            return True
+
+        await eventually(answers, True)
+        storage = {"name": "disk", "type": "FileSystem", "options": {"root": str(tmp_path / "disk")}}
+        await ask("RegisterStorage", storage=storage)
+        await ask("PutInstanceGroup", group={"name": "team", "storages": ["disk"]})
+        instance = {"name": "chat", "group": "team", "block_size": 16, "specs": [{"name": "all", "size": 100}]}
+        await ask("RegisterInstance", instance=instance)
+        started = await ask_grpc("StartWriteCache", instance_id="chat", block_keys=KEYS)
+        await ask("FinishWriteCache", instance_id="chat", write_id=started["write_id"], block_keys=KEYS)
+        process.kill()
+        process.wait()
+        process = starts()
+        await eventually(answers, True)
+        found = await ask_grpc("GetCacheLocation", instance_id="chat", block_keys=KEYS)
+        assert found["matched_blocks"] == 2
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+
+
+def test_two_processes_do_not_share_a_file(tmp_path: Path) -> None:
+    index = tmp_path / "index.db"
+    code = (
+        "import asyncio, pathlib, sys\n"
+        "from tenantzone_manager.index.sqlite import SqliteBackend\n"
+        "async def hold():\n"
+        "    await SqliteBackend(pathlib.Path(sys.argv[1])).start(lambda *_: None)\n"
+        "    print('held', flush=True)\n"
+        "    await asyncio.Event().wait()\n"
+        "asyncio.run(hold())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", code, index], stdout=subprocess.PIPE, env=environment) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(SystemExit, match="another process has the index"):
+            main(["--index", str(index), "--anyone", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
+        holder.kill()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--index", "http://x", "--anyone"], "must be a file's path or a URL"),
+        (["--index", "x", "--tokens", "/none"], "No such file"),
+    ],
+)
+def test_a_wrong_option_is_named(arguments: list[str], message: str) -> None:
+    with pytest.raises(SystemExit, match=message):
+        main(arguments)
+
+
+async def test_one_of_several_managers_leads(redis_store: Callable[[], IndexBackend], tmp_path: Path) -> None:
+    first = await Playing(redis_store(), tmp_path).start()
+    second = Playing(redis_store(), tmp_path)
+    await second.start(with_catalog=False)
+    a, b = first.manager.index.backend, second.manager.index.backend
+    assert [await a.lead("a", 60), await b.lead("b", 60), await a.lead("a", 0.05)] == [True, False, True]
+    await eventually(lambda: b.lead("b", 60), True)
+    assert not await a.lead("a", 60)
+    await first.write(prompt("p", 3))
+    assert await second.hits(prompt("p", 3)) == 3
+    await first.stop()
+    await second.stop()
+
+
+async def test_what_one_manager_registers_another_learns(
+    redis_store: Callable[[], IndexBackend], tmp_path: Path
+) -> None:
+    second = Playing(redis_store(), tmp_path)
+    await second.start(with_catalog=False)
+    first = await Playing(redis_store(), tmp_path).start()
+
+    async def knows() -> bool:
+        await second.manager.refresh()
+        return "chat" in second.manager.catalog.instances and "team" in second.manager.catalog.groups
+
+    await eventually(knows, True)
+    await first.stop()
+    await second.stop()
+
+
+async def test_tokens_are_reviewed_and_their_service_accounts_are_pools(tmp_path: Path) -> None:
+    accounts = {"ml/engine": {"pool": "ml/chat"}, "tz/operator": {"admin": True}}
+    (tmp_path / "accounts").write_text(json.dumps(accounts))
+    asked: list[str] = []
+
+    async def review(token: str, audience: str) -> str:
+        asked.append(token)
+        return {"t1": "ml/engine", "t2": "ml/stranger"}.get(token, "") if audience == "ours" else ""
+
+    now = [0.0]
+    tokens = ReviewedTokens(review, "ours", read_service_accounts(tmp_path / "accounts"), lambda: now[0])
+    assert (await tokens.authenticate("t1")).pool == "ml/chat"
+    assert (await tokens.authenticate("t1")).pool == "ml/chat"
+    assert asked == ["t1"]
+    now[0] = 61.0
+    await tokens.authenticate("t1")
+    assert asked == ["t1", "t1"]
+    for token in ("", "t2", "t3"):
+        with pytest.raises(Unauthenticated, match="audience ours"):
+            await tokens.authenticate(token)

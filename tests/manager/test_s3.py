@@ -1,0 +1,111 @@
+"""The S3 storage, at a real S3 server in this process's neighbour: moto's."""
+
+import datetime
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from tenantzone_manager.core.settings import Storage
+from tenantzone_manager.core.writing import Standing
+from tenantzone_manager.index.sqlite import SqliteBackend
+from tenantzone_manager.storages.backend import Place, StorageError
+from tenantzone_manager.storages.types import make
+from tests.manager.playing import INSTANCE, Playing, keys, prompt
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
+    client.create_bucket(Bucket="cache")
+    yield client
+    for each in client.list_objects_v2(Bucket="cache").get("Contents", ()):
+        client.delete_object(Bucket="cache", Key=each["Key"])
+
+
+@pytest.fixture
+async def playing(s3: Any, endpoint: str, tmp_path: Path) -> AsyncIterator[Playing]:
+    made = Playing(SqliteBackend(tmp_path / "index.db"), tmp_path)
+    made.clock.now = datetime.datetime.now(datetime.UTC).timestamp()
+    await made.start(with_catalog=False)
+    await made.storage("disk")
+    options = {"bucket": "cache", "prefix": "kv", "endpoint": endpoint, "region": "us-east-1"}
+    await made.storage("bucket", "S3", options=options)
+    await made.group(["bucket"])
+    await made.manager.catalog.register_instance(INSTANCE)
+    yield made
+    await made.audit()
+    await made.stop()
+
+
+def names(s3: Any) -> list[str]:
+    return [each["Key"] for each in s3.list_objects_v2(Bucket="cache", Prefix="kv/objects/").get("Contents", ())]
+
+
+async def write(playing: Playing, s3: Any, some: list[bytes]) -> Any:
+    started = await playing.start_write(some)
+    for index, location in started.locations.items():
+        uri = urlparse(location.specs[0].uri)
+        assert (uri.scheme, uri.netloc) == ("s3", "cache")
+        s3.put_object(Bucket="cache", Key=unquote(uri.path[1:]), Body=some[index].ljust(4096, b"\0"))
+    written = [some[index] for index in started.locations]
+    await playing.manager.writer.finish_write_cache(INSTANCE, started.write_id, written, [])
+    return started
+
+
+async def test_blocks_are_written_to_a_bucket_found_there_and_deleted(playing: Playing, s3: Any) -> None:
+    await write(playing, s3, prompt("a", 3))
+    match = await playing.match(prompt("a", 3))
+    uri = urlparse(match.blocks[2].locations[0].specs[0].uri)
+    assert s3.get_object(Bucket="cache", Key=unquote(uri.path[1:]))["Body"].read().rstrip(b"\0") == b"a0002"
+    await playing.manager.remover.remove_cache(INSTANCE, prompt("a", 3)[1:])
+    await playing.settle()
+    assert len(names(s3)) == 1
+    assert (await playing.account("s/bucket")).used == 4096
+
+
+async def test_orphans_in_a_bucket_are_removed(playing: Playing, s3: Any) -> None:
+    await write(playing, s3, keys("a"))
+    s3.put_object(Bucket="cache", Key="kv/objects/team/chat/00-late.tp0", Body=b"late")
+    s3.put_object(Bucket="cache", Key="kv/objects/team/chat/else", Body=b"else")
+    playing.clock.sleep(10_000)
+    assert await playing.manager.orphans.scan() == 1
+    assert len(names(s3)) == 2
+
+
+async def test_what_exists_in_a_bucket_is_told(playing: Playing, s3: Any) -> None:
+    await write(playing, s3, keys("a"))
+    (entry,) = await playing.manager.index.get("blocks/team/chat", keys("a"))
+    assert entry is not None
+    place = Place("team", "chat", b"a", entry.value.locations[0])
+    assert await playing.manager.storages.exist("bucket", [place, place._replace(key=b"b")]) == [True, False]
+
+
+async def test_a_server_that_is_gone_or_belongs_to_another_index_is_passed_over(
+    playing: Playing, s3: Any, endpoint: str
+) -> None:
+    options: dict[str, str | int | bool] = {"bucket": "cache", "prefix": "kv", "endpoint": endpoint, "region": "r"}
+    other = make(Storage("bucket", "S3", options), "another index")
+    with pytest.raises(StorageError, match="belongs to the index"):
+        await other.check_health()
+    await other.close()
+    await playing.storage("gone", "S3", options={**options, "endpoint": "http://127.0.0.1:9"})
+    await playing.group(["gone", "disk"])
+    started = await playing.write(keys("x"))
+    assert started.standings == [Standing.WRITE]
+    assert started.locations[0].storage == "disk"

@@ -1,0 +1,329 @@
+"""The calls over HTTP and over gRPC: the same answers, and the same refusals."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp.test_utils import TestServer
+
+from tenantzone_manager.index.sqlite import SqliteBackend
+from tenantzone_manager.manager import CacheManager, Settings
+from tenantzone_manager.server import grpc, http
+from tenantzone_manager.server.access import StaticTokens
+from tenantzone_manager.server.service import CALLS, Service
+from tests.manager.asking import Client, Refusal, over_grpc, over_http
+
+TOKENS = {"root": {"admin": True}, "chat": {"pool": "ml/chat"}, "other": {"pool": "ml/other"}}
+INSTANCE = {"name": "chat-1", "group": "team", "block_size": 2, "specs": [{"name": "tp0", "size": 4096}]}
+KEYS = [b"\x00\x01", b"\x02", b"\xff"]
+
+
+@pytest.fixture
+async def manager(tmp_path: Path) -> AsyncIterator[CacheManager]:
+    made = CacheManager(SqliteBackend(tmp_path / "index.db"), Settings(events=tmp_path / "events.jsonl"))
+    await made.start(in_background=False)
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def ports(manager: CacheManager, tmp_path: Path) -> AsyncIterator[tuple[int, int]]:
+    (tmp_path / "tokens").write_text(json.dumps(TOKENS))
+    service, authenticator = Service(manager), StaticTokens(tmp_path / "tokens")
+    rpc = grpc.server(manager, service, authenticator)
+    rpc_port = rpc.add_insecure_port("127.0.0.1:0")
+    await rpc.start()
+    async with TestServer(http.application(manager, service, authenticator)) as server:
+        yield server.port, rpc_port
+    await rpc.stop(0)
+
+
+@pytest.fixture(params=["http", "grpc"])
+async def ask(request: pytest.FixtureRequest, ports: tuple[int, int]) -> AsyncIterator[Client]:
+    async with over_http(ports[0]) if request.param == "http" else over_grpc(ports[1]) as client:
+        yield client
+
+
+@pytest.fixture
+async def team(ask: Client, tmp_path: Path) -> None:
+    """A storage, a group and an instance of the pool ml/chat."""
+    storage = {"name": "disk", "type": "FileSystem", "options": {"root": str(tmp_path)}}
+    answer = await ask("RegisterStorage", "root", storage=storage)
+    assert answer["available"]
+    group = {"name": "team", "storages": ["disk"], "pools": ["ml/chat"], "total": {"limit": 4 * 4096}}
+    await ask("PutInstanceGroup", "root", group=group)
+    answer = await ask("RegisterInstance", "chat", instance=INSTANCE)
+    assert answer["instance"]["pool"] == "ml/chat"
+
+
+async def write(ask: Client, **prompt: Any) -> dict[str, Any]:
+    started = await ask("StartWriteCache", "chat", instance_id="chat-1", **prompt)
+    return await ask(
+        "FinishWriteCache", "chat", instance_id="chat-1", write_id=started["write_id"], block_keys=prompt["block_keys"]
+    )
+
+
+@pytest.mark.usefixtures("team")
+async def test_what_is_written_is_found(ask: Client, tmp_path: Path) -> None:
+    asked = {"instance_id": "chat-1", "block_keys": KEYS}
+    started = await ask("StartWriteCache", "chat", **asked)
+    assert [block["standing"] for block in started["blocks"]] == ["write"] * 3
+    uri = started["blocks"][1]["location"]["specs"][0]["uri"]
+    assert uri.startswith(f"file://{tmp_path}/objects/team/chat-1/02/02-")
+    assert uri.endswith(".tp0?size=4096")
+    nothing = await ask("GetCacheLocation", "chat", **asked)
+    assert nothing.get("matched_blocks", 0) == 0
+    ended = await ask("FinishWriteCache", "chat", write_id=started["write_id"], failed_blocks=[2], **asked)
+    assert ended["endings"] == ["serving", "serving", "failed"]
+    found = await ask("GetCacheLocation", "chat", **asked)
+    assert found["matched_blocks"] == 2
+    assert found["lease_seconds"] == 10
+    assert found["blocks"] == [{"locations": [block["location"]]} for block in started["blocks"][:2]]
+    again = await ask("GetCacheLocation", "chat", **asked)
+    assert again == found
+    by_key = await ask("GetCacheLocation", "chat", instance_id="chat-1", block_keys=KEYS[1:], query_type="key")
+    assert by_key["matched_blocks"] == 1
+    assert [bool(block.get("locations")) for block in by_key["blocks"]] == [True, False]
+
+
+@pytest.mark.usefixtures("team")
+async def test_tokens_name_the_blocks_as_well(ask: Client) -> None:
+    tokens = {"instance_id": "chat-1", "token_ids": [5, 6, 7, 8, 9]}
+    started = await ask("StartWriteCache", "chat", **tokens)
+    assert len(started["blocks"]) == 2
+    ended = await ask("FinishWriteCache", "chat", write_id=started["write_id"], blocks=[0, 1], **tokens)
+    assert ended["endings"] == ["serving", "serving"]
+    found = await ask("GetCacheLocation", "chat", instance_id="chat-1", token_ids=[5, 6, 7, 8, 1, 1])
+    assert found["matched_blocks"] == 2
+    window = await ask("GetCacheLocation", "chat", query_type="window", window=1, **tokens)
+    assert (window["first_block"], window["matched_blocks"]) == (1, 2)
+    removed = await ask("RemoveCache", "chat", first_block=1, **tokens)
+    assert removed["blocks"] == 1
+    found = await ask("GetCacheLocation", "chat", instance_id="chat-1", token_ids=[5, 6, 7, 8])
+    assert found["matched_blocks"] == 1
+
+
+@pytest.mark.usefixtures("team")
+async def test_another_pool_s_instance_is_not_there(ask: Client) -> None:
+    await write(ask, block_keys=KEYS)
+    for call, fields in (
+        ("GetCacheLocation", {"block_keys": KEYS}),
+        ("StartWriteCache", {"block_keys": KEYS}),
+        ("FinishWriteCache", {"write_id": "x", "block_keys": KEYS}),
+        ("RemoveCache", {"block_keys": KEYS}),
+        ("TrimCache", {}),
+        ("UnregisterInstance", {}),
+    ):
+        with pytest.raises(Refusal) as one_of_another:
+            await ask(call, "other", instance_id="chat-1", **fields)
+        with pytest.raises(Refusal) as none:
+            await ask(call, "other", instance_id="chat-9", **fields)
+        assert str(one_of_another.value) == str(none.value).replace("chat-9", "chat-1")
+        assert none.value.code == "NOT_FOUND"
+    with pytest.raises(Refusal, match="NOT_FOUND: there is no instance group team for the pool ml/other"):
+        await ask("RegisterInstance", "other", instance=INSTANCE)
+    with pytest.raises(Refusal, match="PERMISSION_DENIED"):
+        await ask("RegisterInstance", "other", instance={**INSTANCE, "pool": "ml/chat"})
+    assert (await ask("ListInstances", "other")).get("instances", []) == []
+    assert len((await ask("ListInstances", "chat"))["instances"]) == 1
+
+
+@pytest.mark.parametrize("call", [call.name for call in CALLS if call.needs_admin])
+async def test_what_pools_share_is_the_administrators(ask: Client, call: str) -> None:
+    fields: dict[str, Any] = {
+        "PutInstanceGroup": {"group": {"name": "g", "storages": ["disk"]}},
+        "RegisterStorage": {"storage": {"name": "s", "type": "FileSystem", "options": {"root": "/"}}},
+    }.get(call, {})
+    if "Storage" in call and call not in ("RegisterStorage", "ListStorages", "GetAvailableStorage"):
+        fields = {"name": "disk"}
+    if call in ("RemoveInstanceGroup", "GetAvailableStorage"):
+        fields = {"group": "team"}
+    with pytest.raises(Refusal) as refusal:
+        await ask(call, "chat", **fields)
+    assert refusal.value.code == "PERMISSION_DENIED"
+
+
+@pytest.mark.parametrize("token", ["", "guessed"])
+@pytest.mark.parametrize("call", [call.name for call in CALLS])
+async def test_nobody_is_heard_without_a_token(ask: Client, call: str, token: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        await ask(call, token)
+    assert refusal.value.code == "UNAUTHENTICATED"
+
+
+@pytest.mark.usefixtures("team")
+@pytest.mark.parametrize(
+    ("call", "fields", "message"),
+    [
+        ("GetCacheLocation", {}, "by block_keys or by token_ids"),
+        ("GetCacheLocation", {"block_keys": KEYS, "token_ids": [1]}, "by one of the two"),
+        ("GetCacheLocation", {"block_keys": [b"a", b"a"]}, "a key twice"),
+        ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "window"}, "needs window"),
+        ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "suffix"}, "suffix"),
+        ("GetCacheLocation", {"block_keys": [b""]}, "length >= 1"),
+        ("StartWriteCache", {"block_keys": [b"a"], "spec_sets": ["x"]}, "spec set x is not one of"),
+        ("StartWriteCache", {"block_keys": [b"a"], "spec_sets": ["x", "y"]}, "2 spec sets do not fit 1 blocks"),
+        ("FinishWriteCache", {"write_id": "x", "block_keys": [b"a"], "failed_blocks": [1]}, "there is no block 1"),
+    ],
+)
+async def test_what_is_wrong_with_a_request_is_said(
+    ask: Client, call: str, fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(Refusal, match=message) as refusal:
+        await ask(call, "chat", instance_id="chat-1", **fields)
+    assert refusal.value.code == "INVALID_ARGUMENT"
+
+
+@pytest.mark.usefixtures("team")
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        ({"total": {"watermark": 0.5}}, "a watermark and no limit"),
+        ({"total": {"limit": 1, "watermark": 1.5}}, "<= 1"),
+        ({"storages": ["tape"]}, "not registered: tape"),
+        ({"eviction_policy": "FIFO"}, "FIFO"),
+        ({"total": {"limit": 5}, "instances": {"a": {"FileSystem": {"reserved": 6}}}}, "reserve 6 bytes"),
+    ],
+)
+async def test_a_group_that_contradicts_itself_is_refused(ask: Client, group: dict[str, Any], message: str) -> None:
+    with pytest.raises(Refusal, match=message):
+        await ask("PutInstanceGroup", "root", group={"name": "team", "storages": ["disk"], **group})
+    (there,) = (await ask("ListInstanceGroups", "root"))["groups"]
+    assert there["group"]["total"] == {"limit": 4 * 4096}
+
+
+@pytest.mark.usefixtures("team")
+async def test_an_instance_never_changes(ask: Client) -> None:
+    await ask("RegisterInstance", "chat", instance=INSTANCE)
+    with pytest.raises(Refusal, match="registered in another way") as refusal:
+        await ask("RegisterInstance", "chat", instance={**INSTANCE, "block_size": 4})
+    assert refusal.value.code == "FAILED_PRECONDITION"
+
+
+@pytest.mark.usefixtures("team")
+async def test_quotas_are_changed_at_run_time_and_usage_is_told(ask: Client) -> None:
+    await write(ask, block_keys=KEYS)
+    own = {"chat-1": {"FileSystem": {"reserved": 2 * 4096}}}
+    group = {
+        "name": "team",
+        "storages": ["disk"],
+        "total": {"limit": 2**50, "watermark": 0.5},
+        "types": {"FileSystem": {"limit": 2**49}},
+        "instances": own,
+        "eviction_policy": "LFU",
+        "ttl_seconds": 60,
+    }
+    answer = await ask("PutInstanceGroup", "root", group=group)
+    assert answer["group"] == group
+    (listed,) = (await ask("ListInstanceGroups", "root"))["groups"]
+    assert listed["total"]["used"] == 3 * 4096
+    assert listed["types"]["FileSystem"]["used"] == 3 * 4096
+    (instance,) = (await ask("ListInstances", "root"))["instances"]
+    assert instance["bytes_by_type"] == {"FileSystem": 3 * 4096}
+
+
+@pytest.mark.usefixtures("team")
+async def test_storages_come_go_and_are_switched(ask: Client, tmp_path: Path) -> None:
+    await write(ask, block_keys=KEYS)
+    assert len((await ask("GetAvailableStorage", "root", group="team"))["storages"]) == 1
+    answer = await ask("DisableStorage", "root", name="disk")
+    assert not answer.get("available", False)
+    assert not answer["storage"]["enabled"]
+    assert (await ask("GetAvailableStorage", "root", group="team")).get("storages", []) == []
+    assert (await ask("GetCacheLocation", "chat", instance_id="chat-1", block_keys=KEYS)).get("matched_blocks", 0) == 0
+    answer = await ask("EnableStorage", "root", name="disk")
+    assert answer["available"]
+    assert answer["used"] == 3 * 4096
+    with pytest.raises(Refusal, match="lies elsewhere already"):
+        await ask("RegisterStorage", "root", storage={"name": "disk", "type": "S3", "options": {"bucket": "b"}})
+    with pytest.raises(Refusal, match="used by the groups team"):
+        await ask("UnRegisterStorage", "root", name="disk")
+    with pytest.raises(Refusal, match="type Tape is none of FileSystem, S3"):
+        await ask("RegisterStorage", "root", storage={"name": "t", "type": "Tape"})
+    options = {"root": "/", "bucket": "b"}
+    with pytest.raises(Refusal, match="FileSystem has no option bucket"):
+        await ask("RegisterStorage", "root", storage={"name": "t", "type": "FileSystem", "options": options})
+    other = {"name": "more", "type": "FileSystem", "options": {"root": str(tmp_path / "none"), "slots_per_file": 8}}
+    answer = await ask("RegisterStorage", "root", storage=other)
+    assert "there is no folder" in answer["problem"]
+    await ask("UnRegisterStorage", "root", name="more")
+    assert [each["storage"]["name"] for each in (await ask("ListStorages", "root"))["storages"]] == ["disk"]
+
+
+@pytest.mark.usefixtures("team")
+async def test_an_instance_is_unregistered_when_it_is_empty(
+    ask: Client, manager: CacheManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write(ask, block_keys=KEYS)
+    with pytest.raises(Refusal, match="TrimCache first"):
+        await ask("UnregisterInstance", "chat", instance_id="chat-1")
+    removed = await ask("TrimCache", "chat", instance_id="chat-1")
+    assert removed == {"blocks": 3, "bytes": 3 * 4096}
+    later = manager.clock() + 1000
+    monkeypatch.setattr(manager.reclaimer, "_clock", lambda: later)
+    await manager.reclaim()
+    await ask("UnregisterInstance", "chat", instance_id="chat-1")
+    with pytest.raises(Refusal, match="NOT_FOUND"):
+        await ask("GetCacheLocation", "chat", instance_id="chat-1", block_keys=KEYS)
+    with pytest.raises(Refusal, match="NOT_FOUND"):
+        await ask("RemoveInstanceGroup", "root", group="none")
+    await ask("RemoveInstanceGroup", "root", group="team")
+
+
+@pytest.mark.usefixtures("team")
+async def test_a_failure_within_is_not_told_outside(ask: Client, manager: CacheManager) -> None:
+    async def fails(*_: Any) -> None:
+        raise RuntimeError("a secret")
+
+    manager.reader.get_cache_location = fails  # type: ignore[method-assign, assignment]
+    with pytest.raises(Refusal) as refusal:
+        await ask("GetCacheLocation", "chat", instance_id="chat-1", block_keys=KEYS)
+    assert refusal.value.code == "INTERNAL"
+    assert "secret" not in str(refusal.value)
+
+
+async def test_what_is_no_request_is_refused(ports: tuple[int, int]) -> None:
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{ports[0]}", headers={"Authorization": "Bearer chat"}) as http_:
+        for body, part in ((b"{", "truncated"), (b'{"instance": "x"}', "unknown field"), (b"[]", "Expected `object`")):
+            async with http_.post("/v1/GetCacheLocation", data=body) as answer:
+                assert answer.status == 400
+                assert part in (await answer.json())["error"]["message"]
+
+
+@pytest.mark.usefixtures("team")
+async def test_health_metrics_and_events_are_told(
+    ask: Client, ports: tuple[int, int], manager: CacheManager, tmp_path: Path
+) -> None:
+    await write(ask, block_keys=KEYS)
+    await ask("GetCacheLocation", "chat", instance_id="chat-1", block_keys=[*KEYS, b"x"])
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{ports[0]}") as http_:
+        for path, status in (("/healthz", 200), ("/readyz", 200), ("/v1/None", 404)):
+            async with http_.get(path) as answer:
+                assert answer.status == status
+        async with http_.get("/metrics") as answer:
+            text = await answer.text()
+        manager.is_ready = False
+        async with http_.get("/readyz") as answer:
+            assert answer.status == 503
+    for line in (
+        'tenantzone_manager_queried_blocks_total{group="team"} 4.0',
+        'tenantzone_manager_matched_blocks_total{group="team"} 3.0',
+        'tenantzone_manager_write_blocks_total{group="team",standing="write"} 3.0',
+        'tenantzone_manager_finished_blocks_total{ending="serving",group="team"} 3.0',
+        'tenantzone_manager_used_bytes{group="team",type=""} 12288.0',
+        'tenantzone_manager_used_bytes{group="team",type="FileSystem"} 12288.0',
+        'tenantzone_manager_limit_bytes{group="team",type=""} 16384.0',
+        'tenantzone_manager_storage_available{storage="disk",type="FileSystem"} 1.0',
+        'tenantzone_manager_requests_total{call="GetCacheLocation",code="ok"} 1.0',
+    ):
+        assert line in text
+    manager.events.flush()
+    events = [msgspec.json.decode(line) for line in (tmp_path / "events.jsonl").read_bytes().splitlines()]
+    names = [event["event"] for event in events]
+    assert names[-3:] == ["start_write_cache", "finish_write_cache", "get_cache_location"]
+    assert events[-1]["keys"] == ["0001", "02", "ff", "78"]
+    assert (events[-1]["first"], events[-1]["found"], events[-1]["instance"]) == (0, 3, "chat-1")

@@ -1,0 +1,57 @@
+"""Tokens of service accounts, reviewed by a real API server."""
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from hack.controlplane import Cluster
+from tenantzone_manager.server.access import Caller, ReviewedTokens, Unauthenticated
+from tenantzone_manager.server.token_review import ApiServerReview
+
+AUDIENCE = "tenantzone-manager"
+
+pytestmark = pytest.mark.controlplane
+
+
+def token_of(cluster: Cluster, namespace: str, account: str, *options: str) -> str:
+    return cluster.kubectl("create", "token", account, "--namespace", namespace, *options).stdout.strip()
+
+
+@pytest.fixture
+def credentials(control_plane: Cluster, namespace: str, tmp_path: Path) -> Path:
+    """What the manager's pod has, which may review tokens and nothing else."""
+    for account in ("manager", "engine"):
+        control_plane.kubectl("create", "serviceaccount", account, "--namespace", namespace)
+    reviewer = f"{namespace}:manager"
+    control_plane.kubectl(
+        "create", "clusterrolebinding", namespace, "--clusterrole=system:auth-delegator", f"--serviceaccount={reviewer}"
+    )
+    view = ("config", "view", "--raw", "--minify", "--output")
+    data = control_plane.kubectl(*view, "jsonpath={.clusters[0].cluster.certificate-authority-data}").stdout
+    file = control_plane.kubectl(*view, "jsonpath={.clusters[0].cluster.certificate-authority}").stdout
+    (tmp_path / "ca.crt").write_bytes(base64.b64decode(data) if data else Path(file).read_bytes())
+    (tmp_path / "token").write_text(token_of(control_plane, namespace, "manager"))
+    return tmp_path
+
+
+async def test_an_engine_s_token_is_known_by_its_audience(
+    control_plane: Cluster, namespace: str, credentials: Path
+) -> None:
+    review = ApiServerReview(control_plane.server, credentials)
+    engine = Caller(f"{namespace}/engine", pool=f"{namespace}/chat")
+    tokens = ReviewedTokens(review, AUDIENCE, {engine.name: engine})
+    ours = token_of(control_plane, namespace, "engine", f"--audience={AUDIENCE}")
+    assert await tokens.authenticate(ours) == engine
+    for wrong in (
+        token_of(control_plane, namespace, "engine"),
+        token_of(control_plane, namespace, "manager", f"--audience={AUDIENCE}"),
+        ours[:-4],
+        "none",
+    ):
+        with pytest.raises(Unauthenticated):
+            await tokens.authenticate(wrong)
+    (credentials / "token").write_text("expired")
+    with pytest.raises(OSError, match="did not review"):
+        await review(ours, AUDIENCE)
+    await review.close()
