@@ -13,7 +13,7 @@ BY_TOKEN = IdentityConfig(jwt=Jwt(issuer="https://issuer.example", audiences=("m
 
 
 @pytest.mark.parametrize("declared", [None, BY_KEYS], ids=["undeclared", "declared"])
-def test_without_any_key_nobody_can_be_known_and_that_is_told(tmp_path: Path, declared: IdentityConfig | None):
+def test_without_any_key_nobody_can_be_known_and_that_is_told(tmp_path: Path, declared: IdentityConfig | None) -> None:
     identifying = Identifying(settings(tmp_path))
     told = identifying.look(declared)
     assert (told.kind, told.digest) == ("APIKeys", identity_digest(declared))
@@ -26,13 +26,13 @@ def test_without_any_key_nobody_can_be_known_and_that_is_told(tmp_path: Path, de
     assert "has no key in it that counts" in identifying.look(declared).problem
 
 
-def test_a_folder_that_can_not_be_read_is_told_with_the_reason(tmp_path: Path):
+def test_a_folder_that_can_not_be_read_is_told_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("no folder")
     problem = Identifying(settings(tmp_path)).look(BY_KEYS).problem
     assert problem == f"the key folder {tmp_path / 'keys'} can't be read: Not a directory; the keys stay as they were"
 
 
-def test_keys_are_not_asked_for_where_another_identity_is_declared(tmp_path: Path):
+def test_keys_are_not_asked_for_where_another_identity_is_declared(tmp_path: Path) -> None:
     identifying = Identifying(settings(tmp_path))
     give_keys(tmp_path, acme="acme-key-1")
     assert identifying.look(None).problem == ""
