@@ -15,6 +15,7 @@ from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.instance import Instance
 from tenantzone_runtime.disk.file_system import LocalFileSystem
+from tenantzone_runtime.disk.layout import bytes_on_disk
 from tenantzone_runtime.disk.objects import Objects
 from tenantzone_runtime.disk.sealing import Seal, ZoneSeal
 from tenantzone_runtime.disk.tier import Chunks, DiskSettings, DiskTier
@@ -88,9 +89,10 @@ class _Bench:
         """The tier, with as many jobs on their way as a zone may have."""
         root = self._folder / "tier"
         files = LocalFileSystem()
-        tier = Tier(len(self._content), _BOUNDS, {}, time.monotonic())
         settings = DiskSettings(readers=self._threads, writers=self._threads, seconds=600.0)
         objects = Objects(root, files, self._chunk_bytes, seal.sealed_size(self._chunk_bytes))
+        file_bytes = bytes_on_disk(objects.sealed_bytes)
+        tier = Tier("disk", len(self._content), file_bytes, _BOUNDS, time.monotonic())
         disk = DiskTier(objects, tier, lambda tenant, purge: seal, settings)
         zone_config = ZoneConfig(name="t", tenant="t", generation=1)
         disk.apply(make_config(1, PoolConfig(namespace="n", name="p"), (zone_config,)))

@@ -12,6 +12,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from tenantzone_contract.config_model import ConfigModel, Name, Priority, Weight, canonical, exceeds, without_unset
 from tenantzone_contract.identity import IdentityConfig
 from tenantzone_contract.share import BlockShare
+from tenantzone_contract.tiers import Offload, PoolTiers, TierShare
 from tenantzone_contract.unknown_tenants import UnknownTenants
 from tenantzone_contract.zone_terms import (
     Adapters,
@@ -85,6 +86,10 @@ class ZoneConfig(ConfigModel):
     seats: SeatShare = SeatShare()
     adapters: Adapters | None = None
     """LoRA adapters that the tenant may use; None: all that the engine has."""
+    tiers: tuple[TierShare, ...] = ()
+    """What the zone has of tiers below the engine's blocks; of one that is not named, what others leave."""
+    offload: Offload = "All"
+    """What goes on there."""
     purge: PurgeId = ""
     """What was cached when an engine first reads this id goes, once; empty: nothing is to go."""
 
@@ -100,6 +105,8 @@ class ZoneConfig(ConfigModel):
             "seats",
             "purge",
             "adapters",
+            "tiers",
+            "offload",
         )
         return without_unset(self, dump(self), *newer)
 
@@ -120,6 +127,22 @@ class ZoneConfig(ConfigModel):
             raise ValueError(f"reserved ({self.reserved}) must not exceed limit ({self.limit})")
         if isinstance(self.lending.lendable, int) and exceeds(self.lending.lendable, self.reserved):
             raise ValueError(f"lending.lendable ({self.lending.lendable}) must not exceed reserved ({self.reserved})")
+        return self
+
+    @model_validator(mode="after")
+    def _tiers_agree(self) -> Self:
+        seen: set[str] = set()
+        longest = self.retention.ttl_seconds
+        for share in self.tiers:
+            if share.tier in seen:
+                raise ValueError(f"tiers: {share.tier} is named twice")
+            seen.add(share.tier)
+            ttl = share.ttl_seconds
+            if ttl is not None and longest is not None and ttl > longest:
+                raise ValueError(
+                    f"tiers: the ttl of {share.tier} ({ttl:g} s) must not exceed retention.ttl ({longest:g} s), which "
+                    "is for all tiers"
+                )
         return self
 
 
@@ -145,10 +168,12 @@ class PoolConfig(ConfigModel):
     watermarks: Watermarks = Watermarks()
     identity: IdentityConfig | None = None
     """How the tenants of requests are known; None: by the API keys that are mounted."""
+    tiers: PoolTiers = PoolTiers()
+    """What each engine has below its blocks."""
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_unset(self, dump(self), "identity")
+        return without_unset(self, dump(self), "identity", "tiers")
 
     @property
     def text(self) -> str:

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from tenantzone_contract.config import ConfigError, PoolConfig, Watermarks, ZoneConfig
 from tenantzone_contract.config_text import content_hash, dump_config, make_config, parse_config
+from tenantzone_contract.tiers import TIER_NAMES, CpuTier, DiskTier, PoolTiers, TierName, TierShare
 from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Idle, Lending, Release
+from tenantzone_contract.zone_terms import Idle, Lending, Release, Retention
 
 POOL = PoolConfig(namespace="models", name="main")
+TIERS = PoolTiers(cpu=CpuTier(bytes=2**30), disk=DiskTier(folder="/data", bytes=2**40))
 names = st.text(min_size=1, max_size=253)
 seconds = st.floats(min_value=0, max_value=1e9)
 int32 = st.integers(-(2**31), 2**31 - 1)
@@ -30,6 +32,13 @@ def shares(draw: st.DrawFn) -> dict[str, Any]:
         return {"reserved": low, "limit": draw(st.sampled_from([high, None]))}
     low, high = sorted(draw(st.tuples(st.integers(0, 100), st.integers(0, 100))))
     return {"reserved": f"{low}%", "limit": draw(st.sampled_from([f"{high}%", None, 0]))}
+
+
+@st.composite
+def tier_shares(draw: st.DrawFn) -> tuple[TierShare, ...]:
+    times = st.none() | st.floats(min_value=0.1, max_value=1e9)
+    names: list[TierName] = draw(st.lists(st.sampled_from(TIER_NAMES), unique=True))
+    return tuple(TierShare(tier=name, ttl_seconds=draw(times), **draw(shares())) for name in names)
 
 
 @st.composite
@@ -51,6 +60,8 @@ def zones(draw: st.DrawFn) -> tuple[ZoneConfig, ...]:
                 release=draw(st.none() | releases),
             ),
             scrub=draw(st.sampled_from(["OnTransfer", "Never"])),
+            tiers=draw(tier_shares()),
+            offload=draw(st.sampled_from(["All", "Prompt", "Never"])),
             **draw(shares()),
         )
         for tenant in tenants
@@ -83,6 +94,7 @@ def pools(draw: st.DrawFn) -> PoolConfig:
         unknown_tenants=UnknownTenants(
             mode=draw(st.sampled_from(["Reject", "AutoRegister"])), template=template, levels=draw(levels())
         ),
+        tiers=draw(st.sampled_from([PoolTiers(), TIERS, PoolTiers(cpu=CpuTier(bytes=1))])),
     )
 
 
@@ -179,6 +191,22 @@ def changed(path: str, value: object) -> str:
         ("zones.0.idle.release", {"share": "25%", "everySeconds": 0.9}, "zones[0].idle.release.everySeconds: "),
         ("zones.0.idle.release", {"share": "25%"}, "zones[0].idle.release.everySeconds: "),
         ("zones.0.scrub", "Always", "zones[0].scrub: "),
+        ("zones.0.tiers", [{"tier": "tape"}], "zones[0].tiers[0].tier: "),
+        ("zones.0.tiers", [{"tier": "cpu", "reserved": -1}], "zones[0].tiers[0].reserved: "),
+        ("zones.0.tiers", [{"tier": "cpu", "limit": "101%"}], "zones[0].tiers[0].limit: "),
+        ("zones.0.tiers", [{"tier": "cpu", "ttlSeconds": 0}], "zones[0].tiers[0].ttlSeconds: "),
+        (
+            "zones.0.tiers",
+            [{"tier": "cpu", "reserved": 9, "limit": 8}],
+            "zones[0].tiers[0]: reserved (9) must not exceed limit (8)",
+        ),
+        ("zones.0.tiers", 2 * [{"tier": "cpu"}], "zones[0]: tiers: cpu is named twice"),
+        ("zones.0.offload", "Sometimes", "zones[0].offload: "),
+        ("pool.tiers", {"cpu": {"bytes": 0}}, "pool.tiers.cpu.bytes: "),
+        ("pool.tiers", {"cpu": {"bytes": 2**53}}, "pool.tiers.cpu.bytes: "),
+        ("pool.tiers", {"disk": {"bytes": 1}}, "pool.tiers.disk.folder: "),
+        ("pool.tiers", {"disk": {"bytes": 1, "folder": "data"}}, "pool.tiers.disk.folder: "),
+        ("pool.tiers", {"tape": {"bytes": 1}}, "pool.tiers.tape: "),
         ("zones.0.colour", "red", "zones[0].colour: "),
         ("schemaVersion", 3, "schemaVersion: 3 is newer than the 2 that this runtime reads; upgrade the runtime"),
         ("schemaVersion", 2, "schemaVersion: "),
@@ -236,6 +264,25 @@ def test_what_nobody_has_set_of_the_newest_fields_is_not_written_so_that_engines
     zone = ZoneConfig(name="acme", tenant="acme", generation=1, idle=Idle(release=release))
     (written,) = json.loads(dump_config(make_config(1, POOL, (zone,))))["zones"]
     assert written["idle"]["release"] == {"share": "25%", "everySeconds": 60.0}
+
+
+def test_tiers_are_written_where_somebody_has_set_them():
+    written = raw()
+    assert "tiers" not in written["pool"]
+    assert not {"tiers", "offload"} & set(written["zones"][0])
+    zone = ZoneConfig(
+        name="acme", tenant="acme", generation=1, offload="Never", tiers=(TierShare(tier="disk", reserved="0%"),)
+    )
+    written = json.loads(dump_config(make_config(1, POOL.model_copy(update={"tiers": TIERS}), (zone,))))
+    assert written["pool"]["tiers"] == {"cpu": {"bytes": 2**30}, "disk": {"folder": "/data", "bytes": 2**40}}
+    assert written["zones"][0]["offload"] == "Never"
+    assert written["zones"][0]["tiers"] == [{"tier": "disk", "reserved": "0%", "limit": None, "ttlSeconds": None}]
+
+
+def test_no_tier_keeps_anything_longer_than_the_zone_says():
+    share = TierShare(tier="disk", ttl_seconds=61.0)
+    with pytest.raises(ValueError, match=r"the ttl of disk \(61 s\) must not exceed retention.ttl \(60 s\)"):
+        ZoneConfig(name="acme", tenant="acme", generation=1, retention=Retention(ttl_seconds=60.0), tiers=(share,))
 
 
 def test_a_config_from_a_writer_that_does_not_know_the_newest_fields_is_read():

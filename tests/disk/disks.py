@@ -102,6 +102,12 @@ def keys(number, name=b"x"):
     return [name * 4 + index.to_bytes(4) for index in range(number)]
 
 
+def in_bytes(share):
+    """A share of the disk whose numbers are of chunks."""
+    sizes = {name: value * FILE if isinstance(value, int) else value for name, value in share.items()}
+    return TierShare(tier="disk", **sizes | {name: share[name] for name in share if name == "ttl_seconds"})
+
+
 class Disk:
     """A tier of so many chunks in a folder, and what its tenants ask of it."""
 
@@ -111,7 +117,7 @@ class Disk:
         self.parts = {}
         self.ended = {}
         self.chunks, self.bounds, self.seconds = chunks, bounds, seconds
-        self.shares = {tenant: TierShare(**share) for tenant, share in shares.items()}
+        self.shares = {tenant: in_bytes(share) for tenant, share in shares.items()}
         self.tier = self._new()
         self.declare(*(zones or [declare(tenant) for tenant in shares]), opening=opening)
 
@@ -122,7 +128,6 @@ class Disk:
             CHUNK,
             salt_key=salt_key,
             instance=lambda tenant: instance(tenant, **self.parts),
-            shares=self.shares,
             bounds=self.bounds,
             settings=DiskSettings(readers=2, writers=2, seconds=self.seconds),
             file_system=self.files,
@@ -130,10 +135,14 @@ class Disk:
         )
 
     def declare(self, *zones, opening=True):
-        self.zones = zones
+        self.zones = zones = [self._with_share(zone) for zone in zones]
         self.tier.apply(make_config(next(NUMBERS), PoolConfig(namespace="n", name="p"), zones))
         if opening:
             self.wait(lambda: self.tier.is_open)
+
+    def _with_share(self, zone):
+        share = self.shares.get(zone.tenant)
+        return zone if share is None else zone.model_copy(update={"tiers": (share,)})
 
     def restart(self, *zones, salt_key=SALT_KEY, **parts):
         """Begin anew with what is in the folder, as another engine process does."""

@@ -131,16 +131,18 @@ def test_a_disk_that_refuses_writes_is_left_alone_and_still_read(disk, error):
     tenants.files.errors["write"] = error
     assert tenants.store("acme", *keys(5)) == []
     assert tenants.tier.figures().writes_fail
+    assert tenants.tier.problem == f"writes fail: {error}"
     tenants.files.calls.clear()
     assert tenants.store("acme", *keys(5)) == []
     assert "write" not in tenants.files.calls, "nobody asks it again at once"
     assert tenants.counts("acme").write_failures == 5
-    assert tenants.counts("acme").writes_refused == 5
+    assert tenants.counts("acme").refused_writes == {"closed": 5}
     assert tenants.load("acme", A) == {A: content(A)}
     assert tenants.tier.figures().zones["acme"].held_bytes == 4096, "what failed holds nothing"
     tenants.files.errors.clear()
     tenants.wait(lambda: tenants.store("acme", B) == [B])
     assert not tenants.tier.figures().writes_fail
+    assert tenants.tier.problem == ""
 
 
 def test_a_disk_that_refuses_reads_is_left_alone(disk):

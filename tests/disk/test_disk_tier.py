@@ -8,7 +8,7 @@ import pytest
 
 from tenantzone_runtime.disk.opening import open_disk_tier
 from tenantzone_runtime.zones.tier import TransferBounds
-from tests.disk.disks import CHUNK, SALT_KEY, Disk, content, instance, keys
+from tests.disk.disks import CHUNK, SALT_KEY, Disk, content, in_bytes, instance, keys
 from tests.zones.core import declare
 
 A, B, C, D = (bytes([number]) * 36 for number in range(4))
@@ -108,7 +108,7 @@ def test_a_limit_that_is_lowered_while_chunks_are_written_holds_when_they_are(di
     tenants = disk(acme={}, chunks=8)
     held = tenants.files.hold("write")
     number = tenants.begin_store("acme", *keys(6))
-    tenants.tier.tier._shares = {"acme": tenants.shares["acme"].model_copy(update={"limit": 2})}
+    tenants.shares["acme"] = in_bytes({"limit": 2})
     tenants.declare(declare("acme"))
     held.set()
     tenants.end(number)
@@ -253,7 +253,7 @@ def test_two_engines_do_not_share_a_folder(disk, caplog):
 @pytest.mark.parametrize(("root", "capacity", "words"), [("a/b", 10**6, "from the root"), ("/a", 100, "no room")])
 def test_a_tier_that_can_not_be_is_refused(root, capacity, words):
     with pytest.raises(ValueError, match=words):
-        open_disk_tier(Path(root), capacity, CHUNK, salt_key=SALT_KEY, instance=instance, shares={})
+        open_disk_tier(Path(root), capacity, CHUNK, salt_key=SALT_KEY, instance=instance)
 
 
 def test_a_zone_that_comes_back_while_its_files_go_stores_when_they_are_gone(disk):

@@ -20,11 +20,13 @@ class Tenants:
     """A manager of 10 chunks, and requests of tenants."""
 
     def __init__(self, bounds=TransferBounds(100, 100), **shares):  # noqa: B008
-        tier = Tier(10, bounds, {tenant: TierShare(**share) for tenant, share in shares.items()})
+        tier = Tier("cpu", 10, 1, bounds)
+        self.shares = {tenant: (TierShare(tier="cpu", **share),) for tenant, share in shares.items()}
         self.manager = ZoneOffloadingManager(tier, enable_events=True)
         self.declare(*(declare(tenant) for tenant in shares))
 
     def declare(self, *zones):
+        zones = [zone.model_copy(update={"tiers": self.shares.get(zone.tenant, ())}) for zone in zones]
         config = make_config(next(NUMBERS) + 1, PoolConfig(namespace="n", name="p"), zones)
         self.manager.apply(config)
 
@@ -160,7 +162,7 @@ def test_a_purge_finds_what_is_in_transfer_too(has_finished):
 
 
 def test_before_zones_are_declared_all_share_the_tier():
-    manager = ZoneOffloadingManager(Tier(10, TransferBounds(100, 100), {}))
+    manager = ZoneOffloadingManager(Tier("cpu", 10, 1, TransferBounds(100, 100)))
     keys, contexts = prompt("a", 3), [ReqContext("one"), ReqContext("two")]
     for context in contexts:
         manager.bind(context.req_id, None)

@@ -71,11 +71,14 @@ NOT_DRAWN = {
     "pool.name",
     "pool.namespace",
     "pool.identity",
+    "pool.tiers.cpu",
+    "pool.tiers.disk",
     "pool.unknown_tenants.template.idle.evict_after_seconds",
     "zones.adapters",
     "zones.fairness.header",
     "zones.generation",
     "zones.idle.forget_after_seconds",
+    "zones.offload",
     "zones.queue.requests",
     "zones.queue.tokens",
     "zones.request_limits.body_bytes",
@@ -88,8 +91,8 @@ NOT_DRAWN = {
     "zones.request_priority.min",
     "zones.scrub",
 }
-"""What says nothing of who gets what, once it waits, or is nothing to such a zone; and a template's time, which zones
-draw."""
+"""What says nothing of who gets what, once it waits, or is nothing to such a zone; a template's time, which zones draw;
+and what is about tiers, which have lives of their own (test_tier_machine.py)."""
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

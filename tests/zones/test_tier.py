@@ -5,6 +5,7 @@ import pytest
 from tenantzone_contract.config import PoolConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.tiers import TierShare
+from tenantzone_runtime.zones.offloading import tokens_to_offload
 from tenantzone_runtime.zones.tier import Tier, TransferBounds
 from tests.zones.core import declare
 
@@ -16,13 +17,18 @@ class Chunks:
     """A tier of 100 chunks with zones that store and load."""
 
     def __init__(self, *zones, bounds=UNBOUNDED, pool=None, **shares):
-        self.tier = Tier(100, bounds, {tenant: TierShare(**share) for tenant, share in shares.items()})
+        self.tier = Tier("cpu", 100, 1, bounds)
+        self.shares = {tenant: TierShare(tier="cpu", **share) for tenant, share in shares.items()}
         self.generation = 0
         self.reload(*(zones or [declare(tenant) for tenant in shares]), **(pool or {}))
 
     def reload(self, *zones, now=0.0, **pool):
         self.generation += 1
+        zones = [zone.model_copy(update={"tiers": self._shares_of(zone)}) for zone in zones]
         return self.tier.apply(make_config(self.generation, PoolConfig(namespace="n", name="p", **pool), zones), now)
+
+    def _shares_of(self, zone):
+        return (self.shares[zone.tenant],) if zone.tenant in self.shares else ()
 
     def zone(self, tenant):
         return self.tier.zone_for(tenant, self.tier.ledger.now)
@@ -261,7 +267,7 @@ def test_a_zone_that_stores_nothing_stores_nothing_here():
 
 
 def test_before_any_zone_is_declared_the_whole_tier_is_everybodys():
-    tier = Tier(100, UNBOUNDED, {})
+    tier = Tier("cpu", 100, 1, UNBOUNDED)
     early = tier.zone_for(None, 0.0)
     tier.request_arrived(early, 0.0)
     assert tier.make_room(early, 200) == (100, [])
@@ -282,9 +288,87 @@ def test_a_reset_gives_up_all_also_what_is_in_transfer():
     assert (chunks.tier.free, acme.held) == (100, 0)
 
 
+def test_a_zone_that_is_not_offloaded_stores_nothing_and_keeps_nothing():
+    chunks = Chunks(acme={"reserved": 20, "ttl_seconds": 5})
+    acme = chunks.active("acme")
+    stored, storing = chunks.keep(acme, 3), chunks.begin(acme, 2)
+    assert sorted(chunks.reload(declare("acme", offload="Never"))) == stored
+    assert chunks.tier.stored(storing) == storing
+    assert chunks.begin(acme, 5) == []
+    assert chunks.tier.counts_of(acme).writes_refused == 0, "nobody refused it: it was not to be"
+    chunks.reload(declare("acme", offload="Prompt"))
+    assert len(chunks.keep(acme, 5)) == 5
+
+
+def test_a_tier_knows_its_own_shares_only():
+    disk = TierShare(tier="disk", reserved="70%")
+    tier = Tier("cpu", 100, 1, UNBOUNDED)
+    zones = [declare("acme", tiers=(disk, TierShare(tier="cpu", reserved=30))), declare("gold", tiers=(disk,))]
+    tier.apply(make_config(1, PoolConfig(namespace="n", name="p"), zones), 0.0)
+    assert {zone.spec.tenant: zone.spec.quota.reserved for zone in tier.ledger.zones.values()} == {
+        "acme": 30,
+        "gold": 0,
+    }
+
+
+def test_bytes_are_rounded_to_chunks_so_that_what_fits_in_bytes_fits():
+    tier = Tier("cpu", 10, 1000, UNBOUNDED)
+    shares = {"acme": {"reserved": 4999, "limit": 5001}, "gold": {"reserved": "33%", "limit": "55%"}, "late": {}}
+    zones = [declare(tenant, tiers=(TierShare(tier="cpu", **share),)) for tenant, share in shares.items()]
+    tier.apply(make_config(1, PoolConfig(namespace="n", name="p"), zones), 0.0)
+    quotas = [zone.spec.quota for zone in tier.ledger.zones.values()]
+    assert [(quota.reserved, quota.limit) for quota in quotas] == [(4, 6), (3, 6), (0, 10)]
+
+
+def test_who_comes_last_reserves_nothing_in_a_tier_that_is_too_small():
+    chunks = Chunks(acme={"reserved": 60}, gold={"reserved": 60}, late={"reserved": 40})
+    specs = [chunks.zone(tenant).spec for tenant in ("acme", "gold", "late")]
+    assert [(spec.quota.reserved, spec.awaited) for spec in specs] == [(60, 0), (0, 60), (40, 0)]
+
+
+def test_it_is_counted_why_chunks_are_not_stored():
+    chunks = Chunks(bounds=TransferBounds(stores=90, loads=ALL), acme={"limit": 95}, gold={"reserved": 40})
+    acme = chunks.active("acme")
+    chunks.begin(acme, 95)
+    assert chunks.tier.counts_of(acme).refused_writes == {"transfers": 5}
+    gold = chunks.active("gold")
+    chunks.begin(gold, 45)
+    assert chunks.tier.counts_of(gold).refused_writes == {"reserved": 30, "room": 5}
+    assert chunks.tier.counts_of(gold).writes_refused == 35
+
+
+def test_what_is_stored_and_loaded_is_counted_by_zone():
+    chunks = Chunks(acme={}, late={})
+    acme, late = chunks.active("acme"), chunks.active("late")
+    stored = chunks.keep(acme, 5)
+    chunks.tier.stored(chunks.begin(acme, 2), success=False)
+    chunks.tier.load(acme, stored[:3])
+    assert (chunks.tier.counts_of(acme).written, chunks.tier.counts_of(acme).hits) == (5, 3)
+    assert (chunks.tier.counts_of(late).written, chunks.tier.counts_of(late).hits) == (0, 0)
+
+
+def test_counts_go_with_their_zone():
+    chunks = Chunks(acme={})
+    acme = chunks.active("acme")
+    chunks.tier.stored(chunks.begin(acme, 2), success=False)
+    chunks.tier.request_finished(acme, 0.0)
+    chunks.reload()
+    chunks.tier.upkeep(1.0)
+    assert not chunks.tier._counts
+
+
+@pytest.mark.parametrize(
+    ("offload", "tokens"), [("Prompt", (10, 4)), ("All", (13, 4)), ("Never", (0, 0))], ids=["prompt", "all", "never"]
+)
+def test_how_much_of_a_request_goes_on_is_as_its_zone_says(offload, tokens):
+    chunks = Chunks(declare("acme", offload=offload))
+    spec = chunks.zone("acme").spec
+    assert (tokens_to_offload(spec, 10, 13), tokens_to_offload(spec, 10, 4)) == tokens
+
+
 def test_a_share_that_contradicts_itself_is_refused():
     with pytest.raises(ValueError, match=r"reserved \(30%\) must not exceed limit \(20%\)"):
-        TierShare(reserved="30%", limit="20%")
+        TierShare(tier="cpu", reserved="30%", limit="20%")
 
 
 def test_a_store_of_nothing_leaves_no_trace_of_its_zone():

@@ -24,7 +24,7 @@ def shares(draw):
         left -= reserved
         limit = draw(st.none() | st.integers(max(1, reserved), CHUNKS))
         drawn[tenant] = TierShare(
-            reserved=reserved, limit=limit, ttl_seconds=draw(st.none() | st.sampled_from([3.0, 20.0]))
+            tier="cpu", reserved=reserved, limit=limit, ttl_seconds=draw(st.none() | st.sampled_from([3.0, 20.0]))
         )
     return drawn
 
@@ -42,6 +42,7 @@ def zone_configs(draw):
             after=draw(st.sampled_from([2.0, 30.0])),
             evict_after=draw(st.sampled_from([None, 50.0])),
             no_store=False,
+            offload=draw(st.sampled_from(["All", "Prompt", "Never"])),
             purge=draw(st.sampled_from(["", "p1", "p2"])),
         )
         for tenant in draw(st.lists(st.sampled_from(TENANTS), unique=True, min_size=1))
@@ -51,7 +52,8 @@ def zone_configs(draw):
 class TierLives(RuleBasedStateMachine):
     @initialize(shares=shares(), zones=zone_configs())
     def begin(self, shares, zones):
-        self.tier = Tier(CHUNKS, BOUNDS, shares)
+        self.tier = Tier("cpu", CHUNKS, 1, BOUNDS)
+        self.shares = shares
         self.now = 0.0
         self.generation = 0
         self.requests = []
@@ -62,6 +64,7 @@ class TierLives(RuleBasedStateMachine):
     @rule(zones=zone_configs())
     def reload(self, zones):
         self.generation += 1
+        zones = [zone.model_copy(update={"tiers": (self.shares[zone.tenant],)}) for zone in zones]
         config = make_config(self.generation, PoolConfig(namespace="n", name="p"), zones)
         self.given_up(self.tier.apply(config, self.now))
 
@@ -97,7 +100,9 @@ class TierLives(RuleBasedStateMachine):
         for each in others:
             kept = floor(each.spec.quota, each.quiet)
             assert each.held >= min(held[each], kept), "nobody goes below its floor for another"
-        if not zone.leaving and held[zone] + room <= zone.spec.quota.reserved:
+        if zone.spec.retention.no_store:
+            assert not granted
+        elif not zone.leaving and held[zone] + room <= zone.spec.quota.reserved:
             assert granted >= min(room, obtainable), "what is reserved is had at once, but for what others transfer"
         chunk_ids = [chunk for chunk, owner in enumerate(tier.ledger.owner) if owner is None][:granted]
         tier.store(zone, chunk_ids)

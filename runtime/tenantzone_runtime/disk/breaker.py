@@ -15,6 +15,8 @@ class Breaker:
 
     openings: int = 0
     """How often it opened, or stayed open after a try."""
+    error: str = ""
+    """Why the last one that failed did."""
     _failures: int = 0
     _pause: float = 0.0
     _closed_from: float = 0.0
@@ -38,9 +40,10 @@ class Breaker:
         self._failures = 0
         self._pause = 0.0
 
-    def failed(self, now: float, *, at_once: bool = False) -> None:
+    def failed(self, now: float, error: str = "", *, at_once: bool = False) -> None:
         """A transfer has failed; ``at_once`` opens whatever went before, for one that held somebody up."""
         self._failures += 1
+        self.error = error
         if at_once or self._pause or self._failures >= FAILURES:
             self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
             self._closed_from = now + self._pause

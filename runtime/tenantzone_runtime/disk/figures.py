@@ -1,31 +1,8 @@
-"""What the disk tier counts: figures for reports, of each zone and of the disk."""
+"""What the disk tier counts: figures of each zone and of the disk."""
 
 from dataclasses import dataclass, field
 
-
-@dataclass(slots=True)
-class Counts:
-    """Of one zone, in chunks since it was declared."""
-
-    hits: int = 0
-    """That were looked up and are there."""
-    misses: int = 0
-    """That were looked up and are not."""
-    written: int = 0
-    read: int = 0
-    writes_refused: int = 0
-    """For which the zone had no room, or too much on its way."""
-    reads_refused: int = 0
-    """That were there, and not read because the zone has too much on its way or the disk fails."""
-    corrupt: int = 0
-    """Changed, cut off, swapped or another's."""
-    vanished: int = 0
-    """Whose files were not there any more."""
-    write_failures: int = 0
-    """That the disk refused."""
-    read_failures: int = 0
-    late: int = 0
-    """That were not done when they had to be."""
+from tenantzone_runtime.zones.tier_counts import TierCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +16,7 @@ class ZoneFigures:
     """Chunks."""
     evictions: dict[str, int]
     """Chunks, by reason."""
-    counts: Counts
+    counts: TierCounts
 
 
 @dataclass(frozen=True, slots=True)

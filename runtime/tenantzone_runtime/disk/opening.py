@@ -1,11 +1,10 @@
 """The disk tier of one engine, from what its flags and its pool say."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from tenantzone_contract.instance import Instance
-from tenantzone_contract.tiers import TierShare
 from tenantzone_runtime.disk.file_system import FileSystem, LocalFileSystem
 from tenantzone_runtime.disk.layout import bytes_on_disk
 from tenantzone_runtime.disk.objects import Objects
@@ -25,7 +24,6 @@ def open_disk_tier(
     *,
     salt_key: bytes,
     instance: Callable[[str], Instance],
-    shares: Mapping[str, TierShare],
     bounds: TransferBounds = BOUNDS,
     settings: DiskSettings = SETTINGS,
     file_system: FileSystem | None = None,
@@ -39,7 +37,6 @@ def open_disk_tier(
         chunk_bytes: of a chunk in memory.
         salt_key: the pool's.
         instance: what the chunks of a tenant's zone depend on.
-        shares: of the tier, by tenant.
         bounds: of each zone.
         settings: how chunks are moved.
         file_system: where the folder is; None: the operating system's.
@@ -56,10 +53,10 @@ def open_disk_tier(
 
     sealed_bytes = seal("", "").sealed_size(chunk_bytes)
     objects = Objects(root, file_system or LocalFileSystem(), chunk_bytes, sealed_bytes)
-    chunks = capacity_bytes // bytes_on_disk(sealed_bytes)
+    file_bytes = bytes_on_disk(sealed_bytes)
+    chunks = capacity_bytes // file_bytes
     if not chunks:
         raise ValueError(
-            f"the disk tier's capacity of {capacity_bytes} bytes has no room for a chunk, which takes "
-            f"{bytes_on_disk(sealed_bytes)}"
+            f"the disk tier's capacity of {capacity_bytes} bytes has no room for a chunk, which takes {file_bytes}"
         )
-    return DiskTier(objects, Tier(chunks, bounds, shares, now), seal, settings)
+    return DiskTier(objects, Tier("disk", chunks, file_bytes, bounds, now), seal, settings)

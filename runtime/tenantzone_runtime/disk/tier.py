@@ -15,8 +15,8 @@ from queue import Empty, SimpleQueue
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.disk.adoption import Adoption
 from tenantzone_runtime.disk.breaker import Breaker
-from tenantzone_runtime.disk.figures import Counts, DiskFigures, Receipt, ZoneFigures
-from tenantzone_runtime.disk.layout import ObjectName, bytes_on_disk
+from tenantzone_runtime.disk.figures import DiskFigures, Receipt, ZoneFigures
+from tenantzone_runtime.disk.layout import ObjectName
 from tenantzone_runtime.disk.objects import Objects
 from tenantzone_runtime.disk.sealing import CorruptObjectError, Seal, new_nonce
 from tenantzone_runtime.disk.spaces import Entry, Slots, Space
@@ -48,7 +48,7 @@ class DiskTier:
 
     Args:
         objects: the files.
-        tier: the zones' shares, of as many chunks as files may be there.
+        tier: the zones' shares, of as many chunks as files may be there, each as long as a file.
         seals: the seal of a tenant's zone since a purge, by tenant and the purge's id (empty: none).
         settings: how chunks are moved.
     """
@@ -65,13 +65,11 @@ class DiskTier:
         self.write_breaker, self.read_breaker, self.removal_breaker = Breaker(), Breaker(), Breaker()
         self._objects = objects
         self._seals = seals
-        self._file_bytes = bytes_on_disk(objects.sealed_bytes)
         self._settings = settings
         self._slots = Slots(tier.chunk_count)
         self._spaces: dict[str, Space] = {}
         self._space_of: dict[int, tuple[Space, bytes]] = {}
         """Of each slot that is held: its space, and its key there."""
-        self._counts: dict[str, Counts] = {}
         self._jobs: dict[int, Job] = {}
         self._job_ends: list[JobEnd] = []
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -89,6 +87,12 @@ class DiskTier:
         return self._adoption.is_done and not self._sweeping.has_strangers
 
     @property
+    def problem(self) -> str:
+        """What the disk fails at now, and why, for people; empty: nothing."""
+        ways = {"writes": self.write_breaker, "reads": self.read_breaker, "removals": self.removal_breaker}
+        return "; ".join(f"{way} fail: {breaker.error}" for way, breaker in ways.items() if breaker.is_open)
+
+    @property
     def is_at_rest(self) -> bool:
         """Whether nothing is on its way, and nothing has to be removed."""
         in_transfer = any(zone.in_use for zone in self.tier.ledger.zones.values())
@@ -104,7 +108,7 @@ class DiskTier:
             key: of the chunk.
             promised: chunks that the zone was told of, and has not begun to load.
         """
-        counts = self._counts_of(zone)
+        counts = self.tier.counts_of(zone)
         entry = self._entry(zone, key)
         if entry is None or not self.tier.has_stored(zone, entry.slot):
             counts.misses += 1
@@ -112,7 +116,6 @@ class DiskTier:
         if promised >= self.tier.loadable(zone) or not self.read_breaker.allows(time.monotonic()):
             counts.reads_refused += 1
             return False
-        counts.hits += 1
         return True
 
     def store(self, number: int, zone: Zone, chunks: Chunks, protected: Iterable[bytes] = ()) -> None:
@@ -128,7 +131,6 @@ class DiskTier:
         job = Job(number, False, now, self.chunk_bytes)
         new = [chunk for chunk in chunks if self._entry(zone, chunk[0]) is None]
         slots = self._slots_for(zone, len(new), protected, now) if new else []
-        self._counts_of(zone).writes_refused += len(new) - len(slots)
         self.tier.store(zone, slots)
         for slot, (key, view) in zip(slots, new, strict=False):
             space = self._space(zone)
@@ -247,16 +249,14 @@ class DiskTier:
     def figures(self) -> DiskFigures:
         """What there is and what was counted, for a report."""
         zones = {}
-        for tenant, counts in self._counts.items():
-            zone = self.tier.ledger.zones.get(tenant)
-            if zone is not None:
-                sizes = (zone.held, zone.spec.quota.reserved, zone.spec.quota.limit)
-                held, reserved, limit = (chunks * self._file_bytes for chunks in sizes)
-                evictions = {str(reason): chunks for reason, chunks in zone.counters.evicted.items()}
-                zones[tenant] = ZoneFigures(held, reserved, limit, zone.in_use, evictions, counts)
+        for tenant, zone in self.tier.ledger.zones.items():
+            sizes = (zone.held, zone.spec.quota.reserved, zone.spec.quota.limit)
+            held, reserved, limit = (chunks * self.tier.chunk_bytes for chunks in sizes)
+            evictions = {str(reason): chunks for reason, chunks in zone.counters.evicted.items()}
+            zones[tenant] = ZoneFigures(held, reserved, limit, zone.in_use, evictions, self.tier.counts_of(zone))
         return DiskFigures(
-            capacity_bytes=self.tier.chunk_count * self._file_bytes,
-            held_bytes=self.tier.ledger.held_blocks * self._file_bytes,
+            capacity_bytes=self.tier.chunk_count * self.tier.chunk_bytes,
+            held_bytes=self.tier.ledger.held_blocks * self.tier.chunk_bytes,
             is_open=self.is_open,
             writes_fail=self.write_breaker.is_open,
             reads_fail=self.read_breaker.is_open,
@@ -273,12 +273,11 @@ class DiskTier:
         self, job: Job, space: Space, transfer: Transfer, removal: Removal | None, error: Exception | None
     ) -> None:
         space.transfers -= 1
-        counts = self._counts_of(transfer.zone)
+        counts = self.tier.counts_of(transfer.zone)
         key = transfer.name.key
         if error is None:
             if removal is not None:
                 self._slots.removed(transfer.slot, removal)
-            counts.written += 1
             self.write_breaker.succeeded()
         elif not isinstance(error, AbandonedError):
             counts.write_failures += 1
@@ -288,7 +287,7 @@ class DiskTier:
 
     def _loaded(self, job: Job, space: Space, transfer: Transfer, error: Exception | None) -> None:
         space.transfers -= 1
-        counts = self._counts_of(transfer.zone)
+        counts = self.tier.counts_of(transfer.zone)
         lost = False
         if error is None:
             counts.read += 1
@@ -311,7 +310,7 @@ class DiskTier:
     def _failed(self, breaker: Breaker, doing: str, error: Exception) -> None:
         if not breaker.is_open:
             logger.warning("The disk tier could not %s: %s", doing, error)
-        breaker.failed(time.monotonic())
+        breaker.failed(time.monotonic(), str(error))
 
     def _begin(self, job: Job) -> None:
         if job.left:
@@ -326,11 +325,11 @@ class DiskTier:
     def _give_up(self, job: Job, now: float) -> None:
         """Let nobody wait for a job any longer. What is on its way goes on, and is charged until it ends."""
         for transfer in job.left.values():
-            self._counts_of(transfer.zone).late += 1
+            self.tier.counts_of(transfer.zone).late += 1
         breaker = self.read_breaker if job.is_load else self.write_breaker
         if not breaker.is_open:
             logger.warning("The disk tier was late with a %s of %d chunks", _way(job), len(job.left))
-        breaker.failed(now, at_once=True)
+        breaker.failed(now, f"not done within {self._settings.seconds:g} s", at_once=True)
         job.give_up()
         self._end(job)
 
@@ -341,14 +340,22 @@ class DiskTier:
     # Slots and spaces
 
     def _slots_for(self, zone: Zone, count: int, protected: Iterable[bytes], now: float) -> list[int]:
-        if zone.leaving or not self.is_open or not self.write_breaker.allows(now):
+        if zone.leaving or zone.spec.retention.no_store:
             return []
-        if self._sweeping.is_going(self._space(zone).seal.folder):
+        counts = self.tier.counts_of(zone)
+        # Of a purge that is not over, new files would go with the old ones.
+        if not self.is_open or not self.write_breaker.allows(now) or self._is_purging(zone):
+            counts.refuse_writes("closed", count)
             return []
         granted, given_up = self.tier.make_room(zone, count, self._slots_of(zone, protected))
         self._forget(given_up)
+        slots = self._slots.take(granted)
         # What a purge gave up has to be removed from the disk first.
-        return self._slots.take(granted)
+        counts.refuse_writes("closed", granted - len(slots))
+        return slots
+
+    def _is_purging(self, zone: Zone) -> bool:
+        return self._sweeping.is_going(self._space(zone).seal.folder)
 
     def _forget(self, slots: Iterable[int]) -> None:
         """Forget chunks that were given up, and have their files removed."""
@@ -396,7 +403,6 @@ class DiskTier:
     def _retire_gone(self) -> None:
         for tenant in [tenant for tenant in self._spaces if self._is_gone(tenant)]:
             self._retire(self._spaces.pop(tenant), "")
-            self._counts.pop(tenant, None)
 
     def _is_gone(self, tenant: str) -> bool:
         zone = self.tier.ledger.zones.get(tenant)
@@ -423,9 +429,6 @@ class DiskTier:
     def _slots_of(self, zone: Zone, keys: Iterable[bytes]) -> list[int]:
         entries = [self._entry(zone, key) for key in keys]
         return [entry.slot for entry in entries if entry is not None]
-
-    def _counts_of(self, zone: Zone) -> Counts:
-        return self._counts.setdefault(zone.spec.tenant, Counts())
 
     def _run_write(self, tenant: str, work: Callable[[], object], ended: Callable[[Exception | None], None]) -> None:
         self._run(self._writers, tenant, work, ended)

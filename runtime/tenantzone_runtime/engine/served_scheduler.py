@@ -1,6 +1,6 @@
 """vLLM's scheduler as housekeeping sees it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from threading import RLock
 
 import vllm
@@ -8,6 +8,7 @@ import vllm
 from tenantzone_contract.blocks import BlockUse
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.housekeeping.engine import ServedTier
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
@@ -30,6 +31,7 @@ class ServedScheduler:
         self.block_ids = range(1, 1 + self._pool.capacity)
         """Block 0 is vLLM's null block."""
         self.block_size_tokens = int(scheduler.block_size)
+        self.tiers: Sequence[ServedTier] = ()
         self.apply_config = scheduler.apply_config
         self.evict_cache = scheduler.evict_cache
         self.let_time_pass = scheduler.let_time_pass

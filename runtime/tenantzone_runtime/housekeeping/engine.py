@@ -3,14 +3,34 @@
 An engine has two ports. In its steps it is ``zones.engine.Engine`` to the arbiter; beside them it is this.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from tenantzone_contract.blocks import BlockUse
 from tenantzone_contract.config import RuntimeConfig
+from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.tier import Tier
 from tenantzone_runtime.zones.zone import Zone
+
+
+class ServedTier(Protocol):
+    """A tier below the engine's blocks."""
+
+    @property
+    def tier(self) -> Tier:
+        """Whose chunks it has, always the same object. Its zones are read with the engine's lock held."""
+
+    @property
+    def problem(self) -> str:
+        """What keeps it from storing or loading now, for people; empty: nothing does. Read from any thread."""
+
+    def take_receipts(self) -> Sequence[Receipt]:
+        """What became of the files of purges and of zones that went, since the last call. Called with the lock held.
+
+        A tier whose chunks are free at once has none to give: what a purge came to there is in its zones.
+        """
 
 
 class ServedEngine(Protocol):
@@ -50,6 +70,10 @@ class ServedEngine(Protocol):
     def free_blocks(self) -> int:
         """Blocks that nobody holds. Read with the lock held; it makes nothing."""
 
+    @property
+    def tiers(self) -> Sequence[ServedTier]:
+        """The tiers below its blocks, the fastest first; none: it has none. Always the same."""
+
     def running_zones(self) -> Iterable[Zone | None]:
         """The zone of each request that runs; None: it came before any zone was declared.
 
@@ -64,7 +88,7 @@ class ServedEngine(Protocol):
         """
 
     def apply_config(self, config: RuntimeConfig) -> Mapping[str, int]:
-        """Enforce a config from now on; requests in flight stay.
+        """Enforce a config from now on, in the tiers, too; requests in flight stay.
 
         It takes the lock itself, and lets steps be made in between if there is much to do.
 
@@ -78,13 +102,15 @@ class ServedEngine(Protocol):
         """
 
     def evict_cache(self) -> int:
-        """Evict all that zones keep cached, and return how many blocks that were; what requests use stays.
+        """Evict all that zones keep cached, in the tiers, too; what requests use stays.
+
+        Returns how many blocks that were, without those in tiers.
 
         It takes the lock itself, and lets steps be made in between if there is much to do.
         """
 
     def let_time_pass(self) -> None:
-        """Do what time alone does to zones and loans, and return the blocks that go.
+        """Do what time alone does to zones and loans, in the tiers, too, and return the blocks that go.
 
         It takes the lock itself; called several times a second, whether steps are made or not.
         """

@@ -76,6 +76,7 @@ def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
         tells_users_apart=zone.fairness.header is not None,
         latency=LatencyTargets(zone.latency.token_time_seconds, zone.latency.first_token_seconds),
         retention=Retention(zone.retention.ttl_seconds, zone.retention.no_store),
+        offload=zone.offload,
         seats=SeatQuota(seats.reserved, seats.limit, seats.lacking),
         purge=zone.purge,
         awaited=grant.lacking,

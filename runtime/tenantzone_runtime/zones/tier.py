@@ -6,17 +6,18 @@ nothing evicts it; all others are cached. What differs is what a zone is entitle
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
 from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.tiers import TierShare
+from tenantzone_contract.tiers import TierName
 from tenantzone_runtime.zones import configure, forgetting, states
 from tenantzone_runtime.zones.eviction import Evictions, make_room_to_hold, trim_to_limit
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.tier_config import tier_config
+from tenantzone_runtime.zones.tier_counts import TierCounts
 from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
 
 
@@ -47,16 +48,19 @@ class Tier:
     Ids of chunks that methods return were given up: they are free, and whoever finds chunks by their keys forgets them.
 
     Args:
+        name: by which zones have shares of it.
         chunk_count: chunk ids run from 0 to ``chunk_count - 1``.
+        chunk_bytes: that one chunk takes of the tier.
         bounds: of each zone.
-        shares: of the tier, by tenant.
         now: the time, in seconds on any clock that does not run backwards.
     """
 
     def __init__(
-        self, chunk_count: int, bounds: TransferBounds, shares: Mapping[str, TierShare], now: float = 0.0
+        self, name: TierName, chunk_count: int, chunk_bytes: int, bounds: TransferBounds, now: float = 0.0
     ) -> None:
+        self.name = name
         self.chunk_count = chunk_count
+        self.chunk_bytes = chunk_bytes
         self.bounds = bounds
         self.tenancy = Tenancy(chunk_count, chunk_count, now)
         self.ledger = self.tenancy.ledger
@@ -64,7 +68,7 @@ class Tier:
         """Chunks that are being stored."""
         self.loading: Counter[Zone] = Counter()
         """Chunks that are being loaded, as often as they are."""
-        self._shares = shares
+        self._counts: dict[Zone, TierCounts] = {}
         self._transfers: dict[int, _Transfer] = {}
         # Until a config declares zones, all that comes is of one zone, and the tier as it is without zones.
         spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, chunk_count, 0), IdleTimes(inf))
@@ -77,6 +81,13 @@ class Tier:
     def zone_for(self, tenant: str | None, now: float) -> Zone | None:
         """The tier's zone of a tenant, or of requests that came before any zone; None: nothing is kept for it."""
         return self.tenancy.zone_for(EARLY_TENANT if tenant is None else tenant, now)
+
+    def counts_of(self, zone: Zone) -> TierCounts:
+        """What was counted of a zone."""
+        counts = self._counts.get(zone)
+        if counts is None:
+            counts = self._counts[zone] = TierCounts()
+        return counts
 
     def request_arrived(self, zone: Zone, now: float) -> None:
         """Note that a request of the zone may store and load from now on."""
@@ -100,14 +111,22 @@ class Tier:
         Returns:
             How many of them it may store now, and the chunks that were given up for them.
         """
-        count = min(count, self.bounds.stores - self.storing[zone])
         if count <= 0 or zone.leaving or zone.spec.retention.no_store:
+            return 0, []
+        counts, asked = self.counts_of(zone), count
+        count = max(0, min(asked, self.bounds.stores - self.storing[zone]))
+        counts.refuse_writes("transfers", asked - count)
+        if not count:
             return 0, []
         kept = [chunk_id for chunk_id in protected if chunk_id in zone.cached]
         self.ledger.reuse(zone, kept)
         granted, evicted = make_room_to_hold(self.ledger, zone, count, self.free)
         # In reverse, as blocks are let go: of a prompt, its end goes first.
         self.ledger.release(zone, kept[::-1], [])
+        lacking = count - granted
+        below = max(0, min(lacking, zone.spec.quota.reserved - zone.held - granted))
+        counts.refuse_writes("reserved", below)
+        counts.refuse_writes("room", lacking - below)
         return granted, self._settle(evicted)
 
     def store(self, zone: Zone, chunk_ids: list[int]) -> None:
@@ -121,6 +140,8 @@ class Tier:
         """Chunks were stored, or could not be; returns those that are not kept."""
         transfers = [(chunk_id, self._transfers.pop(chunk_id)) for chunk_id in chunk_ids]
         self._subtract(self.storing, (transfer.zone for _, transfer in transfers))
+        for _, transfer in transfers:
+            self.counts_of(transfer.zone).written += success
         return self._let_go(transfers, keeping=success)
 
     # Loads
@@ -149,6 +170,7 @@ class Tier:
         for chunk_id in chunk_ids:
             self._begin_reading(zone, chunk_id)
             self.loading[zone] += 1
+            self.counts_of(zone).hits += 1
 
     def loaded(self, chunk_ids: Iterable[int]) -> list[int]:
         """Loads of chunks have ended; returns those that are not kept."""
@@ -229,12 +251,12 @@ class Tier:
     # Configs and time
 
     def apply(self, config: RuntimeConfig, now: float) -> list[int]:
-        """Enforce a new config of the engine's zones from now on, with the tier's shares; returns chunks given up.
+        """Enforce a new config of the engine's zones from now on, by their shares of the tier; returns chunks given up.
 
         A purge that the config asks for is carried out when this returns: what is in transfer is found no more.
         """
         enforcement = self.tenancy.enforcement
-        plan = enforcement.plan(tier_config(config, self._shares))
+        plan = enforcement.plan(tier_config(config, self.name, self.chunk_bytes))
         enforcement.begin(plan, now)
         evicted: Evictions = []
         for zone, chunk_ids in enforcement.make(enforcement.changes(plan)):
@@ -245,7 +267,11 @@ class Tier:
 
     def upkeep(self, now: float) -> list[int]:
         """Do what time does to zones, their loans and their chunks; returns chunks given up."""
-        return self._settle(self.tenancy.upkeep(now, self.free))
+        given_up = self._settle(self.tenancy.upkeep(now, self.free))
+        if len(self._counts) > len(self.ledger.zones):
+            # Of zones that come and go there is no end.
+            self._counts = {zone: counts for zone, counts in self._counts.items() if self.ledger.is_present(zone)}
+        return given_up
 
     def reset(self) -> None:
         """Give up all chunks, also those in transfer: nobody will say what became of them."""

@@ -1,48 +1,63 @@
 """From the config of an engine's zones to that of the same zones in a tier below it."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
-from tenantzone_contract.tiers import TierShare
+from tenantzone_contract.tiers import TierName, TierShare, limit_chunks, reserved_chunks
 from tenantzone_contract.unknown_tenants import UnknownTenants
 from tenantzone_contract.zone_terms import Retention, SeatShare
 
-NO_SHARE: Final = TierShare()
-"""Of a zone that nothing is said of: it is promised nothing, and may use what others leave."""
+_ANY_NUMBER: Final = 2**53
+"""Of chunks: whatever a tier has, a number of bytes comes to the same number of chunks."""
 
 
-def tier_config(config: RuntimeConfig, shares: Mapping[str, TierShare]) -> RuntimeConfig:
-    """The config of the same zones in a tier.
+def tier_config(config: RuntimeConfig, tier: TierName, chunk_bytes: int) -> RuntimeConfig:
+    """The config of the same zones in a tier, in chunks.
 
     What says how blocks are shared says it of chunks, too: priority, weight, lending, idle times, purges. Amounts of
     blocks mean nothing there, and seats are the engine's. A chunk needs no zeroing: whoever stores overwrites it before
-    anybody can load it.
+    anybody can load it. A zone that names no share of the tier is promised nothing, and may use what others leave.
 
     Args:
         config: of the engine.
-        shares: by tenant.
+        tier: whose shares count.
+        chunk_bytes: of the tier's chunks. What zones reserve is rounded down to them, and limits up.
     """
-    zones = tuple(_zone(zone, shares.get(zone.tenant, NO_SHARE)) for zone in config.zones)
+    zones = tuple(_zone(zone, tier, chunk_bytes) for zone in config.zones)
     return config.model_copy(update={"zones": zones, "pool": _pool(config.pool)})
 
 
-def _zone(zone: ZoneConfig, share: TierShare) -> ZoneConfig:
+def _zone(zone: ZoneConfig, tier: TierName, chunk_bytes: int) -> ZoneConfig:
+    share = next((share for share in zone.tiers if share.tier == tier), TierShare(tier=tier))
     # As a percentage what is lent means the same in chunks; a number of blocks does not.
     lendable = zone.lending.lendable if isinstance(zone.lending.lendable, str) else "100%"
-    no_store = zone.retention.no_store
-    ttl = None if no_store else share.ttl_seconds or zone.retention.ttl_seconds
     return zone.model_copy(
         update={
-            "reserved": share.reserved,
-            "limit": share.limit,
+            "reserved": _in_chunks(share.reserved, chunk_bytes),
+            "limit": None if share.limit is None else _limit_in_chunks(share.limit, chunk_bytes),
             "lending": zone.lending.model_copy(update={"lendable": lendable}),
-            "retention": Retention(ttl_seconds=ttl, no_store=no_store),
+            "retention": _retention(zone, share),
             "eviction_policy": "LRU",
             "scrub": "Never",
             "seats": SeatShare(),
+            "tiers": (),
         }
     )
+
+
+def _in_chunks(reserved: int | str, chunk_bytes: int) -> int | str:
+    return reserved if isinstance(reserved, str) else reserved_chunks(reserved, chunk_bytes, _ANY_NUMBER)
+
+
+def _limit_in_chunks(limit: int | str, chunk_bytes: int) -> int | str:
+    return limit if isinstance(limit, str) else limit_chunks(limit, chunk_bytes, _ANY_NUMBER)
+
+
+def _retention(zone: ZoneConfig, share: TierShare) -> Retention:
+    if zone.retention.no_store or zone.offload == "Never":
+        return Retention(no_store=True)
+    times = [seconds for seconds in (share.ttl_seconds, zone.retention.ttl_seconds) if seconds is not None]
+    return Retention(ttl_seconds=min(times, default=None))
 
 
 def _pool(pool: PoolConfig) -> PoolConfig:

@@ -7,6 +7,7 @@ from typing import Final
 
 from tenantzone_contract.config import EvictionPolicy
 from tenantzone_contract.report import WaitReason, ZoneState
+from tenantzone_contract.tiers import Offload
 from tenantzone_contract.zone_terms import Borrowers
 from tenantzone_runtime.zones.ages import Ages
 from tenantzone_runtime.zones.counters import Counters
@@ -116,6 +117,8 @@ class ZoneSpec:
     max_tokens: int | None = None
     """Of an answer; None: as many as fit."""
     retention: Retention = Retention()
+    offload: Offload = "All"
+    """What of its requests goes on in tiers below the engine's blocks."""
     seats: SeatQuota = SeatQuota()
     latency: LatencyTargets = NO_TARGETS
     tells_users_apart: bool = False

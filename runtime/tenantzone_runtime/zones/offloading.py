@@ -1,0 +1,16 @@
+"""What of a request goes on in the tiers below an engine's blocks."""
+
+from tenantzone_runtime.zones.zone import ZoneSpec
+
+
+def tokens_to_offload(spec: ZoneSpec, prompt_tokens: int, computed_tokens: int) -> int:
+    """How many of a request's tokens, from its beginning, may be stored in tiers.
+
+    Args:
+        spec: of the request's zone.
+        prompt_tokens: of the request.
+        computed_tokens: whose keys and values there are, prompt and generated.
+    """
+    if spec.retention.no_store or spec.offload == "Never":
+        return 0
+    return min(prompt_tokens, computed_tokens) if spec.offload == "Prompt" else computed_tokens
