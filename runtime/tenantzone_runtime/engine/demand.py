@@ -19,10 +19,10 @@ class Demand:
         ]
         self._cap = caps[0] if len(caps) == 1 else None
         """Blocks that a request uses at most however long it is, where all layers see back so far and no farther."""
-        self._drafting = int(scheduler.num_spec_tokens) + int(scheduler.num_lookahead_tokens)
+        self.drafting = int(scheduler.num_spec_tokens) + int(scheduler.num_lookahead_tokens)
         """Slots that a step needs beyond the next token of a request: for what was drafted, and to draft in."""
         steps = int(scheduler.vllm_config.max_concurrent_batches)
-        self._beyond = self._drafting + int(scheduler.num_spec_tokens) * (steps - 1)
+        self._beyond = self.drafting + int(scheduler.num_spec_tokens) * (steps - 1)
         """Slots that a request may use beyond its last token: each step in flight may bring none of its drafts."""
 
     @property
@@ -50,7 +50,7 @@ class Demand:
 
     def at_most(self, request: Request) -> int:
         """Blocks to admit a request if none of its prefix is cached: cheap to tell, and no less than ``to_admit``."""
-        return self._blocks(min(request.num_tokens + self._drafting, self._scheduler.max_model_len))
+        return self._blocks(min(request.num_tokens + self.drafting, self._scheduler.max_model_len))
 
     def to_admit(self, request: Request) -> int:
         """Blocks that a request puts to use on admission, after prefix hits: for its whole prompt, and to draft in.
@@ -60,12 +60,12 @@ class Demand:
         """
         scheduler = self._scheduler
         computed, hit_tokens, _ = scheduler.kv_cache_manager.look_up(request)
-        whole = min(int(request.num_tokens) + self._drafting, scheduler.max_model_len)
+        whole = min(int(request.num_tokens) + self.drafting, scheduler.max_model_len)
         blocks = self._to_allocate(request, computed.blocks, hit_tokens, whole, capped=True)
         if self._cap is None:
             return blocks
         # vLLM asks a second time, for the first chunk, and then without the cap.
-        first = min(whole, hit_tokens + int(scheduler.max_num_scheduled_tokens) + self._drafting)
+        first = min(whole, hit_tokens + int(scheduler.max_num_scheduled_tokens) + self.drafting)
         return max(blocks, self._to_allocate(request, computed.blocks, hit_tokens, first, capped=False))
 
     def to_continue(self, request: Request) -> int:

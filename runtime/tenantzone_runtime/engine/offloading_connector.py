@@ -27,6 +27,7 @@ from tenantzone_runtime.engine.offloading_spec import ZoneOffloadingSpec, ZoneTi
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import read_settings
+from tenantzone_runtime.zones.offloading import tokens_to_offload
 from tenantzone_runtime.zones.zone import Zone
 
 
@@ -34,11 +35,6 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
     """The scheduler's side of vLLM's offloading, which asks for each request what its zone may."""
 
     manager: ZoneTieringManager
-
-    def __init__(self, spec: ZoneOffloadingSpec, vllm_config: VllmConfig, kv_cache_config: KVCacheConfig) -> None:
-        super().__init__(spec, vllm_config, kv_cache_config)
-        self._doomed: set[int] = set()
-        """Stores under way of what may be lost before it is copied."""
 
     def bind(self, request: Request, zone: Zone | None) -> None:
         """Say whose a request is that is about to come.
@@ -78,37 +74,20 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
 
     def _calc_num_offloadable_tokens(self, req_status: RequestOffloadState, num_computed_tokens: int) -> int:
         tokens: int = super()._calc_num_offloadable_tokens(req_status, num_computed_tokens)
-        zone = zone_of(req_status.req)
-        return tokens if zone is None else tokens_to_offload(zone, req_status.req, tokens)
+        request = req_status.req
+        zone = zone_of(request)
+        return tokens if zone is None else tokens_to_offload(zone.spec, request.num_prompt_tokens, tokens)
 
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVConnectorMetadata:
         meta = super().build_connector_meta(scheduler_output)
-        zeroed = set(scheduler_output.new_block_ids_to_zero or ())
-        if zeroed:
+        if scheduler_output.new_block_ids_to_zero:
             # Workers may zero a block before they copy what it held.
-            self._doomed.update(
-                job_id for job_id in meta.jobs_to_flush if job_id in self._jobs and self._reads(job_id, zeroed)
-            )
+            zeroed = set(scheduler_output.new_block_ids_to_zero)
+            for job in [self._jobs[job_id] for job_id in meta.jobs_to_flush if job_id in self._jobs]:
+                sources = [*(job.deferred_fence_block_ids or ()), *(job.fenced_block_ids or ())]
+                if job.is_store and not zeroed.isdisjoint(sources):
+                    self.manager.primary_tier.lose(job.keys, self._req_status[job.req_id].req_context)
         return meta
-
-    def _reads(self, job_id: int, block_ids: set[int]) -> bool:
-        job = self._jobs[job_id]
-        sources = [*(job.deferred_fence_block_ids or ()), *(job.fenced_block_ids or ())]
-        return job.is_store and not block_ids.isdisjoint(sources)
-
-    def update_connector_output(self, connector_output: Any) -> None:
-        meta = connector_output.kv_connector_worker_meta
-        done = self._doomed.intersection(meta.completed_jobs) if meta is not None else ()
-        for job_id in done:
-            self._doomed.discard(job_id)
-            if job_id in self._jobs:
-                self._drop(job_id)
-        super().update_connector_output(connector_output)
-
-    def _drop(self, job_id: int) -> None:
-        """Have a store that is about to complete keep nothing."""
-        job = self._jobs[job_id]
-        self.manager.primary_tier.drop_stored(job.keys)
 
     # Requests end
 
@@ -156,13 +135,9 @@ class ZoneOffloadingConnector(OffloadingConnector):
         return self.connector_scheduler
 
     def update_state_after_alloc(self, request: Request, blocks: KVCacheBlocks, num_external_tokens: int) -> None:
-        request.loaded_tokens = num_external_tokens
+        if num_external_tokens:
+            request.loaded_tokens = num_external_tokens
         super().update_state_after_alloc(request, blocks, num_external_tokens)
-
-
-def tokens_to_offload(zone: Zone, request: Request, tokens: int) -> int:
-    """How many of a request's tokens, from its beginning, may be stored in tiers."""
-    return 0 if zone.spec.retention.no_store else tokens
 
 
 def _keys(status: RequestOffloadState) -> list[OffloadKey]:

@@ -31,7 +31,7 @@ class ServedScheduler:
         self.block_ids = range(1, 1 + self._pool.capacity)
         """Block 0 is vLLM's null block."""
         self.block_size_tokens = int(scheduler.block_size)
-        self.tiers: Sequence[ServedTier] = ()
+        self.tiers: Sequence[ServedTier] = scheduler.tiers.served
         self.apply_config = scheduler.apply_config
         self.evict_cache = scheduler.evict_cache
         self.let_time_pass = scheduler.let_time_pass

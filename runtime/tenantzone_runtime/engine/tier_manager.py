@@ -108,9 +108,14 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         if caller is None:
             return []
         caller.is_condemned = True
-        for chunk_id in self._chunk_ids(caller.stored):
-            self._forget(self.tier.lose(caller.zone, chunk_id))
+        self.lose(caller.stored, req_context)
         return list(caller.stored)
+
+    def lose(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
+        """Keep nothing of what a request has stored or is storing under these keys: it is not what was computed."""
+        caller = req_context.get_state(_Caller)
+        for chunk_id in self._chunk_ids(keys) if caller is not None else ():
+            self._forget(self.tier.lose(caller.zone, chunk_id))
 
     # Loads
 
@@ -198,10 +203,6 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return output
 
     def complete_store(self, keys: Collection[OffloadKey], req_context: ReqContext, success: bool = True) -> None:
-        caller = req_context.get_state(_Caller)
-        self._complete_store(keys, req_context, success=success and not (caller is not None and caller.is_condemned))
-
-    def _complete_store(self, keys: Collection[OffloadKey], req_context: ReqContext, *, success: bool) -> None:
         chunk_ids = dict(zip(self._chunk_ids(keys), keys, strict=True))
         given_up = self.tier.stored(chunk_ids, success=success)
         dropped = [self._keys.pop(chunk_id) for chunk_id in given_up if chunk_id in chunk_ids]
@@ -255,7 +256,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return output
 
     def complete_write(self, keys: Collection[OffloadKey], req_context: ReqContext, success: bool = True) -> None:
-        self._complete_store(keys, req_context, success=success)
+        self.complete_store(keys, req_context, success=success)
 
     def reset_cache(self) -> None:
         super().reset_cache()
