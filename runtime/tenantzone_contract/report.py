@@ -122,6 +122,30 @@ class LatencyReport(_Model):
     first_token: TargetReport | None = None
 
 
+class ZoneTierReport(_Model):
+    """One zone in one tier of an engine; chunks are what the tier moves at once."""
+
+    tier: Annotated[str, Field(max_length=63)]
+    """A :data:`~tenantzone_contract.tiers.TierName`; a newer engine may have tiers that this code does not know."""
+    reserved_bytes: Count
+    limit_bytes: Count
+    held_bytes: Count
+    awaited_bytes: Count = 0
+    """That its TenantZone reserves and that do not fit; ``reserved_bytes`` is 0 then."""
+    hits: Count = 0
+    """Chunks that were found and began to be loaded; like all that follows, since the zone came."""
+    evictions: Count = 0
+    """Chunks, for whatever reason."""
+    writes_refused: Count = 0
+    """Chunks that were not stored."""
+    writes_refused_within_reservation: Count = 0
+    """Of these, the ones with which the zone would still have been within its reservation."""
+    corrupt: Count = 0
+    """Chunks that were not what was stored: changed, cut off, swapped or another's. None was used."""
+    byte_seconds: Annotated[float, Field(ge=0)] = 0.0
+    """Bytes held times seconds."""
+
+
 class ZoneReport(_Model):
     """One zone on one engine, with amounts in KV-cache blocks unless the name says tokens or requests."""
 
@@ -182,6 +206,8 @@ class ZoneReport(_Model):
     """Blocks that were zeroed because another tenant got them, since the engine started."""
     unscrubbed_blocks: Count = 0
     """Free blocks that still hold data of the zone: each is zeroed before another tenant gets it."""
+    tiers: tuple[ZoneTierReport, ...] = ()
+    """One for each tier of the engine; none: the engine has none, or is of the release before."""
 
     @property
     def held(self) -> int:
@@ -263,6 +289,26 @@ class AdminPortStatus(_Model):
     """Why the file of tokens as it is now is not in force; empty if it is, or if none is needed."""
 
 
+class TierReport(_Model):
+    """One tier of an engine."""
+
+    tier: Annotated[str, Field(max_length=63)]
+    """As in :class:`ZoneTierReport`."""
+    capacity_bytes: Count
+    """Whole chunks only."""
+    held_bytes: Count
+    """By zones, and by what came before any zone."""
+    chunk_bytes: Count
+    """What it moves at once."""
+    problem: str = ""
+    """What keeps it from storing or loading now; empty: nothing does."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has no room for another chunk unless one goes. A tier that is used is full most of the time."""
+        return self.held_bytes + self.chunk_bytes > self.capacity_bytes
+
+
 class EngineReport(_Model):
     """An immutable snapshot of one engine core: its config, its zones and their loans.
 
@@ -288,6 +334,8 @@ class EngineReport(_Model):
     """None: the engine is of the release before, and knows API keys only."""
     admin_port: AdminPortStatus | None = None
     """None: the engine is of the release before, and its port is open."""
+    tiers: tuple[TierReport, ...] = ()
+    """The fastest first; none: it has none, or is of the release before."""
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
     started_unix_time: float

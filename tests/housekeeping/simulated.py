@@ -7,7 +7,7 @@ what housekeeping asks.
 import itertools
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from bench.simulator.checks import Checks
@@ -15,8 +15,28 @@ from bench.simulator.engine import Engine, Model
 from bench.simulator.request import BLOCK_TOKENS, Request
 from tenantzone_contract.blocks import BlockUse
 from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.tiers import TierName
+from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.housekeeping.engine import ServedEngine
+from tenantzone_runtime.zones.tier import Tier, TransferBounds
 from tenantzone_runtime.zones.zone import Zone
+
+CHUNK_BYTES = 1000
+NO_TIERS: Mapping[TierName, int] = {}
+NO_BOUNDS = TransferBounds(10**6, 10**6)
+
+
+class SimulatedTier:
+    """A tier whose chunks are numbers. What it fails at, and what became of files, is the test's."""
+
+    def __init__(self, tier: Tier) -> None:
+        self.tier = tier
+        self.problem = ""
+        self.receipts: list[Receipt] = []
+
+    def take_receipts(self) -> Sequence[Receipt]:
+        receipts, self.receipts = self.receipts, []
+        return receipts
 
 
 class SimulatedEngine:
@@ -24,18 +44,21 @@ class SimulatedEngine:
 
     Args:
         capacity: blocks.
+        tiers: the chunks that each tier has, the fastest first.
     """
 
     engine_version = "simulated"
     block_size_tokens = BLOCK_TOKENS
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, tiers: Mapping[TierName, int] = NO_TIERS) -> None:
         self._model = Model(capacity=capacity)
         self._engine = Engine(self._model, time.monotonic(), Checks())
         self._numbers = itertools.count()
         self.tenancy = self._engine.tenancy
         self.block_ids = range(capacity)
         self.zone_lock = threading.Lock()
+        now = time.monotonic()
+        self.tiers = [SimulatedTier(Tier(name, chunks, CHUNK_BYTES, NO_BOUNDS, now)) for name, chunks in tiers.items()]
 
     # What housekeeping asks
 
@@ -62,6 +85,8 @@ class SimulatedEngine:
             for zone, evicted in enforcement.make(enforcement.changes(plan)):
                 pool.return_evicted([(zone, evicted)])
             pool.return_evicted(enforcement.end(plan))
+            for served in self.tiers:
+                served.tier.apply(config, self._engine.now)
         return {spec.name: spec.awaited for spec in plan.specs.values() if spec.awaited}
 
     def evict_cache(self) -> int:
@@ -71,11 +96,15 @@ class SimulatedEngine:
                 (zone, pool.ledger.evict(zone, len(zone.cached), "reset")) for zone in pool.ledger.zones.values()
             ]
             pool.return_evicted(evicted)
+            for served in self.tiers:
+                served.tier.reset()
         return sum(len(block_ids) for _, block_ids in evicted)
 
     def let_time_pass(self) -> None:
         with self._at_present():
             self._engine.upkeep()
+            for served in self.tiers:
+                served.tier.upkeep(self._engine.now)
 
     # What a test does
 
@@ -93,6 +122,36 @@ class SimulatedEngine:
             refusal = self._engine.submit(request)
             if refusal is not None:
                 self.tenancy.refused(tenant, refusal)
+
+    def offload(self, name: TierName, tenant: str, chunks: int, *, begin: int = 0) -> list[int]:
+        """A request of the tenant stores so many chunks in a tier, and begins to store some more.
+
+        Returns:
+            Those that were stored.
+        """
+        with self._at_present():
+            tier = self.tier(name)
+            zone = tier.zone_for(tenant, self._engine.now)
+            assert zone is not None, "it has a zone"
+            tier.request_arrived(zone, self._engine.now)
+            granted, _ = tier.make_room(zone, chunks + begin)
+            free = [chunk for chunk, owner in enumerate(tier.ledger.owner) if owner is None][:granted]
+            tier.store(zone, free)
+            tier.stored(free[:chunks])
+            tier.request_finished(zone, self._engine.now)
+        return free[:chunks]
+
+    def load(self, name: TierName, tenant: str, chunks: list[int]) -> None:
+        """A request of the tenant loads chunks that it has stored."""
+        with self._at_present():
+            tier = self.tier(name)
+            zone = tier.zone_for(tenant, self._engine.now)
+            assert zone is not None, "it has a zone"
+            tier.load(zone, chunks)
+            tier.loaded(chunks)
+
+    def tier(self, name: TierName) -> Tier:
+        return next(served.tier for served in self.tiers if served.tier.name == name)
 
     def step(self) -> None:
         with self._at_present():

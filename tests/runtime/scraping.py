@@ -11,9 +11,10 @@ from tenantzone_contract.report import ConfigStatus, EngineReport
 from tenantzone_runtime.admin import AdminServer
 from tenantzone_runtime.admin_access import AdminAccess
 from tenantzone_runtime.metrics import EngineFigures, ZoneFigures
-from tenantzone_runtime.metrics.figures import StepFigures
+from tenantzone_runtime.metrics.figures import StepFigures, TierFigures, ZoneTierFigures
 from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.outcomes import TargetOutcome
+from tenantzone_runtime.zones.tier_counts import TierCounts
 
 PUBLISHED = 1_000.0
 
@@ -40,6 +41,20 @@ def counters() -> Counters:
     return made
 
 
+def in_tier(**fields: object) -> ZoneTierFigures:
+    known = {
+        "tier": "disk",
+        "chunk_bytes": 100,
+        "reserved": 4,
+        "limit": 20,
+        "held": 9,
+        "chunk_seconds": 1.25,
+        "evictions": {"quiet": 3},
+        "counts": TierCounts(hits=6, written=11, refused_writes={"room": 2}, corrupt=1, late=5),
+    }
+    return ZoneTierFigures(**{**known, **fields})
+
+
 def zone(**fields: object) -> ZoneFigures:
     known = {
         "name": "acme-zone",
@@ -63,6 +78,7 @@ def zone(**fields: object) -> ZoneFigures:
             "first_token": TargetOutcome(0.5, None, met=None, reason="NoTraffic"),
         },
         "counters": counters(),
+        "tiers": (in_tier(),),
     }
     return ZoneFigures(**{**known, **fields})
 
@@ -86,6 +102,7 @@ def figures(**fields: object) -> EngineFigures:
         "refusals": {"unbound": 1, "unknown_tenant": 0, "too_long": 0, "unsupported": 0, "queue_full": 0},
         "refused_at_admin_port": 3,
         "steps": StepFigures(steps=100, actual_seconds=2.5, predicted_seconds=2.25, error_seconds=0.5),
+        "tiers": (TierFigures("disk", capacity_bytes=5_000, held_bytes=1_700, chunk_bytes=100, problem=""),),
         "zones": (zone(),),
     }
     return EngineFigures(**{**known, **fields})

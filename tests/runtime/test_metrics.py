@@ -11,6 +11,7 @@ from tenantzone_contract.report import ConfigStatus, Rejection
 from tenantzone_runtime.metrics import families
 from tenantzone_runtime.metrics.exposition import choose
 from tenantzone_runtime.metrics.family import ZONE_LABELS
+from tenantzone_runtime.metrics.figures import TierFigures
 from tenantzone_runtime.metrics.protobuf import PROTOBUF_TYPE
 from tenantzone_runtime.metrics.text import OPENMETRICS_TYPE, TEXT_TYPE
 from tenantzone_runtime.zones.counters import Counters
@@ -105,6 +106,57 @@ def test_each_metric_of_a_zone_is_looked_at_here():
 @pytest.mark.parametrize(("name", "expected"), OF_EACH_ZONE)
 def test_a_scrape_tells_each_zone(name, expected):
     assert of_acme(scrape(), name) == expected
+
+
+OF_EACH_ZONE_IN_A_TIER = [
+    ("held_bytes", 900),
+    ("reserved_bytes", 400),
+    ("limit_bytes", 2_000),
+    ("loaded_bytes_total", 600),
+    ("stored_bytes_total", 1_100),
+    ("byte_seconds_total", 125),
+]
+"""The same of a zone in a tier, and of tiers."""
+OF_EACH_TIER = [("capacity_bytes", 5_000), ("held_bytes", 1_700), ("chunk_bytes", 100), ("failing", 0)]
+
+
+def test_each_metric_of_a_tier_is_looked_at_here():
+    plain = [family.name for family in families() if family.labels in (("tier",), (*ZONE_LABELS, "tier"))]
+    known = [f"tenantzone_zone_tier_{name}" for name, _ in OF_EACH_ZONE_IN_A_TIER]
+    assert sorted(plain) == sorted([*known, *(f"tenantzone_tier_{name}" for name, _ in OF_EACH_TIER)])
+
+
+@pytest.mark.parametrize(("name", "expected"), OF_EACH_ZONE_IN_A_TIER)
+def test_a_scrape_tells_each_zone_in_each_tier(name, expected):
+    assert of_acme(scrape(), f"tier_{name}", tier="disk") == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), OF_EACH_TIER)
+def test_a_scrape_tells_each_tier(name, expected):
+    assert value(scrape(), f"tier_{name}", tier="disk") == expected
+
+
+def test_a_scrape_tells_what_became_of_chunks_and_what_has_not_happened_as_zero():
+    told = scrape()
+    assert of_acme(told, "tier_refused_chunks_total", tier="disk", reason="room") == 2
+    assert of_acme(told, "tier_refused_chunks_total", tier="disk", reason="reserved") == 0
+    assert of_acme(told, "tier_evicted_chunks_total", tier="disk", reason="quiet") == 3
+    assert of_acme(told, "tier_evicted_chunks_total", tier="disk", reason="ttl") == 0
+    lost = {
+        reason: of_acme(told, "tier_lost_chunks_total", tier="disk", reason=reason)
+        for reason in ("corrupt", "vanished", "write", "read", "late")
+    }
+    assert lost == {"corrupt": 1, "vanished": 0, "write": 0, "read": 0, "late": 5}
+
+
+def test_a_scrape_tells_that_a_tier_fails():
+    failing = TierFigures("disk", 5_000, 1_700, 100, problem="writes fail: no space left")
+    assert value(scrape(tiers=(failing,)), "tier_failing", tier="disk") == 1
+
+
+def test_an_engine_without_tiers_has_no_series_of_them():
+    told = scrape(tiers=(), zones=(zone(tiers=()),))
+    assert not [name for name, labels in told if "tier" in dict(labels)]
 
 
 def test_a_scrape_tells_what_has_happened_by_its_labels_and_what_has_not_as_zero():

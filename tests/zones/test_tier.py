@@ -354,7 +354,7 @@ def test_counts_go_with_their_zone():
     chunks.tier.request_finished(acme, 0.0)
     chunks.reload()
     chunks.tier.upkeep(1.0)
-    assert not chunks.tier._counts
+    assert not chunks.tier.counts
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def copy_loans(engine: ServedEngine, loans: Sequence[Loan]) -> list[LoanCopy]:
     width = len(LoanCopy._fields)
     return [
         loan
-        for values in _in_slices(engine.zone_lock, loans, LOANS_AT_ONCE, put)
+        for values in in_slices(engine.zone_lock, loans, put, LOANS_AT_ONCE)
         for start in range(0, len(values), width)
         if (loan := LoanCopy(*values[start : start + width])).blocks
     ]
@@ -144,18 +144,26 @@ def copy_zones(
                 values += _read_zone(zone)
                 put_counts(zone, values)
 
-    for values in _in_slices(engine.zone_lock, zones, ZONES_AT_ONCE, put):
+    for values in in_slices(engine.zone_lock, zones, put):
         left = iter(values)
         for zone in left:
             yield ZoneCopy(zone, *take(left, len(ZoneCopy._fields) - 1)), take_counts(left)
 
 
-def _in_slices(
+def in_slices(
     lock: AbstractContextManager[object],
     items: Sequence[Item],
-    at_once: int,
     put: Callable[[Sequence[Item], list[Any]], None],
+    at_once: int = ZONES_AT_ONCE,
 ) -> Iterator[list[Any]]:
+    """Flat copies of so many items at a time, each made with the lock held.
+
+    Args:
+        lock: is free between two of them.
+        items: what is copied.
+        put: appends what is copied of some of them, and should make nothing else.
+        at_once: so many.
+    """
     for some in in_turns(items, at_once):
         values: list[Any] = []
         with held(lock):

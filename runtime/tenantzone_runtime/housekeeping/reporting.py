@@ -28,6 +28,13 @@ from tenantzone_contract.report import (
 from tenantzone_contract.summary import busiest
 from tenantzone_runtime.housekeeping.copying import LoanCopy, ZoneCopy, copy_loans, copy_pool, copy_zones, held
 from tenantzone_runtime.housekeeping.engine import ServedEngine
+from tenantzone_runtime.housekeeping.tier_copying import TierCopy, TierZoneCopy, copy_tiers
+from tenantzone_runtime.housekeeping.tier_reporting import (
+    tier_figures,
+    tier_report,
+    zone_tier_figures,
+    zone_tier_report,
+)
 from tenantzone_runtime.metrics.figures import EngineFigures, ReloadResult, StepFigures, ZoneFigures
 from tenantzone_runtime.zones.counters import Counters, evicted_by_reason
 from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
@@ -88,6 +95,7 @@ def make_report(
         values.append(unscrubbed.get(zone.spec.tenant, 0))
         _put_reported(zone, values)
 
+    tiers = copy_tiers(engine)
     zones = copy_zones(engine, pool.zones, put, _take_reported)
     return EngineReport(
         engine_version=engine.engine_version,
@@ -100,7 +108,8 @@ def make_report(
         salt_key=salt_key,
         identity=identity,
         admin_port=admin_port,
-        zones=tuple(_zone_report(zone, counts, lending, engine.tenancy) for zone, counts in zones),
+        tiers=tuple(map(tier_report, tiers)),
+        zones=tuple(_zone_report(zone, counts, lending, tiers, engine.tenancy) for zone, counts in zones),
         loans=tuple(map(_loan_report, loans)),
         started_unix_time=started_unix_time,
         published_unix_time=published_unix_time,
@@ -120,6 +129,7 @@ def make_figures(
     taken_unix_time = time.time()
     pool = copy_pool(engine)
     lending = _Lending(copy_loans(engine, pool.loans))
+    tiers = copy_tiers(engine)
     overflow = engine.tenancy.ledger.overflow
 
     def put(zone: Zone, values: list[Any]) -> None:
@@ -138,9 +148,9 @@ def make_figures(
     members: list[ZoneFigures] = []
     for zone, counters in copy_zones(engine, pool.zones, put, take_own):
         if counters is None:
-            members.append(_zone_figures(zone, lending, _NOT_TOLD))
+            members.append(_zone_figures(zone, lending, _NOT_TOLD, ()))
         else:
-            zones.append(_zone_figures(zone, lending, counters))
+            zones.append(_zone_figures(zone, lending, counters, tiers))
     steps = engine.tenancy.step_times
     with held(engine.zone_lock):
         is_in_use, total = overflow.is_in_use, overflow.total()
@@ -161,6 +171,7 @@ def make_figures(
         refusals=pool.refusals,
         refused_at_admin_port=refused_at_admin_port,
         steps=StepFigures(steps.steps, steps.actual_seconds, steps.predicted_seconds, steps.error_seconds),
+        tiers=tuple(map(tier_figures, tiers)),
         zones=tuple(zones),
     )
 
@@ -197,7 +208,9 @@ def _take_reported(values: Iterator[Any]) -> dict[str, Any]:
     }
 
 
-def _zone_report(zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending, tenancy: Tenancy) -> ZoneReport:
+def _zone_report(
+    zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending, tiers: Sequence[TierCopy], tenancy: Tenancy
+) -> ZoneReport:
     spec = zone.spec
     waiting = zone.requests - zone.running_requests
     reason = zone.wait_reason or ("seats" if waiting and tenancy.is_full else None)
@@ -222,8 +235,13 @@ def _zone_report(zone: ZoneCopy, counts: Mapping[str, Any], lending: _Lending, t
         latency=_latency_report(zone.zone.outcomes),
         lent=lending.lent[zone.zone],
         borrowed=lending.borrowed[zone.zone],
+        tiers=tuple(zone_tier_report(tier, found) for tier, found in _in_tiers(spec.tenant, tiers)),
         **counts,
     )
+
+
+def _in_tiers(tenant: str, tiers: Sequence[TierCopy]) -> Iterator[tuple[TierCopy, TierZoneCopy]]:
+    return ((tier, found) for tier in tiers if (found := tier.zones.get(tenant)) is not None)
 
 
 def _latency_report(outcomes: Mapping[TargetName, TargetOutcome]) -> LatencyReport | None:
@@ -239,7 +257,7 @@ def _latency_report(outcomes: Mapping[TargetName, TargetOutcome]) -> LatencyRepo
     return LatencyReport(**told) if told else None
 
 
-def _zone_figures(zone: ZoneCopy, lending: _Lending, counters: Counters) -> ZoneFigures:
+def _zone_figures(zone: ZoneCopy, lending: _Lending, counters: Counters, tiers: Sequence[TierCopy]) -> ZoneFigures:
     spec = zone.spec
     return ZoneFigures(
         name=spec.name,
@@ -260,6 +278,7 @@ def _zone_figures(zone: ZoneCopy, lending: _Lending, counters: Counters) -> Zone
         state=zone.state,
         outcomes=zone.zone.outcomes,
         counters=counters,
+        tiers=tuple(zone_tier_figures(tier, found) for tier, found in _in_tiers(spec.tenant, tiers)),
     )
 
 

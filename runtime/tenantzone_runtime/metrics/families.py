@@ -9,6 +9,7 @@ from typing import Final, get_args
 from tenantzone_contract.report import WaitReason, ZoneState
 from tenantzone_runtime.metrics.family import Family, each_of, of_engine, of_engine_by, of_steps, of_zones, of_zones_by
 from tenantzone_runtime.metrics.figures import ReloadResult
+from tenantzone_runtime.metrics.tier_families import TIERS
 from tenantzone_runtime.zones.counters import Outcome
 from tenantzone_runtime.zones.outcomes import TargetName
 
@@ -282,7 +283,7 @@ _DURATIONS = (
     ),
 )
 
-_FAMILIES: Final = _ENGINE + _CONFIG + _STEPS + _BLOCKS + _REQUESTS + _COUNTERS + _LATENCY + _DURATIONS
+_FAMILIES: Final = _ENGINE + _CONFIG + _STEPS + _BLOCKS + _REQUESTS + _COUNTERS + _LATENCY + _DURATIONS + TIERS
 
 
 def families() -> tuple[Family, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
-from tenantzone_runtime.metrics.figures import EngineFigures, ZoneFigures
+from tenantzone_runtime.metrics.figures import EngineFigures, TierFigures, ZoneFigures, ZoneTierFigures
 from tenantzone_runtime.zones.histogram import Histogram
 
 Type = Literal["counter", "gauge", "histogram", "info"]
@@ -69,6 +69,36 @@ def of_zones_by(type: Type, labels: tuple[str, ...], name: str, help: str, value
                 yield (*shared, *own), value
 
     return Family(f"tenantzone_zone_{name}", type, (*ZONE_LABELS, *labels), help, samples)
+
+
+def of_tiers(name: str, help: str, value: Callable[[TierFigures], float]) -> Family:
+    """Declare a gauge with one series for each tier of an engine."""
+
+    def samples(engine: EngineFigures) -> Iterator[Sample]:
+        return (((tier.tier,), value(tier)) for tier in engine.tiers)
+
+    return Family(f"tenantzone_tier_{name}", "gauge", ("tier",), help, samples)
+
+
+def of_zone_tiers(type: Type, name: str, help: str, value: Callable[[ZoneTierFigures], float]) -> Family:
+    """Declare a metric with one series for each zone in each tier."""
+    return of_zones_by(
+        type, ("tier",), f"tier_{name}", help, lambda zone: [((tier.tier,), value(tier)) for tier in zone.tiers]
+    )
+
+
+def of_zone_tiers_by(
+    label: str, name: str, help: str, values: Callable[[ZoneTierFigures], Mapping[Key, float]], keys: Iterable[Key]
+) -> Family:
+    """Declare a counter of each zone in each tier with one more label, whose values are those of ``keys``."""
+    known = tuple(keys)
+
+    def samples(zone: ZoneFigures) -> Iterator[Sample]:
+        for tier in zone.tiers:
+            for own, value in each_of(known, values(tier)):
+                yield (tier.tier, *own), value
+
+    return of_zones_by("counter", ("tier", label), f"tier_{name}", help, samples)
 
 
 def each_of(keys: Iterable[Key], values: Mapping[Key, float]) -> Iterator[Sample]:

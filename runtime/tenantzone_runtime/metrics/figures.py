@@ -7,12 +7,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from tenantzone_contract.report import ConfigStatus, ZoneState
+from tenantzone_contract.report import ConfigStatus, EvictionReason, ZoneState
+from tenantzone_contract.tiers import TierName
 from tenantzone_runtime.zones.audit import RefusalReason
 from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
+from tenantzone_runtime.zones.tier_counts import TierCounts
 
 ReloadResult = Literal["applied", "rejected"]
+
+
+class ZoneTierFigures(NamedTuple):
+    """The figures of one zone in one tier."""
+
+    tier: TierName
+    chunk_bytes: int
+    reserved: int
+    """Chunks, as all that follows."""
+    limit: int
+    held: int
+    chunk_seconds: float
+    evictions: Mapping[EvictionReason, int]
+    counts: TierCounts
+    """A copy that nobody changes."""
 
 
 class ZoneFigures(NamedTuple):
@@ -40,6 +57,19 @@ class ZoneFigures(NamedTuple):
     """What became of its latency targets."""
     counters: Counters
     """A copy that nobody changes."""
+    tiers: tuple[ZoneTierFigures, ...] = ()
+    """None of the overflow: what its zones hold in tiers is among what the tier holds."""
+
+
+class TierFigures(NamedTuple):
+    """The figures of one tier, whoever uses it."""
+
+    tier: TierName
+    capacity_bytes: int
+    held_bytes: int
+    chunk_bytes: int
+    problem: str
+    """What keeps it from storing or loading now; empty: nothing."""
 
 
 class StepFigures(NamedTuple):
@@ -72,4 +102,5 @@ class EngineFigures:
     refused_at_admin_port: int
     """Requests to the admin port without a token that is in force."""
     steps: StepFigures
+    tiers: tuple[TierFigures, ...]
     zones: tuple[ZoneFigures, ...]

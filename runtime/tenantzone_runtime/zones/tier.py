@@ -68,7 +68,8 @@ class Tier:
         """Chunks that are being stored."""
         self.loading: Counter[Zone] = Counter()
         """Chunks that are being loaded, as often as they are."""
-        self._counts: dict[Zone, TierCounts] = {}
+        self.counts: dict[Zone, TierCounts] = {}
+        """Of zones of which anything was counted."""
         self._transfers: dict[int, _Transfer] = {}
         # Until a config declares zones, all that comes is of one zone, and the tier as it is without zones.
         spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, chunk_count, 0), IdleTimes(inf))
@@ -83,10 +84,10 @@ class Tier:
         return self.tenancy.zone_for(EARLY_TENANT if tenant is None else tenant, now)
 
     def counts_of(self, zone: Zone) -> TierCounts:
-        """What was counted of a zone."""
-        counts = self._counts.get(zone)
+        """Where things of a zone are counted."""
+        counts = self.counts.get(zone)
         if counts is None:
-            counts = self._counts[zone] = TierCounts()
+            counts = self.counts[zone] = TierCounts()
         return counts
 
     def request_arrived(self, zone: Zone, now: float) -> None:
@@ -268,9 +269,9 @@ class Tier:
     def upkeep(self, now: float) -> list[int]:
         """Do what time does to zones, their loans and their chunks; returns chunks given up."""
         given_up = self._settle(self.tenancy.upkeep(now, self.free))
-        if len(self._counts) > len(self.ledger.zones):
+        if len(self.counts) > len(self.ledger.zones):
             # Of zones that come and go there is no end.
-            self._counts = {zone: counts for zone, counts in self._counts.items() if self.ledger.is_present(zone)}
+            self.counts = {zone: counts for zone, counts in self.counts.items() if self.ledger.is_present(zone)}
         return given_up
 
     def reset(self) -> None:

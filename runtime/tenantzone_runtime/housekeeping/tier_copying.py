@@ -1,0 +1,80 @@
+"""Copies of what zones hold in an engine's tiers and what was counted there, taken between steps as in ``copying``."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from tenantzone_contract.report import EvictionReason
+from tenantzone_contract.tiers import TierName
+from tenantzone_runtime.housekeeping.copying import held, in_slices
+from tenantzone_runtime.housekeeping.engine import ServedEngine, ServedTier
+from tenantzone_runtime.zones.counters import evicted_by_reason
+from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
+from tenantzone_runtime.zones.tier_counts import TierCounts
+from tenantzone_runtime.zones.zone import EARLY_TENANT, Zone, ZoneSpec
+
+_COUNTED: Final = tuple(each.name for each in fields(TierCounts) if each.name != "refused_writes")
+_read_counts = attrgetter(*_COUNTED)
+_NOTHING: Final = TierCounts()
+
+
+class TierZoneCopy(NamedTuple):
+    """One zone in one tier, in chunks, at one moment."""
+
+    spec: ZoneSpec
+    """Of the zone in the tier, whose amounts are chunks."""
+    held: int
+    chunk_seconds: float
+    evictions: Mapping[EvictionReason, int]
+    counts: TierCounts
+    """A copy that nobody changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierCopy:
+    """One tier, and the zones that there are in it by their tenants."""
+
+    name: TierName
+    chunk_bytes: int
+    chunk_count: int
+    held: int
+    """Chunks."""
+    problem: str
+    zones: Mapping[str, TierZoneCopy]
+
+
+def copy_tiers(engine: ServedEngine) -> list[TierCopy]:
+    """All tiers of an engine; its lock must not be held."""
+    return [_copy_tier(engine, served) for served in engine.tiers]
+
+
+def _copy_tier(engine: ServedEngine, served: ServedTier) -> TierCopy:
+    tier = served.tier
+    with held(engine.zone_lock):
+        zones, chunks = list(tier.ledger.zones.values()), tier.ledger.held_blocks
+
+    def put(some: Sequence[Zone], values: list[Any]) -> None:
+        for zone in some:
+            if not zone.leaving and zone.spec.tenant != EARLY_TENANT:
+                tier.ledger.accrue(zone)
+                counts = tier.counts.get(zone, _NOTHING)
+                values += (zone.spec, zone.held, zone.counters.block_seconds)
+                values += _read_counts(counts)
+                put_mapping(values, counts.refused_writes)
+                put_mapping(values, zone.counters.evictions)
+
+    copies = {
+        copied.spec.tenant: copied
+        for values in in_slices(engine.zone_lock, zones, put)
+        for copied in _taken(iter(values))
+    }
+    return TierCopy(tier.name, tier.chunk_bytes, tier.chunk_count, chunks, served.problem, copies)
+
+
+def _taken(values: Iterator[Any]) -> Iterator[TierZoneCopy]:
+    for spec in values:
+        held_chunks, chunk_seconds = take(values, 2)
+        numbers = dict(zip(_COUNTED, take(values, len(_COUNTED)), strict=True))
+        counts = TierCounts(**numbers, refused_writes=take_mapping(values))
+        yield TierZoneCopy(spec, held_chunks, chunk_seconds, evicted_by_reason(take_mapping(values)), counts)

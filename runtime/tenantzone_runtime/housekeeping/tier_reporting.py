@@ -1,0 +1,59 @@
+"""From copies of an engine's tiers to what its report and the figures of a scrape say of them."""
+
+from tenantzone_contract.report import TierReport, ZoneTierReport
+from tenantzone_runtime.housekeeping.tier_copying import TierCopy, TierZoneCopy
+from tenantzone_runtime.metrics.figures import TierFigures, ZoneTierFigures
+
+
+def tier_report(tier: TierCopy) -> TierReport:
+    """One tier, whoever uses it."""
+    return TierReport(
+        tier=tier.name,
+        capacity_bytes=tier.chunk_count * tier.chunk_bytes,
+        held_bytes=tier.held * tier.chunk_bytes,
+        chunk_bytes=tier.chunk_bytes,
+        problem=tier.problem,
+    )
+
+
+def zone_tier_report(tier: TierCopy, zone: TierZoneCopy) -> ZoneTierReport:
+    """One zone in one tier."""
+    size, quota, counts = tier.chunk_bytes, zone.spec.quota, zone.counts
+    return ZoneTierReport(
+        tier=tier.name,
+        reserved_bytes=quota.reserved * size,
+        limit_bytes=quota.limit * size,
+        held_bytes=zone.held * size,
+        awaited_bytes=zone.spec.awaited * size,
+        hits=counts.hits,
+        evictions=sum(zone.evictions.values()),
+        writes_refused=counts.writes_refused,
+        writes_refused_within_reservation=counts.refused_writes.get("reserved", 0),
+        corrupt=counts.corrupt,
+        byte_seconds=zone.chunk_seconds * size,
+    )
+
+
+def tier_figures(tier: TierCopy) -> TierFigures:
+    """One tier, whoever uses it."""
+    return TierFigures(
+        tier=tier.name,
+        capacity_bytes=tier.chunk_count * tier.chunk_bytes,
+        held_bytes=tier.held * tier.chunk_bytes,
+        chunk_bytes=tier.chunk_bytes,
+        problem=tier.problem,
+    )
+
+
+def zone_tier_figures(tier: TierCopy, zone: TierZoneCopy) -> ZoneTierFigures:
+    """One zone in one tier."""
+    return ZoneTierFigures(
+        tier=tier.name,
+        chunk_bytes=tier.chunk_bytes,
+        reserved=zone.spec.quota.reserved,
+        limit=zone.spec.quota.limit,
+        held=zone.held,
+        chunk_seconds=zone.chunk_seconds,
+        evictions=zone.evictions,
+        counts=zone.counts,
+    )

@@ -1,0 +1,67 @@
+"""The metrics of tiers below an engine's blocks; see ``families``."""
+
+from typing import Final, get_args
+
+from tenantzone_contract.report import EvictionReason
+from tenantzone_runtime.metrics.family import of_tiers, of_zone_tiers, of_zone_tiers_by
+from tenantzone_runtime.zones.tier_counts import Loss, WriteRefusal
+
+TIERS: Final = (
+    of_tiers("capacity_bytes", "What the tier can hold, in whole chunks.", lambda tier: tier.capacity_bytes),
+    of_tiers("held_bytes", "What it holds, of all zones.", lambda tier: tier.held_bytes),
+    of_tiers("chunk_bytes", "A chunk, which it moves at once.", lambda tier: tier.chunk_bytes),
+    of_tiers(
+        "failing",
+        "1 while the tier can't store or can't load; requests compute what it does not give. Else 0.",
+        lambda tier: bool(tier.problem),
+    ),
+    of_zone_tiers("gauge", "held_bytes", "What the zone holds in the tier.", lambda tier: tier.held * tier.chunk_bytes),
+    of_zone_tiers(
+        "gauge", "reserved_bytes", "What the zone is guaranteed there.", lambda tier: tier.reserved * tier.chunk_bytes
+    ),
+    of_zone_tiers(
+        "gauge", "limit_bytes", "What the zone may hold there at most.", lambda tier: tier.limit * tier.chunk_bytes
+    ),
+    of_zone_tiers(
+        "counter",
+        "loaded_bytes_total",
+        "What was found there for the zone's requests and began to be loaded.",
+        lambda tier: tier.counts.hits * tier.chunk_bytes,
+    ),
+    of_zone_tiers(
+        "counter",
+        "stored_bytes_total",
+        "What the zone's requests have stored there.",
+        lambda tier: tier.counts.written * tier.chunk_bytes,
+    ),
+    of_zone_tiers(
+        "counter",
+        "byte_seconds_total",
+        "Bytes held there, times seconds.",
+        lambda tier: tier.chunk_seconds * tier.chunk_bytes,
+    ),
+    of_zone_tiers_by(
+        "reason",
+        "refused_chunks_total",
+        "Chunks that were not stored. reserved: although the zone would still have been within its reservation, because "
+        "what others hold of it is in transfer; room: for its limit, or what others are promised or transfer; "
+        "transfers: as many of its chunks were being stored as may; closed: the tier stores nothing now.",
+        lambda tier: tier.counts.refused_writes,
+        get_args(WriteRefusal),
+    ),
+    of_zone_tiers_by(
+        "reason",
+        "evicted_chunks_total",
+        "Chunks that the zone lost there, with the reasons of tenantzone_zone_evicted_blocks_total.",
+        lambda tier: tier.evictions,
+        get_args(EvictionReason),
+    ),
+    of_zone_tiers_by(
+        "reason",
+        "lost_chunks_total",
+        "Chunks that were computed instead. corrupt: not what was stored: changed, cut off, swapped or another's; "
+        "vanished: not there any more; write, read: refused by the storage; late: not done when they had to be.",
+        lambda tier: tier.counts.losses,
+        get_args(Loss),
+    ),
+)

@@ -1,0 +1,119 @@
+"""What housekeeping tells of tiers below an engine's blocks: in the report, in a scrape, in the journal."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tenantzone_contract.report import ZoneTierReport
+from tenantzone_contract.tiers import TierShare
+from tests.housekeeping.driven import CAPACITY
+from tests.housekeeping.house import House
+from tests.housekeeping.simulated import CHUNK_BYTES, SimulatedEngine
+from tests.journal.journals import eventually
+from tests.runtime.folders import zone
+
+CPU = TierShare(tier="cpu", reserved=20 * CHUNK_BYTES, limit="60%")
+DISK = TierShare(tier="disk", reserved="25%")
+
+
+@pytest.fixture
+def engine() -> SimulatedEngine:
+    return SimulatedEngine(CAPACITY, {"cpu": 50, "disk": 200})
+
+
+@pytest.fixture
+def house(engine: SimulatedEngine, tmp_path: Path) -> Iterator[House]:
+    with House(engine, tmp_path) as house:
+        yield house
+    for served in engine.tiers:
+        served.tier.check()
+
+
+def tiers_of(house: House, tenant: str) -> dict[str, ZoneTierReport]:
+    (found,) = [each for each in house.report().zones if each.tenant == tenant]
+    return {told.tier: told for told in found.tiers}
+
+
+def await_tier(house: House, tenant: str, tier: str, **fields: int) -> ZoneTierReport:
+    """The first report of a zone in a tier with all of these."""
+    eventually(lambda: all(getattr(tiers_of(house, tenant)[tier], name) == value for name, value in fields.items()))
+    return tiers_of(house, tenant)[tier]
+
+
+def test_an_engine_without_tiers_says_nothing_of_any(tmp_path: Path):
+    with House(SimulatedEngine(CAPACITY), tmp_path) as house:
+        house.enforce(zone("acme", tiers=(CPU,)))
+        report = house.report()
+    assert (report.tiers, report.zones[0].tiers) == ((), ())
+
+
+def test_what_a_zone_has_of_each_tier_is_told(engine: SimulatedEngine, house: House):
+    house.enforce(zone("acme", tiers=(CPU, DISK)), zone("burst"))
+    acme = tiers_of(house, "acme")
+    assert (acme["cpu"].reserved_bytes, acme["cpu"].limit_bytes) == (20_000, 30_000)
+    assert (acme["disk"].reserved_bytes, acme["disk"].limit_bytes) == (50_000, 200_000)
+    burst = tiers_of(house, "burst")
+    assert (burst["cpu"].reserved_bytes, burst["cpu"].limit_bytes) == (0, 50_000)
+
+
+def test_what_is_stored_loaded_and_refused_is_told(engine: SimulatedEngine, house: House):
+    house.enforce(zone("acme", tiers=(CPU, DISK)), zone("burst"))
+    stored = engine.offload("cpu", "acme", 25)
+    engine.load("cpu", "acme", stored[:4])
+    engine.offload("cpu", "acme", 40)
+    acme = await_tier(house, "acme", "cpu", writes_refused=10)
+    assert (acme.held_bytes, acme.hits, acme.evictions) == (30_000, 4, 25)
+    disk = tiers_of(house, "acme")["disk"]
+    assert (disk.held_bytes, disk.hits) == (0, 0)
+    assert tiers_of(house, "burst")["cpu"].held_bytes == 0
+    cpu, disk = house.report().tiers
+    assert (cpu.tier, cpu.capacity_bytes, cpu.held_bytes, cpu.chunk_bytes, cpu.is_full) == (
+        "cpu",
+        50_000,
+        30_000,
+        CHUNK_BYTES,
+        False,
+    )
+    assert (disk.tier, disk.capacity_bytes, disk.held_bytes) == ("disk", 200_000, 0)
+
+
+def test_a_floor_that_is_not_held_is_told(engine: SimulatedEngine, house: House):
+    house.enforce(zone("acme", tiers=(CPU,)), zone("burst"))
+    engine.offload("cpu", "burst", 0, begin=50)
+    engine.offload("cpu", "acme", 25)
+    acme = await_tier(house, "acme", "cpu", writes_refused=25)
+    assert acme.writes_refused_within_reservation == 20
+    assert house.report().tiers[0].is_full
+
+
+def test_what_a_tier_is_too_small_for_is_told(house: House):
+    large = TierShare(tier="cpu", reserved=30 * CHUNK_BYTES)
+    house.enforce(zone("old", tiers=(large,)), zone("young", tiers=(large,)))
+    assert (tiers_of(house, "old")["cpu"].reserved_bytes, tiers_of(house, "old")["cpu"].awaited_bytes) == (30_000, 0)
+    young = tiers_of(house, "young")["cpu"]
+    assert (young.reserved_bytes, young.awaited_bytes) == (0, 30_000)
+
+
+def test_a_tier_that_fails_says_why(engine: SimulatedEngine, house: House):
+    engine.tiers[1].problem = "writes fail: no space left"
+    report = house.await_report(lambda report: report.tiers[1].problem)
+    assert [told.problem for told in report.tiers] == ["", "writes fail: no space left"]
+
+
+def test_what_came_before_any_zone_is_told_of_no_zone(engine: SimulatedEngine, house: House):
+    tier = engine.tier("cpu")
+    early = tier.zone_for(None, 0.0)
+    assert early is not None
+    with engine.zone_lock:
+        tier.store(early, [0, 1])
+    report = house.await_report(lambda report: report.tiers[0].held_bytes)
+    assert (report.tiers[0].held_bytes, report.zones) == (2 * CHUNK_BYTES, ())
+
+
+def test_a_zone_that_leaves_is_told_of_no_more(engine: SimulatedEngine, house: House):
+    house.enforce(zone("acme", tiers=(CPU,)), zone("burst"))
+    engine.offload("cpu", "acme", 10)
+    house.enforce(zone("burst"))
+    report = house.report()
+    assert ([each.tenant for each in report.zones], report.tiers[0].held_bytes) == (["burst"], 0)
