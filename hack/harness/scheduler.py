@@ -160,6 +160,8 @@ class Driver:
         """Request id → what its last output says of why it stopped."""
         self.drafts: Callable[[int], int] = lambda most: most
         """How many tokens are drafted where there could be so many; and how many of so many drafted ones are right."""
+        self.copy: Callable[[SchedulerOutput], Any] = lambda output: None
+        """What the workers tell of copies from and to tiers, step by step."""
         self._cached_tokens: dict[str, int] = {}
         self._ids = itertools.count()
         self._generation = itertools.count(1)
@@ -269,6 +271,7 @@ class Driver:
             req_ids=scheduled,
             req_id_to_index={name: index for index, name in enumerate(scheduled)},
             sampled_token_ids=sampled,
+            kv_connector_output=self.copy(output),
         )
         return output, result
 

@@ -116,9 +116,9 @@ def check_shared_memory(size: int, engine_id: str = "", folder: Path = SHARED_ME
     free = shutil.disk_usage(folder).free
     if size > free:
         raise TierFlagError(
-            f"the CPU memory tier takes {size >> 20} MiB of {folder}, which has {free >> 20} MiB free. A container has 64 "
-            "MiB unless more is said: mount an emptyDir with medium Memory there, or use --shm-size; or make the tier "
-            "smaller"
+            f"the CPU memory tier takes {size >> 20} MiB of {folder}, which has {free >> 20} MiB free. A container has "
+            "64 MiB unless more is said: mount an emptyDir with medium Memory there, or use --shm-size; or make the "
+            "tier smaller"
         )
 
 

@@ -253,7 +253,7 @@ def test_two_engines_do_not_share_a_folder(disk, caplog):
 @pytest.mark.parametrize(("root", "capacity", "words"), [("a/b", 10**6, "from the root"), ("/a", 100, "no room")])
 def test_a_tier_that_can_not_be_is_refused(root, capacity, words):
     with pytest.raises(ValueError, match=words):
-        open_disk_tier(Path(root), capacity, CHUNK, salt_key=SALT_KEY, instance=instance)
+        open_disk_tier(Path(root), capacity, CHUNK, salt_key=lambda: SALT_KEY, instance=instance)
 
 
 def test_a_zone_that_comes_back_while_its_files_go_stores_when_they_are_gone(disk):

@@ -179,6 +179,19 @@ class DiskTier:
         """Note that chunks were used, in this order."""
         self.tier.use(zone, self._slots_of(zone, keys))
 
+    def lose(self, zone: Zone, keys: Iterable[bytes]) -> None:
+        """Find no more, and remove, what a zone has under these keys: it is not what it should be."""
+        for slot in self._slots_of(zone, keys):
+            self._forget(self.tier.lose(zone, slot))
+
+    def renew(self) -> None:
+        """Find no more, and remove, all that is there: it was sealed by a key that is not in force any more."""
+        for tenant, space in list(self._spaces.items()):
+            zone = self.tier.ledger.zones.get(tenant)
+            if zone is not None:
+                self.lose(zone, list(space.entries))
+            self._spaces[tenant] = self._new_space(tenant, space.purge)
+
     def finished(self) -> list[JobEnd]:
         """Take note of what the threads have done; returns the jobs that have ended, also those given up by now."""
         while True:

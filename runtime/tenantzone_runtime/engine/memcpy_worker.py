@@ -42,7 +42,7 @@ class MemcpyOffloadingWorker(OffloadingWorker):
         self._blocks_per_chunk = blocks_per_chunk
         self._groups = kv_caches.group_data_refs
         self._blocks = [cache.tensor.view(torch.int8).view((-1, cache.page_size_bytes)) for cache in kv_caches.tensors]
-        self._pages = [rows.unflatten(1, (blocks_per_chunk, -1)) for rows in pages]
+        self._pages = [torch.unflatten(rows, 1, (blocks_per_chunk, -1)) for rows in pages]
         self._finished: list[TransferResult] = []
 
     def submit_store(self, job_id: int, src_spec: GPULoadStoreSpec, dst_spec: LoadStoreSpec) -> bool:

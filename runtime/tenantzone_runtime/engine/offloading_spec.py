@@ -83,6 +83,8 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
         super().__init__(config)
         # Which of them go on is said by each request's zone.
         self.offload_prompt_only = False
+        self._manager: ZoneTieringManager | None = None
+        self._worker: OffloadingWorker | None = None
         self._instance = instance
         self._salt_key = salt_key
         if not self.num_chunks:
@@ -121,10 +123,10 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             disk.folder,
             disk.bytes,
             self.kv_bytes_per_chunk,
-            salt_key=salt_key.key,
+            salt_key=lambda: salt_key.key,
             instance=lambda tenant: instance(tenant, salt_key.id),
         )
-        return [ZoneDiskTier(self, primary.get_kv_memoryview(), "disk", tier)]
+        return [ZoneDiskTier(self, primary.get_kv_memoryview(), "disk", tier, salt_key.poll)]
 
     def _open_region(self, rank: int | None) -> SharedOffloadRegion:
         size = self.num_chunks * self.kv_bytes_per_chunk
@@ -140,7 +142,8 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
     def get_worker(self, kv_caches: CanonicalKVCaches) -> OffloadingWorker:
         if not current_platform.is_cpu():
             check_shared_memory(self.num_chunks * self.kv_bytes_per_chunk, self._engine_id)
-            return super().get_worker(kv_caches)
+            worker: OffloadingWorker = super().get_worker(kv_caches)
+            return worker
         if self._worker is None:
             self._worker = self._make_memcpy_worker(kv_caches)
         return self._worker
@@ -152,8 +155,3 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             region.create_next_worker_view(cache.page_size_bytes * in_a_chunk) for cache in kv_caches.tensors
         ]
         return MemcpyOffloadingWorker(kv_caches, in_a_chunk, pages)
-
-
-def extra_config_of(config: Any) -> dict[str, Any]:
-    """What ``--kv-transfer-config`` says of a connector beyond its name."""
-    return dict(config.kv_transfer_config.kv_connector_extra_config)

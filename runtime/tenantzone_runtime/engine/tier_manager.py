@@ -77,6 +77,10 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         """Do what time does to zones and their chunks; to be called several times a second."""
         self._forget(self.tier.upkeep(time.monotonic()))
 
+    def forget_all(self) -> None:
+        """Find nothing again of what is stored: the salt key is another one, and nobody will look for it."""
+        self._forget(self.tier.evict_all())
+
     # Requests
 
     def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:

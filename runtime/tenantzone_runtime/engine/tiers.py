@@ -7,6 +7,7 @@ from vllm.v1.request import Request
 
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.housekeeping.engine import ServedTier
+from tenantzone_runtime.housekeeping.memory_tier import MemoryTier
 from tenantzone_runtime.zones.zone import Zone
 
 
@@ -44,7 +45,7 @@ class Tiers(NoTiers):
         self._scheduler = connector.scheduler
         manager = self._scheduler.manager
         self._memory, self._disks = manager.primary_tier, manager.secondary_tiers
-        self.served = (self._memory, *self._disks)
+        self.served = (MemoryTier(self._memory.tier), *(tier.disk for tier in self._disks))
 
     def bind(self, request: Request, zone: Zone | None) -> None:
         self._scheduler.bind(request, zone)

@@ -182,7 +182,7 @@ class Tier:
     # Copies to a tier below
 
     def copy_down(self, zone: Zone, chunk_ids: Iterable[int]) -> None:
-        """Begin to copy chunks that the zone has stored to a tier below, whose bounds say how many may be on their way."""
+        """Begin to copy chunks that the zone has stored to a tier below, which bounds how many are on their way."""
         for chunk_id in chunk_ids:
             self._begin_reading(zone, chunk_id)
 
@@ -273,6 +273,11 @@ class Tier:
             # Of zones that come and go there is no end.
             self.counts = {zone: counts for zone, counts in self.counts.items() if self.ledger.is_present(zone)}
         return given_up
+
+    def evict_all(self) -> list[int]:
+        """Give up all that is not in transfer; returns these chunks."""
+        evictions = [(zone, self.ledger.evict(zone, len(zone.cached), "reset")) for zone in self.ledger.zones.values()]
+        return self._settle(evictions)
 
     def reset(self) -> None:
         """Give up all chunks, also those in transfer: nobody will say what became of them."""

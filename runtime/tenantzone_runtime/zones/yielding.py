@@ -169,10 +169,7 @@ class Yielding(Generic[W]):
 
     def _may_yield_later(self, work: W, *, entitled: bool) -> bool:
         """Whether a request whose load is under way may have to yield to this one when it has landed."""
-        return any(
-            load.zone is work.zone or (entitled and load.zone.surplus > 0)
-            for load in self._engine.loading
-        )
+        return any(load.zone is work.zone or (entitled and load.zone.surplus > 0) for load in self._engine.loading)
 
     def _know_better(self) -> bool:
         """Keep no more for waiting requests than they need, before anybody yields; returns whether that was unknown."""
