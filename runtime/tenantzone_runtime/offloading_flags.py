@@ -17,7 +17,9 @@ _EVENTS: Final = "self_describing_kv_events"
 _KNOWN: Final = frozenset(
     ("spec_name", "spec_module_path", "cpu_bytes_to_use", "disk_folder", "disk_bytes", *_CHUNK_SIZES, _EVENTS)
 )
+TIERS_FLAG: Final = "--kv-transfer-config"
 SHARED_MEMORY: Final = Path("/dev/shm")
+_UNITS: Final = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,19 @@ class TierFlags:
 
 class TierFlagError(ValueError):
     """Tiers that can't be made so; the message says what to change."""
+
+
+def parse_bytes(text: str) -> int:
+    """A size as people write it: a number of bytes, or with a unit, as 64GiB.
+
+    Raises:
+        ValueError: it is none.
+    """
+    number = text.rstrip("KMGTiB")
+    unit = text[len(number) :]
+    if not number.isdecimal() or unit not in _UNITS or not int(number):
+        raise ValueError(f"{text!r} is no size; write it as 64GiB")
+    return int(number) * _UNITS[unit]
 
 
 def kv_transfer_config(flags: TierFlags) -> str:
@@ -73,6 +88,17 @@ def is_ours(transfer: Any) -> bool:
             return False
     names = (_field(transfer, "kv_connector"), _field(transfer, "kv_connector_module_path"))
     return names == (CONNECTOR, CONNECTOR_MODULE)
+
+
+def check_kv_transfer_config(value: str) -> None:
+    """Check what ``--kv-transfer-config`` says of the zones' own connector, and that there is room for it.
+
+    Raises:
+        TierFlagError: it can't be made so.
+    """
+    if is_ours(value):
+        flags = read_tier_flags(json.loads(value).get("kv_connector_extra_config", {}))
+        check_shared_memory(flags.cpu_bytes)
 
 
 def read_tier_flags(extra: Mapping[str, Any]) -> TierFlags:

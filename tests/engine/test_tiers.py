@@ -1,36 +1,13 @@
 """Tiers below the blocks, with vLLM's real scheduler and connector: what is stored, found again, by whom, and who waits."""
 
-from copy import copy
 from random import Random
 
 import pytest
-from vllm.config import KVTransferConfig
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_flags
 from tenantzone_contract.tiers import TierShare
-from tenantzone_runtime.offloading_flags import CONNECTOR, CONNECTOR_MODULE
-from tests.engine.tier_worker import TierWorker
+from tests.engine.tier_worker import TierWorker, with_tiers
 from tests.zones.core import declare
-
-CHUNK_BYTES = 8192
-"""Of a block of the harness's model."""
-
-
-def with_tiers(config, chunks, **more):
-    """The same config, of an engine with a CPU memory tier of so many chunks."""
-    config = copy(config)
-    extra = {
-        "spec_name": "ZoneOffloadingSpec",
-        "spec_module_path": "tenantzone_runtime.engine.offloading_spec",
-        "cpu_bytes_to_use": chunks * CHUNK_BYTES,
-    }
-    config.kv_transfer_config = KVTransferConfig(
-        kv_connector=CONNECTOR,
-        kv_connector_module_path=CONNECTOR_MODULE,
-        kv_role="kv_both",
-        kv_connector_extra_config=extra | more,
-    )
-    return config
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,11 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
 
     manager: ZoneTieringManager
 
+    def __init__(self, spec: ZoneOffloadingSpec, vllm_config: VllmConfig, kv_cache_config: KVCacheConfig) -> None:
+        super().__init__(spec, vllm_config, kv_cache_config)
+        self._preempted: set[str] = set()
+        """Ids of requests that were preempted since the last step was scheduled."""
+
     def bind(self, request: Request, zone: Zone | None) -> None:
         """Say whose a request is that is about to come.
 
@@ -54,6 +59,9 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         self, request: Request, num_computed_tokens: int, max_num_new_tokens: int | None = None
     ) -> tuple[int | None, bool]:
         status = self._req_status[request.request_id]
+        if request.request_id in self._preempted or self.is_looking_up(request):
+            # vLLM has copies from blocks that a request lost made in the step to come, and no load for it beside them.
+            return None, False
         primary = self.manager.primary_tier
         primary.begin_lookup(status.req_context)
         # Not beyond what the zone may have in the tier: of a longer prompt, the rest is computed.
@@ -78,7 +86,16 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         zone = zone_of(request)
         return tokens if zone is None else tokens_to_offload(zone.spec, request.num_prompt_tokens, tokens)
 
+    def preempted(self, request: Request) -> None:
+        """Note that a request has lost its blocks."""
+        self._preempted.add(request.request_id)
+        status = self._req_status.get(request.request_id)
+        for group in status.group_states if status is not None else ():
+            # If it ends before it comes back, vLLM would store what its blocks hold by then.
+            group.block_ids.clear()
+
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVConnectorMetadata:
+        self._preempted.clear()
         meta = super().build_connector_meta(scheduler_output)
         if scheduler_output.new_block_ids_to_zero:
             # Workers may zero a block before they copy what it held.

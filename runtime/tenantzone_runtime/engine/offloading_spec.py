@@ -7,7 +7,14 @@ from typing import Any, Final
 
 import torch
 from vllm.platforms import current_platform
-from vllm.v1.kv_offload.base import CanonicalKVCaches, OffloadingManager, OffloadingWorker, OffloadKey, ReqContext
+from vllm.v1.kv_offload.base import (
+    CanonicalKVCaches,
+    OffloadingManager,
+    OffloadingWorker,
+    OffloadKey,
+    ReqContext,
+    RequestOffloadingContext,
+)
 from vllm.v1.kv_offload.config import OffloadingConfig
 from vllm.v1.kv_offload.cpu.shared_offload_region import SharedOffloadRegion
 from vllm.v1.kv_offload.tiering.base import TransferJob
@@ -58,6 +65,13 @@ class ZoneTieringManager(TieringOffloadingManager):
 
     primary_tier: ZonePrimaryTier
     secondary_tiers: list[ZoneDiskTier]
+
+    def on_new_request(
+        self, req_context: ReqContext, *, exclude_tier_idx: int | None = None
+    ) -> RequestOffloadingContext:
+        # vLLM asks only the tiers below.
+        self.primary_tier.on_new_request(req_context)
+        return super().on_new_request(req_context, exclude_tier_idx=exclude_tier_idx)
 
     def create_store_job(self, keys: Collection[OffloadKey], req_context: ReqContext, tier_idx: int = 0) -> TransferJob:
         # Of chunks that were just stored some may be gone: purged meanwhile, or of a zone that leaves.

@@ -302,6 +302,10 @@ class ZoneAwareScheduler(AsyncScheduler):
             return num_new_tokens if self._arbiter.tokens_for(request, known) == known else 0
         return self._arbiter.tokens_for(request, num_new_tokens)
 
+    def _preempt_request(self, request: Request, timestamp: float, drop_stale_output: bool = False) -> None:
+        super()._preempt_request(request, timestamp, drop_stale_output)
+        self.tiers.preempted(request)
+
     def _request_blocks_can_be_freed(self, request: Request) -> bool:
         # vLLM asks before it preempts a running request for one that was just refused blocks; who yields is decided
         # before a step, and never in the midst of one.

@@ -19,6 +19,9 @@ class NoTiers:
     def bind(self, request: Request, zone: Zone | None) -> None:
         """Say whose a request is that is about to come."""
 
+    def preempted(self, request: Request) -> None:
+        """Note that a running request was sent back to wait, and that its blocks may be others' from now on."""
+
     def is_looking_up(self, request: Request) -> bool:
         """Whether a waiting request waits for what a tier is about to have."""
         return False
@@ -49,6 +52,9 @@ class Tiers(NoTiers):
 
     def bind(self, request: Request, zone: Zone | None) -> None:
         self._scheduler.bind(request, zone)
+
+    def preempted(self, request: Request) -> None:
+        self._scheduler.preempted(request)
 
     def is_looking_up(self, request: Request) -> bool:
         return bool(self._scheduler.is_looking_up(request))

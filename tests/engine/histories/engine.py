@@ -24,6 +24,7 @@ from tenantzone_runtime.housekeeping import turns
 from tests.engine.clock import Clock
 from tests.engine.histories.events import Abort, Declare, Flags, Pause, ResetCache, Send, Turns, Wait
 from tests.engine.histories.invariants import Invariants
+from tests.engine.tier_worker import TierWorker, give_disk, with_tiers
 
 
 @dataclass(eq=False)
@@ -60,6 +61,11 @@ class Engine:
         self.scheduler = make_scheduler(_with_flags(config, flags), flags.capacity, window=flags.window)
         self.driver = Driver(self.scheduler)
         chance = Random(flags.capacity)
+        if flags.tiers is not None:
+            worker = TierWorker(self.driver, Random(flags.tiers.chunks), flags.tiers.slowest)
+            files = flags.tiers.files
+            if files is not None:
+                give_disk(self.scheduler, worker, files, Random(files), failing=flags.tiers.failing)
         self.driver.drafts = lambda most: chance.randint(0, most)
         self.invariants = Invariants(self.driver)
         self.requests: list[Request] = []
@@ -197,6 +203,10 @@ class Engine:
             told.may_fail = grammar is not None and grammar.fails
         self.requests.append(told.request)
 
+    def end(self) -> None:
+        """The process ends."""
+        self.scheduler.shutdown()
+
     def resume(self) -> None:
         self.scheduler.set_pause_state(PauseState.UNPAUSED)
 
@@ -218,6 +228,8 @@ def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
     if flags.steps_in_flight > 2:
         config.parallel_config = copy(config.parallel_config)
         config.parallel_config.pipeline_parallel_size = flags.steps_in_flight - 1
+    if flags.tiers is not None:
+        config = with_tiers(config, flags.tiers.chunks)
     if flags.drafting is not None:
         config = with_drafts(config, *flags.drafting)
     config.model_config = copy(config.model_config)

@@ -13,6 +13,20 @@ STRANGER = "stranger"
 
 
 @dataclass(frozen=True)
+class TierFlags:
+    """The tiers of an engine, and how fast they are."""
+
+    chunks: int
+    """Of CPU memory, each of one block."""
+    slowest: int
+    """Steps that a copy takes at the most."""
+    files: int | None
+    """Chunks of a disk below it; None: there is none."""
+    failing: bool
+    """Whether the disk fails now and then."""
+
+
+@dataclass(frozen=True)
 class Flags:
     """How the engine is started."""
 
@@ -43,6 +57,8 @@ class Flags:
     """``--speculative-config``: a method, and how many tokens are drafted at a time; None: none are."""
     steps_in_pauses: bool
     """Whether configs and time change one zone after the other, with a step in between."""
+    tiers: TierFlags | None
+    """``--kv-transfer-config``; None: there are none."""
 
 
 @dataclass(frozen=True)

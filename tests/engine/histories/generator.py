@@ -4,8 +4,9 @@ from hypothesis import strategies as st
 from vllm.v1.core.sched.interface import PauseState
 
 from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
+from tenantzone_contract.tiers import TierShare
 from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Fairness, Idle, Latency, Lending, SeatShare
+from tenantzone_contract.zone_terms import Fairness, Idle, Latency, Lending, Retention, SeatShare
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.engine.histories.events import (
     STRANGER,
@@ -18,6 +19,7 @@ from tests.engine.histories.events import (
     Pause,
     ResetCache,
     Send,
+    TierFlags,
     Turns,
     Wait,
 )
@@ -39,6 +41,29 @@ SEATS = [
     SeatShare(reserved="40%", limit="70%"),
 ]
 
+
+def _can_start(flags: Flags) -> bool:
+    # With both, vLLM 0.33 looks up blocks without a hash.
+    has_window_and_modules = flags.window is not None and flags.drafting == ("mtp", 2)
+    return not has_window_and_modules and (flags.tiers is None or flags.chunked)
+
+
+TIER_SHARES = [
+    *[TierShare(tier="cpu")] * 3,
+    TierShare(tier="cpu", reserved="25%"),
+    TierShare(tier="cpu", reserved="10%", limit="40%"),
+    TierShare(tier="cpu", limit="3%"),
+    TierShare(tier="cpu", ttl_seconds=10.0),
+]
+
+tiers = st.builds(
+    TierFlags,
+    chunks=st.sampled_from([100, 300, 30, 8, 1]),
+    slowest=st.sampled_from([0, 1, 3, 12]),
+    files=st.sampled_from([None, 300, 30, 3]),
+    failing=st.sampled_from([False, False, True]),
+)
+
 flags = st.builds(
     Flags,
     capacity=st.sampled_from([40, 60, 100]),
@@ -56,7 +81,17 @@ flags = st.builds(
     token_seconds=st.sampled_from([0.0, 0.0005]),
     drafting=st.sampled_from([None, None, ("ngram", 3), ("eagle", 3), ("draft_model", 1), ("mtp", 2), ("eagle", 15)]),
     steps_in_pauses=st.sampled_from([False, False, True]),
-).filter(lambda flags: flags.window is None or flags.drafting != ("mtp", 2))  # vLLM 0.33 looks up blocks without a hash
+    tiers=st.one_of(st.none(), tiers),
+).filter(_can_start)
+
+
+_of_tiers = st.fixed_dictionaries(
+    {
+        "tiers": st.sampled_from(TIER_SHARES).map(lambda share: (share, share.model_copy(update={"tier": "disk"}))),
+        "offload": st.sampled_from(["All", "All", "Prompt", "Never"]),
+        "retention": st.sampled_from([*[Retention()] * 4, Retention(no_store=True), Retention(ttl_seconds=60.0)]),
+    }
+).filter(lambda of: not (of["retention"].no_store and of["tiers"][0].ttl_seconds))
 
 
 @st.composite
@@ -87,6 +122,7 @@ def zones(draw: st.DrawFn, tenant: str, left: int, chosen: Flags) -> ZoneConfig:
         fairness=draw(st.sampled_from([Fairness(), Fairness(), Fairness(header="x-user-id")])),
         latency=draw(st.sampled_from(LATENCIES)) if chosen.chunked else Latency(),
         seats=draw(st.sampled_from(SEATS)),
+        **(draw(_of_tiers) if chosen.tiers is not None else {}),
     )
 
 

@@ -27,7 +27,7 @@ from tenantzone_runtime.zones.zone import Zone
 from tests.engine.histories.engine import Engine
 from tests.engine.histories.snapshot import blocks_for, slots_at_most, zone_of
 
-LOOKS = 8
+LOOKS = 16
 """At how many moments of the longest wait it is looked whether a step computes something."""
 
 

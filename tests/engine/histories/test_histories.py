@@ -19,7 +19,7 @@ from tests.engine.histories.events import Life
 from tests.engine.histories.generator import lives
 from tests.engine.histories.liveness import drain
 
-LIVES = {"deep": 10_000, "mutation": 30}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 500)
+LIVES = {"deep": 10_000, "mutation": 30}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), int(os.environ.get("N", 500)))
 lived = 0
 
 
@@ -59,9 +59,12 @@ def run(config, life: Life) -> None:
     runner = {"VLLM_USE_V2_MODEL_RUNNER": str(int(life.flags.steps_in_flight > 2))}
     with clock.in_force(), patch.dict(os.environ, runner):
         engine = Engine(config, life.flags, clock)
-        for event in life.events:
-            engine.live(event)
-        drain(engine)
+        try:
+            for event in life.events:
+                engine.live(event)
+            drain(engine)
+        finally:
+            engine.end()
 
 
 def lived_one() -> None:
