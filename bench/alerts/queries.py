@@ -9,8 +9,9 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TextIO
 
-from bench.alerts.history import SCRAPE_SECONDS, History
+from bench.alerts.history import SCRAPE_SECONDS
 from hack.controlplane.server import Server
 from hack.debian import ensure
 from hack.monitoring.model import Recording
@@ -22,6 +23,13 @@ Series = dict[str, list[tuple[float, float]]]
 """By zone: Unix times and values."""
 
 _START_SECONDS = 60.0
+
+
+class Written(Protocol):
+    """A history, such as a ``History``."""
+
+    def write(self, file: TextIO) -> None:
+        """Write it in the OpenMetrics format, one metric after the other."""
 
 
 class Prometheus:
@@ -60,7 +68,7 @@ def expand(expression: str) -> str:
 
 
 @contextmanager
-def holding(history: History, folder: Path) -> Iterator[Prometheus]:
+def holding(history: Written, folder: Path) -> Iterator[Prometheus]:
     """A Prometheus with this history, for as long as the block lasts."""
     text, data = folder / "history.txt", folder / "data"
     with text.open("w") as file:

@@ -2,9 +2,10 @@
 
 from hack.monitoring.operator_panels import engines, operator
 from hack.monitoring.panel import Row
+from hack.monitoring.tier_panels import tiers
 from hack.monitoring.zone_panels import blocks, cache, overview, requests, steps
 
 
 def rows() -> tuple[Row, ...]:
     """All of them, from what is looked at first."""
-    return (overview(), blocks(), cache(), requests(), steps(), engines(), operator())
+    return (overview(), blocks(), cache(), requests(), steps(), tiers(), engines(), operator())

@@ -14,7 +14,8 @@ terms that it was had on.
 
 def recordings(pace: Pace) -> tuple[Recording, ...]:
     """All of them, for a pace."""
-    window = pace(5)
+    window, quarter = pace(5), pace(15)
+    refused = f'sum without (reason) (increase(tenantzone_zone_tier_refused_chunks_total{{reason="room"}}[{quarter}]))'
     return (
         Recording("tenantzone:zone_held_blocks", "tenantzone_zone_blocks_in_use + tenantzone_zone_blocks_cached"),
         # Of what the zone held at most in the window: a zone that has lost all of it holds nothing to compare with.
@@ -46,6 +47,11 @@ def recordings(pace: Pace) -> tuple[Recording, ...]:
             "tenantzone:zone_stalled:ratio5m",
             'sum without (reason) (rate(tenantzone_zone_stalled_seconds_total{reason=~"reserved|in_use"}'
             f"[{window}]))",
+        ),
+        Recording(
+            "tenantzone:zone_tier_refused:ratio15m",
+            f"{refused} / ({refused} + increase(tenantzone_zone_tier_stored_bytes_total[{quarter}])"
+            " / on (namespace, pod, tier) group_left () tenantzone_tier_chunk_bytes > 0)",
         ),
         Recording(
             "tenantzone:pool_held:ratio",

@@ -4,6 +4,7 @@ from hack.monitoring.model import Group
 from hack.monitoring.operator_alerts import operator_alerts
 from hack.monitoring.pace import REAL_TIME, Pace
 from hack.monitoring.recordings import recordings
+from hack.monitoring.tier_alerts import tier_alerts
 from hack.monitoring.zone_alerts import zone_alerts
 
 EVALUATION_MINUTES = 0.25
@@ -15,5 +16,6 @@ def groups(pace: Pace = REAL_TIME) -> tuple[Group, ...]:
     return (
         Group("tenantzone-recordings", interval, recordings(pace)),
         Group("tenantzone-zones", interval, zone_alerts(pace)),
+        Group("tenantzone-tiers", interval, tier_alerts(pace)),
         Group("tenantzone-operator", interval, operator_alerts(pace)),
     )

@@ -10,8 +10,8 @@ _REASONS = {
     ),
     "PoolInvalid": "Correct ZonePool {pool}: kubectl describe zp/{pool} -n {namespace}",
     "PoolOvercommitted": (
-        "Lower spec.reserved to what is left (see below), lower that of an older zone, or let the pool select larger "
-        "engines. Zones that are accepted keep what they have."
+        "Lower what is reserved to what is left (see below), lower that of an older zone, or let the pool select "
+        "larger engines. Zones that are accepted keep what they have."
     ),
     "TenantConflict": "Delete one of the two zones, or create this one anew with another spec.tenant.",
     "Deleting": "See whose finalizer holds it: kubectl get tz/{zone} -n {namespace} -o yaml",
@@ -55,6 +55,18 @@ _REASONS = {
     ),
     "PurgePending": "Wait, or see why the engines that the message names do not answer or refuse the config.",
     "PurgeInvalid": "Ask for the purge by kubectl tenantzone purge {zone} -n {namespace}, which makes an id.",
+    "TierMissing": (
+        "Start the engine with the connector that tenantzone-runtime serve --show-flags prints (docs/tiers.md), or "
+        "remove the tier from the spec."
+    ),
+    "TierTooSmall": (
+        "Restart the engine with as much of the tier as ZonePool {pool} says, or lower what zones reserve there. The "
+        "oldest zones have theirs."
+    ),
+    "TierFailing": (
+        "Look at the disk that the message names: docs/runbooks/TenantZoneTierFailing.md. Requests are served all the "
+        "same."
+    ),
     "NoTraffic": "Nothing needs to be done, unless requests wait: none of the zone was served in the last minute.",
     "Warming": "Wait: the engine learns from its first steps how long steps take.",
     "OwnLoad": "Lower spec.seats.limit, raise the target, or add engines to ZonePool {pool}.",

@@ -6,6 +6,7 @@ from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Zone
 from tenantzone_cli.table import duration, render, shown
 from tenantzone_contract.latency_words import LATENCY_WORDS
+from tenantzone_contract.quantity import shown_bytes
 from tenantzone_contract.report import LoanReport, ZoneReport
 from tenantzone_contract.summary import ZoneSummary
 from tenantzone_contract.text import printable
@@ -88,6 +89,36 @@ def latency_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
     if lines:
         yield "Latency targets (99th percentile of the last minute)"
         yield from lines
+
+
+def tier_table(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
+    """A table of what the zone has of each tier, engine by engine; empty if no engine has tiers."""
+    rows = []
+    for answer in answers:
+        report = answer.zone(zone)
+        problems = {tier.tier: tier.problem for tier in answer.report.tiers} if answer.report is not None else {}
+        for told in report.tiers if report is not None else ():
+            amounts = map(shown_bytes, (told.held_bytes, told.reserved_bytes, told.limit_bytes))
+            counts = map(shown, (told.hits, told.evictions, told.writes_refused, told.corrupt))
+            message = printable(problems.get(told.tier, ""))
+            if told.awaited_bytes:
+                message = f"too small for {shown_bytes(told.awaited_bytes)} that are reserved"
+            rows.append((f"  {answer.pod}", printable(told.tier), *amounts, *counts, message))
+    if rows:
+        yield "Tiers below the engines' blocks: bytes, and chunks since the engine's start"
+        headers = (
+            "  ENGINE",
+            "TIER",
+            "HELD",
+            "RESERVED",
+            "LIMIT",
+            "HITS",
+            "EVICTIONS",
+            "REFUSED",
+            "CORRUPT",
+            "MESSAGE",
+        )
+        yield from render(headers, rows)
 
 
 def _milliseconds(seconds: float) -> str:

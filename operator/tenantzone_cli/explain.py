@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tenantzone_cli.advice import advice
-from tenantzone_cli.api import Api, ApiError, Outcome, attempt
-from tenantzone_cli.engine_lines import engine_table, latency_lines, loan_lines, request_lines
+from tenantzone_cli.api import Api, ApiError, Body, Outcome, attempt
+from tenantzone_cli.engine_lines import engine_table, latency_lines, loan_lines, request_lines, tier_table
 from tenantzone_cli.live import EngineAnswer, ask_engines, engine_pods
 from tenantzone_cli.names import API, POOLS, ZONES, within
 from tenantzone_cli.resources import Condition, Pod, Pool, Zone, read_pool, read_zone
 from tenantzone_cli.table import duration, render
+from tenantzone_cli.tier_reservations import tier_reservations
 from tenantzone_contract.share import floor_blocks
 
 _GOOD_IF_FALSE = ("NotEnforced", "Stalled", "Reconciling")
@@ -69,6 +70,7 @@ def explain(facts: Facts) -> list[str]:
         list(request_lines(facts.zone.name, facts.answers)),
         list(latency_lines(facts.zone.name, facts.answers)),
         list(engine_table(facts.zone, facts.answers)),
+        list(tier_table(facts.zone.name, facts.answers)),
         list(_unheard(facts)),
     ]
     return [line for section in sections if section for line in (*section, "")][:-1]
@@ -82,6 +84,13 @@ def _head(facts: Facts) -> Iterator[str]:
         f"  tenant {zone.tenant}, pool {zone.pool}, priority {zone.priority}, reserved {zone.reserved}, limit {limit}, "
         f"generation {zone.generation}" + (f", age {duration(facts.now - zone.created)}" if zone.created else "")
     )
+    if zone.tiers:
+        yield f"  tiers: {'; '.join(map(_share, zone.tiers))}; offload {zone.spec.get('offload', 'All')}"
+
+
+def _share(share: Body) -> str:
+    limit = f", limit {share['limit']}" if "limit" in share else ""
+    return f"{share['tier']} reserved {share.get('reserved', 0)}{limit}"
 
 
 def _verdict(zone: Zone) -> str:
@@ -136,7 +145,9 @@ def _why_not_accepted(facts: Facts) -> Iterator[str]:
     neighbours = [zone for zone in facts.siblings if zone.pool == facts.zone.pool and zone.key != facts.zone.key]
     match accepted.reason:
         case "PoolOvercommitted":
-            yield from _reservations(facts, [zone for zone in neighbours if zone.is_("Accepted")])
+            others = [zone for zone in neighbours if zone.is_("Accepted")]
+            in_tiers = list(tier_reservations(facts.zone, facts.pool, others)) if facts.pool is not None else []
+            yield from in_tiers or _reservations(facts, others)
         case "TenantConflict":
             holders = [zone.name for zone in neighbours if zone.tenant == facts.zone.tenant and zone.is_("Accepted")]
             yield f"Tenant {facts.zone.tenant} has the zone {', '.join(holders) or 'of an older TenantZone'} already"

@@ -100,6 +100,11 @@ class Zone(Thing):
         return self.spec.get("limit")
 
     @property
+    def tiers(self) -> Sequence[Body]:
+        """The spec's shares of tiers."""
+        return self.spec.get("tiers") or []
+
+    @property
     def engines(self) -> Sequence[Body]:
         """The status' rows, one for each engine."""
         return self.status.get("engines") or []

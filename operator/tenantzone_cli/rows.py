@@ -1,6 +1,6 @@
 """The rows that ``top`` shows, from the zones' statuses or from the engines' reports. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,6 +8,7 @@ from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Zone
 from tenantzone_contract.report import ZoneReport
 from tenantzone_contract.summary import ZoneSummary
+from tenantzone_contract.tier_summary import TierSummary, tier_summaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Row:
     is_registered: bool = False
     """Made by the engines for a tenant without a TenantZone."""
     evictions_per_second: float | None = None
+    tiers: tuple[TierSummary, ...] = ()
+    """What it has of tiers; a status tells it over all engines only."""
 
     @property
     def zone_key(self) -> tuple[str, ...]:
@@ -38,7 +41,8 @@ class Row:
 def status_rows(zones: Sequence[Zone]) -> Iterator[Row]:
     """A row for each zone, followed by one for each of its engines, as the zones' statuses say."""
     for zone in zones:
-        yield Row(zone.namespace, zone.name, zone.pool, "", zone.ready, ZoneSummary.read(zone.status))
+        tiers = tuple(map(TierSummary.read, zone.status.get("tiers") or ()))
+        yield Row(zone.namespace, zone.name, zone.pool, "", zone.ready, ZoneSummary.read(zone.status), tiers=tiers)
         for row in zone.engines:
             acknowledged = "True" if row.get("acknowledged") else "False"
             yield Row(zone.namespace, zone.name, zone.pool, str(row.get("pod")), acknowledged, ZoneSummary.read(row))
@@ -60,9 +64,13 @@ def live_rows(zones: Sequence[Zone], answers: Sequence[EngineAnswer]) -> Iterato
 
 
 def _with_engines(total: Row, found: Mapping[str, ZoneReport]) -> Iterator[Row]:
-    yield total
+    yield replace(total, tiers=_tiers(found.values()))
     for pod, report in found.items():
-        yield replace(total, engine=pod, ready="", summary=ZoneSummary.of([report]))
+        yield replace(total, engine=pod, ready="", summary=ZoneSummary.of([report]), tiers=_tiers([report]))
+
+
+def _tiers(reports: Iterable[ZoneReport]) -> tuple[TierSummary, ...]:
+    return tuple(tier_summaries(told for report in reports for told in report.tiers))
 
 
 def _registered(answers: Sequence[EngineAnswer]) -> dict[tuple[str, str, str], dict[str, ZoneReport]]:
@@ -114,4 +122,5 @@ def _rate(looks: Sequence[tuple[float, int]], now: float, count: int) -> float |
 
 def as_json(row: Row) -> dict[str, Any]:
     """In the words of the API."""
-    return row.summary.fields() | {"evictionsPerSecond": row.evictions_per_second}
+    fields = row.summary.fields() | {"evictionsPerSecond": row.evictions_per_second}
+    return fields | ({"tiers": [tier.fields() for tier in row.tiers]} if row.tiers else {})

@@ -73,10 +73,13 @@ def table(rows: Sequence[Row], selection: Selection) -> list[str]:
     if not rows:
         where = f"namespace {selection.namespace}" if selection.namespace is not None else "any namespace"
         return [f"no TenantZones in {where}" + (f" and pool {selection.pool}" if selection.pool else "")]
-    headers = ["NAME", "POOL", "STATE", *(header for header, _ in _FIGURES.values()), "READY"]
+    tiers = sorted({tier.tier for row in rows for tier in row.tiers})
+    headers = ["NAME", "POOL", "STATE", *(header for header, _ in _FIGURES.values()), *map(str.upper, tiers), "READY"]
     if selection.namespace is None:
         headers.insert(0, "NAMESPACE")
-    cells = [_cells(row, selection) for row in ordered(rows, selection.sort) if selection.engines or not row.engine]
+    cells = [
+        _cells(row, selection, tiers) for row in ordered(rows, selection.sort) if selection.engines or not row.engine
+    ]
     return list(render(headers, cells))
 
 
@@ -104,9 +107,12 @@ def silent_engines(answers: Sequence[EngineAnswer]) -> list[str]:
     return lines
 
 
-def _cells(row: Row, selection: Selection) -> list[str]:
+def _cells(row: Row, selection: Selection, tiers: Sequence[str]) -> list[str]:
     name = f"  {row.engine}" if row.engine else row.zone
     pool = "" if row.engine else row.pool
     figures = (shown(amount(row)) for _, amount in _FIGURES.values())
-    cells = [name, pool, shown(row.summary.state), *figures, shown(row.ready)]
+    # Held of what is reserved, in bytes.
+    known = {tier.tier: tier.shown for tier in row.tiers}
+    in_tiers = (shown(known.get(tier)) for tier in tiers)
+    cells = [name, pool, shown(row.summary.state), *figures, *in_tiers, shown(row.ready)]
     return cells if selection.namespace is not None else ["" if row.engine else row.namespace, *cells]

@@ -85,6 +85,9 @@ MAX_SECONDS: Final = 1e6
 """Of what a zone's requests take. A longer time is told as this one: some clock was set."""
 
 Count = Annotated[int, Field(ge=0)]
+TierText = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+MAX_TIERS: Final = 8
+"""Of one engine."""
 _Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
 
 
@@ -125,7 +128,7 @@ class LatencyReport(_Model):
 class ZoneTierReport(_Model):
     """One zone in one tier of an engine; chunks are what the tier moves at once."""
 
-    tier: Annotated[str, Field(max_length=63)]
+    tier: TierText
     """A :data:`~tenantzone_contract.tiers.TierName`; a newer engine may have tiers that this code does not know."""
     reserved_bytes: Count
     limit_bytes: Count
@@ -206,7 +209,7 @@ class ZoneReport(_Model):
     """Blocks that were zeroed because another tenant got them, since the engine started."""
     unscrubbed_blocks: Count = 0
     """Free blocks that still hold data of the zone: each is zeroed before another tenant gets it."""
-    tiers: tuple[ZoneTierReport, ...] = ()
+    tiers: Annotated[tuple[ZoneTierReport, ...], Field(max_length=MAX_TIERS)] = ()
     """One for each tier of the engine; none: the engine has none, or is of the release before."""
 
     @property
@@ -292,7 +295,7 @@ class AdminPortStatus(_Model):
 class TierReport(_Model):
     """One tier of an engine."""
 
-    tier: Annotated[str, Field(max_length=63)]
+    tier: TierText
     """As in :class:`ZoneTierReport`."""
     capacity_bytes: Count
     """Whole chunks only."""
@@ -334,7 +337,7 @@ class EngineReport(_Model):
     """None: the engine is of the release before, and knows API keys only."""
     admin_port: AdminPortStatus | None = None
     """None: the engine is of the release before, and its port is open."""
-    tiers: tuple[TierReport, ...] = ()
+    tiers: Annotated[tuple[TierReport, ...], Field(max_length=MAX_TIERS)] = ()
     """The fastest first; none: it has none, or is of the release before."""
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()

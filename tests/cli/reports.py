@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from tenantzone_cli.live import EngineAnswer
-from tenantzone_contract.report import AdminPortStatus, ConfigStatus, EngineReport, LoanReport, ZoneReport
+from tenantzone_contract.report import AdminPortStatus, ConfigStatus, EngineReport, LoanReport, TierReport, ZoneReport
 
 
 def zone_report(name: str, **fields: Any) -> ZoneReport:
@@ -18,6 +18,7 @@ def engine_report(
     pod: str = "engine-0",
     loans: tuple[LoanReport, ...] = (),
     config: ConfigStatus | None = None,
+    tiers: tuple[TierReport, ...] = (),
     published: float | None = None,
 ) -> EngineReport:
     return EngineReport(
@@ -28,6 +29,7 @@ def engine_report(
         free_blocks=50,
         config=config or ConfigStatus(),
         admin_port=AdminPortStatus(),
+        tiers=tiers,
         zones=zones,
         loans=loans,
         started_unix_time=0.0,

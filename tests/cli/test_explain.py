@@ -9,7 +9,7 @@ from tenantzone_cli.api import ApiError
 from tenantzone_cli.explain import Facts, explain
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Pod, Pool, Zone, read_pool, read_zone, unix_time
-from tenantzone_contract.report import LatencyReport, LoanReport, TargetReport
+from tenantzone_contract.report import LatencyReport, LoanReport, TargetReport, TierReport, ZoneTierReport
 from tenantzone_operator.kube.conditions import Reason
 from tests.cli.reports import answer, engine_report, zone_report
 from tests.operator.objects import body
@@ -37,8 +37,8 @@ def zone(
     return read_zone(body(name, age=age, metadata=metadata, spec={"pool": "demo"} | spec, status=whole))
 
 
-def pool(**status: Any) -> Pool:
-    spec = {"selector": {"matchLabels": {"app": "vllm"}}}
+def pool(tiers: Any = None, **status: Any) -> Pool:
+    spec = {"selector": {"matchLabels": {"app": "vllm"}}} | ({"tiers": tiers} if tiers is not None else {})
     return read_pool(body("demo", metadata={"namespace": "shop"}, spec=spec, status={"capacityBlocks": 100} | status))
 
 
@@ -128,6 +128,78 @@ def test_an_overcommitted_zone_is_told_who_holds_the_reservations_oldest_first()
     assert table[:4] == ["old 25 25", "young 30% 30", "not reserved 45", "greedy asks for 80% 80"]
 
 
+def sharing(name: str, conditions: Any = None, *, age: int = 0, **reserved: Any) -> Zone:
+    """A zone that reserves so much of each tier."""
+    return zone(name, conditions, age=age, tiers=[{"tier": tier, "reserved": each} for tier, each in reserved.items()])
+
+
+def test_who_holds_the_reservations_of_a_tier_is_told_where_that_is_what_is_missing():
+    refused = [condition("Accepted", "False", "PoolOvercommitted"), condition("Ready", "False", "NotAccepted")]
+    others = [
+        sharing("young", age=1, cpu="25%", disk="10%"),
+        sharing("old", age=9, cpu="2Gi"),
+        sharing("refused-too", refused, age=5, cpu="9Gi"),
+        zone("nothing", age=7),
+    ]
+    of = pool(tiers={"cpu": {"bytes": "8Gi"}, "disk": {"folder": "/data", "bytes": 2**40}})
+
+    lines = explained(sharing("greedy", refused, cpu="75%", disk="5%"), siblings=others, the_pool=of).splitlines()
+
+    (start,) = [place for place, line in enumerate(lines) if line.startswith("Who holds")]
+    assert lines[start] == "Who holds the reservations of tier cpu of pool demo, 8Gi in each engine"
+    table = [" ".join(line.split()) for line in lines[start + 2 :]]
+    assert table == ["old 2Gi", "young 2Gi", "not reserved 4Gi", "greedy asks for 6Gi"]
+
+
+def test_a_zone_that_fits_into_the_tiers_is_told_of_blocks():
+    refused = [condition("Accepted", "False", "PoolOvercommitted"), condition("Ready", "False", "NotAccepted")]
+    of = pool(tiers={"cpu": {"bytes": "8Gi"}})
+
+    assert "in its smallest engine of 100 blocks" in explained(sharing("greedy", refused, cpu="8Gi"), the_pool=of)
+    assert "tier disk of pool demo, 0 in each engine" in explained(sharing("greedy", refused, disk="1Gi"), the_pool=of)
+
+
+def test_what_a_zone_has_of_tiers_is_told_engine_by_engine():
+    told = ZoneTierReport(
+        tier="cpu",
+        reserved_bytes=2**31,
+        limit_bytes=2**33,
+        held_bytes=2**30,
+        hits=12,
+        evictions=3,
+        writes_refused=2,
+        corrupt=1,
+    )
+    lacking = told.model_copy(update={"tier": "disk", "reserved_bytes": 0, "awaited_bytes": 2**40})
+    failing = TierReport(tier="cpu", capacity_bytes=2**33, held_bytes=0, chunk_bytes=1, problem="writes fail: \x1bfull")
+    fine = TierReport(tier="disk", capacity_bytes=2**33, held_bytes=0, chunk_bytes=1)
+    report = engine_report(zone_report("acme", tiers=(told, lacking)), tiers=(failing, fine))
+
+    shares = [{"tier": "cpu", "reserved": "2Gi", "limit": "50%"}, {"tier": "disk"}]
+    said = explained(zone(tiers=shares, offload="Prompt"), answer(report), answer(engine_report()))
+
+    assert "  tiers: cpu reserved 2Gi, limit 50%; disk reserved 0; offload Prompt" in said
+    rows = [" ".join(line.split()) for line in said.splitlines() if line.strip().startswith("engine-0")]
+    assert rows[-2:] == [
+        "engine-0 cpu 1Gi 2Gi 8Gi 12 3 2 1 writes fail: \N{REPLACEMENT CHARACTER}full",
+        "engine-0 disk 1Gi 0 8Gi 12 3 2 1 too small for 1Ti that are reserved",
+    ]
+
+
+def test_without_tiers_nothing_is_said_of_them():
+    said = explained(zone(), answer(engine_report(zone_report("acme"))))
+
+    assert "tier" not in said.lower()
+
+
+@pytest.mark.parametrize("reason", ["TierMissing", "TierTooSmall", "TierFailing"])
+def test_a_tier_that_is_not_enforced_leaves_a_zone_ready_and_has_advice(reason: str):
+    said = explained(zone("acme", [*READY, condition("TiersEnforced", "False", reason)]))
+
+    assert "TenantZone shop/acme: Ready" in said
+    assert "What to do" in said
+
+
 def test_a_tenant_that_has_a_zone_already_is_named_with_it():
     refused = [condition("Accepted", "False", "TenantConflict"), condition("Ready", "False", "NotAccepted")]
 
@@ -141,7 +213,7 @@ def test_without_the_right_to_list_zones_the_rest_is_said_all_the_same():
 
     said = explained(zone("greedy", refused), siblings=ApiError(403, "no"))
 
-    assert "Lower spec.reserved" in said
+    assert "Lower what is reserved" in said
 
 
 def test_pods_that_are_not_there_or_not_ready_are_named():

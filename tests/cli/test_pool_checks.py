@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tenantzone_cli.doctor.diagnosis import diagnose
 from tenantzone_cli.doctor.finding import Finding, Level, name_some
 from tenantzone_contract.config_text import dump_config
 from tenantzone_contract.packing import PackedHead
@@ -17,6 +18,7 @@ from tests.cli.healthy import (
     CONFIG,
     CONFIG_SUBJECT,
     ENGINES,
+    HEALTHY,
     KEY,
     MISSING,
     NOW,
@@ -42,6 +44,14 @@ NOT_SECURED = {
     "status": "True",
     "reason": "AdminPortOpen",
     "message": "whoever reaches their admin ports reads what all tenants hold: engine-0",
+}
+
+
+NO_TIER = {
+    "type": "TiersEnforced",
+    "status": "False",
+    "reason": "TierMissing",
+    "message": "engine-0 has no tier cpu; start it with the connector",
 }
 
 
@@ -78,6 +88,13 @@ def packed(at_least: int) -> dict[str, Any]:
             "admin port shop/demo",
             "reads what all tenants hold: engine-0",
             id="engines with an open admin port",
+        ),
+        pytest.param(
+            {"pools": [pool(conditions=[*pool().status["conditions"], NO_TIER])]},
+            "WARN",
+            "tiers shop/demo",
+            "engine-0 has no tier cpu",
+            id="engines without a tier",
         ),
         # Configs.
         pytest.param({"configs": {KEY: MISSING}}, "FAIL", CONFIG_SUBJECT, "no ConfigMap", id="no config"),
@@ -156,6 +173,13 @@ def packed(at_least: int) -> dict[str, Any]:
             {"zones": [zone(), zone("burst", "False")]}, "WARN", "zones", "1 of 2 are not Ready: burst", id="not Ready"
         ),
         pytest.param(
+            {"zones": [zone(), zone("burst", conditions=[*zone().status["conditions"], NO_TIER])]},
+            "WARN",
+            "zones",
+            "1 do not have of tiers what they reserve: burst",
+            id="a zone without its share of a tier",
+        ),
+        pytest.param(
             {"zones": [zone(generation=2)]}, "WARN", "zones", "not seen the present generation of acme", id="not seen"
         ),
     ],
@@ -165,6 +189,14 @@ def test_one_thing_that_is_wrong_is_found_and_nothing_else(change: dict[str, Any
 
     assert (finding.level, finding.subject) == (level, subject)
     assert said in finding.message
+
+
+def test_tiers_that_are_enforced_are_told():
+    told = {"type": "TiersEnforced", "status": "True", "reason": "Enforced", "message": "1 engine have the tiers"}
+    facts = replace(HEALTHY, pools=[pool(conditions=[*pool().status["conditions"], told])])
+
+    assert Finding(Level.OK, "tiers shop/demo", "1 engine have the tiers") in diagnose(facts)
+    assert not [found for found in diagnose(HEALTHY) if found.subject.startswith("tiers")]
 
 
 def test_a_young_pool_is_given_time():

@@ -12,6 +12,7 @@ from tenantzone_cli.rows import Rates, Row, live_rows, status_rows
 from tenantzone_cli.table import duration, render
 from tenantzone_cli.top import SORTS, Selection, document, ordered, silent_engines, table
 from tenantzone_cli.watch import screen
+from tenantzone_contract.report import ZoneTierReport
 from tenantzone_contract.summary import ZoneSummary
 from tests.cli.reports import answer, engine_report, zone_report
 from tests.operator.objects import body
@@ -53,6 +54,35 @@ def test_reports_of_several_engines_add_up():
     assert whole.summary == ZoneSummary.of([one, two])
     assert (whole.summary.state, whole.summary.held, whole.summary.hit_percent) == ("Active", 12, 12)
     assert [row.engine for row in engines] == ["engine-0", "engine-1"]
+
+
+def in_tier(tier: str, held: int, reserved: int = 0) -> ZoneTierReport:
+    return ZoneTierReport(tier=tier, held_bytes=held, reserved_bytes=reserved, limit_bytes=2**40)
+
+
+def test_tiers_have_columns_where_there_are_any():
+    told = {"tier": "cpu", "held": 2**30, "reserved": 2**31, "hits": 5}
+    (of_status,) = status_rows([zone("acme", tiers=[told])])
+    reports = [zone_report("acme", tiers=(in_tier("cpu", 2**30, 2**31), in_tier("disk", 7))), zone_report("burst")]
+    rows = list(live_rows([zone("acme"), zone("burst")], [answer(engine_report(*reports))]))
+
+    assert table([of_status], Selection("shop"))[1].split()[-2] == "1Gi/2Gi"
+    head, acme, burst = (line.split() for line in table(rows, Selection("shop")))
+    assert head[-3:] == ["CPU", "DISK", "READY"]
+    assert (acme[-3:-1], burst[-3:-1]) == (["1Gi/2Gi", "7/0"], ["-", "-"])
+    assert "CPU" not in table([row("a")], Selection("shop"))[0]
+    zones = json.loads(document(rows, EVERYWHERE, indent=None))["zones"]
+    assert zones[0]["tiers"][0] == {
+        "tier": "cpu",
+        "summary": "1Gi/2Gi",
+        "held": 2**30,
+        "reserved": 2**31,
+        "hits": 0,
+        "evictions": 0,
+        "writesRefused": 0,
+    }
+    assert zones[0]["engines"][0]["tiers"] == zones[0]["tiers"]
+    assert "tiers" not in zones[1]
 
 
 def test_a_zone_that_no_engine_reports_has_no_figures():

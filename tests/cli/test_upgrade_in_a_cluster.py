@@ -65,6 +65,8 @@ NEWER_USES = {
     "request-limits.yaml",
     "retention.yaml",
     "seats.yaml",
+    "tiers-pool.yaml",
+    "tiers.yaml",
 }
 """Samples with fields, or values of fields, that the last release does not know."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from hack.ports import free_ports
 from tenantzone_contract.blocks import BlockKind, BlockMap
-from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, ZoneReport
+from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, TierReport, ZoneReport
 from tenantzone_operator.console.server import Standing, console_served
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod
 from tenantzone_operator.kube.store import Shelf, Store
@@ -35,6 +35,7 @@ class Engine:
         self.zones: dict[str, dict[str, Any]] = {}
         """Further fields of zones' reports."""
         self.loans: tuple[LoanReport, ...] = ()
+        self.tiers: tuple[TierReport, ...] = ()
         self._server = AdminServer(*address, self.report, access=AdminAccess(None), take_block_map=self.block_map)
         self._server.start()
 
@@ -51,6 +52,7 @@ class Engine:
             block_size_tokens=32,
             free_blocks=held[None, "free"],
             config=ConfigStatus(applied_generation=1),
+            tiers=self.tiers,
             zones=tuple(self._zone(name, held) for name in names),
             loans=self.loans,
             started_unix_time=0.0,

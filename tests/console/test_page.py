@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tenantzone_contract.report import LoanReport
+from tenantzone_contract.report import LoanReport, TierReport, ZoneTierReport
 from tenantzone_operator.console.server import Standing
 from tests.console.browsing import assert_accessible, cell_colours, opened
 from tests.console.colours import Scheme, linear, variables
@@ -85,6 +85,29 @@ def test_it_shows_own_seats_shares_of_steps_and_a_missed_target(
         engine.zones["acme"]["computed_tokens"], engine.zones["burst"]["computed_tokens"] = 1025, 575
         expect(acme.locator("td").last).to_have_text("25 %")
         expect(burst.locator("td").last).to_have_text("75 %")
+
+
+def test_it_shows_what_zones_hold_in_tiers_where_there_are_any(
+    browser: Browser, console: ServedConsole, engine_of: MakeEngine
+):
+    engine = engine_of(SMALL, "acme", "burst")
+    with opened(browser, console.url) as page:
+        expect(page.locator("#zone-rows tr")).to_have_count(2)
+        expect(page.locator("#tiers")).to_be_hidden()
+        held = ZoneTierReport(
+            tier="cpu", reserved_bytes=2**31, limit_bytes=2**33, held_bytes=1_700_000_000, hits=1234, writes_refused=5
+        )
+        engine.zones = {"acme": {"tiers": (held,)}}
+        engine.tiers = (
+            TierReport(tier="cpu", capacity_bytes=2**33, held_bytes=2**32, chunk_bytes=1),
+            TierReport(tier="disk", capacity_bytes=2**40, held_bytes=0, chunk_bytes=1, problem="writes fail: no space"),
+        )
+        rows = page.locator("#tier-rows tr")
+        expect(rows).to_have_text(["acmecpu1.6 GiB2 GiB1,23405"], use_inner_text=False)
+        expect(page.locator("#engine-tier-rows tr")).to_have_text(
+            ["engine-0cpu4 GiB8 GiBworks", "engine-0disk0 B1 TiBfailswrites fail: no space"], use_inner_text=False
+        )
+        assert_accessible(page)
 
 
 def test_an_engine_that_joins_brings_no_share_of_what_it_computed_before(

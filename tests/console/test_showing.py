@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tenantzone_contract.blocks import BlockKind, BlockMap
-from tenantzone_contract.report import ConfigStatus, Rejection, ZoneReport
+from tenantzone_contract.report import ConfigStatus, Rejection, TierReport, ZoneReport, ZoneTierReport
 from tenantzone_contract.summary import ZoneSummary
 from tenantzone_operator.console.live import LiveEngine
 from tenantzone_operator.console.showing import show_blocks, show_pool
@@ -99,6 +99,39 @@ def test_a_zone_is_shown_as_its_engines_say_in_sum():
     assert zone.items() >= ZoneSummary.of([first, second]).fields().items()
     assert (zone["live"], zone["state"], zone["held"], zone["reserved"]) == (True, "Active", 12, 70)
     assert (zone["waitingRequests"], zone["runningRequests"], zone["waitReason"]) == (2, 1, "limit")
+
+
+def in_tier(tier: str, held: int, hits: int = 0) -> ZoneTierReport:
+    return ZoneTierReport(tier=tier, reserved_bytes=100, limit_bytes=900, held_bytes=held, hits=hits)
+
+
+def test_what_a_zone_holds_in_tiers_is_that_of_all_engines_and_each_tier_is_shown_with_what_is_wrong():
+    first = zone_report("acme", tiers=(in_tier("cpu", 70, 3), in_tier("disk", 5)))
+    second = zone_report("acme", tiers=(in_tier("cpu", 30, 4),))
+    engines = [heard("a", "", first), heard("b", "", second), heard("c")]
+    tiers = (TierReport(tier="disk", capacity_bytes=900, held_bytes=5, chunk_bytes=1, problem="reads fail: \x1bno"),)
+    told = report("d", 100, ConfigStatus(applied_generation=1), ()).model_copy(update={"tiers": tiers})
+    engines.append(LiveEngine(pod("d")))
+    engines[-1].hear(read_report_text(told.model_dump_json(by_alias=True).encode()), now=0.0)
+
+    shown = shown_with(*engines, zones=[declared("acme")])
+
+    (acme,) = shown["zones"]
+    assert [(row["tier"], row["held"], row["reserved"], row["hits"]) for row in acme["tiers"]] == [
+        ("cpu", 100, 200, 7),
+        ("disk", 5, 100, 0),
+    ]
+    assert shown["tiers"] == [
+        {
+            "pod": "d",
+            "tier": "disk",
+            "heldBytes": 5,
+            "capacityBytes": 900,
+            "problem": "reads fail: \N{REPLACEMENT CHARACTER}no",
+        }
+    ]
+    (of_status,) = shown_with(zones=[declared("acme", tiers=[{"tier": "cpu", "held": 7}])])["zones"]
+    assert of_status["tiers"][0]["held"] == 7
 
 
 def test_seats_and_computed_tokens_are_those_of_all_engines():

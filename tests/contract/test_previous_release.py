@@ -8,6 +8,7 @@ import pytest
 
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.tiers import CpuTier, PoolTiers, TierShare
 from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.zone_terms import (
     Fairness,
@@ -152,6 +153,21 @@ def test_what_it_knows_it_reads(previous: str):
             config_of(ZoneConfig(name="acme", tenant="acme", generation=1, seats=SeatShare(limit=4))),
             "zones[0].seats: Extra inputs are not permitted",
             id="seats",
+        ),
+        pytest.param(
+            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, tiers=(TierShare(tier="cpu"),))),
+            "zones[0].tiers: Extra inputs are not permitted",
+            id="tiers",
+        ),
+        pytest.param(
+            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, offload="Never")),
+            "zones[0].offload: Extra inputs are not permitted",
+            id="what goes on in tiers",
+        ),
+        pytest.param(
+            make_config(1, PoolConfig(namespace="models", name="main", tiers=PoolTiers(cpu=CpuTier(bytes=1))), ()),
+            "pool.tiers: Extra inputs are not permitted",
+            id="tiers of a pool",
         ),
     ],
 )

@@ -7,10 +7,12 @@ import pytest
 
 from tenantzone_contract.report import ZoneTierReport
 from tenantzone_contract.tiers import TierShare
+from tenantzone_runtime.disk.figures import Receipt
+from tenantzone_runtime.journal.bill import Period, make_bill
 from tests.housekeeping.driven import CAPACITY
 from tests.housekeeping.house import House
 from tests.housekeeping.simulated import CHUNK_BYTES, SimulatedEngine
-from tests.journal.journals import eventually
+from tests.journal.journals import eventually, kinds, records
 from tests.runtime.folders import zone
 
 CPU = TierShare(tier="cpu", reserved=20 * CHUNK_BYTES, limit="60%")
@@ -41,14 +43,14 @@ def await_tier(house: House, tenant: str, tier: str, **fields: int) -> ZoneTierR
     return tiers_of(house, tenant)[tier]
 
 
-def test_an_engine_without_tiers_says_nothing_of_any(tmp_path: Path):
+def test_an_engine_without_tiers_says_nothing_of_any(tmp_path: Path) -> None:
     with House(SimulatedEngine(CAPACITY), tmp_path) as house:
         house.enforce(zone("acme", tiers=(CPU,)))
         report = house.report()
     assert (report.tiers, report.zones[0].tiers) == ((), ())
 
 
-def test_what_a_zone_has_of_each_tier_is_told(engine: SimulatedEngine, house: House):
+def test_what_a_zone_has_of_each_tier_is_told(engine: SimulatedEngine, house: House) -> None:
     house.enforce(zone("acme", tiers=(CPU, DISK)), zone("burst"))
     acme = tiers_of(house, "acme")
     assert (acme["cpu"].reserved_bytes, acme["cpu"].limit_bytes) == (20_000, 30_000)
@@ -57,7 +59,7 @@ def test_what_a_zone_has_of_each_tier_is_told(engine: SimulatedEngine, house: Ho
     assert (burst["cpu"].reserved_bytes, burst["cpu"].limit_bytes) == (0, 50_000)
 
 
-def test_what_is_stored_loaded_and_refused_is_told(engine: SimulatedEngine, house: House):
+def test_what_is_stored_loaded_and_refused_is_told(engine: SimulatedEngine, house: House) -> None:
     house.enforce(zone("acme", tiers=(CPU, DISK)), zone("burst"))
     stored = engine.offload("cpu", "acme", 25)
     engine.load("cpu", "acme", stored[:4])
@@ -67,18 +69,12 @@ def test_what_is_stored_loaded_and_refused_is_told(engine: SimulatedEngine, hous
     disk = tiers_of(house, "acme")["disk"]
     assert (disk.held_bytes, disk.hits) == (0, 0)
     assert tiers_of(house, "burst")["cpu"].held_bytes == 0
-    cpu, disk = house.report().tiers
-    assert (cpu.tier, cpu.capacity_bytes, cpu.held_bytes, cpu.chunk_bytes, cpu.is_full) == (
-        "cpu",
-        50_000,
-        30_000,
-        CHUNK_BYTES,
-        False,
-    )
-    assert (disk.tier, disk.capacity_bytes, disk.held_bytes) == ("disk", 200_000, 0)
+    told = [(tier.tier, tier.capacity_bytes, tier.held_bytes, tier.is_full) for tier in house.report().tiers]
+    assert told == [("cpu", 50_000, 30_000, False), ("disk", 200_000, 0, False)]
+    assert {tier.chunk_bytes for tier in house.report().tiers} == {CHUNK_BYTES}
 
 
-def test_a_floor_that_is_not_held_is_told(engine: SimulatedEngine, house: House):
+def test_a_floor_that_is_not_held_is_told(engine: SimulatedEngine, house: House) -> None:
     house.enforce(zone("acme", tiers=(CPU,)), zone("burst"))
     engine.offload("cpu", "burst", 0, begin=50)
     engine.offload("cpu", "acme", 25)
@@ -87,7 +83,7 @@ def test_a_floor_that_is_not_held_is_told(engine: SimulatedEngine, house: House)
     assert house.report().tiers[0].is_full
 
 
-def test_what_a_tier_is_too_small_for_is_told(house: House):
+def test_what_a_tier_is_too_small_for_is_told(house: House) -> None:
     large = TierShare(tier="cpu", reserved=30 * CHUNK_BYTES)
     house.enforce(zone("old", tiers=(large,)), zone("young", tiers=(large,)))
     assert (tiers_of(house, "old")["cpu"].reserved_bytes, tiers_of(house, "old")["cpu"].awaited_bytes) == (30_000, 0)
@@ -95,13 +91,62 @@ def test_what_a_tier_is_too_small_for_is_told(house: House):
     assert (young.reserved_bytes, young.awaited_bytes) == (0, 30_000)
 
 
-def test_a_tier_that_fails_says_why(engine: SimulatedEngine, house: House):
+def test_a_tier_that_fails_says_why(engine: SimulatedEngine, house: House) -> None:
     engine.tiers[1].problem = "writes fail: no space left"
     report = house.await_report(lambda report: report.tiers[1].problem)
     assert [told.problem for told in report.tiers] == ["", "writes fail: no space left"]
 
 
-def test_what_came_before_any_zone_is_told_of_no_zone(engine: SimulatedEngine, house: House):
+def test_the_journal_has_what_was_held_of_each_tier_and_its_bill_adds_it_up(
+    engine: SimulatedEngine, house: House
+) -> None:
+    house.enforce(zone("acme", tiers=(CPU, DISK)), zone("burst"), zone("late"))
+    engine.offload("cpu", "acme", 10)
+    engine.offload("disk", "acme", 20)
+    engine.offload("cpu", "burst", 1)
+    eventually(lambda: tiers_of(house, "acme")["disk"].byte_seconds > 2_000)
+    told = tiers_of(house, "acme")
+    house.enforce(zone("burst"), zone("late"))
+    house.stop()
+    billed = make_bill([house.journal], Period()).tiers
+    assert billed.keys() == {("acme", "cpu"), ("acme", "disk"), ("burst", "cpu")}
+    for tier in ("cpu", "disk"):
+        # A journal writes thousandths.
+        assert billed["acme", tier].byte_seconds > told[tier].byte_seconds - 0.002
+    assert billed["burst", "cpu"].byte_seconds > 0
+    # And no chunks as blocks.
+    assert set(kinds(house.journal)) == {"started", "lifecycle", "config_applied", "tier_usage"}
+
+
+def test_a_purge_is_in_the_journal_for_each_tier_and_so_is_the_receipt(engine: SimulatedEngine, house: House) -> None:
+    house.enforce(zone("acme", tiers=(CPU, DISK)), zone("burst"))
+    engine.offload("cpu", "acme", 10, begin=3)
+    engine.offload("disk", "acme", 20)
+    house.enforce(zone("acme", purge="one"), zone("burst"))
+    with engine.zone_lock:
+        engine.tiers[1].receipts += [Receipt("acme", "one", 20, 21, True), Receipt("gone", "", 1, 2, True)]
+    house.stop()
+    fields = {
+        "tier_purged": ("tier", "zone", "id", "evicted", "withdrawn"),
+        "tier_receipt": ("tier", "zone", "id", "chunks", "files"),
+    }
+    told = [record for record in records(house.journal) if record["kind"] in fields]
+    assert [tuple(record[name] for name in fields[record["kind"]]) for record in told] == [
+        ("cpu", "acme", "one", 10, 3),
+        ("disk", "acme", "one", 20, 0),
+        ("disk", "acme", "one", 20, 21),
+        ("disk", "gone", None, 1, 2),
+    ]
+
+
+def test_without_a_journal_tiers_pile_nothing_up(engine: SimulatedEngine, tmp_path: Path) -> None:
+    with House(engine, tmp_path, TENANTZONE_JOURNAL_DIR="") as house:
+        house.enforce(zone("acme"))
+        engine.offload("cpu", "acme", 10)
+        eventually(lambda: not engine.tier("cpu").ledger.trail._notes.balances)
+
+
+def test_what_came_before_any_zone_is_told_of_no_zone(engine: SimulatedEngine, house: House) -> None:
     tier = engine.tier("cpu")
     early = tier.zone_for(None, 0.0)
     assert early is not None
@@ -111,7 +156,7 @@ def test_what_came_before_any_zone_is_told_of_no_zone(engine: SimulatedEngine, h
     assert (report.tiers[0].held_bytes, report.zones) == (2 * CHUNK_BYTES, ())
 
 
-def test_a_zone_that_leaves_is_told_of_no_more(engine: SimulatedEngine, house: House):
+def test_a_zone_that_leaves_is_told_of_no_more(engine: SimulatedEngine, house: House) -> None:
     house.enforce(zone("acme", tiers=(CPU,)), zone("burst"))
     engine.offload("cpu", "acme", 10)
     house.enforce(zone("burst"))

@@ -14,7 +14,7 @@ from tenantzone_runtime.journal.bill import Amounts, Period, make_bill, time_of
 from tenantzone_runtime.journal.reading import BrokenJournalError, NoJournalError
 from tenantzone_runtime.journal.record import BEFORE_FIRST, JournalEvent, Started, encode, link_of, parse
 from tenantzone_runtime.journal.verify import verify
-from tenantzone_runtime.zones.audit import Evicted, LoanUsage, Usage
+from tenantzone_runtime.zones.audit import Evicted, LoanUsage, TierUsage, Usage
 from tests.journal.journals import balance, chain, put, written_with
 
 ZONES = ["acme", "burst"]
@@ -202,6 +202,20 @@ def test_loans_of_the_same_two_that_follow_one_another_add_up(tmp_path):
     folder = journal(tmp_path, *events, (30, LoanUsage("acme", "burst", 25.0, 4.0)))
     assert make_bill([folder], period()).loans["acme", "burst"].block_seconds == 7.5
     assert make_bill([folder], period(15, 25)).loans["acme", "burst"].block_seconds == 1.0
+
+
+def test_tiers_are_billed_by_zone_and_tier(tmp_path):
+    events = [(10, TierUsage("acme", "cpu", 0.0, 2e12)), (20, TierUsage("acme", "cpu", 0.0, 2e12 + 0.5))]
+    others = [(20, TierUsage("acme", "disk", 0.0, 7.0)), (20, TierUsage("burst", "cpu", 0.0, 9.0))]
+    folder = journal(tmp_path, (10, usage("acme", 0.0, used(1))), *events, *others)
+    bill = make_bill([folder], period())
+    assert {pair: amounts.byte_seconds for pair, amounts in bill.tiers.items()} == {
+        ("acme", "cpu"): 2e12 + 0.5,
+        ("acme", "disk"): 7.0,
+        ("burst", "cpu"): 9.0,
+    }
+    assert (bill.zones, bill.loans) == ({"acme": used(1)}, {})
+    assert make_bill([folder], period(15)).tiers["acme", "cpu"].byte_seconds == 0.5
 
 
 def test_what_an_older_file_billed_is_not_billed_again_when_it_is_gone(tmp_path):

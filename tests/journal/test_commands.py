@@ -13,7 +13,7 @@ from tenantzone_runtime.journal import progress
 from tenantzone_runtime.journal.record import EngineRun
 from tenantzone_runtime.journal.verify import verify
 from tenantzone_runtime.journal.writer import JournalWriter
-from tenantzone_runtime.zones.audit import LoanUsage, Usage
+from tenantzone_runtime.zones.audit import LoanUsage, TierUsage, Usage
 from tests.journal.journals import chain, put, records, some_chain, written_with
 
 DOCS = Path(__file__).parents[2] / "docs" / "journal.md"
@@ -33,7 +33,7 @@ def folder(tmp_path) -> Path:
     writer = JournalWriter(tmp_path / "llama-0", engine=engine, clock=lambda: now)
     for acme in (10, 25):
         writer.write([Usage("acme", now, acme * 1.5, acme, 3, 2), Usage("burst", now, 1234.5678, 1, 0, 9)], at=now)
-    writer.write([LoanUsage("acme", "burst", now, 12.5)], at=now)
+    writer.write([LoanUsage("acme", "burst", now, 12.5), TierUsage("acme", "cpu", now, 1.5 * 2**40)], at=now)
     writer.close()
     return tmp_path / "llama-0"
 
@@ -42,7 +42,7 @@ def test_a_journal_that_holds_is_said_with_its_head(folder):
     found = run("verify", folder)
     assert (found.returncode, found.stderr) == (0, "")
     head = records(folder)[-1]
-    assert found.stdout.splitlines()[0] == "6 records hold, 0 to 5"
+    assert found.stdout.splitlines()[0] == "7 records hold, 0 to 6"
     assert f"head {head['hash']}" in found.stdout
     assert f"to {head['time']}" in found.stdout
 
@@ -53,7 +53,7 @@ def test_a_noted_head_is_looked_for(folder):
     assert "the noted hash is that of record 3" in found.stdout
     missed = run("verify", folder, "--head", "f" * 64)
     assert (missed.returncode, missed.stdout) == (1, "")
-    assert "records 0 to 5 hold, but none of them has the hash ffff" in missed.stderr
+    assert "records 0 to 6 hold, but none of them has the hash ffff" in missed.stderr
 
 
 def test_the_first_record_that_does_not_hold_is_named(tmp_path):
@@ -93,6 +93,9 @@ def test_the_bill_is_a_table(folder):
         "",
         "lender  borrower  block-seconds lent",
         "acme    burst                 12.500",
+        "",
+        "zone  tier  GiB-seconds",
+        "acme  cpu     1,536.000",
     ]
 
 
@@ -107,7 +110,8 @@ def test_the_bill_is_json_that_says_what_it_was_made_from(folder):
             {"zone": "burst", "blockSeconds": 1234.568, "promptTokens": 1, "cachedTokens": 0, "generationTokens": 9},
         ],
         "loans": [{"lender": "acme", "borrower": "burst", "blockSeconds": 12.5}],
-        "journals": [{"folder": str(folder), "records": 6, "head": head}],
+        "tiers": [{"zone": "acme", "tier": "cpu", "byteSeconds": 1.5 * 2**40}],
+        "journals": [{"folder": str(folder), "records": 7, "head": head}],
         "warnings": [],
     }
 

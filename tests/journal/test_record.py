@@ -38,6 +38,9 @@ EVENTS = [
     audit.ConfigRefused(None, "not valid JSON"),
     audit.Usage("acme", 10.0, 2.5, 30, 20, 10),
     audit.LoanUsage("acme", "burst", 10.0, 2.5),
+    audit.TierUsage("acme", "cpu", 10.0, 2.5),
+    audit.TierPurged("acme", "cpu", "20261123T070000Z-1a2b3c4d", 3, 2),
+    audit.TierReceipt("acme", "disk", None, 3, 4),
     audit.Lost(3),
 ]
 
@@ -62,6 +65,9 @@ def test_no_record_can_carry_a_prompt_because_these_are_all_the_kinds_and_fields
         "config_refused": ["generation", "error"],
         "usage": ["zone", "countingSince", "blockSeconds", "promptTokens", "cachedTokens", "generationTokens"],
         "loan_usage": ["lender", "borrower", "countingSince", "blockSeconds"],
+        "tier_usage": ["zone", "tier", "countingSince", "byteSeconds"],
+        "tier_purged": ["zone", "tier", "id", "evicted", "withdrawn"],
+        "tier_receipt": ["zone", "tier", "id", "chunks", "files"],
     }
     for fields in written.values():
         assert fields[:4] == envelope

@@ -12,6 +12,7 @@ from tenantzone_contract.report import (
     IdentityReport,
     Rejection,
     SaltKeyStatus,
+    TierReport,
     ZoneReport,
 )
 from tenantzone_operator.engines.observation import Observation
@@ -70,6 +71,7 @@ def observed(
     salt_key: SaltKeyStatus | None = None,
     identity: tuple[str, str] | None = None,
     admin_port: AdminPortStatus | None = CLOSED,
+    tiers: tuple[TierReport, ...] = (),
     **zones: Any,
 ) -> Observation:
     """An engine that has applied a snapshot and reports its zones; `acme={"cached": 3}` says more about one of them.
@@ -87,7 +89,7 @@ def observed(
         for zone, grant in zip(entries, grants(entries, blocks), strict=True)
     )
     made = report(engine, blocks, status, registered + reports).model_copy(
-        update={"seats": seats, "salt_key": salt_key, "admin_port": admin_port}
+        update={"seats": seats, "salt_key": salt_key, "admin_port": admin_port, "tiers": tiers}
     )
     if identity is not None:
         told = IdentityReport(kind="APIKeys", digest=identity[0], problem=identity[1])

@@ -155,6 +155,46 @@ def pool(**spec: Any) -> str:
         pytest.param(zone(seats={"limit": 0}), "spec.seats.limit", id="a limit of no seat"),
         pytest.param(zone(seats={"limit": "0%"}), "spec.seats.limit", id="a limit of no seat in percent"),
         pytest.param(zone(seats={"reserved": 2**31}), "spec.seats.reserved", id="more seats than any engine has"),
+        pytest.param(
+            zone(tiers=[{"tier": "cpu", "reserved": "2Gi", "limit": "2000Mi"}]),
+            "limit (2000Mi) of tier cpu must not be below reserved (2Gi)",
+            id="a tier's limit below what is reserved there",
+        ),
+        pytest.param(
+            zone(tiers=[{"tier": "cpu", "reserved": "1Ki", "limit": 1023}]),
+            "limit (1023) of tier cpu must not be below reserved (1Ki)",
+            id="the same as a number of bytes",
+        ),
+        pytest.param(
+            zone(tiers=[{"tier": "disk", "reserved": "10%", "limit": "9%"}]),
+            "limit (9%) of tier disk must not be below reserved (10%)",
+            id="the same of a tier in percent",
+        ),
+        pytest.param(zone(tiers=[{"tier": "tape"}]), '"cpu", "disk"', id="an unknown tier"),
+        pytest.param(
+            zone(tiers=[{"tier": "cpu"}, {"tier": "cpu"}]), "Duplicate value", id="a tier that is named twice"
+        ),
+        pytest.param(zone(tiers=[{"tier": "cpu", "reserved": "1GiB"}]), "reserved", id="bytes in a unit that is none"),
+        pytest.param(zone(tiers=[{"tier": "cpu", "limit": -1}]), "limit", id="a limit below nothing"),
+        pytest.param(
+            zone(tiers=[{"tier": "cpu", "ttl": "500ms"}]),
+            "tiers.ttl (500ms) must not be below 1s",
+            id="a tier's short ttl",
+        ),
+        pytest.param(
+            zone(tiers=[{"tier": "disk", "ttl": "24h"}], retention={"ttl": "1h"}),
+            "no tier's ttl may be above retention.ttl",
+            id="a tier that keeps longer than the zone",
+        ),
+        pytest.param(zone(offload="Some"), '"Prompt", "All", "Never"', id="an unknown way to offload"),
+        pytest.param(
+            pool(tiers={"cpu": {"bytes": "0Gi"}}), "tiers.cpu.bytes must be 1 or more", id="a tier of nothing"
+        ),
+        pytest.param(pool(tiers={"cpu": {"bytes": "10%"}}), "spec.tiers.cpu.bytes", id="a tier in percent"),
+        pytest.param(pool(tiers={"disk": {"bytes": 1}}), "spec.tiers.disk.folder", id="a disk without a folder"),
+        pytest.param(
+            pool(tiers={"disk": {"bytes": 1, "folder": "cache"}}), "spec.tiers.disk.folder", id="a folder from nowhere"
+        ),
         pytest.param(zone(tenant="-acme"), "spec.tenant", id="a tenant that could not be a file's name"),
         pytest.param(manifest("TenantZone", {}), "spec.pool", id="a zone without a pool"),
         pytest.param(zone(reserve="40%"), 'unknown field "spec.reserve"', id="a field with a typing error"),
@@ -293,12 +333,19 @@ def test_what_is_filled_in_means_the_same_as_what_the_contract_assumes(control_p
                 lending={"lendable": "50%", "borrowers": "AnyPriority", "maxLoan": "10m", "grace": "0s"},
                 idle={"after": "10m", "evictAfter": "30s", "release": {"share": "100%", "every": "1s"}},
                 evictionPolicy="Clock",
+                tiers=[
+                    {"tier": "cpu", "reserved": "8Gi", "limit": "25%", "ttl": "1h"},
+                    {"tier": "disk", "reserved": 10**12, "limit": "1.5Ti"},
+                ],
+                retention={"ttl": "90m"},
+                offload="Prompt",
             ),
             id="a zone that says all of it",
         ),
         pytest.param(
             pool(
                 watermarks={"low": 0.1, "high": 0.2},
+                tiers={"cpu": {"bytes": 2**40}, "disk": {"folder": "/data", "bytes": "10T"}},
                 unknownTenants={
                     "mode": "AutoRegister",
                     "template": {"limit": "20%", "idle": {"evictAfter": "1h", "forgetAfter": "1.5h"}},

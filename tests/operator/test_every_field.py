@@ -15,11 +15,13 @@ import yaml
 
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config, parse_config
+from tenantzone_contract.tiers import TIER_NAMES
 from tenantzone_contract.unknown_tenants import MAX_TENANTS_OF_A_LEVEL, TenantLevel
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_runtime.zones.configure import zone_specs
 from tenantzone_runtime.zones.registration import spec_for
 from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.tier_config import tier_config
 from tests.operator.objects import pool, zone
 
 CRDS = Path(__file__).parents[2] / "crds"
@@ -51,8 +53,17 @@ ZONE: dict[str, tuple[Any, Any]] = {
     "latency.firstToken": (None, "1s"),
     "retention.ttl": (None, "10m"),
     "retention.noStore": (None, True),
+    "offload": ("All", "Prompt"),
 }
 """Fields of a TenantZone that the engine enforces: two values of each that must make a difference."""
+
+OF_TIERS: dict[str, tuple[Any, Any]] = {
+    "tiers.[].tier": ("cpu", "disk"),
+    "tiers.[].reserved": ("200k", "10%"),
+    "tiers.[].limit": (None, "500k"),
+    "tiers.[].ttl": (None, "10m"),
+}
+"""The same of fields that tiers below the engine's blocks enforce."""
 
 OF_THE_DOOR: dict[str, tuple[Any, Any]] = {
     "requestLimits.choices": (None, 2),
@@ -121,6 +132,14 @@ IDENTITIES: dict[str, dict[str, tuple[Any, Any]]] = {
 """The same of a ZonePool's identity, of which there is one at a time. That the door acts on each of them is shown by
 tests/door/test_identities.py."""
 
+TIERS: dict[str, tuple[Any, Any]] = {
+    "tiers.cpu.bytes": ("1Gi", "2Gi"),
+    "tiers.disk.folder": ("/data", "/cache"),
+    "tiers.disk.bytes": ("1Ti", 10**12),
+}
+"""The same of tiers that a ZonePool says its engines have: they are in the config, and reservations must fit into them.
+tests/operator/test_tiers.py shows that."""
+
 NOT_ENFORCED = {"identity.apiKeys.secretSelector": {"matchLabels": {"app": "keys"}}}
 """Fields on which nothing acts; the pool's condition names them."""
 
@@ -183,13 +202,13 @@ def whole(table: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
 
 
 def test_each_leaf_of_a_tenantzone_is_known():
-    assert leaves_of("tenantzones") == ZONE.keys() | OF_THE_DOOR.keys() | ZONE_PLACE
+    assert leaves_of("tenantzones") == ZONE.keys() | OF_TIERS.keys() | OF_THE_DOOR.keys() | ZONE_PLACE
 
 
 def test_each_leaf_of_a_zonepool_is_known():
     ways = {f"identity.{way.split()[0]}.{field}" for way, fields in IDENTITIES.items() for field in fields}
     found = {leaf for leaf in leaves_of("zonepools") if not leaf.startswith(tuple(NOT_ENFORCED))}
-    assert found == POOL.keys() | OPERATORS_OWN.keys() | ways
+    assert found == POOL.keys() | OPERATORS_OWN.keys() | TIERS.keys() | ways
 
 
 @pytest.mark.parametrize("field", ZONE)
@@ -199,6 +218,22 @@ def test_a_field_of_a_tenantzone_reaches_the_core(field: str):
 
     assert made[0].config != made[1].config, "the operator does not read it"
     assert enforced(made[0]) != enforced(made[1]), "the core does not know it"
+
+
+@pytest.mark.parametrize("field", OF_TIERS)
+def test_a_field_about_tiers_reaches_the_core_of_a_tier(field: str):
+    spec = whole(ZONE | OF_TIERS)
+    made = [zone("acme", **with_value(spec, field, value)) for value in OF_TIERS[field]]
+
+    assert made[0].config != made[1].config, "the operator does not read it"
+    assert in_tiers(made[0]) != in_tiers(made[1]), "the core of a tier does not know it"
+
+
+def in_tiers(declared: Zone) -> list[Any]:
+    """What tiers make of the zone, each of chunks of 1,000 bytes."""
+    assert declared.config is not None, declared.invalid
+    config = read_by_an_engine(PoolConfig(namespace="models", name="main"), declared.config)
+    return [zone_specs(tier_config(config, name, 1000), CAPACITY, SEATS) for name in TIER_NAMES]
 
 
 @pytest.mark.parametrize("field", OF_THE_DOOR)
@@ -260,6 +295,14 @@ def test_a_field_of_an_identity_reaches_the_config(way: str, field: str):
     spec = whole(IDENTITIES[way])
     values = IDENTITIES[way][field]
     made = [pool(identity={way.split()[0]: with_value(spec, field, value)}).config for value in values]
+
+    assert None not in made
+    assert made[0] != made[1], "the operator does not read it"
+
+
+@pytest.mark.parametrize("field", TIERS)
+def test_a_field_about_the_pools_tiers_reaches_the_config(field: str):
+    made = [pool(**with_value(whole(TIERS), field, value)).config for value in TIERS[field]]
 
     assert None not in made
     assert made[0] != made[1], "the operator does not read it"

@@ -35,6 +35,7 @@ def check_pools(facts: Facts) -> Iterator[Finding]:
         yield _check_status(facts, pool)
         yield from _check_salt(pool)
         yield from _check_admin_port(pool)
+        yield from _check_tiers(pool)
         config, found = _check_config(facts, pool)
         yield from found
         yield from check_engines(facts, pool, config.hash if config is not None else pool.status.get("configHash"))
@@ -74,6 +75,18 @@ def _check_admin_port(pool: Pool) -> Iterator[Finding]:
     if found is not None and found.status == "True":
         advice = f"mount the Secret {admin_secret_name(pool.name)} into all engines; docs/operator.md says how"
         yield warn(f"admin port {pool.namespace}/{pool.name}", found.message, advice)
+
+
+def _check_tiers(pool: Pool) -> Iterator[Finding]:
+    """What the operator says of the tiers that the pool says its engines have."""
+    found = pool.condition("TiersEnforced")
+    if found is None:
+        return
+    subject = f"tiers {pool.namespace}/{pool.name}"
+    if found.status == "False":
+        yield warn(subject, found.message, "docs/tiers.md says how engines get tiers, and what to do about a disk")
+    elif found.status == "True":
+        yield ok(subject, found.message)
 
 
 def _check_config(facts: Facts, pool: Pool) -> tuple[RuntimeConfig | None, list[Finding]]:
@@ -119,6 +132,10 @@ def check_zones(facts: Facts) -> Iterator[Finding]:
     if late:
         text = f"the operator has not seen the present generation of {name_some(late)}"
         yield warn("zones", text, "see whether the operator runs")
+    without = [zone for zone in facts.zones if (told := zone.condition("TiersEnforced")) and told.status == "False"]
+    if without:
+        text = f"{len(without)} do not have of tiers what they reserve: {name_some([zone.name for zone in without])}"
+        yield warn("zones", text, f"kubectl tenantzone explain {without[0].name}")
     unready = [zone.name for zone in facts.zones if zone.ready != "True"]
     if unready:
         text = f"{len(unready)} of {len(facts.zones)} are not Ready: {name_some(unready)}"

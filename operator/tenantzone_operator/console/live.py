@@ -13,7 +13,7 @@ from tenantzone_contract.summary import ZoneSummary
 from tenantzone_contract.text import printable
 from tenantzone_operator.engines.answers import read_answer, read_report, reason
 from tenantzone_operator.engines.reading_quota import ReadingQuota
-from tenantzone_operator.engines.reports import EngineReport, LoanReport, ZoneReport, max_report_bytes
+from tenantzone_operator.engines.reports import EngineReport, LoanReport, TierReport, ZoneReport, max_report_bytes
 from tenantzone_operator.engines.views import ZoneView, zone_view
 from tenantzone_operator.engines.watch import FROZEN_SECONDS, HANGS, SILENCE_SECONDS
 from tenantzone_operator.kube.resources import Pod, Pool
@@ -70,6 +70,7 @@ class LiveReport:
     generation: int | None
     refusal: str
     """Why it refuses the newest config; empty if it does not."""
+    tiers: tuple[TierReport, ...]
     zones: tuple[LiveZone, ...]
     loans: tuple[LoanReport, ...]
 
@@ -261,6 +262,7 @@ def _telling(report: EngineReport) -> LiveReport:
         free_blocks=report.free_blocks,
         generation=report.config.applied_generation,
         refusal=printable(rejected.error, _LONGEST_REFUSAL) if rejected is not None else "",
+        tiers=report.tiers,
         zones=tuple(_zone_look(zone) for zone in report.zones),
         loans=report.loans,
     )

@@ -6,6 +6,7 @@ from typing import Any
 from tenantzone_contract.blocks import BlockKind, BlockMap
 from tenantzone_contract.summary import ZoneSummary
 from tenantzone_contract.text import printable
+from tenantzone_contract.tier_summary import TierSummary, tier_summaries
 from tenantzone_operator.console.changes import Change, condition_of
 from tenantzone_operator.console.live import LiveEngine, LiveReport, LiveZone, by_name, declared, summarized
 from tenantzone_operator.kube.conditions import Type
@@ -68,6 +69,7 @@ def show_pool(view: View, engines: Sequence[LiveEngine], wanted: str) -> dict[st
         "zonesInAll": len(rows),
         "computedTokens": sum(row.get("computedTokens", 0) for row in rows),
         "engines": [*(_engine(engine) for engine in engines), *_not_ready(view)],
+        "tiers": [row for engine in engines for row in _tiers(engine)],
         "loans": [_loan(engine, view.zones) for engine in engines],
     }
 
@@ -118,6 +120,9 @@ def _live(looks: Sequence[LiveZone]) -> dict[str, Any]:
         "live": True,
         **summarized(looks).fields(),
         **_requests(looks),
+        "tiers": [
+            summary.fields() for summary in tier_summaries(told for look in looks for told in look.amounts.tiers)
+        ],
         "reservedSeats": sum(look.reserved_seats for look in looks),
         "computedTokens": sum(look.computed_tokens for look in looks),
         "waitReason": next((look.wait_reason for look in looks if look.wait_reason is not None), None),
@@ -126,7 +131,8 @@ def _live(looks: Sequence[LiveZone]) -> dict[str, Any]:
 
 def _told(zone: Zone) -> dict[str, Any]:
     """As the status says it, which is written every so often."""
-    return {"live": False, **ZoneSummary.read(zone.status).fields()}
+    in_tiers = [TierSummary.read(row).fields() for row in zone.status.get("tiers") or ()]
+    return {"live": False, **ZoneSummary.read(zone.status).fields(), "tiers": in_tiers}
 
 
 def _requests(looks: Iterable[LiveZone]) -> dict[str, int]:
@@ -152,6 +158,18 @@ def _engine(engine: LiveEngine) -> dict[str, Any]:
         "generation": telling.generation,
         **_requests(telling.zones),
     }
+
+
+def _tiers(engine: LiveEngine) -> Iterable[dict[str, Any]]:
+    """The tiers below an engine's blocks, in bytes."""
+    for tier in engine.telling.tiers if engine.telling is not None else ():
+        yield {
+            "pod": engine.pod.meta.name,
+            "tier": tier.tier,
+            "heldBytes": tier.held_bytes,
+            "capacityBytes": tier.capacity_bytes,
+            "problem": printable(tier.problem),
+        }
 
 
 def _not_ready(view: View) -> list[dict[str, Any]]:

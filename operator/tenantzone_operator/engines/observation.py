@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tenantzone_operator.engines.views import EngineView, ZoneView
+from tenantzone_operator.engines.views import EngineView, TierView, ZoneView
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,11 @@ class Observation:
     def zones(self) -> Mapping[str, ZoneView]:
         """The declared zones that the engine reports, by name; empty if there is no report."""
         return self.report.zones if self.report is not None else {}
+
+    @property
+    def tiers(self) -> Mapping[str, TierView]:
+        """The tiers that the engine reports, by name; empty if it has none, or there is no report."""
+        return self.report.tiers if self.report is not None else {}
 
     @property
     def nack(self) -> str:

@@ -12,7 +12,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from tenantzone_contract.report import EVICTIONS_IN_NEWER_WORDS, MAX_COUNT, MAX_SECONDS, OlderWaitReason, ZoneState
+from tenantzone_contract.report import (
+    EVICTIONS_IN_NEWER_WORDS,
+    MAX_COUNT,
+    MAX_SECONDS,
+    MAX_TIERS,
+    OlderWaitReason,
+    ZoneState,
+)
 
 MAX_BLOCKS = 2**31 - 1
 
@@ -25,6 +32,7 @@ _REGISTERED_ZONES = 4096
 Blocks = Annotated[int, msgspec.Meta(ge=0, le=MAX_BLOCKS)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 Name = Annotated[str, msgspec.Meta(max_length=253)]
+TierName = Annotated[str, msgspec.Meta(max_length=63, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 UnixTime = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 
 _IN_THREAD_BYTES = 64 * 2**10
@@ -56,6 +64,31 @@ class LatencyReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     token_time: TargetReport | None = None
     first_token: TargetReport | None = None
+
+
+class ZoneTierReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """One zone in one tier of an engine; what are no bytes are chunks."""
+
+    tier: TierName
+    reserved_bytes: Count
+    limit_bytes: Count
+    held_bytes: Count
+    awaited_bytes: Count = 0
+    hits: Count = 0
+    evictions: Count = 0
+    writes_refused: Count = 0
+    writes_refused_within_reservation: Count = 0
+    corrupt: Count = 0
+
+
+class TierReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """One tier of an engine."""
+
+    tier: TierName
+    capacity_bytes: Count
+    held_bytes: Count
+    chunk_bytes: Count
+    problem: str = ""
 
 
 class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -92,6 +125,7 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     purge: PurgeReport | None = None
     unscrubbed_blocks: Blocks = 0
     latency: LatencyReport | None = None
+    tiers: Annotated[tuple[ZoneTierReport, ...], msgspec.Meta(max_length=MAX_TIERS)] = ()
 
     @property
     def evicted(self) -> Mapping[str, int]:
@@ -162,6 +196,7 @@ class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     salt_key: SaltKeyStatus | None = None
     identity: IdentityReport | None = None
     admin_port: AdminPortStatus | None = None
+    tiers: Annotated[tuple[TierReport, ...], msgspec.Meta(max_length=MAX_TIERS)] = ()
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
 

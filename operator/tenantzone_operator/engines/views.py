@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tenantzone_contract.identity import identity_digest
 from tenantzone_contract.report import MAX_COUNT, EvictionReason, ZoneState
 from tenantzone_contract.text import printable
-from tenantzone_operator.engines.reports import EngineReport, LatencyReport, PurgeReport, ZoneReport
+from tenantzone_operator.engines.reports import EngineReport, LatencyReport, PurgeReport, ZoneReport, ZoneTierReport
 
 _LONGEST_ERROR = 1000
 _IN_THREAD_ZONES = 200
@@ -41,6 +41,19 @@ class ZoneView:
     """Free blocks that hold data of the zone until another tenant gets them."""
     latency: LatencyReport | None = None
     """What becomes of its latency targets; None: it has none, or the engine is too old to have any."""
+    tiers: tuple[ZoneTierReport, ...] = ()
+    """What it has of each tier of the engine; none: the engine has no tiers, or is too old to have any."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierView:
+    """A tier of an engine, without what moves with each request."""
+
+    capacity_bytes: int
+    """In whole chunks."""
+    chunk_bytes: int
+    problem: str
+    """What keeps it from storing or loading, in the engine's words; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +81,8 @@ class EngineView:
     """Whether its admin port tells everybody; one of the release before knows no tokens."""
     admin_error: str
     """Why the file of tokens as it is now is not in force, in its own words; empty if it is."""
+    tiers: Mapping[str, TierView]
+    """Below its blocks, by name."""
 
 
 def view(report: EngineReport) -> EngineView:
@@ -88,6 +103,12 @@ def view(report: EngineReport) -> EngineView:
         salt_key_error=printable(salt_key.error, _LONGEST_ERROR) if salt_key is not None else "",
         admin_is_open=admin_port.open if admin_port is not None else True,
         admin_error=printable(admin_port.error, _LONGEST_ERROR) if admin_port is not None else "",
+        tiers={
+            sys.intern(tier.tier): TierView(
+                tier.capacity_bytes, tier.chunk_bytes, printable(tier.problem, _LONGEST_ERROR)
+            )
+            for tier in report.tiers
+        },
     )
 
 
@@ -119,4 +140,5 @@ def zone_view(report: ZoneReport) -> ZoneView:
         # It changes with each block, and only what is known of a purge is shown.
         unscrubbed=report.unscrubbed_blocks if report.purge is not None else 0,
         latency=report.latency,
+        tiers=report.tiers,
     )

@@ -31,6 +31,8 @@ class Type(StrEnum):
     """The purge that somebody asked for is carried out by every ready engine. Of a TenantZone, and only if one did."""
     LATENCY_TARGET_MET = "LatencyTargetMet"
     """No engine misses a latency target of the zone. Of a TenantZone, and only if it has one."""
+    TIERS_ENFORCED = "TiersEnforced"
+    """Every ready engine has the tiers below its blocks as the spec says. Only where the spec says anything of them."""
     NOT_ENFORCED = "NotEnforced"
     """A field is set on which nothing acts. Present only then."""
 
@@ -88,6 +90,10 @@ class Reason(StrEnum):
     SEATS = "Seats"
     MISSED = "Missed"
     """For a reason of an engine that is newer."""
+    # TiersEnforced, and Enforced, NoEngines, Pending and NotAccepted
+    TIER_MISSING = "TierMissing"
+    TIER_TOO_SMALL = "TierTooSmall"
+    TIER_FAILING = "TierFailing"
     # NotEnforced
     FIELDS_NOT_ENFORCED = "FieldsNotEnforced"
 

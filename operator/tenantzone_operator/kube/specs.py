@@ -15,6 +15,8 @@ from tenantzone_contract.identity import (
     SecretHeader,
     TrustedHeader,
 )
+from tenantzone_contract.quantity import parse_bytes
+from tenantzone_contract.tiers import CpuTier, DiskTier, PoolTiers, TierShare
 from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.zone_terms import (
     Fairness,
@@ -36,7 +38,7 @@ Body = Mapping[str, Any]
 _SHARED = 1024
 """How many different terms of lending and idling are kept to be shared."""
 
-_COPIED = ("priority", "reserved", "limit", "weight", "scrub", "adapters")
+_COPIED = ("priority", "reserved", "limit", "weight", "scrub", "adapters", "offload")
 """Fields of a zone's spec whose names and values the contract has too."""
 
 _LEVEL = ("name", "tenants", "reserved", "limit", "weight", "priority")
@@ -62,6 +64,7 @@ def zone_config(name: str, generation: int, tenant: str, spec: Body, purge: str)
         fairness=Fairness(**spec.get("fairness", {})),
         retention=_retention(spec.get("retention", {})),
         seats=SeatShare(**spec.get("seats", {})),
+        tiers=tuple(_tier_share(share) for share in spec.get("tiers", ())),
         purge=sys.intern(purge),
         **_given(eviction_policy=spec.get("evictionPolicy"), **{field: spec.get(field) for field in _COPIED}),
     )
@@ -88,6 +91,7 @@ def pool_config(namespace: str, name: str, spec: Body) -> PoolConfig:
         ),
         watermarks=Watermarks(**spec.get("watermarks", {})),
         identity=_identity(spec.get("identity", {})),
+        tiers=_pool_tiers(spec.get("tiers", {})),
     )
 
 
@@ -201,6 +205,38 @@ def _retention(spec: Body) -> Retention:
 @lru_cache(_SHARED)
 def _shared_retention(ttl: str | None, no_store: bool | None) -> Retention:
     return Retention(**_given(ttl_seconds=_seconds("retention.ttl", ttl), no_store=no_store))
+
+
+def _tier_share(spec: Body) -> TierShare:
+    tier = spec["tier"]
+    return TierShare(
+        tier=tier,
+        **_given(
+            reserved=_bytes(f"tiers[{tier}].reserved", spec.get("reserved")),
+            limit=_bytes(f"tiers[{tier}].limit", spec.get("limit")),
+            ttl_seconds=_seconds(f"tiers[{tier}].ttl", spec.get("ttl")),
+        ),
+    )
+
+
+def _pool_tiers(spec: Body) -> PoolTiers:
+    cpu, disk = spec.get("cpu"), spec.get("disk")
+    return PoolTiers(
+        cpu=CpuTier(bytes=_bytes("tiers.cpu.bytes", cpu["bytes"])) if cpu is not None else None,
+        disk=DiskTier(folder=disk["folder"], bytes=_bytes("tiers.disk.bytes", disk["bytes"]))
+        if disk is not None
+        else None,
+    )
+
+
+def _bytes(path: str, amount: int | str | None) -> Any:
+    """An amount of bytes; a percentage stays one."""
+    if amount is None or (isinstance(amount, str) and amount.endswith("%")):
+        return amount
+    try:
+        return parse_bytes(amount)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _seconds(path: str, text: str | None) -> float | None:

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.share import floor_blocks, percentage
+from tenantzone_contract.tiers import PoolTiers
 from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.kube.resources import Zone
 from tenantzone_operator.planning.config_room import CHANGES_BYTES, NEW_ZONES_BYTES
+from tenantzone_operator.planning.tier_budget import NO_TIERS, TierBudget
 
 Share = int | str
 
@@ -37,11 +39,13 @@ class Budget:
     Args:
         size: its blocks. None: nothing is known of any engine, and one of 100 blocks stands in, so that percentages are
             counted; absolute numbers then count as nothing, because there is nothing to compare them with.
+        tiers: what the pool says that it has below its blocks.
     """
 
-    def __init__(self, size: int | None) -> None:
+    def __init__(self, size: int | None, tiers: PoolTiers = NO_TIERS) -> None:
         self.is_provisional = size is None
         self.size = 100 if size is None else size
+        self.tiers = TierBudget(tiers)
         self.reserved = 0
         """Blocks that are granted."""
 
@@ -53,12 +57,20 @@ class Budget:
     def fits(self, share: Share) -> bool:
         return self.blocks(share) <= self.size - self.reserved or not self.blocks(share)
 
+    def asks_for_no_more(self, wanted: ZoneConfig, granted: ZoneConfig) -> bool:
+        """Whether one entry of a zone reserves no more than another, of blocks and of each tier."""
+        if self.blocks(wanted.reserved) > self.blocks(granted.reserved):
+            return False
+        return self.tiers.asks_for_no_more(wanted, granted)
+
     def take(self, entry: ZoneConfig) -> None:
         """Count what the entry reserves as granted."""
         self.reserved += self.blocks(entry.reserved)
+        self.tiers.take(entry)
 
     def give_back(self, entry: ZoneConfig) -> None:
         self.reserved -= self.blocks(entry.reserved)
+        self.tiers.give_back(entry)
 
     def blocks(self, share: Share) -> int:
         if self.is_provisional:
@@ -71,6 +83,7 @@ def admit(
     granted: Mapping[str, ZoneConfig],
     size: int | None,
     left_out: Collection[str] = frozenset(),
+    tiers: PoolTiers = NO_TIERS,
 ) -> dict[str, Verdict]:
     """The verdicts on all zones of a pool, by name.
 
@@ -80,9 +93,10 @@ def admit(
         size: blocks of the engines that the pool is planned for; None if nothing is known of them.
         left_out: names of zones for whose change the config has no room. What they have stays; what they give back and
             what they ask for, nobody else is told of.
+        tiers: what the pool says that each engine has below its blocks.
     """
     by_age = sorted(zones, key=lambda zone: zone.meta.age_order)
-    budget = Budget(size)
+    budget = Budget(size, tiers)
     owners: dict[str, str] = {}
     # Who has the tenant keeps it: within one second the name says who is older, and a later one may have the lower.
     for zone in sorted(by_age, key=lambda zone: not _has_its_tenant(zone, granted)):
@@ -117,7 +131,7 @@ def _keep(
             continue
         entry = granted[zone.meta.name]
         wanted = zone.config if zone.meta.name not in left_out else None
-        if wanted is not None and budget.blocks(wanted.reserved) <= budget.blocks(entry.reserved):
+        if wanted is not None and budget.asks_for_no_more(wanted, entry):
             entry = wanted
         budget.take(entry)
         kept[zone.meta.name] = entry
@@ -133,10 +147,12 @@ def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget) -> Verdict:
         return Verdict(Reason.ACCEPTED, _welcome(wanted, budget), wanted)
     if kept is not None:
         budget.give_back(kept)
-    if budget.fits(wanted.reserved):
+    missing = budget.tiers.missing(wanted)
+    if budget.fits(wanted.reserved) and missing is None:
         budget.take(wanted)
         return Verdict(Reason.ACCEPTED, _welcome(wanted, budget), wanted)
-    message = _overcommitted(wanted.reserved, budget)
+    fits = budget.fits(wanted.reserved)
+    message = missing.message(zone.pool) if fits and missing else _overcommitted(wanted.reserved, budget)
     if kept is not None:
         budget.take(kept)
     return Verdict(Reason.POOL_OVERCOMMITTED, message + _stays(kept), kept)

@@ -55,13 +55,13 @@ def make_plan(
     names = [zone.meta.name for zone in by_turn]
     shared, left_out = pool.config, frozenset[str]()
     while True:
-        verdicts = admit(in_pool, granted, size, left_out)
+        verdicts = admit(in_pool, granted, size, left_out, pool.config.tiers)
         entries = _entries(names, verdicts)
         if _is_in_force(in_force, shared, entries):
             break
         choice = room.choose(pool.config, entries, in_force)
         if choice.pool is None:
-            return Plan(None, admit(in_pool, granted, size, set(names)), _POOL_TOO_LARGE)
+            return Plan(None, admit(in_pool, granted, size, set(names), pool.config.tiers), _POOL_TOO_LARGE)
         shared = choice.pool
         # Who has to wait gives nothing back and takes nothing: others may fit now that did not, or the other way round.
         if choice.left_out <= left_out:

@@ -12,6 +12,7 @@ from tenantzone_operator.status.acknowledgement import History, programmed
 from tenantzone_operator.status.admin_port import admin_port_not_secured
 from tenantzone_operator.status.identity import identity_enforced
 from tenantzone_operator.status.salts import salt_not_shared
+from tenantzone_operator.status.tiers import pool_tiers_enforced
 
 _NO_PODS = "no ready pod matches spec.selector"
 
@@ -142,6 +143,7 @@ def pool_conditions(
         *degraded(unfit),
         *salt_not_shared(pool.meta.name, observations, salt_not_made),
         *admin_port_not_secured(pool.meta.name, observations, token_not_made),
+        *pool_tiers_enforced(pool, observations),
         *not_enforced(pool.not_enforced),
     ]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.config import PoolConfig, RuntimeConfig
 from tenantzone_contract.summary import STATUS_FIELDS, ZoneSummary
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.views import ZoneView
@@ -11,6 +11,7 @@ from tenantzone_operator.kube.conditions import Condition, Type, render
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.admission import Budget, Verdict
 from tenantzone_operator.planning.plan import Plan
+from tenantzone_operator.planning.tier_budget import NO_TIERS
 from tenantzone_operator.status.acknowledgement import History
 from tenantzone_operator.status.latency import latency_target_met
 from tenantzone_operator.status.purges import purge_record, purged
@@ -21,6 +22,7 @@ from tenantzone_operator.status.readiness import (
     pool_conditions,
     zone_conditions,
 )
+from tenantzone_operator.status.tiers import pool_tier_rows, tier_rows, zone_tiers_enforced
 
 
 class ZoneStatuses:
@@ -40,7 +42,7 @@ class ZoneStatuses:
         not_written: str = "",
     ) -> dict[str, Mapping[str, Any]]:
         """The status of each zone, by name, from verdicts by name; for the other arguments, see `zone_status`."""
-        engines = [(seen.pod, seen.error, seen.nack) for seen in observations]
+        engines = [(seen.pod, seen.error, seen.nack, seen.tiers) for seen in observations]
         made = {}
         for zone in zones:
             name, verdict = zone.meta.name, verdicts[zone.meta.name]
@@ -89,7 +91,9 @@ def zone_status(
         *zone_conditions(zone, verdict, observations, done, history, not_written),
         *purged(zone, verdict, observations, purge, not_written),
         *latency_target_met(zone, observations, before.get("conditions", [])),
+        *zone_tiers_enforced(zone, verdict, observations, history),
     ]
+    in_tiers = tier_rows([report for report in reports if report is not None])
     rows = [
         _row(observation, report, has_it, history.lacks(observation, zone.meta.name))
         for observation, report, has_it in zip(observations, reports, done, strict=True)
@@ -99,6 +103,7 @@ def zone_status(
         "conditions": render(conditions, before.get("conditions", []), generation=zone.meta.generation, now=now),
         "message": _message(conditions),
         **ZoneSummary.of(report for report in reports if report is not None).status_fields(),
+        **({"tiers": in_tiers} if in_tiers else {}),
         **({"engines": rows} if rows else {}),
         **({"purge": dict(purge)} if purge is not None else {}),
     }
@@ -151,7 +156,7 @@ def pool_status(
         "zonesRejected": sum(not verdict.accepted for verdict in verdicts),
     }
     if history.newest is not None:
-        status |= _config_in_force(history, history.newest, size)
+        status |= _config_in_force(history, history.newest, size, pool.config)
     elif size is not None:
         status["capacityBlocks"] = size
     return status
@@ -170,8 +175,14 @@ def leaving_pool_status(pool: Pool, *, before: Mapping[str, Any], now: str) -> d
     }
 
 
-def _config_in_force(history: History, config: RuntimeConfig, size: int | None) -> dict[str, Any]:
-    """The part of a pool's status about the snapshot in force: its generation, hash, bytes and blocks."""
+def _config_in_force(
+    history: History, config: RuntimeConfig, size: int | None, declared: PoolConfig | None
+) -> dict[str, Any]:
+    """The part of a pool's status about the snapshot in force: its generation, hash, bytes, blocks and tiers."""
+    tiers = NO_TIERS if declared is None else declared.tiers
+    budget = Budget(size, tiers)
+    for entry in config.zones:
+        budget.take(entry)
     status: dict[str, Any] = {
         "configGeneration": config.generation,
         "configHash": config.hash,
@@ -180,20 +191,18 @@ def _config_in_force(history: History, config: RuntimeConfig, size: int | None) 
     if config.zones:
         status["configBytesPerZone"] = history.newest_bytes // len(config.zones)
     if size is not None:
-        budget = Budget(size)
-        for entry in config.zones:
-            budget.take(entry)
         status |= {
             "capacityBlocks": size,
             "reservedBlocks": budget.reserved,
             "allocatableBlocks": budget.allocatable,
         }
-    return status
+    rows = pool_tier_rows(tiers, budget.tiers)
+    return status | ({"tiers": rows} if rows else {})
 
 
 def without_gauges(status: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a zone's status that is written at once when it changes: without what moves with each request."""
-    stable = {key: value for key, value in status.items() if key not in STATUS_FIELDS}
+    stable = {key: value for key, value in status.items() if key not in (*STATUS_FIELDS, "tiers")}
     stable["engines"] = [
         {key: value for key, value in row.items() if key not in STATUS_FIELDS} for row in status.get("engines", [])
     ]

@@ -1,15 +1,15 @@
 """Hands what the zones did and used to the journal, from time to time."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.journal.record import EngineRun
 from tenantzone_runtime.journal.writer import JournalWriter
 from tenantzone_runtime.settings import Settings
-from tenantzone_runtime.zones.audit import ConfigRefused, Event
-from tenantzone_runtime.zones.trail import Notes
+from tenantzone_runtime.zones import tier_trail
+from tenantzone_runtime.zones.audit import ConfigRefused, Event, TierReceipt
 
 COLLECT_SECONDS = 1.0
 USAGE_SECONDS = 60.0
@@ -52,7 +52,7 @@ class Auditing:
         self._collected = self._told_usage = self._taken = time.monotonic()
         self._helping: Iterator[Event] = iter(())
         """What was taken, and is not handed over yet."""
-        self._usage: Iterator[Iterator[Event]] = iter(())
+        self._usage: Iterator[Iterable[Event]] = iter(())
         """What is left of the minute's usage."""
 
     def turn(self) -> None:
@@ -72,7 +72,7 @@ class Auditing:
         if self._journal is None:
             return
         with self._engine.zone_lock:
-            last = chain(self._tenancy.ledger.trail.take().events(), self._tenancy.usage())
+            last = chain(self._take_all(), *self._usage_in_slices())
         self._journal.write(chain(self._helping, last), time.monotonic(), patience_seconds=CLOSE_SECONDS)
         self._journal.close()
 
@@ -91,17 +91,37 @@ class Auditing:
         """Take events that are due from the zone core; returns whether any were."""
         self._taken = time.monotonic()
         if self._taken - self._collected >= COLLECT_SECONDS:
-            self._helping = self._take_notes().events()
+            self._helping = self._take_notes()
             return True
         with self._engine.zone_lock:
             events = next(self._usage, None)
         if events is None and self._taken - self._told_usage >= USAGE_SECONDS:
             self._told_usage = self._taken
-            self._usage = self._tenancy.usage_in_slices()
-        self._helping = events or iter(())
+            self._usage = self._usage_in_slices()
+        self._helping = iter(events or ())
         return events is not None
 
-    def _take_notes(self) -> Notes:
+    def _take_notes(self) -> Iterator[Event]:
         self._collected = time.monotonic()
         with self._engine.zone_lock:
-            return self._tenancy.ledger.trail.take()
+            return self._take_all()
+
+    def _take_all(self) -> Iterator[Event]:
+        """Take what has happened, with the lock held; events are made of it later."""
+        notes = self._tenancy.ledger.trail.take()
+        in_tiers = [tier_trail.take_events(served.tier) for served in self._engine.tiers]
+        receipts = [(served.tier.name, served.take_receipts()) for served in self._engine.tiers]
+        return chain(
+            notes.events(),
+            *in_tiers,
+            (
+                TierReceipt(receipt.tenant, name, receipt.purge or None, receipt.chunks, receipt.files)
+                for name, some in receipts
+                for receipt in some
+            ),
+        )
+
+    def _usage_in_slices(self) -> Iterator[Iterable[Event]]:
+        """What was used, in parts that are each taken with the lock held."""
+        in_tiers = (tier_trail.usage_in_slices(served.tier) for served in self._engine.tiers)
+        return chain(self._tenancy.usage_in_slices(), *in_tiers)

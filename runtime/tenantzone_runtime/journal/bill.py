@@ -17,23 +17,29 @@ from typing import Any, Final
 from tenantzone_runtime.journal.progress import Progress
 from tenantzone_runtime.journal.reading import BrokenJournalError, EndCutOffError, NoJournalError, read_journal
 from tenantzone_runtime.journal.record import Started
-from tenantzone_runtime.zones.audit import LoanUsage, Usage
+from tenantzone_runtime.zones.audit import LoanUsage, TierUsage, Usage
 
 _THOUSAND: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Amounts:
-    """Amounts that were used, with block-seconds counted in thousandths, so that sums are exact."""
+    """Amounts that were used, with block-seconds and byte-seconds counted in thousandths, so that sums are exact."""
 
     block_milliseconds: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generation_tokens: int = 0
+    byte_milliseconds: int = 0
+    """Of a tier."""
 
     @property
     def block_seconds(self) -> float:
         return self.block_milliseconds / _THOUSAND
+
+    @property
+    def byte_seconds(self) -> float:
+        return self.byte_milliseconds / _THOUSAND
 
     def __add__(self, other: "Amounts") -> "Amounts":
         return Amounts(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
@@ -51,7 +57,7 @@ class Period:
 
 
 Who = tuple[str, ...]
-"""(zone,) for what a zone used; (lender, borrower) for what stood on a loan."""
+"""The kind of record, and zone; lender and borrower of what stood on a loan; zone and tier of what it held there."""
 
 
 @dataclass(slots=True)
@@ -103,6 +109,8 @@ class Bill:
     zones: dict[str, Amounts] = field(default_factory=dict)
     loans: dict[tuple[str, str], Amounts] = field(default_factory=dict)
     """By lender and borrower; block-seconds only. They are among the borrower's own block-seconds."""
+    tiers: dict[tuple[str, str], Amounts] = field(default_factory=dict)
+    """By zone and tier; byte-seconds only."""
     warnings: list[str] = field(default_factory=list)
     """What could not be billed, for people."""
 
@@ -121,12 +129,17 @@ def make_bill(folders: Iterable[Path], period: Period) -> Bill:
         _read(folder, bill, runs)
     for engine in sorted({engine for (engine, _, _), run in runs.items() if run.before is None and not run.from_zero}):
         bill.warnings.append(f"{engine}: what it used before its first record is not billed; older files are gone")
-    zones, loans = dict[Who, Amounts](), dict[Who, Amounts]()
+    sums = dict[Who, Amounts]()
     for (_, _, who), run in sorted(runs.items(), key=lambda item: item[0][2]):
-        sums = zones if len(who) == 1 else loans
         sums[who] = sums.get(who, Amounts()) + run.used()
-    bill.zones = {zone: amounts for (zone,), amounts in zones.items()}
-    bill.loans = {(lender, borrower): amounts for (lender, borrower), amounts in loans.items()}
+    for (kind, *names), amounts in sums.items():
+        match kind, names:
+            case Usage.kind, [zone]:
+                bill.zones[zone] = amounts
+            case LoanUsage.kind, [lender, borrower]:
+                bill.loans[lender, borrower] = amounts
+            case TierUsage.kind, [zone, tier]:
+                bill.tiers[zone, tier] = amounts
     return bill
 
 
@@ -191,14 +204,18 @@ def _counted(record: dict[str, Any]) -> tuple[Who, Amounts] | None:
     match record["kind"]:
         case Usage.kind:
             tokens = (int(record[name]) for name in ("promptTokens", "cachedTokens", "generationTokens"))
-            return (intern(record["zone"]),), Amounts(_milliseconds(record), *tokens)
+            return (Usage.kind, intern(record["zone"])), Amounts(_thousandths(record["blockSeconds"]), *tokens)
         case LoanUsage.kind:
-            return (intern(record["lender"]), intern(record["borrower"])), Amounts(_milliseconds(record))
+            who = LoanUsage.kind, intern(record["lender"]), intern(record["borrower"])
+            return who, Amounts(_thousandths(record["blockSeconds"]))
+        case TierUsage.kind:
+            who = TierUsage.kind, intern(record["zone"]), intern(record["tier"])
+            return who, Amounts(byte_milliseconds=_thousandths(record["byteSeconds"]))
     return None
 
 
-def _milliseconds(record: dict[str, Any]) -> int:
-    return round(float(record["blockSeconds"]) * _THOUSAND)
+def _thousandths(value: Any) -> int:
+    return round(float(value) * _THOUSAND)
 
 
 def time_of(text: str) -> datetime:

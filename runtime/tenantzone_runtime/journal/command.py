@@ -6,12 +6,14 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from tenantzone_runtime.journal.bill import Amounts, Bill, Period, make_bill, time_of
 from tenantzone_runtime.journal.reading import BrokenJournalError, NoJournalError
 from tenantzone_runtime.journal.verify import HeadNotFoundError, verify
 
 _PROGRAM = "tenantzone-runtime journal"
+_GIB: Final = 2**30
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -47,6 +49,10 @@ def _as_json(bill: Bill) -> dict[str, object]:
             {"lender": lender, "borrower": borrower, "blockSeconds": amounts.block_seconds}
             for (lender, borrower), amounts in bill.loans.items()
         ],
+        "tiers": [
+            {"zone": zone, "tier": tier, "byteSeconds": amounts.byte_seconds}
+            for (zone, tier), amounts in bill.tiers.items()
+        ],
         "journals": [
             {"folder": str(source.folder), "records": source.records, "head": source.head} for source in bill.sources
         ],
@@ -73,6 +79,10 @@ def _as_table(bill: Bill) -> str:
         loans = [("lender", "borrower", "block-seconds lent")]
         loans += [(*pair, f"{used.block_seconds:,.3f}") for pair, used in bill.loans.items()]
         lines += ["", *_columns(loans, names=2)]
+    if bill.tiers:
+        tiers = [("zone", "tier", "GiB-seconds")]
+        tiers += [(*pair, f"{used.byte_seconds / _GIB:,.3f}") for pair, used in bill.tiers.items()]
+        lines += ["", *_columns(tiers, names=2)]
     return "\n".join(lines)
 
 

@@ -43,7 +43,7 @@ TIERS: Final = (
     of_zone_tiers_by(
         "reason",
         "refused_chunks_total",
-        "Chunks that were not stored. reserved: although the zone would still have been within its reservation, because "
+        "Chunks that were not stored. reserved: although the zone would still have been within its reservation, as "
         "what others hold of it is in transfer; room: for its limit, or what others are promised or transfer; "
         "transfers: as many of its chunks were being stored as may; closed: the tier stores nothing now.",
         lambda tier: tier.counts.refused_writes,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tenantzone_contract.report import EvictionReason
+from tenantzone_contract.tiers import TierName
 
 Change = Literal["declared", "registered", "changed", "active", "idle", "evicted", "leaving", "removed", "forgotten"]
 """declared, changed, removed: by the config; a zone that is removed while requests of it run is leaving until they end.
@@ -189,6 +190,49 @@ class LoanUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class TierUsage:
+    """What a zone has used of a tier since it came there; it only grows while ``counting_since`` stays the same."""
+
+    kind: ClassVar = "tier_usage"
+    zone: str
+    tier: TierName
+    counting_since: float
+    """When the zone came, on the clock that the core is given; the journal writes Unix time."""
+    byte_seconds: float
+    """Bytes held times seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierPurged:
+    """The event that a purge was carried out in a tier: nothing that the zone stored there is found any more."""
+
+    kind: ClassVar = "tier_purged"
+    zone: str
+    tier: TierName
+    id: str
+    """As somebody gave it."""
+    evicted: int
+    """Chunks that went."""
+    withdrawn: int
+    """Chunks that were in transfer: they go when that ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierReceipt:
+    """The event that what a zone had stored is removed from a tier's storage, to the last file."""
+
+    kind: ClassVar = "tier_receipt"
+    zone: str
+    tier: TierName
+    id: str | None
+    """Of the purge; None: the zone went."""
+    chunks: int
+    """That were found no more from then on."""
+    files: int
+    """That were removed since."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """Records that are missing from the journal, because they came faster than they could be collected or written."""
 
@@ -210,5 +254,8 @@ Event = (
     | ConfigRefused
     | Usage
     | LoanUsage
+    | TierUsage
+    | TierPurged
+    | TierReceipt
     | Lost
 )

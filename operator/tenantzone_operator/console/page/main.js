@@ -6,6 +6,7 @@ import { getBlocks, getPool, getPools } from "./client.js";
 import { byId, element, keyed, setAttribute, setText } from "./dom.js";
 import { showChanges, showEngines, showLoans, showPool } from "./lists.js";
 import { Looks } from "./looks.js";
+import { showTiers } from "./tiers.js";
 import { showZones } from "./zones.js";
 import { counted, time } from "./wording.js";
 
@@ -84,6 +85,7 @@ async function lookAt(pool, pools, select) {
   showPool(found, nameOf(pool));
   showZones(found, nameOf(pool), looks([]), filter);
   showCharts(found, looks([]));
+  showTiers(found);
   showEngines(found);
   showLoans(found);
   showChanges(found);

@@ -7,6 +7,19 @@ export const NONE = "–";
 
 export const amount = (value) => (value === null || value === undefined ? NONE : whole.format(value));
 
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** An amount of bytes with two or three digits. */
+export function bytes(value) {
+  if (value === null || value === undefined) return NONE;
+  let unit = 0;
+  while (value >= 1000 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${unit > 0 && value < 10 ? Math.round(10 * value) / 10 : Math.round(value)} ${UNITS[unit]}`;
+}
+
 export const percent = (value) => (value === null || value === undefined ? NONE : `${value} %`);
 
 export const counted = (count, one, many = `${one}s`) => `${whole.format(count)} ${count === 1 ? one : many}`;

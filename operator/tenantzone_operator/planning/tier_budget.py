@@ -1,0 +1,96 @@
+"""What zones reserve of the tiers that their pool says it has; pure.
+
+As of blocks, what was granted stays: where a pool has less of a tier than before, nobody loses what it was promised,
+and nobody is promised more.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.config_model import exceeds
+from tenantzone_contract.quantity import shown_bytes
+from tenantzone_contract.share import floor_blocks
+from tenantzone_contract.tiers import TIER_NAMES, PoolTiers, TierName, TierShare
+
+NO_TIERS: Final = PoolTiers()
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What of one tier a zone asks for and can't have."""
+
+    share: TierShare
+    bytes: int
+    """That it asks for."""
+    left: int
+    size: int
+    """Of the tier; 0: the pool has none."""
+
+    def message(self, pool: str) -> str:
+        """What is missing, and what to do."""
+        tier, wanted = self.share.tier, self.share.reserved
+        if not self.size:
+            return (
+                f"reserved of tier {tier} is {wanted}, and ZonePool {pool} has no such tier; add spec.tiers.{tier} to "
+                f"it, or remove the tier here"
+            )
+        asked = f"{wanted}, which is {shown_bytes(self.bytes)}" if isinstance(wanted, str) else shown_bytes(self.bytes)
+        return (
+            f"reserved of tier {tier} is {asked}, and {shown_bytes(self.left)} of an engine's {shown_bytes(self.size)} "
+            f"are left; lower it to at most {self.left} bytes, or lower that of other zones"
+        )
+
+
+class TierBudget:
+    """Adds up what is reserved of each tier, in bytes of one engine.
+
+    Args:
+        tiers: what the pool says that each engine has.
+    """
+
+    def __init__(self, tiers: PoolTiers) -> None:
+        self._sizes: dict[TierName, int] = {name: tiers.bytes_of(name) for name in TIER_NAMES}
+        self.reserved: Counter[TierName] = Counter()
+        """Bytes that are granted."""
+
+    def allocatable(self, tier: TierName) -> int:
+        """Bytes that another zone can still reserve."""
+        return max(0, self._sizes[tier] - self.reserved[tier])
+
+    def missing(self, entry: ZoneConfig) -> Missing | None:
+        """The first tier of which the entry asks for more than is left; None: it can have all of it."""
+        for share in entry.tiers:
+            wanted, left, size = self._bytes(share), self.allocatable(share.tier), self._sizes[share.tier]
+            if wanted > left or (not size and share.reserved not in (0, "0%")):
+                return Missing(share, wanted, left, size)
+        return None
+
+    def asks_for_no_more(self, wanted: ZoneConfig, granted: ZoneConfig) -> bool:
+        """Whether one entry of a zone reserves no more of any tier than another."""
+        known = {share.tier: share for share in granted.tiers}
+        return all(
+            share.reserved in (0, "0%")
+            or (share.tier in known and _is_at_most(share, known[share.tier], self._sizes[share.tier]))
+            for share in wanted.tiers
+        )
+
+    def take(self, entry: ZoneConfig) -> None:
+        """Count what the entry reserves as granted."""
+        for share in entry.tiers:
+            self.reserved[share.tier] += self._bytes(share)
+
+    def give_back(self, entry: ZoneConfig) -> None:
+        for share in entry.tiers:
+            self.reserved[share.tier] -= self._bytes(share)
+
+    def _bytes(self, share: TierShare) -> int:
+        return floor_blocks(share.reserved, self._sizes[share.tier])
+
+
+def _is_at_most(share: TierShare, other: TierShare, size: int) -> bool:
+    if type(share.reserved) is type(other.reserved):
+        return not exceeds(share.reserved, other.reserved)
+    # Of a tier that the pool has no more, a percentage says nothing.
+    return size > 0 and floor_blocks(share.reserved, size) <= floor_blocks(other.reserved, size)

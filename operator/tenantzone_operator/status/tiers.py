@@ -1,0 +1,137 @@
+"""What becomes of zones and pools in the tiers below engines' blocks, as rows of a status and as a condition; pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenantzone_contract.quantity import shown_bytes
+from tenantzone_contract.tier_summary import tier_summaries
+from tenantzone_contract.tiers import TIER_NAMES, PoolTiers, TierName
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.engines.views import ZoneView
+from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some
+from tenantzone_operator.kube.resources import Pool, Zone
+from tenantzone_operator.planning.admission import Verdict
+from tenantzone_operator.planning.tier_budget import TierBudget
+from tenantzone_operator.status.acknowledgement import History
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """What is wrong with a tier of one engine, and what to do."""
+
+    reason: Reason
+    message: str
+
+
+def tier_rows(reports: Sequence[ZoneView]) -> list[dict[str, Any]]:
+    """A zone's rows in its status, one for each tier that any engine has, added up over all of them."""
+    return [summary.fields() for summary in tier_summaries(told for report in reports for told in report.tiers)]
+
+
+def pool_tier_rows(tiers: PoolTiers, budget: TierBudget) -> list[dict[str, Any]]:
+    """A pool's rows in its status, one for each tier that it says it has."""
+    return [
+        {
+            "tier": name,
+            "bytes": tiers.bytes_of(name),
+            "reserved": budget.reserved[name],
+            "allocatable": budget.allocatable(name),
+        }
+        for name in TIER_NAMES
+        if tiers.bytes_of(name)
+    ]
+
+
+def zone_tiers_enforced(
+    zone: Zone, verdict: Verdict, observations: Sequence[Observation], history: History
+) -> list[Condition]:
+    """The condition about the tiers that a zone names; none if it names none.
+
+    Args:
+        zone: as the API server has it.
+        verdict: whether it is part of the newest snapshot.
+        observations: one for each ready engine of the pool.
+        history: the snapshots that were given out.
+    """
+    if zone.config is None or not zone.config.tiers:
+        return []
+    entry = verdict.entry
+    if not verdict.accepted or entry is None:
+        return [_condition("Unknown", Reason.NOT_ACCEPTED, "the engines do not get this generation")]
+    names = [share.tier for share in entry.tiers]
+    done = [seen for seen in observations if history.acknowledged_by(seen, entry)]
+    troubles = [trouble for seen in done for trouble in _troubles_of_zone(zone.meta.name, seen, names)]
+    return [_judged(troubles, observations, waiting=[seen.pod for seen in observations if seen not in done])]
+
+
+def pool_tiers_enforced(pool: Pool, observations: Sequence[Observation]) -> list[Condition]:
+    """The condition about the tiers that a pool says it has; none if it has none."""
+    tiers = pool.config.tiers if pool.config is not None else PoolTiers()
+    names = [name for name in TIER_NAMES if tiers.bytes_of(name)]
+    if not names:
+        return []
+    told = [seen for seen in observations if seen.report is not None]
+    troubles = [trouble for seen in told for trouble in _troubles_of_pool(tiers, seen, names)]
+    return [_judged(troubles, observations, waiting=[seen.pod for seen in observations if seen.report is None])]
+
+
+def _judged(troubles: Sequence[_Trouble], observations: Sequence[Observation], waiting: Sequence[str]) -> Condition:
+    if troubles:
+        return _condition("False", troubles[0].reason, name_some([trouble.message for trouble in troubles], "; "))
+    if not observations:
+        return _condition("Unknown", Reason.NO_ENGINES, "no engine is ready")
+    if waiting:
+        return _condition("Unknown", Reason.PENDING, f"waiting for {name_some(waiting)}")
+    engines = "1 engine has" if len(observations) == 1 else f"{len(observations)} engines have"
+    return _condition("True", Reason.ENFORCED, f"{engines} the tiers, with room for what is reserved there")
+
+
+def _troubles_of_zone(zone: str, seen: Observation, names: Sequence[TierName]) -> Iterator[_Trouble]:
+    shares = {told.tier: told for told in seen.zones[zone].tiers} if zone in seen.zones else {}
+    for name in names:
+        if name not in seen.tiers or name not in shares:
+            yield _missing(seen.pod, name)
+        elif awaited := shares[name].awaited_bytes:
+            size = seen.tiers[name].capacity_bytes
+            message = (
+                f"{seen.pod} has {shown_bytes(size)} of tier {name} and lacks the zone's {shown_bytes(awaited)}; start "
+                f"it with as much as spec.tiers of the ZonePool says, or lower what zones reserve"
+            )
+            yield _Trouble(Reason.TIER_TOO_SMALL, message)
+        else:
+            yield from _failing(seen, name)
+
+
+def _troubles_of_pool(tiers: PoolTiers, seen: Observation, names: Sequence[TierName]) -> Iterator[_Trouble]:
+    for name in names:
+        found, declared = seen.tiers.get(name), tiers.bytes_of(name)
+        if found is None:
+            yield _missing(seen.pod, name)
+        # What is less than a chunk is of no use to the tier.
+        elif found.capacity_bytes + found.chunk_bytes <= declared:
+            message = (
+                f"{seen.pod} has {shown_bytes(found.capacity_bytes)} of tier {name}, and spec.tiers.{name}.bytes is "
+                f"{shown_bytes(declared)}; restart it with as much, or lower the field"
+            )
+            yield _Trouble(Reason.TIER_TOO_SMALL, message)
+        else:
+            yield from _failing(seen, name)
+
+
+def _missing(pod: str, tier: TierName) -> _Trouble:
+    message = (
+        f"{pod} has no tier {tier}; start it with the connector that tenantzone-runtime serve --show-flags prints, or "
+        f"remove the tier"
+    )
+    return _Trouble(Reason.TIER_MISSING, message)
+
+
+def _failing(seen: Observation, tier: TierName) -> Iterator[_Trouble]:
+    if problem := seen.tiers[tier].problem:
+        message = f"tier {tier} of {seen.pod} fails, and requests compute what it does not give: {problem}"
+        yield _Trouble(Reason.TIER_FAILING, message)
+
+
+def _condition(status: Any, reason: Reason, message: str) -> Condition:
+    return Condition(Type.TIERS_ENFORCED, status, reason, message)

@@ -1,0 +1,60 @@
+"""The dashboard's panels about tiers have data where an engine has tiers.
+
+(The end-to-end test runs all other queries of the dashboard; its engine has none.)
+"""
+
+import math
+from pathlib import Path
+from typing import TextIO
+
+from bench.alerts.history import BEGINNING, SCRAPE_SECONDS
+from bench.alerts.queries import holding
+from hack.monitoring.panel import Panel
+from hack.monitoring.tier_panels import tiers
+from tests.runtime.scraping import scrape
+
+VARIABLES = {"$__rate_interval": "2m", "$namespace": ".*", "$pool": ".*", "$zone": ".*"}
+SCRAPES = 20
+
+
+class Scraped:
+    """What Prometheus has of an engine with a tier after some scrapes. What the engine counts grows with each."""
+
+    def write(self, file: TextIO) -> None:
+        told = scrape()
+        for name in sorted({name for name, _ in told if "tier_" in name or name == "tenantzone_engine_info"}):
+            is_counter = name.endswith("_total")
+            file.write(f"# TYPE {name.removesuffix('_total')} {'counter' if is_counter else 'gauge'}\n")
+            for (found, labels), value in told.items():
+                if found == name:
+                    pairs = {"namespace": "shop", "pod": "engine-0"} | dict(labels)
+                    written = ",".join(f'{label}="{text}"' for label, text in pairs.items())
+                    for number in range(SCRAPES):
+                        at = BEGINNING + SCRAPE_SECONDS * number
+                        file.write(f"{name}{{{written}}} {value * number if is_counter else value} {at:.3f}\n")
+        file.write("# EOF\n")
+
+
+def test_each_panel_about_tiers_has_data(tmp_path: Path):
+    end = BEGINNING + SCRAPE_SECONDS * (SCRAPES - 1)
+    last: dict[str, float] = {}
+    with holding(Scraped(), tmp_path) as prometheus:
+        for panel, expression in _queries():
+            found = prometheus.ask(expression, end, end, 15)
+            values = [value for series in found.values() for _, value in series]
+            assert values, f"{panel.title}: {expression}"
+            assert not any(map(math.isnan, values)), f"{panel.title}: {expression}"
+            last[panel.title] = values[-1]
+    assert last["Tiers in use"] == 1_700 / 5_000
+    assert last["Tiers that fail"] == 0
+
+
+def _queries() -> list[tuple[Panel, str]]:
+    queries = []
+    for panel in tiers().panels:
+        for query in panel.queries:
+            expression = query.expression
+            for name, value in VARIABLES.items():
+                expression = expression.replace(name, value)
+            queries.append((panel, expression))
+    return queries
