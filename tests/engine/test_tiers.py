@@ -1,4 +1,4 @@
-"""Tiers below the blocks, with vLLM's real scheduler and connector: what is stored, found again, by whom, and who waits."""
+"""Tiers below the blocks, with vLLM's real scheduler and connector: what is stored, who finds it again, who waits."""
 
 from random import Random
 
@@ -74,7 +74,7 @@ class TieredEngine(Driver):
         self.worker.hurry()
 
     def blocks_of(self, request):
-        return len([each for each in self.scheduler.kv_cache_manager.get_blocks(request.request_id).blocks[0]])
+        return len(self.scheduler.kv_cache_manager.get_blocks(request.request_id).blocks[0])
 
     def held(self, tenant, tier=None):
         zone = (tier or self.memory).ledger.zones.get(tenant)
@@ -376,7 +376,7 @@ class TestWhatMayNotBeKept:
         engine.step()
         assert engine.held("acme")
         table = engine.scheduler.kv_cache_manager.coordinator.single_type_managers[0].req_to_blocks
-        (foreign, *_) = [block_id for block_id in engine.zone("burst").cached]
+        (foreign, *_) = engine.zone("burst").cached
         own, table[request.request_id][0] = table[request.request_id][0], engine.scheduler.block_pool.blocks[foreign]
         engine.worker.checks = False
         engine.step()

@@ -5,7 +5,6 @@ import time
 import pytest
 
 from tenantzone_contract.tiers import TierShare
-from tenantzone_contract.zone_terms import Retention
 from tests.engine.real_engine import RealEngine, StartingEngine
 from tests.shared_engine import runs_here
 from tests.zones.core import declare
@@ -41,7 +40,11 @@ def tiered(starting) -> RealEngine:
     return engine
 
 
-ZONES = (declare("acme", tiers=KEPT), declare("burst"), declare("calm"), declare("flood"), declare("dusk"))
+ZONES = (
+    declare("acme", tiers=KEPT, after=0.0),
+    *(declare(tenant, after=0.0) for tenant in ("burst", "calm", "flood", "dusk")),
+)
+"""Quiet as soon as nothing is asked: what they keep cached goes first."""
 
 
 def prompt(name):
@@ -105,7 +108,7 @@ def test_a_purge_reaches_each_tier_and_gives_a_receipt(tiered):
     at_rest(tiered)
     held = {tier: in_tier(tiered, "dusk", tier).held_bytes for tier in ("cpu", "disk")}
     assert min(held.values()) >= PROMPT_BLOCKS * BLOCK_BYTES
-    tiered.declare(*ZONES[:-1], declare("dusk", purge="once"))
+    tiered.declare(*ZONES[:-1], declare("dusk", purge="once", after=0.0))
     tiered.wait(lambda: tiered.zone("dusk").purge.is_complete, "the purge is over")
     assert [in_tier(tiered, "dusk", tier).held_bytes for tier in ("cpu", "disk")] == [0, 0]
     _, cached = ask(tiered, "dusk", prompt("dusk"))
@@ -114,7 +117,7 @@ def test_a_purge_reaches_each_tier_and_gives_a_receipt(tiered):
 
 
 def test_what_is_not_to_be_stored_is_in_no_tier(tiered):
-    tiered.declare(*ZONES[:-1], declare("dusk", retention=Retention(no_store=True)))
+    tiered.declare(*ZONES[:-1], declare("dusk", no_store=True))
     ask(tiered, "dusk", prompt("unstored"))
     at_rest(tiered)
     assert [in_tier(tiered, "dusk", tier).held_bytes for tier in ("cpu", "disk")] == [0, 0]
@@ -125,7 +128,7 @@ def test_what_nobody_used_for_so_long_is_gone_from_each_tier(tiered):
     ask(tiered, "dusk", prompt("old"))
     at_rest(tiered)
     assert in_tier(tiered, "dusk", "disk").held_bytes
-    tiered.declare(*ZONES[:-1], declare("dusk", retention=Retention(ttl_seconds=0.5)))
+    tiered.declare(*ZONES[:-1], declare("dusk", ttl=0.5))
     tiered.wait(
         lambda: not any(in_tier(tiered, "dusk", tier).held_bytes for tier in ("cpu", "disk")), "it is gone from both"
     )

@@ -1,8 +1,8 @@
 """Stands in for the workers of an engine with tiers: memory is names of what would be in it, copies take their time.
 
 What a block holds is named by who computed it and where in its tokens. The hash of these, which says whose they are, is
-compared with the one of whatever a request reads; so a block that was given to another before a copy from it was made is
-noticed, too.
+compared with the one of whatever a request reads; so it is noticed, too, if a block was given to another before a copy
+from it was made.
 """
 
 from copy import copy

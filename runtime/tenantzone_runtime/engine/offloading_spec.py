@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 from vllm.platforms import current_platform
@@ -103,8 +103,8 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
         self._salt_key = salt_key
         if not self.num_chunks:
             raise ValueError(
-                f"cpu_bytes_to_use={self._flags.cpu_bytes} has no room for a chunk, which takes {self.kv_bytes_per_chunk} "
-                "bytes; give the CPU memory tier more"
+                f"cpu_bytes_to_use={self._flags.cpu_bytes} has no room for a chunk, which takes "
+                f"{self.kv_bytes_per_chunk} bytes; give the CPU memory tier more"
             )
 
     def get_manager(self) -> OffloadingManager:

@@ -19,7 +19,7 @@ from tests.engine.histories.events import Life
 from tests.engine.histories.generator import lives
 from tests.engine.histories.liveness import drain
 
-LIVES = {"deep": 10_000, "mutation": 30}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), int(os.environ.get("N", 500)))
+LIVES = {"deep": 10_000, "mutation": 30}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 500)
 lived = 0
 
 
