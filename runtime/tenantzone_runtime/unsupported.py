@@ -273,7 +273,7 @@ def configured(config: Any, caches: Any) -> list[Unsupported]:
 
 
 def _has_tiers(config: Any) -> bool:
-    return config.kv_transfer_config is not None
+    return config.kv_transfer_config is not None and is_ours(config.kv_transfer_config)
 
 
 def _named(settings: tuple[Setting, ...]) -> list[tuple[str, Setting]]:

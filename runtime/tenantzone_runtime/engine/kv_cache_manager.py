@@ -151,7 +151,7 @@ class ZoneKVCacheManager(KVCacheManager):
         return blocks
 
     def landing_slots(self, request: Request, num_new_computed_tokens: int, loading: Mapping[str, Any]) -> int:
-        """Slots beyond what is loaded that a request takes when its load begins, for what it computes once it has landed.
+        """Slots beyond what is loaded that a request takes when its load begins: for what it computes later.
 
         It can't be preempted before, and nothing may keep it from going on then. Where all layers see back only so far,
         that is its next step's part of the prompt; what it needs after that it asks for as any other that runs.
