@@ -10,6 +10,8 @@ BLOCKS_VERSION: Final = 1
 BLOCKS_PATH = "/blocks"
 CELLS_PARAMETER = "cells"
 """Of the query: how many cells the picture may have at most."""
+TIER_PARAMETER = "tier"
+"""Of the query: which tier's chunks are shown in place of the engine's blocks."""
 DEFAULT_CELLS = 1024
 MAX_CELLS = 4096
 
@@ -41,7 +43,7 @@ class BlockKind(_Model):
 
 
 class BlockMap(_Model):
-    """All blocks of one engine, in the order of their ids, in cells of one or more blocks.
+    """All blocks of one engine, or all chunks of one of its tiers, in the order of their ids, in cells of one or more.
 
     Where a cell stands for several blocks, each kind has as many cells as befits its share of the pool, as near to its
     blocks as can be. The picture is taken while the engine works, so it may show two moments at once, but never a block
@@ -50,6 +52,8 @@ class BlockMap(_Model):
 
     version: Literal[1] = BLOCKS_VERSION
     pod: str = ""
+    tier: str = ""
+    """Whose chunks they are; empty: they are the engine's blocks. A chunk in transfer is in use."""
     capacity_blocks: Count
     """Blocks that requests can use (vLLM's null block is not among them)."""
     blocks_per_cell: Annotated[int, Field(ge=1)]

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from tenantzone_contract.admin_token import ADMIN_REALM, ADMIN_TOKEN_HEADER
-from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, DEFAULT_CELLS, MAX_CELLS, BlockMap
+from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, DEFAULT_CELLS, MAX_CELLS, TIER_PARAMETER, BlockMap
 from tenantzone_contract.report import HEALTH_PATH, METRICS_PATH, REPORT_PATH, EngineReport, dump_report
 from tenantzone_runtime.admin_access import AdminAccess
 from tenantzone_runtime.metrics import EngineFigures
@@ -32,6 +32,8 @@ ReadReport = Callable[[], EngineReport]
 ReadFigures = Callable[[], EngineFigures]
 TakeBlockMap = Callable[[int], BlockMap]
 """Takes a picture with so many cells at most."""
+TakeTierMap = Callable[[str, int], BlockMap | None]
+"""The same of a tier's chunks, by its name; None: there is no such tier."""
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -46,6 +48,7 @@ class AdminServer:
         read_report: the newest report; called in other threads, so it must be safe there.
         read_figures: what a scrape of the metrics tells; called in other threads. None: there is no such path.
         take_block_map: called in other threads, one at a time; None: there is no such path.
+        take_tier_map: the same; None: there are no tiers.
         max_age: seconds after which a report says that the engine hangs.
         now: Unix time in seconds.
 
@@ -62,10 +65,13 @@ class AdminServer:
         access: AdminAccess,
         read_figures: ReadFigures | None = None,
         take_block_map: TakeBlockMap | None = None,
+        take_tier_map: TakeTierMap | None = None,
         max_age: float = 10.0,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._server = _bind(host, port, _Pages(access, read_report, read_figures, take_block_map, max_age, now))
+        self._server = _bind(
+            host, port, _Pages(access, read_report, read_figures, take_block_map, take_tier_map, max_age, now)
+        )
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="tenantzone-admin", daemon=True
         )
@@ -95,6 +101,7 @@ class _Pages:
         read_report: ReadReport,
         read_figures: ReadFigures | None,
         take_block_map: TakeBlockMap | None,
+        take_tier_map: TakeTierMap | None,
         max_age: float,
         now: Callable[[], float],
     ) -> None:
@@ -102,6 +109,7 @@ class _Pages:
         self._read_report = read_report
         self._read_figures = read_figures
         self._take_block_map = take_block_map
+        self._take_tier_map = take_tier_map
         self._one_picture_at_a_time = threading.Lock()
         self._max_age = max_age
         self._now = now
@@ -126,13 +134,19 @@ class _Pages:
         return HTTPStatus.NOT_FOUND, _TEXT, f"unknown path; there are {known}\n".encode()
 
     def _blocks(self, take_block_map: TakeBlockMap, query: str) -> tuple[HTTPStatus, str, bytes]:
-        cells = parse_qs(query).get(CELLS_PARAMETER, [str(DEFAULT_CELLS)])[-1]
+        asked = parse_qs(query)
+        cells, tier = asked.get(CELLS_PARAMETER, [str(DEFAULT_CELLS)])[-1], asked.get(TIER_PARAMETER, [""])[-1]
         if not (cells.isascii() and cells.isdigit() and len(cells) < 9 and 0 < int(cells) <= MAX_CELLS):
             text = f"{CELLS_PARAMETER} must be a number from 1 to {MAX_CELLS}\n"
             return HTTPStatus.BAD_REQUEST, _TEXT, text.encode()
         with self._one_picture_at_a_time:
-            block_map = take_block_map(int(cells))
+            block_map = self._take_tier(tier, int(cells)) if tier else take_block_map(int(cells))
+        if block_map is None:
+            return HTTPStatus.NOT_FOUND, _TEXT, b"the engine has no such tier\n"
         return HTTPStatus.OK, "application/json", block_map.model_dump_json(by_alias=True).encode()
+
+    def _take_tier(self, tier: str, cells: int) -> BlockMap | None:
+        return None if self._take_tier_map is None else self._take_tier_map(tier, cells)
 
     def _health(self) -> tuple[HTTPStatus, str, bytes]:
         age = self._now() - self._read_report().published_unix_time

@@ -36,7 +36,15 @@ class Engine:
         """Further fields of zones' reports."""
         self.loans: tuple[LoanReport, ...] = ()
         self.tiers: tuple[TierReport, ...] = ()
-        self._server = AdminServer(*address, self.report, access=AdminAccess(None), take_block_map=self.block_map)
+        self.chunks: dict[str, list[Block]] = {}
+        """Of each tier."""
+        self._server = AdminServer(
+            *address,
+            self.report,
+            access=AdminAccess(None),
+            take_block_map=self.block_map,
+            take_tier_map=self.tier_map,
+        )
         self._server.start()
 
     def stop(self) -> None:
@@ -64,10 +72,17 @@ class Engine:
         return zone_report(name, **{"state": "Active"} | amounts | self.zones.get(name, {}))
 
     def block_map(self, cells: int) -> BlockMap:
-        each = -(-len(self.blocks) // cells)
+        return self._map_of(self.blocks, cells)
+
+    def tier_map(self, tier: str, cells: int) -> BlockMap | None:
+        chunks = self.chunks.get(tier)
+        return None if chunks is None else self._map_of(chunks, cells).model_copy(update={"tier": tier})
+
+    def _map_of(self, blocks: Sequence[Block], cells: int) -> BlockMap:
+        each = -(-len(blocks) // cells)
         picture = Picture[Block]()
-        for first in range(0, len(self.blocks), each):
-            picture.add_cell(Counter(self.blocks[first : first + each]))
+        for first in range(0, len(blocks), each):
+            picture.add_cell(Counter(blocks[first : first + each]))
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kind for kind, _ in picture.runs))}
         kinds = [
             BlockKind(tenant=zone, zone=zone, use=use, borrowed=borrowed, blocks=picture.blocks[zone, use, borrowed])
@@ -75,7 +90,7 @@ class Engine:
         ]
         return BlockMap(
             pod=self.name,
-            capacity_blocks=len(self.blocks),
+            capacity_blocks=len(blocks),
             blocks_per_cell=each,
             kinds=tuple(kinds),
             runs=tuple((numbers[kind], count) for kind, count in picture.runs),

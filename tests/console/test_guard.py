@@ -99,3 +99,17 @@ def test_a_picture_of_a_senseless_size_is_refused(console: ServedConsole, engine
 def test_what_is_not_there_is_not_found(console: ServedConsole, engine_of: Callable[..., Engine], path: str):
     engine_of([FREE])
     assert ask(console, path)[0] == 404
+
+
+@pytest.mark.parametrize("tier", ["CPU", "cpu/..", "a&b=c", "-", "x" * 64])
+def test_a_picture_of_what_can_be_no_tier_is_refused(
+    console: ServedConsole, engine_of: Callable[..., Engine], tier: str
+):
+    engine_of([FREE])
+    status, _, body = ask(console, f"/api/pools/default/demo/blocks/engine-0?tier={quote(tier)}")
+    assert (status, json.loads(body)) == (400, {"error": "tier must be the name of one"})
+
+
+def test_a_picture_of_a_tier_that_is_not_there_says_so(console: ServedConsole, engine_of: Callable[..., Engine]):
+    engine_of([FREE])
+    assert ask(console, "/api/pools/default/demo/blocks/engine-0?tier=disk")[0] == 502

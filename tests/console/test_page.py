@@ -110,6 +110,30 @@ def test_it_shows_what_zones_hold_in_tiers_where_there_are_any(
         assert_accessible(page)
 
 
+def test_the_map_shows_a_tiers_chunks_where_the_engine_has_tiers(
+    browser: Browser, console: ServedConsole, engine_of: MakeEngine
+):
+    engine = engine_of(SMALL, "acme", "burst")
+    with opened(browser, console.url) as page:
+        expect(page.locator("#blocks-summary")).to_have_text("engine-0: 200 blocks, one cell per block")
+        expect(page.get_by_label("Of", exact=True)).to_be_hidden()
+        engine.tiers = tuple(
+            TierReport(tier=tier, capacity_bytes=9, held_bytes=5, chunk_bytes=1) for tier in ("cpu", "disk")
+        )
+        engine.chunks = {"cpu": [KEPT, KEPT, BUSY, FREE], "disk": [LENT] * 3}
+        page.get_by_label("Of", exact=True).select_option(label="tier cpu")
+        expect(page.locator("#blocks-summary")).to_have_text("tier cpu of engine-0: 4 chunks, one cell per chunk")
+        expect(page.get_by_role("button", name="acme 2 chunks")).to_be_visible()
+        expect(page.locator("#key")).to_contain_text("it is being stored or loaded")
+        page.get_by_role("application").focus()
+        expect(page.locator("#cell")).to_have_text("Chunk 1: acme, cached")
+        assert_accessible(page)
+        page.get_by_label("Of", exact=True).select_option(label="tier disk")
+        expect(page.locator("#blocks-summary")).to_have_text("tier disk of engine-0: 3 chunks, one cell per chunk")
+        engine.tiers = ()
+        expect(page.locator("#blocks-summary")).to_have_text("engine-0: 200 blocks, one cell per block")
+
+
 def test_an_engine_that_joins_brings_no_share_of_what_it_computed_before(
     browser: Browser, console: ServedConsole, engine_of: MakeEngine
 ):

@@ -136,8 +136,8 @@ class House:
         key = f"tenantzone_{name}", frozenset(labels.items())
         await_that(lambda: series(self._get("/metrics").decode()).get(key) == value, f"{name} of {value:g}")
 
-    def picture(self, cells: int) -> BlockMap:
-        return parse_block_map(self._get(f"/blocks?cells={cells}"))
+    def picture(self, cells: int, tier: str = "") -> BlockMap:
+        return parse_block_map(self._get(f"/blocks?cells={cells}{f'&tier={tier}' if tier else ''}"))
 
     def _get(self, path: str) -> bytes:
         status, _, body = get(self._url + path)

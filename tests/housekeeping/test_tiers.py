@@ -1,5 +1,6 @@
 """What housekeeping tells of tiers below an engine's blocks: in the report, in a scrape, in the journal."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from tenantzone_contract.report import ZoneTierReport
 from tenantzone_contract.tiers import TierShare
+from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.journal.bill import Period, make_bill
 from tests.housekeeping.driven import CAPACITY
@@ -144,6 +146,28 @@ def test_without_a_journal_tiers_pile_nothing_up(engine: SimulatedEngine, tmp_pa
         house.enforce(zone("acme"))
         engine.offload("cpu", "acme", 10)
         eventually(lambda: not engine.tier("cpu").ledger.trail._notes.balances)
+
+
+def test_a_picture_shows_which_zone_has_which_chunk(engine: SimulatedEngine, house: House) -> None:
+    lender = zone("lender", idle=Idle(after_seconds=0), tiers=(TierShare(tier="cpu", reserved="60%"),))
+    house.enforce(zone("acme"), lender)
+    engine.offload("cpu", "acme", 30, begin=5)
+    house.await_report(lambda report: report.tiers[0].held_bytes == 35 * CHUNK_BYTES)
+    eventually(lambda: any(kind.borrowed for kind in house.picture(50, "cpu").kinds))
+    told = house.picture(50, "cpu")
+    assert (told.tier, told.capacity_blocks, told.blocks_per_cell) == ("cpu", 50, 1)
+    shown = Counter[tuple[str | None, str]]()
+    for kind in told.kinds:
+        shown[kind.tenant, kind.use] += kind.blocks
+    assert shown == {("acme", "cached"): 30, ("acme", "in_use"): 5, (None, "free"): 15}
+    # What it holds above the 20 chunks that nobody has reserved.
+    assert sum(kind.blocks for kind in told.kinds if kind.borrowed) == 15
+    assert {kind.use for kind in house.picture(50).kinds} == {"free"}, "and none of them is a block"
+
+
+def test_a_tier_that_the_engine_has_not_has_no_picture(house: House) -> None:
+    with pytest.raises(AssertionError, match="no such tier"):
+        house.picture(50, "tape")
 
 
 def test_what_came_before_any_zone_is_told_of_no_zone(engine: SimulatedEngine, house: House) -> None:

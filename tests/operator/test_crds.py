@@ -11,6 +11,7 @@ import yaml
 
 from hack.controlplane import Cluster
 from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.tier_summary import TierSummary
 from tenantzone_operator.kube.resources import read_pool, read_zone
 
 CRDS = Path(__file__).parents[2] / "crds"
@@ -417,6 +418,27 @@ def test_the_sample_that_should_not_be_valid_is_not(control_plane: Cluster):
 @pytest.mark.controlplane
 def test_the_operators_manifests_are_valid(control_plane: Cluster):
     control_plane.kubectl("apply", "--dry-run=client", "--validate=strict", "--kustomize", str(SAMPLES.parent))
+
+
+@pytest.mark.controlplane
+def test_kubectl_shows_what_a_zone_holds_in_tiers(stored: Cluster):
+    row = TierSummary("cpu", held=8_450_000_000, reserved=2**34, hits=5).fields()
+    enforced = {
+        "type": "TiersEnforced",
+        "status": "True",
+        "reason": "Enforced",
+        "message": "1 engine has the tiers",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    patch = json.dumps({"status": {"tiers": [row], "conditions": [enforced]}})
+    stored.kubectl("patch", "tenantzone", "named", "--subresource=status", "--type=merge", "--patch", patch)
+
+    head, named = stored.kubectl("get", "tz", "named", "--output=wide").stdout.splitlines()
+
+    columns = ("CPU", "DISK", "TIERS")
+    assert [named[head.index(column) :].split()[0] for column in columns[:1]] == ["7.9Gi/16Gi"]
+    assert named[head.index("TIERS") :].split()[0] == "True"
+    assert all(column in head for column in columns)
 
 
 @pytest.mark.controlplane

@@ -14,7 +14,9 @@ from tenantzone_contract.report import (
     LoanReport,
     Rejection,
     TargetReport,
+    TierReport,
     ZoneReport,
+    ZoneTierReport,
     in_older_words,
 )
 from tenantzone_operator.engines.reports import MAX_BLOCKS, MAX_COUNT, max_report_bytes, read_report_text
@@ -37,6 +39,26 @@ LATENCIES = st.none() | st.builds(
 EVICTIONS = st.dictionaries(st.sampled_from(REASONS), st.integers(0, MAX_COUNT // len(REASONS)))
 
 
+TIERS = st.lists(st.sampled_from(["cpu", "disk", "a-newer-one"]), unique=True)
+OF_ZONES_IN_TIERS = sorted(set(ZoneTierReport.model_fields) - {"tier", "byte_seconds"})
+
+
+@st.composite
+def zone_tiers(draw: st.DrawFn) -> tuple[ZoneTierReport, ...]:
+    return tuple(
+        ZoneTierReport(tier=tier, **{field: draw(COUNTS) for field in OF_ZONES_IN_TIERS}) for tier in draw(TIERS)
+    )
+
+
+@st.composite
+def tiers(draw: st.DrawFn) -> tuple[TierReport, ...]:
+    amounts = ("capacity_bytes", "held_bytes", "chunk_bytes")
+    return tuple(
+        TierReport(tier=tier, problem=draw(st.text(max_size=20)), **{field: draw(COUNTS) for field in amounts})
+        for tier in draw(TIERS)
+    )
+
+
 @st.composite
 def zone_reports(draw: st.DrawFn) -> ZoneReport:
     amounts = {field: draw(BLOCKS) for field in ("reserved", "limit", "in_use", "cached", "lent", "borrowed")}
@@ -51,16 +73,17 @@ def zone_reports(draw: st.DrawFn) -> ZoneReport:
         evictions=draw(st.sampled_from([evictions, None])),
         evicted_blocks=in_older_words(evictions),
         latency=draw(LATENCIES),
+        tiers=draw(zone_tiers()),
         **amounts,
         **{field: draw(COUNTS) for field in counted},
     )
 
 
-@given(st.lists(zone_reports(), max_size=3))
-def test_what_an_engine_writes_is_what_the_operator_reads(zones: list[ZoneReport]):
+@given(st.lists(zone_reports(), max_size=3), tiers())
+def test_what_an_engine_writes_is_what_the_operator_reads(zones: list[ZoneReport], has: tuple[TierReport, ...]):
     written = report("engine-0", 77, ConfigStatus(applied_generation=3, applied_hash="sha256:x"), tuple(zones))
     loan = LoanReport(lender="a", borrower="b", blocks=3, since_unix_time=1.0, due_unix_time=None)
-    written = written.model_copy(update={"loans": (loan,)})
+    written = written.model_copy(update={"loans": (loan,), "tiers": has})
 
     found = read_report_text(written.model_dump_json(by_alias=True).encode())
 
@@ -71,13 +94,19 @@ def test_what_an_engine_writes_is_what_the_operator_reads(zones: list[ZoneReport
     assert [(loan.lender, loan.borrower, loan.blocks, loan.due_unix_time) for loan in found.loans] == [
         ("a", "b", 3, None)
     ]
+    for each, said in zip(found.tiers, has, strict=True):
+        assert {field: getattr(each, field) for field in each.__struct_fields__} == said.model_dump()
     for read, wrote in zip(found.zones, zones, strict=True):
-        for field in set(read.__struct_fields__) - {"latency"}:
+        for told, said in zip(read.tiers, wrote.tiers, strict=True):
+            assert {field: getattr(told, field) for field in told.__struct_fields__} == said.model_dump(
+                exclude={"byte_seconds"}
+            )
+        for field in set(read.__struct_fields__) - {"latency", "tiers"}:
             assert getattr(read, field) == getattr(wrote, field)
         for target in ("token_time", "first_token"):
-            told, said = (getattr(each.latency, target, None) for each in (read, wrote))
+            known, meant = (getattr(each.latency, target, None) for each in (read, wrote))
             for field in ("target_seconds", "actual_seconds", "reason"):
-                assert getattr(told, field, None) == getattr(said, field, None)
+                assert getattr(known, field, None) == getattr(meant, field, None)
         assert read.evicted == wrote.evicted
 
 
@@ -98,6 +127,24 @@ def test_nor_is_one_with_an_absurd_number_of_a_zone(where: str):
     whole = raw()
     whole["zones"][0][where] = 10**25
     with pytest.raises(ValueError, match=where):
+        read_report_text(json.dumps(whole).encode())
+
+
+@pytest.mark.parametrize(
+    "tiers",
+    [
+        pytest.param([{"tier": "\x1b[2J"}], id="a name that is none"),
+        pytest.param([{"tier": "x" * 64}], id="a long name"),
+        pytest.param([{"tier": f"tier-{number}"} for number in range(9)], id="more than any engine has"),
+        pytest.param([{"tier": "cpu", "heldBytes": 2**53}], id="more than there can be"),
+    ],
+)
+@pytest.mark.parametrize("where", ["engine", "zone"])
+def test_nor_is_one_with_tiers_that_no_status_can_show(where: str, tiers: list[dict[str, Any]]):
+    amounts = dict.fromkeys(("reservedBytes", "limitBytes", "heldBytes", "capacityBytes", "chunkBytes"), 1)
+    whole = raw()
+    (whole if where == "engine" else whole["zones"][0])["tiers"] = [amounts | tier for tier in tiers]
+    with pytest.raises(ValueError, match="tiers"):
         read_report_text(json.dumps(whole).encode())
 
 
@@ -141,8 +188,19 @@ def test_a_report_may_be_as_long_as_its_zones_need():
         evictions = {f"reason-{number}": MAX_COUNT for number in range(12)}
         fields = dict.fromkeys(("reserved", "limit", "in_use", "cached", "lent", "borrowed"), MAX_BLOCKS)
         counts = dict.fromkeys(("prefix_query_tokens", "prompt_tokens", "generation_tokens"), MAX_COUNT)
+        in_tiers = tuple(
+            ZoneTierReport(tier=tier, **dict.fromkeys(OF_ZONES_IN_TIERS, MAX_COUNT), byte_seconds=1e21 / 3)
+            for tier in ("cpu", "disk")
+        )
         zones = tuple(
-            zone_report(f"{name}{number}", evictions=evictions, evicted_blocks=evictions, **fields, **counts)
+            zone_report(
+                f"{name}{number}",
+                evictions=evictions,
+                evicted_blocks=evictions,
+                tiers=in_tiers,
+                **fields,
+                **counts,
+            )
             for number in range(count)
         )
         loans = tuple(

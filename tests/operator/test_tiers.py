@@ -14,7 +14,7 @@ from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import Plan, make_plan
 from tenantzone_operator.status.acknowledgement import History
-from tenantzone_operator.status.statuses import pool_status, without_gauges, zone_status
+from tenantzone_operator.status.statuses import ZoneStatuses, pool_status, without_gauges, zone_status
 from tests.operator.objects import NOW, observed, pool, silent, zone
 
 CRDS = Path(__file__).parents[2] / "crds"
@@ -54,6 +54,12 @@ def spec_of(kind: str) -> dict[str, Any]:
 def test_the_api_knows_each_tier_and_no_other():
     of_zones = spec_of("tenantzones")["tiers"]["items"]["properties"]["tier"]["enum"]
     assert tuple(of_zones) == tuple(spec_of("zonepools")["tiers"]["properties"]) == TIER_NAMES
+
+
+@pytest.mark.parametrize("kind", ["tenantzones", "zonepools"])
+def test_the_condition_has_a_column(kind: str):
+    columns = {column["name"]: column["jsonPath"] for column in definition(kind)["additionalPrinterColumns"]}
+    assert columns["Tiers"] == '.status.conditions[?(@.type=="TiersEnforced")].status'
 
 
 def test_each_tier_has_a_column():
@@ -127,6 +133,18 @@ def test_what_was_granted_stays_when_more_is_asked_for_than_there_is():
     assert accepted(more) == {"old": False, "young": True}
     assert more.verdicts["old"].message.endswith("Generation 1 stays in force")
     assert more.config == first.config
+
+
+def test_what_a_zone_has_itself_is_there_for_its_increase():
+    first = planned(sharing("acme", cpu="6Gi"))
+    assert accepted(planned(sharing("acme", cpu="8Gi"), in_force=first.config)) == {"acme": True}
+    assert accepted(planned(sharing("acme", cpu="9Gi"), in_force=first.config)) == {"acme": False}
+
+
+def test_a_part_of_a_tier_that_is_gone_is_no_less_than_bytes_of_it():
+    first = planned(sharing("acme", cpu="6Gi"))
+    assert accepted(planned(sharing("acme", cpu="50%"), of=pool(), in_force=first.config)) == {"acme": False}
+    assert accepted(planned(sharing("acme", cpu="50%"), in_force=first.config)) == {"acme": True}
 
 
 @pytest.mark.parametrize("tiers", [{"cpu": {"bytes": "2Gi"}}, {}], ids=["less", "none"])
@@ -251,6 +269,16 @@ def test_an_engine_that_does_not_is_named_and_what_to_do(tiers: Any, zone_tiers:
     assert found["message"].startswith(message)
     ready = next(each for each in status["conditions"] if each["type"] == "Ready")
     assert ready["status"] == "True", "a tier costs hits, and never the guarantee of blocks"
+
+
+def test_a_tier_that_begins_to_fail_is_told_although_nothing_of_the_zone_has_changed():
+    history, plan, statuses = History(), planned(ACME), ZoneStatuses()
+    assert plan.config is not None
+    history.record(plan.config, 1000)
+    for problem, status in (("", "True"), ("reads fail: broken", "False"), ("", "True")):
+        seen = engine(ACME, "a", tier(problem=problem), zone_tiers=(told(reserved=2 * GI),))
+        made = statuses.make([ACME], plan.verdicts, [seen], history, now=NOW)
+        assert condition(dict(made["acme"]))["status"] == status
 
 
 def test_what_nobody_knows_is_unknown():

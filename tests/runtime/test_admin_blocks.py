@@ -11,7 +11,7 @@ import pytest
 
 from tenantzone_contract.blocks import DEFAULT_CELLS, MAX_CELLS, BlockKind, BlockMap, parse_block_map
 from tenantzone_contract.report import ConfigStatus, EngineReport
-from tenantzone_runtime.admin import AdminServer, TakeBlockMap
+from tenantzone_runtime.admin import AdminServer, TakeBlockMap, TakeTierMap
 from tenantzone_runtime.admin_access import AdminAccess
 
 REPORT = EngineReport(
@@ -35,8 +35,13 @@ WAIT_SECONDS = 0.5
 
 
 @contextmanager
-def serving(take_block_map: TakeBlockMap | None) -> Iterator[str]:
-    server = AdminServer("127.0.0.1", 0, lambda: REPORT, access=AdminAccess(None), take_block_map=take_block_map)
+def serving(take_block_map: TakeBlockMap | None, take_tier_map: TakeTierMap | None = None) -> Iterator[str]:
+    server = AdminServer(
+        *("127.0.0.1", 0, lambda: REPORT),
+        access=AdminAccess(None),
+        take_block_map=take_block_map,
+        take_tier_map=take_tier_map,
+    )
     server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"
@@ -71,6 +76,19 @@ def test_a_picture_has_as_many_cells_as_are_asked_for(query: str, cells: int):
 def test_a_picture_of_a_senseless_size_is_refused(cells: str):
     with serving(lambda _: PICTURE) as url:
         assert get(f"{url}/blocks?cells={cells}") == (400, "cells must be a number from 1 to 4096\n")
+
+
+def test_a_picture_of_a_tier_is_taken_where_there_is_one():
+    def take(tier: str, cells: int) -> BlockMap | None:
+        return PICTURE.model_copy(update={"tier": tier, "capacity_blocks": cells}) if tier == "cpu" else None
+
+    with serving(lambda _: PICTURE, take) as url:
+        told = parse_block_map(get(f"{url}/blocks?cells=7&tier=cpu")[1])
+        assert (told.tier, told.capacity_blocks) == ("cpu", 7)
+        assert parse_block_map(get(f"{url}/blocks?tier=")[1]) == PICTURE
+        assert get(f"{url}/blocks?tier=disk") == (404, "the engine has no such tier\n")
+    with serving(lambda _: PICTURE) as url:
+        assert get(f"{url}/blocks?tier=cpu")[0] == 404
 
 
 def test_an_engine_that_takes_no_pictures_has_no_such_path():

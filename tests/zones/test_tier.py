@@ -233,6 +233,12 @@ def test_without_one_of_the_tier_the_zones_own_ttl_counts():
     assert sorted(chunks.keep(acme, 2)) == sorted(chunks.tier.upkeep(6.0) or [])
 
 
+def test_of_the_two_the_shorter_ttl_counts():
+    chunks = Chunks(declare("acme", ttl=20.0), acme={"ttl_seconds": 5})
+    acme = chunks.active("acme")
+    assert sorted(chunks.keep(acme, 2)) == sorted(chunks.tier.upkeep(6.0) or [])
+
+
 def test_a_purge_gives_up_what_is_stored_and_what_is_in_transfer_is_found_no_more():
     chunks = Chunks(acme={}, late={})
     acme, late = chunks.active("acme"), chunks.active("late")

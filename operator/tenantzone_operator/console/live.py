@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import aiohttp
 
-from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, BlockMap, parse_block_map
+from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, TIER_PARAMETER, BlockMap, parse_block_map
 from tenantzone_contract.summary import ZoneSummary
 from tenantzone_contract.text import printable
 from tenantzone_operator.engines.answers import read_answer, read_report, reason
@@ -155,8 +155,8 @@ class LiveEngines:
                 await self._ask(key, look)
         return list(look.engines.values())
 
-    async def block_map(self, key: Key, pod_name: str, cells: int) -> BlockMap:
-        """Ask an engine for a picture of its blocks.
+    async def block_map(self, key: Key, pod_name: str, cells: int, tier: str = "") -> BlockMap:
+        """Ask an engine for a picture of its blocks, or of a tier's chunks.
 
         Raises:
             NotThereError: the pool has no such engine.
@@ -166,7 +166,7 @@ class LiveEngines:
         pod = next((pod for pod in view.engines if pod.meta.name == pod_name), None)
         if view.pool is None or pod is None:
             raise NotThereError(f"{'/'.join(key)} has no ready engine {pod_name}")
-        path = f"{BLOCKS_PATH}?{CELLS_PARAMETER}={cells}"
+        path = f"{BLOCKS_PATH}?{CELLS_PARAMETER}={cells}" + (f"&{TIER_PARAMETER}={tier}" if tier else "")
         return await read_answer(
             pod,
             view.pool.admin_port,

@@ -1,12 +1,13 @@
 """The console over HTTP: the page's files, and the JSON that the page asks for."""
 
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -22,6 +23,7 @@ from tenantzone_operator.serving.http import served
 
 _MAX_CHANGES = 50
 _MAX_CHARTS = 12
+_TIER: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_FILTER = 253
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -118,8 +120,11 @@ class Console:
         cells = request.query.get("cells", str(DEFAULT_CELLS))
         if not (cells.isascii() and cells.isdigit() and len(cells) < 9 and 0 < int(cells) <= MAX_CELLS):
             return web.json_response({"error": f"cells must be a number from 1 to {MAX_CELLS}"}, status=400)
+        tier = request.query.get("tier", "")
+        if tier and not _TIER.fullmatch(tier):
+            return web.json_response({"error": "tier must be the name of one"}, status=400)
         try:
-            found = await self._live.block_map(_key(request), request.match_info["engine"], int(cells))
+            found = await self._live.block_map(_key(request), request.match_info["engine"], int(cells), tier)
         except NotThereError as error:
             return web.json_response({"error": str(error)}, status=404)
         except TRANSIENT as error:

@@ -7,13 +7,16 @@ that a step never waits long for the interpreter.
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from itertools import islice
 
 from tenantzone_contract.blocks import BlockKind, BlockMap, BlockUse
 from tenantzone_contract.report import EngineReport
+from tenantzone_runtime.housekeeping.copying import copy_loans, held
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.housekeeping.picture import Picture
 from tenantzone_runtime.housekeeping.turns import in_turns
+from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.zone import Zone
 
 Kind = tuple[Zone | None, BlockUse, bool]
@@ -30,23 +33,51 @@ def take_block_map(engine: ServedEngine, report: EngineReport, cells: int) -> Bl
         report: the newest one, which has the loans.
         cells: the picture has no more of them.
     """
-    block_ids = engine.block_ids
-    blocks_per_cell = max(1, -(-len(block_ids) // cells))
     borrowed = Counter[str]()
     for loan in report.loans:
         borrowed[loan.borrower] += loan.blocks
-    reader = _Reader(engine, borrowed)
+    reader = _Reader(engine.tenancy.ledger, borrowed, engine.use_of_unowned)
+    return _taken(reader, engine.block_ids, report.pod, cells)
+
+
+def take_tier_map(engine: ServedEngine, report: EngineReport, name: str, cells: int) -> BlockMap | None:
+    """Which zone has which chunk of a tier; None: the engine has no such tier.
+
+    Args:
+        engine: whose tier.
+        report: the newest one.
+        name: of the tier.
+        cells: the picture has no more of them.
+    """
+    tier = next((served.tier for served in engine.tiers if served.tier.name == name), None)
+    if tier is None:
+        return None
+    with held(engine.zone_lock):
+        loans = list(tier.tenancy.loans)
+    borrowed = Counter[str]()
+    for loan in copy_loans(engine, loans):
+        borrowed[loan.borrower.spec.tenant] += loan.blocks
+    picture = _taken(_Reader(tier.ledger, borrowed, _is_free), range(tier.chunk_count), report.pod, cells)
+    return picture.model_copy(update={"tier": tier.name})
+
+
+def _is_free(chunk_id: int) -> BlockUse:
+    return "free"
+
+
+def _taken(reader: "_Reader", block_ids: range, pod: str, cells: int) -> BlockMap:
+    blocks_per_cell = max(1, -(-len(block_ids) // cells))
     picture = Picture[Kind]()
     for firsts in in_turns(block_ids[::blocks_per_cell], max(1, _BLOCKS_AT_ONCE // blocks_per_cell)):
         for first in firsts:
             picture.add_cell(reader.kinds(first, min(first + blocks_per_cell, block_ids.stop)))
-    return _described(picture, report, len(block_ids), blocks_per_cell)
+    return _described(picture, pod, len(block_ids), blocks_per_cell)
 
 
-def _described(picture: Picture[Kind], report: EngineReport, capacity: int, blocks_per_cell: int) -> BlockMap:
+def _described(picture: Picture[Kind], pod: str, capacity: int, blocks_per_cell: int) -> BlockMap:
     shown = {kind: index for index, kind in enumerate(dict.fromkeys(kind for kind, _ in picture.runs))}
     return BlockMap(
-        pod=report.pod,
+        pod=pod,
         capacity_blocks=capacity,
         blocks_per_cell=blocks_per_cell,
         kinds=tuple(
@@ -68,13 +99,13 @@ class _Reader:
     """Tells what kind each block is now.
 
     Args:
-        engine: whose blocks.
+        ledger: whose blocks.
         borrowed: how many blocks each tenant has borrowed.
+        use_of_unowned: what a block is used for that belongs to no zone.
     """
 
-    def __init__(self, engine: ServedEngine, borrowed: Counter[str]) -> None:
-        ledger = engine.tenancy.ledger
-        self._use_of_unowned = engine.use_of_unowned
+    def __init__(self, ledger: Ledger, borrowed: Counter[str], use_of_unowned: Callable[[int], BlockUse]) -> None:
+        self._use_of_unowned = use_of_unowned
         self._owner = ledger.owner
         self._order_of = ledger.links.order_of
         self._first_to_go: set[int] = set()

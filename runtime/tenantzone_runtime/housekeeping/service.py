@@ -1,7 +1,7 @@
 """All that goes on beside one engine's steps, from its start to its end."""
 
 from tenantzone_runtime.admin import AdminServer
-from tenantzone_runtime.housekeeping.block_map import take_block_map
+from tenantzone_runtime.housekeeping.block_map import take_block_map, take_tier_map
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.housekeeping.thread import Housekeeping
 from tenantzone_runtime.settings import Settings
@@ -28,6 +28,7 @@ class Service:
             read_report=lambda: self._housekeeping.report,
             read_figures=self._housekeeping.figures,
             take_block_map=lambda cells: take_block_map(engine, self._housekeeping.report, cells),
+            take_tier_map=lambda tier, cells: take_tier_map(engine, self._housekeeping.report, tier, cells),
         )
 
     @property

@@ -12,7 +12,7 @@ from tenantzone_runtime.housekeeping.engine import ServedEngine, ServedTier
 from tenantzone_runtime.zones.counters import evicted_by_reason
 from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
 from tenantzone_runtime.zones.tier_counts import TierCounts
-from tenantzone_runtime.zones.zone import EARLY_TENANT, Zone, ZoneSpec
+from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 _COUNTED: Final = tuple(each.name for each in fields(TierCounts) if each.name != "refused_writes")
 _read_counts = attrgetter(*_COUNTED)
@@ -56,7 +56,7 @@ def _copy_tier(engine: ServedEngine, served: ServedTier) -> TierCopy:
 
     def put(some: Sequence[Zone], values: list[Any]) -> None:
         for zone in some:
-            if not zone.leaving and zone.spec.tenant != EARLY_TENANT:
+            if not zone.leaving:
                 tier.ledger.accrue(zone)
                 counts = tier.counts.get(zone, _NOTHING)
                 values += (zone.spec, zone.held, zone.counters.block_seconds)

@@ -163,7 +163,8 @@ export class BlockMap {
     const first = index * each + 1;
     const last = Math.min(first + each - 1, this.map.capacityBlocks);
     const what = kindInWords(this.map.kinds[this.cells[index]]);
-    if (first === last) return `Block ${amount(first)}: ${what}`;
-    return `Blocks ${amount(first)} to ${amount(last)}, in one cell: ${what}`;
+    const unit = this.map.tier ? "Chunk" : "Block";
+    if (first === last) return `${unit} ${amount(first)}: ${what}`;
+    return `${unit}s ${amount(first)} to ${amount(last)}, in one cell: ${what}`;
   }
 }

@@ -4,7 +4,7 @@ import { BlockMap } from "./block_map.js";
 import { byId, element, emptyRow, fillRow, keyed, setAttribute, setText } from "./dom.js";
 import { themeColours } from "./looks.js";
 import { drawSwatch } from "./tiles.js";
-import { amount, counted } from "./wording.js";
+import { amount, counted, unitOf } from "./wording.js";
 
 const NO_ZONE = "no zone";
 const KEY = [
@@ -12,6 +12,12 @@ const KEY = [
   [{ use: "cached", borrowed: false }, "cached: kept for its prefix"],
   [{ use: "cached", borrowed: true }, "borrowed: the first to go when the lender needs it"],
   [{ use: "free", borrowed: false }, "free"],
+];
+
+const TIER_KEY = [
+  [{ use: "in_use", borrowed: false }, "in use: it is being stored or loaded"],
+  [{ use: "cached", borrowed: false }, "cached: kept to be loaded"],
+  ...KEY.slice(2),
 ];
 
 export class Blocks {
@@ -58,16 +64,18 @@ export class Blocks {
     const rows = map.owners;
     if (!rows.some((row) => row.zone === this.chosen)) this.chosen = null;
     const each = map.blocksPerCell;
-    const scale = each === 1 ? "one cell per block" : `each cell stands for ${amount(each)} blocks`;
-    setText(byId("blocks-summary"), `${engine}: ${counted(map.capacityBlocks, "block")}, ${scale}`);
-    this.showLegend(rows, looks);
-    showKey(looks);
+    const unit = unitOf(map);
+    const scale = each === 1 ? `one cell per ${unit}` : `each cell stands for ${amount(each)} ${unit}s`;
+    const whose = map.tier ? `tier ${map.tier} of ${engine}` : engine;
+    setText(byId("blocks-summary"), `${whose}: ${counted(map.capacityBlocks, unit)}, ${scale}`);
+    this.showLegend(rows, looks, unit);
+    showKey(looks, map.tier);
     this.map.show(map, looks, this.chosen);
-    setAttribute(byId("map"), "aria-label", `Blocks of ${engine}. ${rows.map(rowInWords).join("; ")}`);
+    setAttribute(byId("map"), "aria-label", `${map.tier ? "Chunks" : "Blocks"} of ${whose}. ${rows.map(rowInWords).join("; ")}`);
     showRows(rows);
   }
 
-  showLegend(rows, looks) {
+  showLegend(rows, looks, unit) {
     const colours = themeColours();
     const owned = rows.filter((row) => !row.isFree);
     keyed(
@@ -79,7 +87,7 @@ export class Blocks {
         const [swatch, name, blocks] = button.children;
         drawSwatch(swatch, { use: "in_use", borrowed: false }, looks.of(row.zone), colours);
         setText(name, row.zone ?? NO_ZONE);
-        setText(blocks, counted(row.blocks, "block"));
+        setText(blocks, counted(row.blocks, unit));
         setAttribute(button, "aria-pressed", row.zone !== null && this.chosen === row.zone);
       },
     );
@@ -106,12 +114,12 @@ function rowInWords(row) {
   return `${row.zone ?? NO_ZONE}: ${amount(row.inUse)} in use, ${amount(row.cached)} cached${borrowed}`;
 }
 
-function showKey(looks) {
+function showKey(looks, tier) {
   const colours = themeColours();
   const example = { ...looks.of(""), colour: "--ink-quiet" };
   keyed(
     byId("key"),
-    KEY,
+    tier ? TIER_KEY : KEY,
     ([, text]) => text,
     ([, text]) => element("li", {}, element("canvas", { "aria-hidden": "true" }), text),
     (item, [kind]) => drawSwatch(item.firstElementChild, kind, example, colours),

@@ -28,4 +28,6 @@ export const getPools = () => get("/api/pools");
 
 export const getPool = (pool, filter) => get(`${pathOf(pool)}?filter=${encodeURIComponent(filter)}`);
 
-export const getBlocks = (pool, engine, cells) => get(`${pathOf(pool)}/blocks/${encodeURIComponent(engine)}?cells=${cells}`);
+/** The picture of an engine's blocks; with a tier, of that tier's chunks. */
+export const getBlocks = (pool, engine, tier, cells) =>
+  get(`${pathOf(pool)}/blocks/${encodeURIComponent(engine)}?cells=${cells}${tier ? `&tier=${encodeURIComponent(tier)}` : ""}`);

@@ -47,12 +47,23 @@ async function showBlocks(pool, found, looks) {
     return;
   }
   showChoices(select, engines, engine, (name) => name);
+  const tier = chosenTier(found, engine);
   try {
-    const map = await getBlocks(pool, engine, blocks.cells);
+    const map = await getBlocks(pool, engine, tier, blocks.cells);
     blocks.show(map, engine, looks(map.kinds.map((kind) => kind.zone)));
   } catch (error) {
-    blocks.fail(`No picture of ${engine}'s blocks: ${error.message}`);
+    blocks.fail(`No picture of ${tier ? `tier ${tier} of ${engine}` : `${engine}'s blocks`}: ${error.message}`);
   }
+}
+
+/** Whose picture is to be seen: the blocks' (empty), or that of a tier which the engine has. */
+function chosenTier(found, engine) {
+  const tiers = found.tiers.filter((each) => each.pod === engine).map((each) => each.tier);
+  const select = byId("tier");
+  const tier = tiers.includes(select.value) ? select.value : "";
+  byId("tier-field").hidden = tiers.length === 0;
+  showChoices(select, ["", ...tiers], tier, (name) => (name ? `tier ${name}` : "blocks"));
+  return tier;
 }
 
 function showReplica(replica) {
@@ -120,6 +131,7 @@ byId("pool").addEventListener("change", (event) => {
   location.hash = `#/${event.target.value}`;
 });
 byId("engine").addEventListener("change", () => wake());
+byId("tier").addEventListener("change", () => wake());
 byId("filter").addEventListener("input", () => wake());
 window.addEventListener("hashchange", () => wake());
 run();

@@ -46,6 +46,9 @@ const WAITS = {
 
 export const waiting = (reason) => WAITS[reason] ?? reason;
 
+/** What a picture is of: the engine's blocks, or a tier's chunks. */
+export const unitOf = (map) => (map.tier ? "chunk" : "block");
+
 /** What a kind of blocks is, in words. */
 export function kindInWords(kind) {
   if (kind.use === "free") return "free";
