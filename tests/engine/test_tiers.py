@@ -426,6 +426,23 @@ class TestDeferredFrees:
 
 
 class TestZonesChange:
+    def test_loads_of_before_zones_stop_nobody_when_zones_come(self, engine):
+        engine = engine(20, 60)
+        tokens = prompt(8)
+        engine.ask(None, tokens)
+        engine.scheduler.kv_cache_manager.reset_prefix_cache()
+        request = engine.loading(None, tokens + prompt(8))
+        engine.declare(declare("gold", reserved=10, lendable="0%"))
+        engine.land()
+        engine.worker.fastest = engine.worker.slowest = 0
+        gold = engine.send("gold", prompt(4))
+        engine.step()
+        engine.step()
+        engine.step()
+        assert gold.is_finished()
+        engine.scheduler.finish_requests(request.request_id, RequestStatus.FINISHED_ABORTED)
+        engine.rest()
+
     def test_a_zone_that_goes_while_it_loads(self, engine):
         engine = engine(40, 60, 60)
         engine.declare(declare("acme"), declare("burst"))

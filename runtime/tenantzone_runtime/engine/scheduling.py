@@ -90,7 +90,9 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._demand = Demand(self)
         manager.drafting, manager.max_step_tokens = self._demand.drafting, int(self.max_num_scheduled_tokens)
         self.tiers = Tiers(self.connector) if self.connector is not None else NoTiers()
-        loads = LoadQueue(self._has_landed, lambda request: engine.can_land(request), manager.admitted)
+        self._loads = loads = LoadQueue(self._has_landed, lambda request: engine.can_land(request), manager.admitted)
+        self._early_loads: set[Request] = set()
+        """Those that began before zones were declared, without blocks for all of their prompts."""
         self.kv_holding_waiting = loads
         self.waiting.load_begins = loads.begin
         engine = ZoneEngine(
@@ -169,6 +171,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             request.zone, request.peak = zone, 0
         self.block_pool.adopt_blocks(zone)
         self.waiting.adopt()
+        self._early_loads.update(self._loads)
         for request in early:
             if request.resumable:
                 self._refuse(request, BindingError("unsupported", None, NO_SESSIONS))
@@ -270,6 +273,8 @@ class ZoneAwareScheduler(AsyncScheduler):
             if now - self._counted >= COUNT_SECONDS:
                 self._count_generated(now)
             self._guard.check_a_table(self.running)
+            if self._early_loads:
+                self._send_back_early_loads()
             self._arbiter.begin_step()
             try:
                 output = super().schedule(throttle_prefills)
@@ -310,6 +315,21 @@ class ZoneAwareScheduler(AsyncScheduler):
         # vLLM asks before it preempts a running request for one that was just refused blocks; who yields is decided
         # before a step, and never in the midst of one.
         return self.kv_cache_manager.refused is None and bool(super()._request_blocks_can_be_freed(request))
+
+    def _send_back_early_loads(self) -> None:
+        """Have requests whose loads began before zones were declared wait for their blocks as all others do.
+
+        What was loaded stays cached.
+        """
+        self._early_loads.intersection_update(self._loads)
+        for request in [each for each in self._early_loads if self._handle_blocked_waiting_request(each)]:
+            self._early_loads.discard(request)
+            self._loads.remove_request(request)
+            self._inflight_prefills.discard(request)
+            self.deferred_waiting.discard(request)
+            self.kv_cache_manager.free(request)
+            request.num_computed_tokens = request.loaded_tokens = 0
+            self.waiting.prepend_request(request)
 
     def _has_landed(self, request: Request) -> bool:
         """Whether a request's load from a tier has ended."""
