@@ -316,7 +316,7 @@ class Driver:
         return self._cached_tokens[request.request_id]
 
     def check(self) -> None:
-        """I1, and that each zone's counts are what the request's block tables say."""
+        """I1, in tiers, too, and that each zone's counts are what the request's block tables say."""
         pool = getattr(self.scheduler, "block_pool", None)
         if pool is None:
             return
@@ -334,6 +334,8 @@ class Driver:
             for block in manager.get_blocks(name).blocks[0]:
                 owner = pool.ledger.owner[block.block_id]
                 assert block.is_null or owner is getattr(request, "zone", None), "I4: a foreign block"
+        for served in self.scheduler.tiers.served:
+            served.tier.check()
         for zone in pool.ledger.zones.values():
             assert zone.leaving or zone.held <= max(zone.spec.quota.limit, zone.in_use), "I3: over its limit"
 

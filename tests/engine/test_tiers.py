@@ -31,11 +31,6 @@ class TieredEngine(Driver):
         self.memory = self.scheduler.tiers.served[0].tier
         self.scheduler.let_time_pass()
 
-    def check(self):
-        super().check()
-        for served in self.scheduler.tiers.served if hasattr(self, "memory") else ():
-            served.tier.check()
-
     def rest(self):
         """Step until no copy is under way."""
         for _ in range(100):

@@ -2,8 +2,8 @@
 
 import importlib.util
 import json
-import shlex
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
