@@ -227,6 +227,23 @@ def test_another_instance_finds_nothing_and_removes_what_was_there(disk, part):
     assert not tenants.paths()
 
 
+def test_an_engine_without_requests_takes_note_of_its_disk(disk):
+    """Nobody asks then for what has ended: neither the listing at the start, nor the removals of a purge."""
+    tenants = disk(acme={}, opening=False)
+    until = time.monotonic() + 20
+    while not tenants.tier.is_open:
+        assert time.monotonic() < until
+        tenants.tier.upkeep()
+    tenants.store("acme", A)
+    tenants.declare(declare("acme", purge="once"), opening=False)
+    receipts = []
+    while not receipts:
+        assert time.monotonic() < until
+        tenants.tier.upkeep()
+        receipts = tenants.tier.take_receipts()
+    assert [(receipt.purge, receipt.files) for receipt in receipts] == [("once", 1)]
+
+
 def test_another_salt_key_opens_nothing(disk):
     tenants = disk(acme={})
     tenants.store("acme", A)

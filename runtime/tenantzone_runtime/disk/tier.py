@@ -194,6 +194,11 @@ class DiskTier:
 
     def finished(self) -> list[JobEnd]:
         """Take note of what the threads have done; returns the jobs that have ended, also those given up by now."""
+        self._take_note()
+        ended, self._job_ends = self._job_ends, []
+        return ended
+
+    def _take_note(self) -> None:
         while True:
             try:
                 event = self._events.get_nowait()
@@ -204,8 +209,6 @@ class DiskTier:
         for job in list(self._jobs.values()):
             if now - job.began > self._settings.seconds:
                 self._give_up(job, now)
-        ended, self._job_ends = self._job_ends, []
-        return ended
 
     def give_up_jobs(self) -> None:
         """End all jobs at once: no memory of the caller's is touched when this returns."""
@@ -237,6 +240,8 @@ class DiskTier:
 
     def upkeep(self) -> None:
         """Do what time does to zones and chunks, and try again what the disk has refused; several times a second."""
+        # An engine without requests makes no steps, and asks for nothing that has ended.
+        self._take_note()
         now = time.monotonic()
         self._forget(self.tier.upkeep(now))
         self._tidy()
