@@ -6,7 +6,7 @@ they are there. Who is admitted, goes on and yields is decided by the zone core'
 asks vLLM's adapter. One step stands for ``tokens_per_step`` steps of decoding, so that long histories stay cheap.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.simulator.checks import Checks
@@ -242,6 +242,14 @@ class Engine:
     @property
     def seats(self) -> int:
         return self.model.max_running
+
+    @property
+    def loading(self) -> Sequence[Request]:
+        return ()
+
+    @property
+    def coming(self) -> Mapping[Zone, int]:
+        return {}
 
     @property
     def free_seats(self) -> int:

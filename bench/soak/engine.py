@@ -5,7 +5,7 @@ It decides nothing. What the arbiter asks of it is in ``tenantzone_runtime.zones
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tenantzone_contract.config import RuntimeConfig
@@ -144,6 +144,14 @@ class Engine:
     @property
     def free_blocks(self) -> int:
         return len(self._free)
+
+    @property
+    def loading(self) -> Sequence[Request]:
+        return ()
+
+    @property
+    def coming(self) -> Mapping[Zone, int]:
+        return {}
 
     @property
     def free_seats(self) -> int:

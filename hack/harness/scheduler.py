@@ -166,6 +166,8 @@ class Driver:
         """Request id → what its last output says of why it stopped."""
         self.drafts: Callable[[int], int] = lambda most: most
         """How many tokens are drafted where there could be so many; and how many of so many drafted ones are right."""
+        self.copy: Callable[[SchedulerOutput], Any] = lambda output: None
+        """What the workers tell of copies from and to tiers, step by step."""
         self._cached_tokens: dict[str, int] = {}
         self._ids = itertools.count()
         self._generation = itertools.count(1)
@@ -282,6 +284,7 @@ class Driver:
                 torch.zeros(2) if requests[name].pooling_params and not requests[name].is_prefill_chunk else None
                 for name in scheduled
             ],
+            kv_connector_output=self.copy(output),
         )
         return output, result
 
@@ -326,7 +329,7 @@ class Driver:
         return self._cached_tokens[request.request_id]
 
     def check(self) -> None:
-        """I1, and that each zone's counts are what the request's block tables say."""
+        """I1, in tiers, too, and that each zone's counts are what the request's block tables say."""
         pool = getattr(self.scheduler, "block_pool", None)
         if pool is None:
             return
@@ -344,6 +347,8 @@ class Driver:
             for block in chain.from_iterable(manager.get_blocks(name).blocks):
                 owner = pool.ledger.owner[block.block_id]
                 assert block.is_null or owner is getattr(request, "zone", None), "I4: a foreign block"
+        for served in self.scheduler.tiers.served:
+            served.tier.check()
         for zone in pool.ledger.zones.values():
             assert zone.leaving or zone.held <= max(zone.spec.quota.limit, zone.in_use), "I3: over its limit"
 

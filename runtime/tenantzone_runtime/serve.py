@@ -16,6 +16,15 @@ from pathlib import Path
 
 from tenantzone_contract.logs import JsonFormatter
 from tenantzone_runtime import logs, settings
+from tenantzone_runtime.offloading_flags import (
+    TIERS_FLAG,
+    DiskFlags,
+    TierFlagError,
+    TierFlags,
+    check_kv_transfer_config,
+    kv_transfer_config,
+    parse_bytes,
+)
 from tenantzone_runtime.unsupported import check
 from tenantzone_runtime.usage import FLAGS, UsageError, flag_values
 
@@ -37,16 +46,18 @@ def main(arguments: Sequence[str]) -> None:
         vllm_arguments.append(f"--help={own.help}")
     try:
         variables = _variables(own)
+        tiers = _tiers(own, vllm_arguments)
+        vllm_arguments += tiers
         check(vllm_arguments, os.environ)
         if own.log_format == "json":
             variables |= _json_logs(vllm_arguments, os.environ)
             vllm_arguments += _without_progress_bars(vllm_arguments)
         if own.show_flags:
-            _show(variables)
+            _show(variables, tiers)
             return
         if importlib.util.find_spec("vllm") is None:
             raise UsageError("vLLM is not installed: pip install 'tenantzone[gpu]', or 'tenantzone[cpu]' without a GPU")
-    except UsageError as error:
+    except (UsageError, TierFlagError) as error:
         sys.exit(f"tenantzone-runtime serve: {error}")
     # -P: a module of vLLM's must never come from the current folder.
     command = [sys.executable, "-P", "-m", _LAUNCHER, *with_flags(vllm_arguments)]
@@ -93,6 +104,40 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
     return {name: str(value) for name, value in chosen.items() if value is not None}
 
 
+def _tiers(own: argparse.Namespace, arguments: Sequence[str]) -> list[str]:
+    """The arguments for vLLM that turn tiers on.
+
+    Raises:
+        UsageError: what is said of tiers does not go together.
+        TierFlagError: a tier can't be made so.
+    """
+    given = flag_values(arguments).get(TIERS_FLAG, ())
+    if own.cpu_tier is None:
+        if own.disk_tier is not None or own.disk_tier_size is not None:
+            raise UsageError("--disk-tier needs --cpu-tier: what is read from the disk goes through CPU memory")
+        for value in given:
+            check_kv_transfer_config(value)
+        return []
+    if given:
+        raise UsageError(f"--cpu-tier and {TIERS_FLAG} can't be used together: the one makes the other")
+    if (own.disk_tier is None) != (own.disk_tier_size is None):
+        raise UsageError("--disk-tier and --disk-tier-size must be given together: which folder, and how much of it")
+    if own.disk_tier is not None and own.disk_tier.exists() and not own.disk_tier.is_dir():
+        raise UsageError(f"--disk-tier {own.disk_tier} is not a folder")
+    disk = None if own.disk_tier is None else DiskFlags(own.disk_tier.absolute(), own.disk_tier_size)
+    value = kv_transfer_config(TierFlags(own.cpu_tier, disk, own.tier_chunk))
+    if not own.show_flags:
+        check_kv_transfer_config(value)
+    return [TIERS_FLAG, value]
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _json_logs(arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
     """The environment variables that make vLLM write JSON.
 
@@ -121,7 +166,7 @@ def _say(message: str, log_format: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _show(variables: Mapping[str, str]) -> None:
+def _show(variables: Mapping[str, str], tiers: Sequence[str]) -> None:
     """Print what to add to one's own ``vllm serve``: on standard output the flags, so that a shell can insert them."""
     plain = settings.read_settings({})
     needed = {
@@ -133,7 +178,7 @@ def _show(variables: Mapping[str, str]) -> None:
         print("Set in vLLM's environment:", file=sys.stderr)
         for name, value in needed.items():
             print(f"  {name}={shlex.quote(value)}", file=sys.stderr)
-    print(shlex.join(part for flag in FLAGS.items() for part in flag))
+    print(shlex.join([*(part for flag in FLAGS.items() for part in flag), *tiers]))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -214,6 +259,27 @@ def _parser() -> argparse.ArgumentParser:
         "--scrub-blocks",
         action="store_true",
         help="prepare a GPU's workers for zones with scrub: OnTransfer; on a CPU they always are",
+    )
+    parser.add_argument(
+        "--cpu-tier",
+        type=_size,
+        metavar="SIZE",
+        help="keep what leaves the blocks in so much memory of the machine, zone by zone, as 64GiB (default: none)",
+    )
+    parser.add_argument(
+        "--disk-tier",
+        type=Path,
+        metavar="DIR",
+        help="and in files of this folder, of this engine alone (default: none)",
+    )
+    parser.add_argument(
+        "--disk-tier-size", type=_size, metavar="SIZE", help="what they may take of the disk, as 500GiB"
+    )
+    parser.add_argument(
+        "--tier-chunk",
+        type=int,
+        metavar="TOKENS",
+        help="how much of a prompt tiers move at once, a multiple of --block-size (default: one block)",
     )
     parser.add_argument(
         "--log-format",

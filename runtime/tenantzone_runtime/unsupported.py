@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tenantzone_runtime.offloading_flags import is_ours
 from tenantzone_runtime.usage import FLAGS, PLUGIN, UsageError, flag_values
 
 _OTHER_ENGINE: Final = "run a vLLM without zones for it"
@@ -25,6 +26,8 @@ class Setting:
     """But for these values."""
     without: str | None = None
     """Only if its list lacks this."""
+    but_if: Callable[[str], bool] | None = None
+    """But for values of which this holds."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -33,6 +36,8 @@ class Setting:
     def refuses(self, value: str) -> bool:
         if self.without is not None:
             return self.without not in value.split(",")
+        if self.but_if is not None and self.but_if(value):
+            return False
         return value not in (self.bound_to, *self.but_for) and (not self.refused or value in self.refused)
 
 
@@ -75,6 +80,12 @@ def _is_counted(group: Any) -> bool:
     return type(caches).__name__ in _COUNTED and caches.prefix_cacheable and not has_part_of_its_own
 
 
+def _is_one_of_attention(caches: Any) -> bool:
+    """Whether there is one group of KV caches, which holds no states of Mamba or linear attention."""
+    groups = caches.kv_cache_groups
+    return len(groups) == 1 and type(groups[0].kv_cache_spec).__name__ != "MambaSpec"
+
+
 STREAMING_SESSIONS: Final = Unsupported(
     "streaming input sessions",
     "a session keeps its blocks while it waits for its client, where no queue or grace of a zone bounds it",
@@ -90,17 +101,39 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         is_configured=lambda config, _: config.cache_config.prefix_caching_hash_algo not in _SAFE_HASHES,
     ),
     Unsupported(
-        "KV connectors",
-        "KV connectors move blocks past the zones",
-        "let prompts be computed where they are served, and leave the flag out",
-        flags=(Setting("--kv-transfer-config"),),
-        is_configured=lambda config, _: config.kv_transfer_config is not None,
+        "KV connectors other than the zones' own",
+        "other KV connectors move blocks past the zones",
+        "name tiers below the GPU by --cpu-tier and --disk-tier of tenantzone-runtime serve, or leave the flag out",
+        flags=(Setting("--kv-transfer-config", but_if=is_ours),),
+        is_configured=lambda config, _: (
+            config.kv_transfer_config is not None and not is_ours(config.kv_transfer_config)
+        ),
     ),
     Unsupported(
-        "KV offloading",
+        "KV offloading by vLLM's own flag",
         "it moves blocks past the zones",
-        "leave the flag out; a larger pool (--gpu-memory-utilization) keeps more cached",
+        "leave the flag out; --cpu-tier and --disk-tier of tenantzone-runtime serve keep more, zone by zone",
         flags=(Setting("--kv-offloading-size"),),
+    ),
+    Unsupported(
+        "tiers and prompts that are computed whole",
+        "what a tier has of a prompt is loaded first, and the rest could wait for a whole step for ever",
+        "leave --no-enable-chunked-prefill out, or the tiers",
+        is_configured=lambda config, _: _has_tiers(config) and not config.scheduler_config.enable_chunked_prefill,
+    ),
+    Unsupported(
+        "tiers and a model with several groups of KV caches, or with states",
+        "what is stored of one group, or of a prompt without its state, is of no use by itself",
+        "leave the tiers out for this model",
+        is_configured=lambda config, caches: _has_tiers(config) and not _is_one_of_attention(caches),
+    ),
+    Unsupported(
+        "tiers and latent attention over several ranks",
+        "what ranks have alike is stored once, in a form that zones do not account for",
+        "leave the tiers out, or use one rank",
+        is_configured=lambda config, _: (
+            _has_tiers(config) and config.model_config.use_mla and config.parallel_config.world_size > 1
+        ),
     ),
     Unsupported(
         "routed experts in answers",
@@ -263,6 +296,10 @@ def check(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
 def configured(config: Any, caches: Any) -> list[Unsupported]:
     """What vLLM's resolved configuration, and that of its KV caches, has of it."""
     return [each for each in UNSUPPORTED if each.is_configured is not None and each.is_configured(config, caches)]
+
+
+def _has_tiers(config: Any) -> bool:
+    return config.kv_transfer_config is not None and is_ours(config.kv_transfer_config)
 
 
 def _named(settings: tuple[Setting, ...]) -> list[tuple[str, Setting]]:

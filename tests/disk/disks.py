@@ -126,7 +126,7 @@ class Disk:
             self.root,
             self.chunks * FILE,
             CHUNK,
-            salt_key=salt_key,
+            salt_key=lambda: salt_key,
             instance=lambda tenant: instance(tenant, **self.parts),
             bounds=self.bounds,
             settings=DiskSettings(readers=2, writers=2, seconds=self.seconds),

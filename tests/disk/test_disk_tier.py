@@ -227,6 +227,23 @@ def test_another_instance_finds_nothing_and_removes_what_was_there(disk, part):
     assert not tenants.paths()
 
 
+def test_an_engine_without_requests_takes_note_of_its_disk(disk):
+    """Nobody asks then for what has ended: neither the listing at the start, nor the removals of a purge."""
+    tenants = disk(acme={}, opening=False)
+    until = time.monotonic() + 20
+    while not tenants.tier.is_open:
+        assert time.monotonic() < until
+        tenants.tier.upkeep()
+    tenants.store("acme", A)
+    tenants.declare(declare("acme", purge="once"), opening=False)
+    receipts = []
+    while not receipts:
+        assert time.monotonic() < until
+        tenants.tier.upkeep()
+        receipts = tenants.tier.take_receipts()
+    assert [(receipt.purge, receipt.files) for receipt in receipts] == [("once", 1)]
+
+
 def test_another_salt_key_opens_nothing(disk):
     tenants = disk(acme={})
     tenants.store("acme", A)
@@ -253,7 +270,7 @@ def test_two_engines_do_not_share_a_folder(disk, caplog):
 @pytest.mark.parametrize(("root", "capacity", "words"), [("a/b", 10**6, "from the root"), ("/a", 100, "no room")])
 def test_a_tier_that_can_not_be_is_refused(root, capacity, words):
     with pytest.raises(ValueError, match=words):
-        open_disk_tier(Path(root), capacity, CHUNK, salt_key=SALT_KEY, instance=instance)
+        open_disk_tier(Path(root), capacity, CHUNK, salt_key=lambda: SALT_KEY, instance=instance)
 
 
 def test_a_zone_that_comes_back_while_its_files_go_stores_when_they_are_gone(disk):

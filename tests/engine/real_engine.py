@@ -146,8 +146,13 @@ class StartingEngine:
         tiny_model.make(folder / "tiny")
         self.engine = RealEngine(folder, free_address(API_PORT, ADMIN_PORT))
         self._lock = (folder / "lock").open("w")
+        self._options = options(self.engine.address, folder)
+        self._variables = variables
+        self._start()
+
+    def _start(self) -> None:
         self.server = Server(
-            [*_command(folder / "tiny", self.engine), *options(self.engine.address, folder)],
+            [*_command(Path(self._folder.name) / "tiny", self.engine), *self._options],
             log=self.engine.log,
             keep_open=self._lock.fileno(),
             env={
@@ -156,11 +161,18 @@ class StartingEngine:
                 "VLLM_CPU_KVCACHE_SPACE": "1",
                 "VLLM_NO_USAGE_STATS": "1",
                 "OMP_NUM_THREADS": "1",
-                **variables,
+                **self._variables,
             },
         )
-
         self.engine.pid = self.server.pid
+
+    def restart(self) -> RealEngine:
+        """Kill the engine with all of its processes, and start it again with the same folders."""
+        for process in [*psutil.Process(self.server.pid).children(recursive=True), psutil.Process(self.server.pid)]:
+            process.kill()
+        self.server.stop()
+        self._start()
+        return self.await_health()
 
     def await_health(self) -> RealEngine:
         self.engine.wait(self._is_healthy, "the engine is healthy", START_SECONDS)

@@ -27,13 +27,20 @@ def caches():
     return CanonicalKVCaches(tensors, groups)
 
 
+def worker_of(caches, in_a_chunk, chunk_count):
+    """A worker whose tier has a row for each chunk, in which the tensors' pages stand one after the other."""
+    sizes = [cache.page_size_bytes * in_a_chunk for cache in caches.tensors]
+    rows = torch.zeros((chunk_count, sum(sizes) + 5), dtype=torch.int8)
+    return MemcpyOffloadingWorker(caches, in_a_chunk, rows[:, : sum(sizes)].split(sizes, dim=1))
+
+
 def blocks(first, second, *, at=(0, 0)):
     return GPULoadStoreSpec([*first, *second], group_sizes=(len(first), len(second)), block_indices=at)
 
 
 @pytest.mark.parametrize("in_a_chunk", [1, 2, 3])
 def test_what_was_stored_comes_back_into_other_blocks(caches, in_a_chunk):
-    worker = MemcpyOffloadingWorker(caches, in_a_chunk, chunk_count=12)
+    worker = worker_of(caches, in_a_chunk, chunk_count=12)
     before = [cache.tensor.clone() for cache in caches.tensors]
     chunks = CPULoadStoreSpec([11, *range(12 // in_a_chunk - 1)])
     assert worker.submit_store(1, blocks([5, 0, 3, 1, 2, 4], [8, 6, 9, 7, 11, 10]), chunks)
@@ -48,7 +55,7 @@ def test_what_was_stored_comes_back_into_other_blocks(caches, in_a_chunk):
 
 
 def test_a_load_may_begin_in_the_midst_of_a_chunk(caches):
-    worker = MemcpyOffloadingWorker(caches, 3, chunk_count=4)
+    worker = worker_of(caches, 3, chunk_count=4)
     before = caches.tensors[0].tensor.clone()
     worker.submit_store(1, blocks([0, 1, 2, 3, 4, 5], []), CPULoadStoreSpec([2, 0]))
     caches.tensors[0].tensor.zero_()
@@ -58,7 +65,7 @@ def test_a_load_may_begin_in_the_midst_of_a_chunk(caches):
 
 
 def test_each_transfer_is_told_once_with_its_bytes(caches):
-    worker = MemcpyOffloadingWorker(caches, 1, chunk_count=4)
+    worker = worker_of(caches, 1, chunk_count=4)
     worker.submit_store(7, blocks([0, 1], [2]), CPULoadStoreSpec([0, 1, 2]))
     worker.wait({7})
     (result,) = worker.get_finished()
@@ -69,4 +76,4 @@ def test_each_transfer_is_told_once_with_its_bytes(caches):
 def test_caches_that_are_not_in_cpu_memory_are_refused():
     caches = CanonicalKVCaches([CanonicalKVCacheTensor(torch.zeros((1, PAGE), device="meta"), PAGE)], [[]])
     with pytest.raises(ValueError, match="meta can't be copied by the CPU"):
-        MemcpyOffloadingWorker(caches, 1, 1)
+        MemcpyOffloadingWorker(caches, 1, [])

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -173,6 +174,35 @@ def test_show_flags_prints_what_a_shell_can_insert():
     assert shown.returncode == 0
     assert shown.stdout.split() == OURS
     assert shown.stderr == ""
+
+
+def test_show_flags_prints_what_turns_tiers_on(tmp_path):
+    shown = run("--show-flags", "--cpu-tier", "2GiB", "--disk-tier", str(tmp_path), "--disk-tier-size", "9GiB")
+    *flags, value = shlex.split(shown.stdout)
+    assert flags == [*OURS, "--kv-transfer-config"]
+    assert json.loads(value)["kv_connector_extra_config"] == {
+        "spec_name": "ZoneOffloadingSpec",
+        "spec_module_path": "tenantzone_runtime.engine.offloading_spec",
+        "cpu_bytes_to_use": 2 * 2**30,
+        "disk_folder": str(tmp_path),
+        "disk_bytes": 9 * 2**30,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--disk-tier", "/data"], "--disk-tier needs --cpu-tier"),
+        (["--cpu-tier", "1GiB", "--disk-tier", "/data"], "--disk-tier and --disk-tier-size must be given together"),
+        (["--cpu-tier", "1GiB", "--kv-transfer-config", "{}"], "--cpu-tier and --kv-transfer-config can't be used"),
+        (["--cpu-tier", "1GB"], "'1GB' is no size; write it as 64GiB"),
+        (["--cpu-tier", "9999TiB"], "the CPU memory tier takes 10484711424 MiB of /dev/shm"),
+    ],
+)
+def test_tiers_that_can_not_be_are_refused_at_once(arguments, message):
+    refused = run("model", *arguments)
+    assert refused.returncode != 0
+    assert message in refused.stderr
 
 
 def test_show_flags_names_the_environment_where_it_is_not_the_default(tmp_path):

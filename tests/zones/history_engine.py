@@ -1,5 +1,7 @@
 """The engine of random history, as the arbiter sees it: requests that run, and a queue for each zone."""
 
+from types import MappingProxyType
+
 from tests.zones.history_tokens import BLOCK_TOKENS
 
 
@@ -43,6 +45,9 @@ class HistoryEngine:
     @property
     def free_blocks(self):
         return self.history.free
+
+    loading = ()
+    coming = MappingProxyType({})
 
     @property
     def free_seats(self):

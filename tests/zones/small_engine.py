@@ -1,6 +1,7 @@
 """A small engine for the arbiter: requests take all their blocks at once, and ask for more when the test says so."""
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.eviction import make_room
@@ -68,6 +69,9 @@ class SmallEngine:
     @property
     def free_blocks(self):
         return self.core.free
+
+    loading = ()
+    coming = MappingProxyType({})
 
     @property
     def free_seats(self):

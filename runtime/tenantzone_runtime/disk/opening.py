@@ -22,7 +22,7 @@ def open_disk_tier(
     capacity_bytes: int,
     chunk_bytes: int,
     *,
-    salt_key: bytes,
+    salt_key: Callable[[], bytes],
     instance: Callable[[str], Instance],
     bounds: TransferBounds = BOUNDS,
     settings: DiskSettings = SETTINGS,
@@ -35,7 +35,7 @@ def open_disk_tier(
         root: a folder for this engine alone; it is made if it is not there.
         capacity_bytes: what its files may take of the disk.
         chunk_bytes: of a chunk in memory.
-        salt_key: the pool's.
+        salt_key: the pool's, as it is when it is asked for.
         instance: what the chunks of a tenant's zone depend on.
         bounds: of each zone.
         settings: how chunks are moved.
@@ -49,7 +49,7 @@ def open_disk_tier(
         raise ValueError(f"the disk tier's folder must be named from the root, as /data/cache is; {root} is not")
 
     def seal(tenant: str, purge: str) -> ZoneSeal:
-        return ZoneSeal(salt_key, instance(tenant), purge)
+        return ZoneSeal(salt_key(), instance(tenant), purge)
 
     sealed_bytes = seal("", "").sealed_size(chunk_bytes)
     objects = Objects(root, file_system or LocalFileSystem(), chunk_bytes, sealed_bytes)

@@ -179,8 +179,26 @@ class DiskTier:
         """Note that chunks were used, in this order."""
         self.tier.use(zone, self._slots_of(zone, keys))
 
+    def lose(self, zone: Zone, keys: Iterable[bytes]) -> None:
+        """Find no more, and remove, what a zone has under these keys: it is not what it should be."""
+        for slot in self._slots_of(zone, keys):
+            self._forget(self.tier.lose(zone, slot))
+
+    def renew(self) -> None:
+        """Find no more, and remove, all that is there: it was sealed by a key that is not in force any more."""
+        for tenant, space in list(self._spaces.items()):
+            zone = self.tier.ledger.zones.get(tenant)
+            if zone is not None:
+                self.lose(zone, list(space.entries))
+            self._spaces[tenant] = self._new_space(tenant, space.purge)
+
     def finished(self) -> list[JobEnd]:
         """Take note of what the threads have done; returns the jobs that have ended, also those given up by now."""
+        self._take_note()
+        ended, self._job_ends = self._job_ends, []
+        return ended
+
+    def _take_note(self) -> None:
         while True:
             try:
                 event = self._events.get_nowait()
@@ -191,8 +209,6 @@ class DiskTier:
         for job in list(self._jobs.values()):
             if now - job.began > self._settings.seconds:
                 self._give_up(job, now)
-        ended, self._job_ends = self._job_ends, []
-        return ended
 
     def give_up_jobs(self) -> None:
         """End all jobs at once: no memory of the caller's is touched when this returns."""
@@ -224,6 +240,8 @@ class DiskTier:
 
     def upkeep(self) -> None:
         """Do what time does to zones and chunks, and try again what the disk has refused; several times a second."""
+        # An engine without requests makes no steps, and asks for nothing that has ended.
+        self._take_note()
         now = time.monotonic()
         self._forget(self.tier.upkeep(now))
         self._tidy()

@@ -36,10 +36,10 @@ class Demand:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._manager = scheduler.kv_cache_manager
-        self._drafting = int(scheduler.num_spec_tokens) + int(scheduler.num_lookahead_tokens)
+        self.drafting = int(scheduler.num_spec_tokens) + int(scheduler.num_lookahead_tokens)
         """Slots that a step needs beyond the next token of a request: for what was drafted, and to draft in."""
         steps = int(scheduler.vllm_config.max_concurrent_batches)
-        self._beyond = self._drafting + int(scheduler.num_spec_tokens) * (steps - 1)
+        self._beyond = self.drafting + int(scheduler.num_spec_tokens) * (steps - 1)
         """Slots that a request may use beyond its last token: each step in flight may bring none of its drafts."""
         managers = self._manager.coordinator.single_type_managers
         self._groups = [self._group(caches, steps) for caches in managers]
@@ -50,7 +50,7 @@ class Demand:
         block_tokens, most = int(caches.block_size), caches.max_admission_blocks_per_request
         if not isinstance(caches, MambaManager):
             # vLLM's cap leaves out what a step needs to draft.
-            return _Group(block_tokens, 0, None if most is None else int(most) - (-self._drafting // block_tokens))
+            return _Group(block_tokens, 0, None if most is None else int(most) - (-self.drafting // block_tokens))
         drafted = int(caches.num_speculative_blocks)
         if caches.mamba_cache_mode == "align":
             # The last state that is sure, those of the steps in flight, and copies of states in the midst of blocks.
@@ -89,7 +89,7 @@ class Demand:
 
     def at_most(self, request: Request) -> int:
         """Blocks to admit a request if none of its prefix is cached: cheap to tell, and no less than ``to_admit``."""
-        return self._at_most(min(request.num_tokens + self._drafting, self._scheduler.max_model_len))
+        return self._at_most(min(request.num_tokens + self.drafting, self._scheduler.max_model_len))
 
     def begun_by(self, tokens: int) -> int:
         """Blocks that a request begins with so many further tokens, at the most."""

@@ -1,7 +1,7 @@
 """The disk tier as vLLM's tiering manager sees it: a secondary tier below CPU memory, with zones."""
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -44,6 +44,7 @@ class ZoneDiskTier(SecondaryTierManager):
         primary_kv_view: the CPU memory tier, a row for each chunk.
         tier_type: the name that vLLM's metrics show.
         disk: of chunks as long as a row.
+        read_salt_key: has the disk's seals follow the pool's salt key, if it is another one by now.
 
     Raises:
         ValueError: the disk's chunks have another length.
@@ -52,13 +53,19 @@ class ZoneDiskTier(SecondaryTierManager):
     medium: ClassVar[Medium | None] = Medium.STORAGE
 
     def __init__(
-        self, offloading_spec: OffloadingSpec, primary_kv_view: memoryview, tier_type: str, disk: DiskTier
+        self,
+        offloading_spec: OffloadingSpec,
+        primary_kv_view: memoryview,
+        tier_type: str,
+        disk: DiskTier,
+        read_salt_key: Callable[[], object] = bool,
     ) -> None:
         super().__init__(offloading_spec, primary_kv_view, tier_type)
         if self.block_size_bytes != disk.chunk_bytes:
             raise ValueError(f"the disk's chunks have {disk.chunk_bytes} bytes, vLLM's {self.block_size_bytes}")
         self.locality = Locality.LOCAL
         self.disk = disk
+        self._read_salt_key = read_salt_key
         self._memory = primary_kv_view.cast("B")
         self._bound: dict[str, str] = {}
         self._promised: dict[Zone, set[OffloadKey]] = {}
@@ -82,6 +89,17 @@ class ZoneDiskTier(SecondaryTierManager):
     def upkeep(self) -> None:
         """Do what time does to zones and their chunks; to be called several times a second."""
         self.disk.upkeep()
+
+    def forget_all(self) -> None:
+        """Find nothing again of what is on the disk: the pool's salt key is another one."""
+        self._read_salt_key()
+        self.disk.renew()
+
+    def condemn(self, req_context: ReqContext, keys: Iterable[OffloadKey]) -> None:
+        """Keep nothing that a request has stored under these keys: what it computed may be wrong."""
+        caller = req_context.get_state(_DiskCaller)
+        if caller is not None:
+            self.disk.lose(caller.zone, keys)
 
     def figures(self) -> DiskFigures:
         """What there is and what was counted, for a report."""

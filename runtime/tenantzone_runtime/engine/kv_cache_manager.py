@@ -1,6 +1,6 @@
 """vLLM's KV cache manager, which tells the block pool on whose behalf it acts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
@@ -35,6 +35,12 @@ class ZoneKVCacheManager(KVCacheManager):
 
     lookahead = 0
     """Slots that vLLM takes beyond the tokens of a step, for a model that drafts what may come next."""
+
+    drafting = 0
+    """Slots that a step needs beyond the next token of a request: for what was drafted, and to draft in."""
+
+    max_step_tokens = 0
+    """That a step computes at the most."""
 
     refused: Request | None = None
     """The request that was refused blocks last in this step."""
@@ -101,6 +107,13 @@ class ZoneKVCacheManager(KVCacheManager):
         pool, zone = self.block_pool, zone_of(request)
         if zone is not None:
             pool.acting, pool.growing, pool.peak = zone, request.status is _RUNNING, request.peak
+            if kwargs.get("delay_cache_blocks"):
+                num_lookahead_tokens = self.landing_slots(request, num_new_computed_tokens, kwargs)
+                # Others' prompts under way are no business of this zone, and its own are the arbiter's.
+                kwargs["reserved_blocks"] = 0
+            elif request.num_computed_tokens and request.status is not _RUNNING:
+                # It has landed, and has its blocks.
+                kwargs["full_sequence_must_fit"] = False
         try:
             blocks = _allocate_slots(
                 self,
@@ -120,6 +133,18 @@ class ZoneKVCacheManager(KVCacheManager):
         if blocks is None and zone is not None:
             self.refused = request
         return blocks
+
+    def landing_slots(self, request: Request, num_new_computed_tokens: int, loading: Mapping[str, Any]) -> int:
+        """Slots beyond what is loaded that a request takes when its load begins: for what it computes later.
+
+        It can't be preempted before, and nothing may keep it from going on then. Where all layers see back only so far,
+        that is its next step's part of the prompt; what it needs after that it asks for as any other that runs.
+        """
+        loaded = num_new_computed_tokens + int(loading.get("num_external_computed_tokens", 0))
+        whole = int(request.num_tokens) + self.drafting
+        if self._tables.forgetful:
+            whole = min(whole, loaded + self.max_step_tokens + self.drafting)
+        return max(0, min(whole, self.max_model_len) - loaded)
 
     def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
         # Called for every request in every step, too, and only a block that has become full changes anything.
@@ -219,18 +244,27 @@ class ZoneKVCacheManager(KVCacheManager):
     def record_prefix_cache_stats(self, request: Request, num_hits: int) -> None:
         """Count a request's prefix hits and charge its prompt when it is admitted for the first time.
 
-        vLLM calls this whenever a request is admitted.
+        vLLM calls this whenever a request is admitted, and when a load for it begins.
         """
         super().record_prefix_cache_stats(request, num_hits)
-        zone = zone_of(request)
+        request.hit_tokens = num_hits
+        if not getattr(request, "loaded_tokens", 0):
+            self.admitted(request)
+
+    def admitted(self, request: Request) -> None:
+        """Count and charge a request that begins to compute: with a load, when that has ended."""
+        zone, loaded = zone_of(request), getattr(request, "loaded_tokens", 0)
+        request.loaded_tokens = 0
         if zone is None or request.num_preemptions > 0:
             return
         now = self.block_pool.ledger.now
         self.latencies.scheduled(request, zone, now)
         leave_queue(request, zone, now, is_served=True)
-        charge(request, zone, INPUT * (request.num_prompt_tokens - num_hits))
+        hits: int = request.hit_tokens
+        computed = request.num_prompt_tokens - hits - loaded
+        charge(request, zone, INPUT * computed)
         zone.counters.prompt_tokens += request.num_prompt_tokens
-        zone.counters.computed_tokens += request.num_prompt_tokens - num_hits
+        zone.counters.computed_tokens += computed
         if self.prefix_cache_lookup_enabled(request) and not zone.spec.retention.no_store:
             zone.counters.prefix_query_tokens += request.num_tokens
-            zone.counters.prefix_hit_tokens += num_hits
+            zone.counters.prefix_hit_tokens += hits

@@ -4,7 +4,7 @@ vLLM's own worker copies by streams of a GPU, and refuses to start without one.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from vllm.v1.kv_offload.base import (
@@ -26,13 +26,14 @@ class MemcpyOffloadingWorker(OffloadingWorker):
     Args:
         kv_caches: of the engine, in CPU memory.
         blocks_per_chunk: how many blocks a chunk holds.
-        chunk_count: of the tier.
+        pages: for each tensor of the KV caches, the tier's memory: a row for each chunk, which may lie apart, of the
+            pages of a chunk's blocks one after the other.
 
     Raises:
         ValueError: the KV caches are elsewhere.
     """
 
-    def __init__(self, kv_caches: CanonicalKVCaches, blocks_per_chunk: int, chunk_count: int) -> None:
+    def __init__(self, kv_caches: CanonicalKVCaches, blocks_per_chunk: int, pages: Iterable[torch.Tensor]) -> None:
         for cache in kv_caches.tensors:
             if cache.tensor.device.type != "cpu":
                 raise ValueError(
@@ -41,17 +42,14 @@ class MemcpyOffloadingWorker(OffloadingWorker):
         self._blocks_per_chunk = blocks_per_chunk
         self._groups = kv_caches.group_data_refs
         self._blocks = [cache.tensor.view(torch.int8).view((-1, cache.page_size_bytes)) for cache in kv_caches.tensors]
-        self._pages = [
-            torch.zeros((chunk_count * blocks_per_chunk, cache.page_size_bytes), dtype=torch.int8)
-            for cache in kv_caches.tensors
-        ]
+        self._pages = [torch.unflatten(rows, 1, (blocks_per_chunk, -1)) for rows in pages]
         self._finished: list[TransferResult] = []
 
     def submit_store(self, job_id: int, src_spec: GPULoadStoreSpec, dst_spec: LoadStoreSpec) -> bool:
-        return self._copy(job_id, src_spec, dst_spec, self._blocks, self._pages, is_store=True)
+        return self._copy(job_id, src_spec, dst_spec, is_store=True)
 
     def submit_load(self, job_id: int, src_spec: LoadStoreSpec, dst_spec: GPULoadStoreSpec) -> bool:
-        return self._copy(job_id, dst_spec, src_spec, self._pages, self._blocks, is_store=False)
+        return self._copy(job_id, dst_spec, src_spec, is_store=False)
 
     def get_finished(self) -> list[TransferResult]:
         finished, self._finished = self._finished, []
@@ -60,42 +58,35 @@ class MemcpyOffloadingWorker(OffloadingWorker):
     def wait(self, job_ids: set[int]) -> None:
         """Nothing to wait for: what was submitted is copied."""
 
-    def _copy(
-        self,
-        job_id: int,
-        of_engine: GPULoadStoreSpec,
-        of_tier: LoadStoreSpec,
-        sources: list[torch.Tensor],
-        targets: list[torch.Tensor],
-        *,
-        is_store: bool,
-    ) -> bool:
+    def _copy(self, job_id: int, of_engine: GPULoadStoreSpec, of_tier: LoadStoreSpec, *, is_store: bool) -> bool:
         assert isinstance(of_tier, BlockIDsLoadStoreSpec)
         began, copied = time.monotonic(), 0
-        for group, (blocks, pages) in enumerate(self._places(of_engine, of_tier)):
-            source, target = (blocks, pages) if is_store else (pages, blocks)
+        for group, (blocks, places) in enumerate(self._places(of_engine, of_tier)):
             for ref in self._groups[group]:
                 size = ref.page_size_bytes
-                targets[ref.tensor_idx][target, :size] = sources[ref.tensor_idx][source, :size]
+                engine, tier = self._blocks[ref.tensor_idx], self._pages[ref.tensor_idx]
+                for block, (chunk, part) in zip(blocks, places, strict=True):
+                    of_block, of_chunk = engine[block, :size], tier[chunk, part, :size]
+                    # Page by page: to gather all of them first would copy each byte twice.
+                    of_chunk.copy_(of_block) if is_store else of_block.copy_(of_chunk)
                 copied += size * len(blocks)
         self._finished.append(TransferResult(job_id, True, copied, time.monotonic() - began))
         return True
 
     def _places(
         self, of_engine: GPULoadStoreSpec, of_tier: BlockIDsLoadStoreSpec
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """For each group, the ids of blocks and the rows of the tier that belong together.
+    ) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
+        """For each group, the ids of blocks, and for each the chunk and the place in it that belong to it.
 
         The first block of a group may be in the midst of its chunk, and so may the last.
         """
-        blocks, chunks = torch.from_numpy(of_engine.block_ids).long(), torch.from_numpy(of_tier.block_ids).long()
+        blocks, chunks = of_engine.block_ids.tolist(), of_tier.block_ids.tolist()
         first_block = first_chunk = 0
         for size, index in zip(of_engine.group_sizes, of_engine.block_indices, strict=True):
-            positions = index % self._blocks_per_chunk + torch.arange(size)
-            of_group = chunks[first_chunk + positions // self._blocks_per_chunk]
-            pages = of_group * self._blocks_per_chunk + positions % self._blocks_per_chunk
-            yield blocks[first_block : first_block + size], pages
+            positions = range(index % self._blocks_per_chunk, index % self._blocks_per_chunk + size)
+            steps = [divmod(position, self._blocks_per_chunk) for position in positions]
+            yield blocks[first_block : first_block + size], [(chunks[first_chunk + row], part) for row, part in steps]
             first_block += size
             if size:
-                first_chunk += int(positions[-1]) // self._blocks_per_chunk + 1
+                first_chunk += steps[-1][0] + 1
         assert first_chunk == len(chunks), "each chunk has blocks"

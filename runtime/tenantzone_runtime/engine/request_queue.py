@@ -5,7 +5,7 @@ vLLM's own order holds (first come first served, or priority), or that of its us
 vLLM's own queue.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy, create_request_queue
@@ -26,6 +26,8 @@ class ZoneRequestQueue(RequestQueue):
 
     arbiter: Arbiter[Request]
     """Asked once a zone has a waiting request; it needs this queue itself, so it is set after both are there."""
+    load_begins: Callable[[Request], None]
+    """Is told of each request that leaves the queue because what it found in a tier is copied from there."""
 
     def __init__(self, policy: SchedulingPolicy) -> None:
         self._policy = policy
@@ -121,6 +123,8 @@ class ZoneRequestQueue(RequestQueue):
         zone = zone_of(self.peek_request())
         assert zone is not None, "a request outside of zones waits before them"
         request = self._queues[zone].pop_request()
+        if request.status == RequestStatus.WAITING_FOR_REMOTE_KVS:
+            self.load_begins(request)
         self._waiting -= 1
         self._has_changed(zone)
         return request

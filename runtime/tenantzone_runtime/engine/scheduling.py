@@ -29,12 +29,14 @@ from tenantzone_runtime.engine.grammar_masks import GrammarMasks
 from tenantzone_runtime.engine.guard import Guard
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.latencies import note_arrival
+from tenantzone_runtime.engine.load_queue import LoadQueue
 from tenantzone_runtime.engine.refusals import mark
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.engine.requests import count_generated, enter_queue, leave_queue, outcome_of, zone_of
 from tenantzone_runtime.engine.scrubbing import check_scrub, model_needs_zeroing
 from tenantzone_runtime.engine.step_watch import StepWatch, check_latency
 from tenantzone_runtime.engine.substitution import zone_classes
+from tenantzone_runtime.engine.tiers import NoTiers, Tiers
 from tenantzone_runtime.engine.versions import check_supported, check_version, end_with_next_output
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
 from tenantzone_runtime.housekeeping.turns import hold_in_turns
@@ -52,6 +54,7 @@ BLOCKS_AT_ONCE = 1000
 """That are evicted beside the steps with the lock held, for nobody who waits: some tenths of a millisecond's work."""
 
 _RUNNING = RequestStatus.RUNNING
+_LOADING = RequestStatus.WAITING_FOR_REMOTE_KVS
 
 
 class ZoneAwareScheduler(AsyncScheduler):
@@ -85,7 +88,23 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.block_pool.front = self.waiting.front
         self.encoder_cache_manager.tenancy = self.tenancy
         self._demand = Demand(self)
-        engine = ZoneEngine(self, self.waiting, self.block_pool, manager, self._demand, self._fail_hopeless)
+        manager.drafting, manager.max_step_tokens = self._demand.drafting, int(self.max_num_scheduled_tokens)
+        self.tiers = Tiers(self.connector) if self.connector is not None else NoTiers()
+        self._loads = loads = LoadQueue(self._has_landed, lambda request: engine.can_land(request), manager.admitted)
+        self._early_loads: set[Request] = set()
+        """Those that began before zones were declared, without blocks for all of their prompts."""
+        self.kv_holding_waiting = loads
+        self.waiting.load_begins = loads.begin
+        engine = ZoneEngine(
+            self,
+            self.waiting,
+            self.block_pool,
+            manager,
+            self._demand,
+            loads,
+            self.tiers.is_looking_up,
+            self._fail_hopeless,
+        )
         self._arbiter: Arbiter[Request] = Arbiter(self.tenancy, engine)
         self.waiting.arbiter = self._arbiter
         compile_in_turns(self.structured_output_manager, seal_key)
@@ -122,6 +141,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         hold_in_turns(self.zone_lock, self._make(changes))
         with self.zone_lock:
             self.block_pool.return_all_evicted(enforcement.end(plan))
+            self.tiers.apply(config)
         return {spec.name: spec.awaited for spec in plan.specs.values() if spec.awaited}
 
     def _make(self, changes: Difference) -> Iterator[None]:
@@ -152,6 +172,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             request.zone, request.peak = zone, 0
         self.block_pool.adopt_blocks(zone)
         self.waiting.adopt()
+        self._early_loads.update(self._loads)
         for request in early:
             if request.resumable:
                 self._refuse(request, BindingError("unsupported", None, NO_SESSIONS))
@@ -163,6 +184,8 @@ class ZoneAwareScheduler(AsyncScheduler):
             zones = list(self._zones.values())
         evicted: list[int] = []
         hold_in_turns(self.zone_lock, self._evict_cache(zones, evicted))
+        with self.zone_lock:
+            self.tiers.forget_all()
         return sum(evicted)
 
     def _evict_cache(self, zones: Iterable[Zone], evicted: list[int]) -> Iterator[None]:
@@ -183,6 +206,8 @@ class ZoneAwareScheduler(AsyncScheduler):
             self.block_pool.return_all_evicted(evicted)
             yield
         self.encoder_cache_manager.forget_old(time.monotonic())
+        yield
+        self.tiers.upkeep()
         yield from self._watch.judge(time.monotonic())
         self._publish_events()
 
@@ -217,6 +242,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             if not had_zones:
                 self._adopt_requests()
         request.zone = zone
+        self.tiers.bind(request, zone)
         if zone is not None:
             self.tenancy.request_arrived(zone, now)
             enter_queue(request, zone, now)
@@ -248,6 +274,8 @@ class ZoneAwareScheduler(AsyncScheduler):
             if now - self._counted >= COUNT_SECONDS:
                 self._count_generated(now)
             self._guard.check_a_table(self.running)
+            if self._early_loads:
+                self._send_back_early_loads()
             self._arbiter.begin_step()
             try:
                 output = super().schedule(throttle_prefills)
@@ -288,10 +316,33 @@ class ZoneAwareScheduler(AsyncScheduler):
 
         return self._arbiter.tokens_for(request, num_new_tokens, fitting)
 
+    def _preempt_request(self, request: Request, timestamp: float, drop_stale_output: bool = False) -> None:
+        super()._preempt_request(request, timestamp, drop_stale_output)
+        self.tiers.preempted(request)
+
     def _request_blocks_can_be_freed(self, request: Request) -> bool:
         # vLLM asks before it preempts a running request for one that was just refused blocks; who yields is decided
         # before a step, and never in the midst of one.
         return self.kv_cache_manager.refused is None and bool(super()._request_blocks_can_be_freed(request))
+
+    def _send_back_early_loads(self) -> None:
+        """Have requests whose loads began before zones were declared wait for their blocks as all others do.
+
+        What was loaded stays cached.
+        """
+        self._early_loads.intersection_update(self._loads)
+        for request in [each for each in self._early_loads if self._handle_blocked_waiting_request(each)]:
+            self._early_loads.discard(request)
+            self._loads.remove_request(request)
+            self._inflight_prefills.discard(request)
+            self.deferred_waiting.discard(request)
+            self.kv_cache_manager.free(request)
+            request.num_computed_tokens = request.loaded_tokens = 0
+            self.waiting.prepend_request(request)
+
+    def _has_landed(self, request: Request) -> bool:
+        """Whether a request's load from a tier has ended."""
+        return request.status != _LOADING or request.request_id in self.finished_recving_kv_req_ids
 
     def _count_generated(self, now: float) -> None:
         """Charge zones for what their running requests have generated: from time to time, not with each token."""

@@ -32,7 +32,7 @@ class ServedScheduler:
         """Block 0 is vLLM's null block."""
         groups = scheduler.kv_cache_manager.coordinator.single_type_managers
         self.block_size_tokens = min(int(caches.block_size) for caches in groups)
-        self.tiers: Sequence[ServedTier] = ()
+        self.tiers: Sequence[ServedTier] = scheduler.tiers.served
         self.apply_config = scheduler.apply_config
         self.evict_cache = scheduler.evict_cache
         self.let_time_pass = scheduler.let_time_pass

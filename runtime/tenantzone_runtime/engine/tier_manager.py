@@ -1,7 +1,7 @@
 """Keeps the keys of the CPU memory tier as vLLM does, and leaves to the zones who may store and who yields."""
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,8 +29,16 @@ class _Caller:
     zone: Zone
     hits: set[OffloadKey] = field(default_factory=set)
     """What it was told to load, and has not begun to."""
+    awaited: list[OffloadKey] = field(default_factory=list)
+    """What was on its way into the tier when it was looked up last."""
+    promoted: set[OffloadKey] = field(default_factory=set)
+    """What was brought up for it from a tier below."""
     chunks: dict[int, None] = field(default_factory=dict)
     """That it has stored or loaded, in the order of its prompt."""
+    stored: set[OffloadKey] = field(default_factory=set)
+    """What it has stored, or is storing."""
+    is_condemned: bool = False
+    """Whether nothing that it stored may be kept."""
     is_finished: bool = False
 
 
@@ -69,6 +77,10 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         """Do what time does to zones and their chunks; to be called several times a second."""
         self._forget(self.tier.upkeep(time.monotonic()))
 
+    def forget_all(self) -> None:
+        """Find nothing again of what is stored: the salt key is another one, and nobody will look for it."""
+        self._forget(self.tier.evict_all())
+
     # Requests
 
     def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
@@ -94,13 +106,50 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         if caller is not None:
             self.tier.use(caller.zone, reversed(self._chunk_ids(keys)))
 
+    def condemn(self, req_context: ReqContext) -> list[OffloadKey]:
+        """Keep nothing that a request has stored or is storing: what it computed may be wrong. Returns the keys."""
+        caller = req_context.get_state(_Caller)
+        if caller is None:
+            return []
+        caller.is_condemned = True
+        self.lose(caller.stored, req_context)
+        return list(caller.stored)
+
+    def lose(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
+        """Keep nothing of what a request has stored or is storing under these keys: it is not what was computed."""
+        caller = req_context.get_state(_Caller)
+        for chunk_id in self._chunk_ids(keys) if caller is not None else ():
+            self._forget(self.tier.lose(caller.zone, chunk_id))
+
     # Loads
+
+    def begin_lookup(self, req_context: ReqContext) -> None:
+        """Note that a request's prompt is looked up anew."""
+        caller = req_context.get_state(_Caller)
+        if caller is not None:
+            caller.hits.clear()
+            caller.awaited.clear()
+
+    def is_awaiting(self, req_context: ReqContext) -> bool:
+        """Whether something is still on its way into the tier that a request waits for since it was looked up last."""
+        caller = req_context.get_state(_Caller)
+        if caller is None:
+            return False
+        while caller.awaited and not self._is_storing(caller, caller.awaited[-1]):
+            caller.awaited.pop()
+        return bool(caller.awaited)
+
+    def loadable(self, req_context: ReqContext) -> int:
+        """The most chunks that a request may load now."""
+        caller = req_context.get_state(_Caller)
+        return 0 if caller is None else self.tier.loadable(caller.zone)
 
     def lookup(self, key: OffloadKey, req_context: ReqContext) -> LookupResult:
         caller, chunk = req_context.get_state(_Caller), self._policy.get(key)
         if caller is None or chunk is None:
             return LookupResult.MISS
         if self.tier.is_storing(caller.zone, chunk.chunk_id):
+            caller.awaited.append(key)
             return LookupResult.HIT_PENDING
         if not self.tier.has_stored(caller.zone, chunk.chunk_id):
             return LookupResult.MISS
@@ -108,6 +157,10 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             return LookupResult.MISS
         caller.hits.add(key)
         return LookupResult.HIT
+
+    def _is_storing(self, caller: _Caller, key: OffloadKey) -> bool:
+        chunk = self._policy.get(key)
+        return chunk is not None and self.tier.is_storing(caller.zone, chunk.chunk_id)
 
     def prepare_load(self, keys: Collection[OffloadKey], req_context: ReqContext) -> LoadStoreSpec:
         caller = req_context.get_state(_Caller)
@@ -129,12 +182,20 @@ class ZoneOffloadingManager(CPUOffloadingManager):
 
     def prepare_store(self, keys: Collection[OffloadKey], req_context: ReqContext) -> PrepareStoreOutput:
         caller = req_context.get_state(_Caller)
-        if caller is None:
+        if caller is None or caller.is_condemned:
             return PrepareStoreOutput([], CPULoadStoreSpec([]), [])
+        output = self._prepare_store(keys, caller, req_context)
+        caller.stored.update(output.keys_to_store)
+        return output
+
+    def _prepare_store(
+        self, keys: Collection[OffloadKey], caller: _Caller, req_context: ReqContext
+    ) -> PrepareStoreOutput:
         there = [key for key in keys if self._policy.get(key) is not None]
         new = [key for key in keys if self._policy.get(key) is None]
-        protected = [*caller.chunks, *(id for id in self._chunk_ids(there) if id not in caller.chunks)]
-        granted, given_up = self.tier.make_room(caller.zone, len(new), protected)
+        # The beginning of the same prompt: what is stored after it is worth nothing without it.
+        beginning = dict.fromkeys([*caller.chunks, *self._chunk_ids(there), *self._chunk_ids(caller.hits)])
+        granted, given_up = self.tier.make_room(caller.zone, len(new), list(beginning))
         evicted = self._forget(given_up)
         output = super().prepare_store([*there, *new[:granted]], req_context)
         assert output is not None, "there is room"
@@ -153,6 +214,53 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         super().complete_store(kept, req_context)
         super().complete_store(dropped, req_context, success=False)
         self._forget(chunk_id for chunk_id in given_up if chunk_id not in chunk_ids)
+
+    # Transfers from and to tiers below, as vLLM's tiering manager names them
+
+    def are_kept(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> list[OffloadKey]:
+        """Those of the keys under which a request's zone has something that can be read."""
+        caller = req_context.get_state(_Caller)
+        chunks: Sequence[tuple[OffloadKey, Any]] = [(key, self._policy.get(key)) for key in keys]
+        return [
+            key
+            for key, chunk in chunks
+            if caller is not None and chunk is not None and self.tier.has_stored(caller.zone, chunk.chunk_id)
+        ]
+
+    def prepare_read(self, keys: Collection[OffloadKey], req_context: ReqContext) -> LoadStoreSpec:
+        caller = req_context.get_state(_Caller)
+        spec: LoadStoreSpec = self._prepare_load(keys, req_context, record_access=False)
+        if caller is not None:
+            self.tier.copy_down(caller.zone, self._chunk_ids(keys))
+        return spec
+
+    def complete_read(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
+        chunk_ids = self._chunk_ids(keys)
+        super().complete_load(keys, req_context)
+        self._forget(self.tier.copied_down(chunk_ids))
+
+    def prepare_write(self, keys: Collection[OffloadKey], req_context: ReqContext) -> PrepareStoreOutput | None:
+        """Make room for what a request is to find in a tier below; None: it does without.
+
+        Each chunk is brought up for a request once. If it is gone before it could be used there is no room for all that
+        the zone's requests look for, and to bring it up again would go on for ever.
+        """
+        caller = req_context.get_state(_Caller)
+        if caller is None or not caller.promoted.isdisjoint(keys):
+            return None
+        if len(caller.hits) + len(caller.awaited) >= self.tier.loadable(caller.zone):
+            return None
+        if any(self._policy.get(key) is not None for key in keys):
+            return None
+        output = self._prepare_store(keys, caller, req_context)
+        if not output.keys_to_store:
+            return None
+        caller.promoted.update(output.keys_to_store)
+        caller.awaited.extend(output.keys_to_store)
+        return output
+
+    def complete_write(self, keys: Collection[OffloadKey], req_context: ReqContext, success: bool = True) -> None:
+        self.complete_store(keys, req_context, success=success)
 
     def reset_cache(self) -> None:
         super().reset_cache()

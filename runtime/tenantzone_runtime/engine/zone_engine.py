@@ -2,7 +2,8 @@
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.request_queue import SchedulingPolicy
@@ -13,6 +14,7 @@ from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.encoder_cache import ZoneEncoderCacheManager
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
+from tenantzone_runtime.engine.load_queue import LoadQueue
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.zones.eviction import Evictions
 from tenantzone_runtime.zones.zone import Zone
@@ -29,6 +31,8 @@ class ZoneEngine:
         pool: their blocks.
         manager: of the blocks.
         demand: how many of them requests ask for.
+        loads: the requests whose loads from a tier have begun.
+        is_looking_up: whether a waiting request waits for what a tier is about to have.
         fail: ends a waiting request with an error.
     """
 
@@ -39,9 +43,13 @@ class ZoneEngine:
         pool: ZoneBlockPool,
         manager: ZoneKVCacheManager,
         demand: Demand,
+        loads: LoadQueue,
+        is_looking_up: Callable[[Request], bool],
         fail: Callable[[Request, str], None],
     ) -> None:
         self._scheduler = scheduler
+        self._loads = loads
+        self._is_looking_up = is_looking_up
         self._queue = queue
         self._pool = pool
         self._manager = manager
@@ -87,7 +95,7 @@ class ZoneEngine:
     @property
     def free_seats(self) -> int:
         scheduler = self._scheduler
-        seated = len(scheduler.running) + scheduler.num_waiting_for_streaming_input
+        seated = len(scheduler.running) + scheduler.num_waiting_for_streaming_input + len(self._loads)
         return max(0, self.seats - seated) if self.is_open else 0
 
     @property
@@ -108,6 +116,20 @@ class ZoneEngine:
             if (blocks := blocks_of(request, most)) and request.next_decode_eligible_step <= step
         ]
 
+    @property
+    def loading(self) -> Collection[Request]:
+        return list(self._loads)
+
+    @property
+    def coming(self) -> Mapping[Zone, int]:
+        deferred = [block for _, blocks in self._scheduler.deferred_frees for block in blocks]
+        if not deferred:
+            return {}
+        # A block that requests share is there when the last of them lets it go.
+        let_go, owner = Counter(block.block_id for block in deferred), self._pool.ledger.owner
+        free = {block.block_id for block in deferred if block.ref_cnt == let_go[block.block_id]}
+        return Counter(zone for block_id in free if (zone := owner[block_id]) is not None)
+
     def is_running(self, request: Request) -> bool:
         return bool(request.status == RequestStatus.RUNNING)
 
@@ -123,7 +145,7 @@ class ZoneEngine:
         encodings, budget = self._scheduler.encoder_cache_manager, self._scheduler.max_num_encoder_input_tokens
         if not isinstance(encodings, ZoneEncoderCacheManager):
             return True
-        _, computed_tokens, _ = self._manager.look_up(request)
+        computed_tokens = request.num_computed_tokens or self._manager.look_up(request)[1]
         return encodings.has_room_for(request, computed_tokens, int(budget))
 
     def blocks_to_continue(self, request: Request) -> int:
@@ -157,7 +179,8 @@ class ZoneEngine:
         return int(self._scheduler.vllm_config.max_concurrent_batches)
 
     def in_prompts(self) -> Sequence[Request]:
-        return [request for request in self._scheduler.running if request.is_prefill_chunk]
+        running = [request for request in self._scheduler.running if request.is_prefill_chunk]
+        return [*running, *self._loads.landed] if self._loads else running
 
     def is_in_prompt(self, request: Request) -> bool:
         return bool(request.is_prefill_chunk)
@@ -189,11 +212,16 @@ class ZoneEngine:
         if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
             grammar = request.structured_output_request and request.structured_output_request.grammar
             return grammar is None or isinstance(grammar, Exception)
-        if request.status in (RequestStatus.WAITING_FOR_REMOTE_KVS, RequestStatus.WAITING_FOR_STREAMING_REQ):
+        if request.status == RequestStatus.WAITING_FOR_STREAMING_REQ or self._is_looking_up(request):
             return True
         if request.num_stale_output_tokens and not request.drop_stale_output:
             return True
         return request.lora_request is not None and not self._has_room_for(request.lora_request.lora_int_id)
+
+    def can_land(self, request: Request) -> bool:
+        """Whether a request whose load has ended can go on, as far as an encoder or an adapter is to say."""
+        adapter = request.lora_request
+        return self._can_encode(request) and (adapter is None or self._has_room_for(adapter.lora_int_id))
 
     def _has_room_for(self, adapter: int) -> bool:
         """Whether a LoRA adapter may be loaded beside those that run."""

@@ -99,6 +99,7 @@ class Arbiter(Generic[W]):
 
     def begin_step(self) -> None:
         """Make room, before the step, for running requests that were held back and for whoever is entitled to it."""
+        self._yielding.begin_step()
         self._withheld = [work for work in self._withheld if self._engine.is_running(work)]
         if not self._engine.goes_on:
             return
@@ -153,7 +154,7 @@ class Arbiter(Generic[W]):
             while zone is None and (turned_away := self._tokens.let_go()):
                 self._admission.take_back(turned_away)
                 zone = self._next_zone()
-            if zone is None and not self._engine.running:
+            if zone is None and not self._engine.running and not self._engine.loading:
                 zone = self._get_unstuck()
             if zone is not None:
                 self._front = self._engine.front(zone)

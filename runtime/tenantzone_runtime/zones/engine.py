@@ -3,7 +3,7 @@
 vLLM's adapter, the simulator and the random histories are such engines; none of them decides who gets what.
 """
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from typing import Protocol, TypeVar
 
 from tenantzone_runtime.zones.eviction import Evictions
@@ -56,6 +56,14 @@ class Engine(Protocol[W]):
     @property
     def free_seats(self) -> int:
         """Requests that can run beside those that do; none while the engine is not open."""
+
+    @property
+    def loading(self) -> Collection[W]:
+        """Requests that have a seat and blocks, and can't yield either before what they found in a tier is copied."""
+
+    @property
+    def coming(self) -> Mapping[Zone, int]:
+        """Blocks by zone that its requests let go, and that are free or cached when steps in flight are over."""
 
     @property
     def waiting(self) -> Sized:

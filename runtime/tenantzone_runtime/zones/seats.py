@@ -9,7 +9,7 @@ Blocks of whoever gives it up stay cached, as far as they fit, so resuming is ch
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Generic
 
 from tenantzone_runtime.zones.audit import PreemptionReason
@@ -93,7 +93,7 @@ class Seats(Generic[W]):
         self._sorted_at = 0
         """Changes of specs that were made when these two were told apart."""
         self._held: Counter[Zone] = Counter()
-        """Running requests by zone, as counted in this step."""
+        """Requests that run or are loaded, by zone, as counted in this step."""
         self._claimed: dict[Zone, int] = {}
         """Seats to which zones are entitled that do not have them, before the step."""
         self._kept: Counter[Zone] = Counter()
@@ -126,7 +126,7 @@ class Seats(Generic[W]):
         self._tell_apart()
         self._is_short = self._engine.free_seats < len(self._engine.waiting)
         if self._is_short or self._limited:
-            self._held = Counter(work.zone for work in self._engine.running)
+            self._held = Counter(work.zone for work in chain(self._engine.running, self._engine.loading))
 
     def begin_step(self) -> None:
         """See which zones are entitled to seats that they do not have.

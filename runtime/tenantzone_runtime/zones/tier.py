@@ -37,7 +37,7 @@ class _Transfer:
     purges: int
     """Of its zone, that had begun when the chunk came into transfer."""
     readers: int = 0
-    """Loads of it; 0: it is being stored."""
+    """Loads of it, and copies to a tier below; 0: it is being stored."""
     is_lost: bool = False
     """Its bytes are not what was stored."""
 
@@ -169,20 +169,38 @@ class Tier:
     def load(self, zone: Zone, chunk_ids: Iterable[int]) -> None:
         """Begin to load chunks that the zone has stored."""
         for chunk_id in chunk_ids:
-            transfer = self._transfers.get(chunk_id)
-            if transfer is None:
-                self.ledger.reuse(zone, [chunk_id])
-                transfer = self._transfers[chunk_id] = _Transfer(zone, zone.purges)
-            transfer.readers += 1
+            self._begin_reading(zone, chunk_id)
             self.loading[zone] += 1
             self.counts_of(zone).hits += 1
 
     def loaded(self, chunk_ids: Iterable[int]) -> list[int]:
         """Loads of chunks have ended; returns those that are not kept."""
+        chunk_ids = list(chunk_ids)
+        self._subtract(self.loading, (self._transfers[chunk_id].zone for chunk_id in chunk_ids))
+        return self._end_reading(chunk_ids)
+
+    # Copies to a tier below
+
+    def copy_down(self, zone: Zone, chunk_ids: Iterable[int]) -> None:
+        """Begin to copy chunks that the zone has stored to a tier below, which bounds how many are on their way."""
+        for chunk_id in chunk_ids:
+            self._begin_reading(zone, chunk_id)
+
+    def copied_down(self, chunk_ids: Iterable[int]) -> list[int]:
+        """Copies of chunks have ended; returns those that are not kept."""
+        return self._end_reading(chunk_ids)
+
+    def _begin_reading(self, zone: Zone, chunk_id: int) -> None:
+        transfer = self._transfers.get(chunk_id)
+        if transfer is None:
+            self.ledger.reuse(zone, [chunk_id])
+            transfer = self._transfers[chunk_id] = _Transfer(zone, zone.purges)
+        transfer.readers += 1
+
+    def _end_reading(self, chunk_ids: Iterable[int]) -> list[int]:
         ended = []
         for chunk_id in chunk_ids:
             transfer = self._transfers[chunk_id]
-            self._subtract(self.loading, [transfer.zone])
             transfer.readers -= 1
             if not transfer.readers:
                 ended.append((chunk_id, self._transfers.pop(chunk_id)))
@@ -255,6 +273,11 @@ class Tier:
             # Of zones that come and go there is no end.
             self.counts = {zone: counts for zone, counts in self.counts.items() if self.ledger.is_present(zone)}
         return given_up
+
+    def evict_all(self) -> list[int]:
+        """Give up all that is not in transfer; returns these chunks."""
+        evictions = [(zone, self.ledger.evict(zone, len(zone.cached), "reset")) for zone in self.ledger.zones.values()]
+        return self._settle(evictions)
 
     def reset(self) -> None:
         """Give up all chunks, also those in transfer: nobody will say what became of them."""

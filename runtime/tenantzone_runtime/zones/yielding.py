@@ -37,6 +37,12 @@ class Yielding(Generic[W]):
         """Blocks that were foreseen until now for running requests, and are kept for none of them, ..."""
         self._ahead: dict[Zone, int] = {}
         """... and the sum of these for each zone."""
+        self._counted_on: dict[W, int] = {}
+        """Blocks that are coming, by who waits for them in place of others' yielding."""
+
+    def begin_step(self) -> None:
+        """Count anew on what is coming."""
+        self._counted_on.clear()
 
     def forget(self, work: W) -> None:
         """Keep nothing for a request that was preempted, and foresee nothing of it."""
@@ -79,6 +85,9 @@ class Yielding(Generic[W]):
             self._engine.return_evicted(covered)
             if covered:
                 continue
+            if self._engine.coming.get(borrower):
+                # What its requests have let go is not there yet.
+                return
             victim = preemption.youngest(self._engine.by_seniority(), borrower)
             if victim is None:
                 return
@@ -99,7 +108,8 @@ class Yielding(Generic[W]):
         Returns whether its blocks are kept for it.
         """
         is_kept = self.reclaim(work, count, growing=True)
-        if self._engine.is_running(work) and self.available(work, growing=True) < count:
+        missing = count - self.available(work, growing=True)
+        if self._engine.is_running(work) and missing > 0 and not self._need_only_wait(work, count, missing):
             # It holds blocks and can't go on: others could wait for them for ever.
             self._preempt(work, "own", work.zone)
         return is_kept
@@ -116,12 +126,14 @@ class Yielding(Generic[W]):
         Returns:
             Whether the blocks are kept for it: its zone is entitled to them.
         """
-        while self.available(work, growing=growing) < count:
+        while (missing := count - self.available(work, growing=growing)) > 0:
             if self._know_better():
                 continue
+            if self._are_coming(work, count, missing):
+                return False
             entitled = self.is_entitled_to(work, count)
             victim = preemption.choose_victim(self._engine.by_seniority(), work.zone, entitled=entitled)
-            if victim is None:
+            if victim is None or (victim is work and self._may_yield_later(work, entitled=entitled)):
                 return False
             self._preempt(victim, "own" if victim.zone is work.zone else "reclaim", work.zone)
             if victim is work:
@@ -130,6 +142,34 @@ class Yielding(Generic[W]):
             return False
         self._claims.keep(work, count, is_rough=is_rough)
         return True
+
+    def _need_only_wait(self, work: W, count: int, missing: int) -> bool:
+        """Whether a running request need not yield itself though it can't go on in this step."""
+        entitled = self.is_entitled_to(work, count)
+        return self._are_coming(work, count, missing) or self._may_yield_later(work, entitled=entitled)
+
+    def _are_coming(self, work: W, count: int, missing: int) -> bool:
+        """Whether the blocks that a request misses were let go by now, and are there when steps in flight are over.
+
+        Each of them is counted on once, so that nobody yields for it and nobody waits for it in vain.
+        """
+        coming = self._engine.coming
+        if not coming:
+            return False
+        zone = work.zone
+        there = coming.get(zone, 0)
+        if self.is_entitled_to(work, count):
+            # What others held above their reservations is there for whoever is within its own.
+            there += sum(min(blocks, other.surplus) for other, blocks in coming.items() if other is not zone)
+        self._counted_on.pop(work, None)
+        if there - sum(self._counted_on.values()) < missing:
+            return False
+        self._counted_on[work] = missing
+        return True
+
+    def _may_yield_later(self, work: W, *, entitled: bool) -> bool:
+        """Whether a request whose load is under way may have to yield to this one when it has landed."""
+        return any(load.zone is work.zone or (entitled and load.zone.surplus > 0) for load in self._engine.loading)
 
     def _know_better(self) -> bool:
         """Keep no more for waiting requests than they need, before anybody yields; returns whether that was unknown."""

@@ -1,5 +1,6 @@
 """What does not go together with zones is refused before a model is loaded, or by the scheduler, and is named."""
 
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
@@ -13,6 +14,7 @@ from hack.harness.kv_caches import KINDS, caches
 from hack.harness.scheduler import BLOCK_TOKENS, vllm_config
 from tenantzone_runtime.door.routes import WEBSOCKET, Access, RouteTable
 from tenantzone_runtime.engine.versions import UnsupportedError, check_supported
+from tenantzone_runtime.offloading_flags import CONNECTOR, CONNECTOR_MODULE
 from tenantzone_runtime.unsupported import UNSUPPORTED, check
 from tenantzone_runtime.usage import UsageError
 
@@ -22,7 +24,7 @@ from tenantzone_runtime.usage import UsageError
     [
         (
             ["--kv-transfer-config", "{}"],
-            "--kv-transfer-config can't be used: KV connectors move blocks past the zones",
+            "--kv-transfer-config can't be used: other KV connectors move blocks past the zones",
         ),
         (["--data-parallel-size=2"], "without these flags: the pool's zones hold in each"),
         (["--prefix-caching-hash-algo=builtin"], "--prefix-caching-hash-algo can't be used: whoever makes two prompts"),
@@ -53,6 +55,23 @@ def test_the_rust_front_end_is_refused():
 
 def with_connector(config):
     config.kv_transfer_config = KVTransferConfig(kv_connector="OffloadingConnector", kv_role="kv_both")
+
+
+def with_tiers(config):
+    config.kv_transfer_config = KVTransferConfig(
+        kv_connector=CONNECTOR, kv_connector_module_path=CONNECTOR_MODULE, kv_role="kv_both"
+    )
+
+
+def with_tiers_and_whole_prompts(config):
+    with_tiers(config)
+    config.scheduler_config.enable_chunked_prefill = False
+
+
+def with_tiers_and_latent_attention(config):
+    with_tiers(config)
+    config.parallel_config.world_size = 2
+    config.model_config = SimpleNamespace(model="m", use_mla=True, runner_type="generate", is_encoder_decoder=False)
 
 
 def with_encoder_connector(config):
@@ -91,7 +110,9 @@ def with_routed_experts(config):
 USES = {
     "routed experts in answers": with_routed_experts,
     "prompts at intervals": with_prompts_at_intervals,
-    "KV connectors": with_connector,
+    "KV connectors other than the zones' own": with_connector,
+    "tiers and prompts that are computed whole": with_tiers_and_whole_prompts,
+    "tiers and latent attention over several ranks": with_tiers_and_latent_attention,
     "encoder cache connectors": with_encoder_connector,
     "another encoder cache manager": with_an_encoder_cache,
     "encoder-decoder models": with_encoder,
@@ -101,6 +122,9 @@ USES = {
 }
 """What a config file, another flag or the model may turn on."""
 CONFIGURED = {each.feature: f"{each.reason}; {each.instead}" for each in UNSUPPORTED if each.is_configured is not None}
+
+
+TIERS_OF_GROUPS = "tiers and a model with several groups of KV caches, or with states"
 
 
 @pytest.mark.parametrize("feature", USES)
@@ -122,7 +146,16 @@ def test_a_pipeline_with_asynchronous_scheduling_is_let_in(tmp_path):
 
 
 def test_all_that_a_configuration_tells_is_tried_here():
-    assert CONFIGURED.keys() == USES.keys() | MODELS.keys()
+    assert CONFIGURED.keys() == USES.keys() | MODELS.keys() | {TIERS_OF_GROUPS}
+
+
+@pytest.mark.parametrize("kinds", [("full", "window"), ("mamba align",)], ids="+".join)
+def test_tiers_of_a_model_with_several_groups_or_states_are_refused(tmp_path, kinds):
+    config = vllm_config(tmp_path)
+    with_tiers(config)
+    check_supported(config, caches(10))
+    with pytest.raises(UnsupportedError, match=TIERS_OF_GROUPS):
+        check_supported(config, caches(10, 64, kinds, config))
 
 
 FULL = caches(10).kv_cache_groups[0].kv_cache_spec

@@ -4,7 +4,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from math import inf
@@ -33,6 +33,7 @@ from tests.engine.clock import Clock
 from tests.engine.histories.events import IMAGES, Abort, Declare, Flags, Pause, ResetCache, Send, Turns, Wait
 from tests.engine.histories.invariants import Invariants
 from tests.engine.histories.reckoning import longest
+from tests.engine.tier_worker import TierWorker, give_disk, with_tiers
 
 
 @dataclass(eq=False)
@@ -73,6 +74,11 @@ class Engine:
             give_encoder(self.scheduler, budget=budget, cache=cache)
         self.driver = Driver(self.scheduler)
         chance = Random(flags.capacity)
+        if flags.tiers is not None:
+            worker = TierWorker(self.driver, Random(flags.tiers.chunks), flags.tiers.slowest)
+            files = flags.tiers.files
+            if files is not None:
+                give_disk(self.scheduler, worker, files, Random(files), failing=flags.tiers.failing)
         self.driver.drafts = lambda most: chance.randint(0, most)
         self.invariants = Invariants(self.driver)
         self.requests: list[Request] = []
@@ -106,7 +112,9 @@ class Engine:
             case Pause():
                 self.scheduler.set_pause_state(event.state)
             case ResetCache():
-                with self.invariants.around_a_reset():
+                # Blocks that a load or a step in flight still writes can't be taken back: vLLM refuses, with an error.
+                may_fail = RuntimeError if self.flags.tiers is not None and event.with_running else ()
+                with self.invariants.around_a_reset(), suppress(may_fail):
                     self.scheduler.reset_prefix_cache(reset_running_requests=event.with_running)
         self.driver.check()
 
@@ -222,6 +230,10 @@ class Engine:
                 placed.append((name, begin, length))
         return placed
 
+    def end(self) -> None:
+        """The process ends."""
+        self.scheduler.shutdown()
+
     def resume(self) -> None:
         self.scheduler.set_pause_state(PauseState.UNPAUSED)
 
@@ -244,6 +256,8 @@ def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
     if flags.steps_in_flight > 2:
         config.parallel_config = copy(config.parallel_config)
         config.parallel_config.pipeline_parallel_size = flags.steps_in_flight - 1
+    if flags.tiers is not None:
+        config = with_tiers(config, flags.tiers.chunks)
     if flags.drafting is not None:
         config = with_drafts(config, *flags.drafting)
     config.model_config = copy(config.model_config)

@@ -13,6 +13,20 @@ STRANGER = "stranger"
 
 
 @dataclass(frozen=True)
+class TierFlags:
+    """The tiers of an engine, and how fast they are."""
+
+    chunks: int
+    """Of CPU memory, each of one block."""
+    slowest: int
+    """Steps that a copy takes at the most."""
+    files: int | None
+    """Chunks of a disk below it; None: there is none."""
+    failing: bool
+    """Whether the disk fails now and then."""
+
+
+@dataclass(frozen=True)
 class Flags:
     """How the engine is started."""
 
@@ -47,6 +61,8 @@ class Flags:
     """Embeddings of images that a step may make, and that stay cached; None: the model takes no images."""
     steps_in_pauses: bool
     """Whether configs and time change one zone after the other, with a step in between."""
+    tiers: TierFlags | None
+    """``--kv-transfer-config``; None: there are none."""
 
 
 IMAGES = {"cat": 16, "dog": 40, "owl": 64}

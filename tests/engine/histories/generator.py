@@ -5,8 +5,9 @@ from vllm.v1.core.sched.interface import PauseState
 
 from hack.harness.kv_caches import KINDS
 from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
+from tenantzone_contract.tiers import TierShare
 from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Fairness, Idle, Latency, Lending, SeatShare
+from tenantzone_contract.zone_terms import Fairness, Idle, Latency, Lending, Retention, SeatShare
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.engine.histories.events import (
     IMAGES,
@@ -21,6 +22,7 @@ from tests.engine.histories.events import (
     Pause,
     ResetCache,
     Send,
+    TierFlags,
     Turns,
     Wait,
 )
@@ -44,12 +46,30 @@ SEATS = [
 ]
 
 
+TIER_SHARES = [
+    *[TierShare(tier="cpu")] * 3,
+    TierShare(tier="cpu", reserved="25%"),
+    TierShare(tier="cpu", reserved="10%", limit="40%"),
+    TierShare(tier="cpu", limit="3%"),
+    TierShare(tier="cpu", ttl_seconds=10.0),
+]
+
+tiers = st.builds(
+    TierFlags,
+    chunks=st.sampled_from([100, 300, 30, 8, 1]),
+    slowest=st.sampled_from([0, 1, 3, 12]),
+    files=st.sampled_from([None, 300, 30, 3]),
+    failing=st.sampled_from([False, False, True]),
+)
+
+
 @st.composite
 def flags(draw: st.DrawFn) -> Flags:
     chunked = draw(st.sampled_from([True, True, True, False]))
     prefix_caching = draw(st.sampled_from([True, True, True, False]))
     kinds = draw(st.sampled_from([()] * len(KINDS) + [each for each in KINDS if _goes(each, chunked, prefix_caching)]))
     window = draw(st.sampled_from([None, None, 64])) if not kinds else 64
+    encoder = draw(st.sampled_from([None, None, (64, 64), (64, 160), (160, 320)]))
     return Flags(
         capacity=draw(st.sampled_from([40, 60, 100])),
         seats=draw(st.sampled_from([64, 2, 3, 4, 8])),
@@ -66,8 +86,9 @@ def flags(draw: st.DrawFn) -> Flags:
         step_seconds=draw(st.sampled_from([0.02, 0.5, 2.0])),
         token_seconds=draw(st.sampled_from([0.0, 0.0005])),
         drafting=draw(st.sampled_from([each for each in DRAFTING if _drafts(each, kinds, window)])),
-        encoder=draw(st.sampled_from([None, None, (64, 64), (64, 160), (160, 320)])),
+        encoder=encoder,
         steps_in_pauses=draw(st.sampled_from([False, False, True])),
+        tiers=draw(st.one_of(st.none(), tiers)) if chunked and not kinds and encoder is None else None,
     )
 
 
@@ -84,6 +105,15 @@ def _drafts(drafting: tuple[str, int] | None, kinds: tuple[str, ...], window: in
     method = None if drafting is None else drafting[0]
     has_window = window is not None and (not kinds or "window" in kinds)
     return not (method == "mtp" and has_window) and not (method in ("mtp", "eagle") and "chunks" in kinds)
+
+
+_of_tiers = st.fixed_dictionaries(
+    {
+        "tiers": st.sampled_from(TIER_SHARES).map(lambda share: (share, share.model_copy(update={"tier": "disk"}))),
+        "offload": st.sampled_from(["All", "All", "Prompt", "Never"]),
+        "retention": st.sampled_from([*[Retention()] * 4, Retention(no_store=True), Retention(ttl_seconds=60.0)]),
+    }
+).filter(lambda of: not (of["retention"].no_store and of["tiers"][0].ttl_seconds))
 
 
 @st.composite
@@ -114,6 +144,7 @@ def zones(draw: st.DrawFn, tenant: str, left: int, chosen: Flags) -> ZoneConfig:
         fairness=draw(st.sampled_from([Fairness(), Fairness(), Fairness(header="x-user-id")])),
         latency=draw(st.sampled_from(LATENCIES)) if chosen.chunked else Latency(),
         seats=draw(st.sampled_from(SEATS)),
+        **(draw(_of_tiers) if chosen.tiers is not None else {}),
     )
 
 

@@ -27,7 +27,7 @@ from tests.engine.histories.engine import Engine
 from tests.engine.histories.reckoning import blocks_at_most, slots_at_most
 from tests.engine.histories.snapshot import zone_of
 
-LOOKS = 8
+LOOKS = 16
 """At how many moments of the longest wait it is looked whether a step computes something."""
 
 

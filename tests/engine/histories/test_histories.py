@@ -66,9 +66,12 @@ def run(config, life: Life) -> None:
     runner = {"VLLM_USE_V2_MODEL_RUNNER": str(int(life.flags.steps_in_flight > 2))}
     with clock.in_force(), patch.dict(os.environ, runner):
         engine = Engine(config, life.flags, clock)
-        for event in life.events:
-            engine.live(event)
-        drain(engine)
+        try:
+            for event in life.events:
+                engine.live(event)
+            drain(engine)
+        finally:
+            engine.end()
 
 
 def lived_one() -> None:

@@ -1,0 +1,87 @@
+"""What the bytes of a cached chunk depend on in an engine: the instance, by which tiers keep them apart."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import vllm
+from vllm.config import ModelConfig, VllmConfig
+from vllm.v1.kv_offload.config import OffloadingConfig
+
+from tenantzone_contract.instance import Instance
+
+_WEIGHTS: Final = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
+"""In which vLLM looks for weights in a model's folder."""
+_SNAPSHOTS: Final = "snapshots"
+"""The folder of Hugging Face's cache in which each commit has one."""
+
+
+def instance_of(config: VllmConfig, offloading: OffloadingConfig) -> Callable[[str, str], Instance]:
+    """What chunks of an engine depend on, by the tenant whose they are and the id of the pool's salt key.
+
+    Nothing is read before it is asked for. An adapter's weights are in each block's hash, and not here.
+
+    Raises:
+        OSError: the weights can't be read.
+    """
+    known: dict[str, str] = {}
+
+    def instance(tenant: str, salt_key_id: str) -> Instance:
+        if not known:
+            known["weights"] = weights_revision(config.model_config)
+        parallel = config.parallel_config
+        return Instance(
+            zone=tenant,
+            # vLLM's digest of all that a model's config says of what is computed; weights are none of it.
+            model=f"{config.model_config.model} {config.model_config.compute_hash()}",
+            weights_revision=known["weights"],
+            dtype=offloading.model.dtype,
+            block_size=offloading.groups[0].tokens_per_block,
+            blocks_per_chunk=offloading.cache.blocks_per_chunk,
+            layout=f"{offloading.kv_cache_layout} {offloading.worker_kv_bytes_per_block}",
+            tensor_parallel_size=parallel.tensor_parallel_size,
+            tensor_parallel_rank=0,
+            hash_algorithm=config.cache_config.prefix_caching_hash_algo,
+            hash_seed=os.environ.get("PYTHONHASHSEED", ""),
+            salt_key_id=salt_key_id,
+            lora_digest="",
+            engine_version=vllm.__version__,
+        )
+
+    return instance
+
+
+def weights_revision(model: ModelConfig) -> str:
+    """A name that the weights have alone: the commit if they come from a hub's cache, else a digest of their files.
+
+    Raises:
+        OSError: they can't be read.
+    """
+    folder = Path(model.model)
+    if not folder.is_dir():
+        # By a name: vLLM has resolved it to a commit, or was given one. A branch moves.
+        return _commit_of(model) or f"revision {model.revision}"
+    resolved = folder.resolve()
+    if resolved.parent.name == _SNAPSHOTS:
+        return f"commit {resolved.name}"
+    files = sorted({path for pattern in _WEIGHTS for path in resolved.glob(pattern)})
+    with ThreadPoolExecutor() as threads:
+        digests = list(threads.map(_digest, files))
+    whole = hashlib.sha256()
+    for path, digest in zip(files, digests, strict=True):
+        # Quoted: no name may make one list of files look like another.
+        whole.update(f"{digest} {path.name!r}\n".encode())
+    return f"sha256 {whole.hexdigest()}"
+
+
+def _commit_of(model: ModelConfig) -> str:
+    commit = getattr(model.hf_config, "_commit_hash", None)
+    return f"commit {commit}" if commit else ""
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,84 @@
+"""The requests that hold blocks while what they found in a tier is copied there, until they run.
+
+vLLM looks at these first in each step, and what stops it at one of them stops it for everybody. So this queue yields a
+request only when its copy is there and it can go on. From the moment that its load begins a request has a seat, and the
+blocks for its whole prompt: when it has landed nothing is left to be refused.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from vllm.v1.core.sched.request_queue import RequestQueue
+from vllm.v1.request import Request
+
+
+class LoadQueue(RequestQueue):
+    """Requests whose loads have begun, in that order.
+
+    Args:
+        has_landed: whether a request's copy is there.
+        can_go_on: whether nothing else would have it passed over.
+        going_on: is called with each request that leaves to run.
+    """
+
+    def __init__(
+        self,
+        has_landed: Callable[[Request], bool],
+        can_go_on: Callable[[Request], bool],
+        going_on: Callable[[Request], None],
+    ) -> None:
+        self._has_landed = has_landed
+        self._can_go_on = can_go_on
+        self._going_on = going_on
+        self._requests: dict[Request, None] = {}
+
+    def begin(self, request: Request) -> None:
+        """Note that a request's load has begun, before vLLM has put it here."""
+        self._requests[request] = None
+
+    @property
+    def landed(self) -> list[Request]:
+        """The requests that may go on now."""
+        return [request for request in self._requests if self._may_go_on(request)]
+
+    def add_request(self, request: Request) -> None:
+        self._requests[request] = None
+
+    def pop_request(self) -> Request:
+        request = self.peek_request()
+        del self._requests[request]
+        self._going_on(request)
+        return request
+
+    def peek_request(self) -> Request:
+        for request in self._requests:
+            if self._may_go_on(request):
+                return request
+        raise IndexError("no load has landed")
+
+    def prepend_request(self, request: Request) -> None:
+        self.add_request(request)
+
+    def prepend_requests(self, requests: RequestQueue) -> None:
+        # vLLM's order, last in first out, says nothing here: each is yielded when it has landed.
+        for request in requests:
+            self.add_request(request)
+
+    def remove_request(self, request: Request) -> None:
+        self._requests.pop(request, None)
+
+    def remove_requests(self, requests: Iterable[Request]) -> None:
+        for request in requests:
+            self._requests.pop(request, None)
+
+    def _may_go_on(self, request: Request) -> bool:
+        return self._has_landed(request) and self._can_go_on(request)
+
+    def __bool__(self) -> bool:
+        """Whether there is a request that can go on now."""
+        return any(map(self._may_go_on, self._requests))
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(list(self._requests))

@@ -1,0 +1,161 @@
+"""The KV connector of the zones, which ``--kv-transfer-config`` names: vLLM's offloading, request by request by zone.
+
+It is the only one that is let in: what it stores and loads is accounted for in the tiers' own ledgers.
+"""
+
+import os
+from typing import Any
+
+from vllm.config import VllmConfig
+from vllm.distributed.kv_transfer.kv_connector.v1 import KVConnectorRole
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading.config import build_offloading_config
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler import (
+    OffloadingConnectorScheduler,
+    RequestOffloadState,
+)
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading.worker import OffloadingConnectorWorker
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
+from vllm.v1.core.kv_cache_manager import KVCacheBlocks
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.kv_cache_interface import KVCacheConfig
+from vllm.v1.kv_offload.base import OffloadKey
+from vllm.v1.request import Request, RequestStatus
+
+from tenantzone_runtime.engine.instances import instance_of
+from tenantzone_runtime.engine.offloading_spec import ZoneOffloadingSpec, ZoneTieringManager
+from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.salt import SaltKeySource
+from tenantzone_runtime.settings import read_settings
+from tenantzone_runtime.zones.offloading import tokens_to_offload
+from tenantzone_runtime.zones.zone import Zone
+
+
+class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
+    """The scheduler's side of vLLM's offloading, which asks for each request what its zone may."""
+
+    manager: ZoneTieringManager
+
+    def __init__(self, spec: ZoneOffloadingSpec, vllm_config: VllmConfig, kv_cache_config: KVCacheConfig) -> None:
+        super().__init__(spec, vllm_config, kv_cache_config)
+        self._preempted: set[str] = set()
+        """Ids of requests that were preempted since the last step was scheduled."""
+
+    def bind(self, request: Request, zone: Zone | None) -> None:
+        """Say whose a request is that is about to come.
+
+        Args:
+            request: that the scheduler has bound.
+            zone: its own; None: it came before any zone.
+        """
+        tenant = None if zone is None else zone.spec.tenant
+        self.manager.primary_tier.bind(request.request_id, tenant)
+        for tier in self.manager.secondary_tiers:
+            tier.bind(request.request_id, tenant)
+
+    # Loads
+
+    def get_num_new_matched_tokens(
+        self, request: Request, num_computed_tokens: int, max_num_new_tokens: int | None = None
+    ) -> tuple[int | None, bool]:
+        status = self._req_status[request.request_id]
+        if request.request_id in self._preempted or self.is_looking_up(request):
+            # vLLM has copies from blocks that a request lost made in the step to come, and no load for it beside them.
+            return None, False
+        primary = self.manager.primary_tier
+        primary.begin_lookup(status.req_context)
+        # Not beyond what the zone may have in the tier: of a longer prompt, the rest is computed.
+        loadable = primary.loadable(status.req_context) * self.config.kv_group_configs[0].tokens_per_chunk
+        most = loadable if max_num_new_tokens is None else min(loadable, max_num_new_tokens)
+        return super().get_num_new_matched_tokens(request, num_computed_tokens, most)
+
+    def is_looking_up(self, request: Request) -> bool:
+        """Whether a request waits for something that is on its way to the CPU memory tier, or out of its blocks."""
+        status = self._req_status.get(request.request_id)
+        if status is None or status.deferred_lookup_start_time is None:
+            return False
+        if status.transfer_jobs or self.manager.primary_tier.is_awaiting(status.req_context):
+            return True
+        return bool(self._chunks_being_loaded) and not self._chunks_being_loaded.isdisjoint(_keys(status))
+
+    # Stores
+
+    def _calc_num_offloadable_tokens(self, req_status: RequestOffloadState, num_computed_tokens: int) -> int:
+        tokens: int = super()._calc_num_offloadable_tokens(req_status, num_computed_tokens)
+        request = req_status.req
+        zone = zone_of(request)
+        return tokens if zone is None else tokens_to_offload(zone.spec, request.num_prompt_tokens, tokens)
+
+    def preempted(self, request: Request) -> None:
+        """Note that a request has lost its blocks."""
+        self._preempted.add(request.request_id)
+        status = self._req_status.get(request.request_id)
+        for group in status.group_states if status is not None else ():
+            # If it ends before it comes back, vLLM would store what its blocks hold by then.
+            group.block_ids.clear()
+
+    def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVConnectorMetadata:
+        self._preempted.clear()
+        meta = super().build_connector_meta(scheduler_output)
+        if scheduler_output.new_block_ids_to_zero:
+            # Workers may zero a block before they copy what it held.
+            zeroed = set(scheduler_output.new_block_ids_to_zero)
+            for job in [self._jobs[job_id] for job_id in meta.jobs_to_flush if job_id in self._jobs]:
+                sources = [*(job.deferred_fence_block_ids or ()), *(job.fenced_block_ids or ())]
+                if job.is_store and not zeroed.isdisjoint(sources):
+                    self.manager.primary_tier.lose(job.keys, self._req_status[job.req_id].req_context)
+        return meta
+
+    # Requests end
+
+    def request_finished(self, request: Request) -> tuple[bool, dict[str, Any] | None]:
+        if request.status == RequestStatus.FINISHED_ERROR:
+            self.condemn(request)
+        result: tuple[bool, dict[str, Any] | None] = super().request_finished(request)
+        return result
+
+    def condemn(self, request: Request) -> None:
+        """Keep nothing of what a request has stored or is storing, in any tier, and store nothing more of it."""
+        status = self._req_status.get(request.request_id)
+        if status is None:
+            return
+        for group in status.group_states:
+            group.block_ids.clear()
+        keys = self.manager.primary_tier.condemn(status.req_context)
+        for tier in self.manager.secondary_tiers:
+            tier.condemn(status.req_context, keys)
+
+
+class ZoneOffloadingConnector(OffloadingConnector):
+    """vLLM's offloading connector with tiers by zone."""
+
+    connector_scheduler: ZoneOffloadingScheduler | None
+
+    def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: KVCacheConfig) -> None:
+        KVConnectorBase_V1.__init__(self, vllm_config, role, kv_cache_config)
+        config = build_offloading_config(vllm_config, kv_cache_config)
+        self._canonical_layout = config.canonical_layout
+        self.connector_scheduler = None
+        self.connector_worker = None
+        if role == KVConnectorRole.WORKER:
+            self.connector_worker = OffloadingConnectorWorker(ZoneOffloadingSpec(config), vllm_config, kv_cache_config)
+            return
+        settings = read_settings(os.environ)
+        salt_key = SaltKeySource(settings.salt_dir, settings.seal_key)
+        salt_key.poll()
+        spec = ZoneOffloadingSpec(config, instance_of(vllm_config, config), salt_key)
+        self.connector_scheduler = ZoneOffloadingScheduler(spec, vllm_config, kv_cache_config)
+
+    @property
+    def scheduler(self) -> ZoneOffloadingScheduler:
+        assert self.connector_scheduler is not None, "the worker's side has no scheduler"
+        return self.connector_scheduler
+
+    def update_state_after_alloc(self, request: Request, blocks: KVCacheBlocks, num_external_tokens: int) -> None:
+        if num_external_tokens:
+            request.loaded_tokens = num_external_tokens
+        super().update_state_after_alloc(request, blocks, num_external_tokens)
+
+
+def _keys(status: RequestOffloadState) -> list[OffloadKey]:
+    return [key for group in status.group_states for key in group.offload_keys]

@@ -1,0 +1,171 @@
+"""The tiers below an engine's blocks, as vLLM's offloading makes them: CPU memory, and a disk below it."""
+
+import logging
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final
+
+import torch
+from vllm.platforms import current_platform
+from vllm.v1.kv_offload.base import (
+    CanonicalKVCaches,
+    OffloadingManager,
+    OffloadingWorker,
+    OffloadKey,
+    ReqContext,
+    RequestOffloadingContext,
+)
+from vllm.v1.kv_offload.config import OffloadingConfig
+from vllm.v1.kv_offload.cpu.shared_offload_region import SharedOffloadRegion
+from vllm.v1.kv_offload.tiering.base import TransferJob
+from vllm.v1.kv_offload.tiering.manager import TieringOffloadingManager
+from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
+
+from tenantzone_contract.instance import Instance
+from tenantzone_runtime.disk.opening import open_disk_tier
+from tenantzone_runtime.engine.disk_tier import ZoneDiskTier
+from tenantzone_runtime.engine.memcpy_worker import MemcpyOffloadingWorker
+from tenantzone_runtime.engine.tier_manager import ZoneOffloadingManager
+from tenantzone_runtime.offloading_flags import TierFlags, check_shared_memory, read_tier_flags
+from tenantzone_runtime.salt import SaltKeySource
+from tenantzone_runtime.zones.tier import Tier, TransferBounds
+
+logger = logging.getLogger(__name__)
+
+BOUNDS: Final = TransferBounds(stores=1024, loads=1024)
+"""Of each zone in CPU memory: copies there and back take no longer than a step, but each pins what it copies."""
+
+
+class ZonePrimaryTier(ZoneOffloadingManager):
+    """The CPU memory tier with its memory.
+
+    Args:
+        tier: the zones' shares.
+        region: the memory, which the workers share.
+        enable_events: whether to tell which keys come and go.
+    """
+
+    def __init__(self, tier: Tier, region: SharedOffloadRegion, enable_events: bool = False) -> None:
+        super().__init__(tier, enable_events)
+        self._region = region
+        self._view: memoryview = region.create_kv_memoryview()
+
+    def get_kv_memoryview(self) -> memoryview:
+        """A row for each chunk."""
+        return self._view
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self._view.release()
+        self._region.cleanup()
+
+
+class ZoneTieringManager(TieringOffloadingManager):
+    """vLLM's manager of several tiers, in which what zones did not keep in one is not looked for to copy it on."""
+
+    primary_tier: ZonePrimaryTier
+    secondary_tiers: list[ZoneDiskTier]
+
+    def on_new_request(
+        self, req_context: ReqContext, *, exclude_tier_idx: int | None = None
+    ) -> RequestOffloadingContext:
+        # vLLM asks only the tiers below.
+        self.primary_tier.on_new_request(req_context)
+        return super().on_new_request(req_context, exclude_tier_idx=exclude_tier_idx)
+
+    def create_store_job(self, keys: Collection[OffloadKey], req_context: ReqContext, tier_idx: int = 0) -> TransferJob:
+        # Of chunks that were just stored some may be gone: purged meanwhile, or of a zone that leaves.
+        return super().create_store_job(self.primary_tier.are_kept(keys, req_context), req_context, tier_idx)
+
+
+class ZoneOffloadingSpec(TieringOffloadingSpec):
+    """Makes the tiers that ``--kv-transfer-config`` declares.
+
+    Args:
+        config: vLLM's.
+        instance: what a tenant's chunks depend on; needed where the manager is made, and there is a disk.
+        salt_key: the pool's; needed there, too.
+    """
+
+    def __init__(
+        self,
+        config: OffloadingConfig,
+        instance: Callable[[str, str], Instance] | None = None,
+        salt_key: SaltKeySource | None = None,
+    ) -> None:
+        self._flags: TierFlags = read_tier_flags(config.extra_config)
+        super().__init__(config)
+        # Which of them go on is said by each request's zone.
+        self.offload_prompt_only = False
+        self._manager: ZoneTieringManager | None = None
+        self._worker: OffloadingWorker | None = None
+        self._instance = instance
+        self._salt_key = salt_key
+        if not self.num_chunks:
+            raise ValueError(
+                f"cpu_bytes_to_use={self._flags.cpu_bytes} has no room for a chunk, which takes "
+                f"{self.kv_bytes_per_chunk} bytes; give the CPU memory tier more"
+            )
+
+    def get_manager(self) -> OffloadingManager:
+        if self._manager is None:
+            self._manager = self._make_manager()
+        return self._manager
+
+    def _make_manager(self) -> ZoneTieringManager:
+        region = self._open_region(None)
+        # Each worker has it by now: under its name nobody needs it any more, and whatever ends this process frees it.
+        Path(region.mmap_path).unlink(missing_ok=True)
+        region._creator = False
+        primary = ZonePrimaryTier(
+            Tier("cpu", self.num_chunks, self.kv_bytes_per_chunk, BOUNDS),
+            region,
+            self.kv_events_config.enable_kv_cache_events,
+        )
+        return ZoneTieringManager(primary, self._disk_tiers(primary))
+
+    def _disk_tiers(self, primary: ZonePrimaryTier) -> list[ZoneDiskTier]:
+        disk = self._flags.disk
+        if disk is None:
+            return []
+        instance, salt_key = self._instance, self._salt_key
+        assert instance is not None
+        assert salt_key is not None
+        if not salt_key.id:
+            logger.warning("The disk tier is sealed by a key of this process's own: nothing is found after a restart")
+        tier = open_disk_tier(
+            disk.folder,
+            disk.bytes,
+            self.kv_bytes_per_chunk,
+            salt_key=lambda: salt_key.key,
+            instance=lambda tenant: instance(tenant, salt_key.id),
+        )
+        return [ZoneDiskTier(self, primary.get_kv_memoryview(), "disk", tier, salt_key.poll)]
+
+    def _open_region(self, rank: int | None) -> SharedOffloadRegion:
+        size = self.num_chunks * self.kv_bytes_per_chunk
+        check_shared_memory(size, self._engine_id)
+        return SharedOffloadRegion(
+            engine_id=self._engine_id,
+            num_chunks=self.num_chunks,
+            rank=rank,
+            kv_bytes_per_chunk=self.kv_bytes_per_chunk,
+            cpu_page_size=self.cpu_page_size_per_worker,
+        )
+
+    def get_worker(self, kv_caches: CanonicalKVCaches) -> OffloadingWorker:
+        if not current_platform.is_cpu():
+            check_shared_memory(self.num_chunks * self.kv_bytes_per_chunk, self._engine_id)
+            worker: OffloadingWorker = super().get_worker(kv_caches)
+            return worker
+        if self._worker is None:
+            self._worker = self._make_memcpy_worker(kv_caches)
+        return self._worker
+
+    def _make_memcpy_worker(self, kv_caches: CanonicalKVCaches) -> OffloadingWorker:
+        region = self._open_region(self.config.parallel.rank)
+        in_a_chunk = self.blocks_per_chunk
+        pages: list[torch.Tensor] = [
+            region.create_next_worker_view(cache.page_size_bytes * in_a_chunk) for cache in kv_caches.tensors
+        ]
+        return MemcpyOffloadingWorker(kv_caches, in_a_chunk, pages)

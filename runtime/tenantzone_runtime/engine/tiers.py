@@ -1,0 +1,72 @@
+"""The tiers below an engine's blocks, as its scheduler uses them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from vllm.v1.request import Request
+
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_runtime.housekeeping.engine import ServedTier
+from tenantzone_runtime.housekeeping.memory_tier import MemoryTier
+from tenantzone_runtime.zones.zone import Zone
+
+
+class NoTiers:
+    """An engine that has none."""
+
+    served: Sequence[ServedTier] = ()
+
+    def bind(self, request: Request, zone: Zone | None) -> None:
+        """Say whose a request is that is about to come."""
+
+    def preempted(self, request: Request) -> None:
+        """Note that a running request was sent back to wait, and that its blocks may be others' from now on."""
+
+    def is_looking_up(self, request: Request) -> bool:
+        """Whether a waiting request waits for what a tier is about to have."""
+        return False
+
+    def apply(self, config: RuntimeConfig) -> None:
+        """Enforce a new config of the engine's zones, with their shares of the tiers."""
+
+    def upkeep(self) -> None:
+        """Do what time does to zones and their chunks; to be called several times a second."""
+
+    def forget_all(self) -> None:
+        """Find nothing again of what is in the tiers: the salt key is another one."""
+
+
+class Tiers(NoTiers):
+    """CPU memory, and a disk below it if there is one.
+
+    Args:
+        connector: the scheduler's side of the zones' connector.
+    """
+
+    def __init__(self, connector: Any) -> None:
+        # Typed where it is made: its module is imported with the connector only, whose vLLM modules older ones lack.
+        self._scheduler = connector.scheduler
+        manager = self._scheduler.manager
+        self._memory, self._disks = manager.primary_tier, manager.secondary_tiers
+        self.served = (MemoryTier(self._memory.tier), *(tier.disk for tier in self._disks))
+
+    def bind(self, request: Request, zone: Zone | None) -> None:
+        self._scheduler.bind(request, zone)
+
+    def preempted(self, request: Request) -> None:
+        self._scheduler.preempted(request)
+
+    def is_looking_up(self, request: Request) -> bool:
+        return bool(self._scheduler.is_looking_up(request))
+
+    def apply(self, config: RuntimeConfig) -> None:
+        for tier in (self._memory, *self._disks):
+            tier.apply(config)
+
+    def upkeep(self) -> None:
+        for tier in (self._memory, *self._disks):
+            tier.upkeep()
+
+    def forget_all(self) -> None:
+        for tier in (self._memory, *self._disks):
+            tier.forget_all()

@@ -1,0 +1,187 @@
+"""What of vLLM's ``--kv-transfer-config`` turns tiers on, and what it says of them."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+CONNECTOR: Final = "ZoneOffloadingConnector"
+CONNECTOR_MODULE: Final = "tenantzone_runtime.engine.offloading_connector"
+_SPEC: Final = "ZoneOffloadingSpec"
+_SPEC_MODULE: Final = "tenantzone_runtime.engine.offloading_spec"
+_CHUNK_SIZES: Final = ("block_size", "blocks_per_chunk")
+_EVENTS: Final = "self_describing_kv_events"
+_KNOWN: Final = frozenset(
+    ("spec_name", "spec_module_path", "cpu_bytes_to_use", "disk_folder", "disk_bytes", *_CHUNK_SIZES, _EVENTS)
+)
+TIERS_FLAG: Final = "--kv-transfer-config"
+SHARED_MEMORY: Final = Path("/dev/shm")
+_UNITS: Final = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFlags:
+    """The disk tier of one engine."""
+
+    folder: Path
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TierFlags:
+    """The tiers of one engine."""
+
+    cpu_bytes: int
+    disk: DiskFlags | None = None
+    tokens_per_chunk: int | None = None
+    """What is moved at once; None: a block."""
+
+
+class TierFlagError(ValueError):
+    """Tiers that can't be made so; the message says what to change."""
+
+
+def parse_bytes(text: str) -> int:
+    """A size as people write it: a number of bytes, or with a unit, as 64GiB.
+
+    Raises:
+        ValueError: it is none.
+    """
+    number = text.rstrip("KMGTiB")
+    unit = text[len(number) :]
+    if not number.isdecimal() or unit not in _UNITS or not int(number):
+        raise ValueError(f"{text!r} is no size; write it as 64GiB")
+    return int(number) * _UNITS[unit]
+
+
+def kv_transfer_config(flags: TierFlags) -> str:
+    """The value of ``--kv-transfer-config`` that turns these tiers on."""
+    extra: dict[str, Any] = {
+        "spec_name": _SPEC,
+        "spec_module_path": _SPEC_MODULE,
+        "cpu_bytes_to_use": flags.cpu_bytes,
+    }
+    if flags.disk is not None:
+        extra |= {"disk_folder": str(flags.disk.folder), "disk_bytes": flags.disk.bytes}
+    if flags.tokens_per_chunk is not None:
+        extra["block_size"] = flags.tokens_per_chunk
+    return json.dumps(
+        {
+            "kv_connector": CONNECTOR,
+            "kv_connector_module_path": CONNECTOR_MODULE,
+            "kv_role": "kv_both",
+            "kv_connector_extra_config": extra,
+        },
+        separators=(",", ":"),
+    )
+
+
+def is_ours(transfer: Any) -> bool:
+    """Whether a ``--kv-transfer-config``, as JSON or as vLLM's own object, names the connector of the zones."""
+    if isinstance(transfer, str):
+        try:
+            transfer = json.loads(transfer)
+        except ValueError:
+            return False
+    names = (_field(transfer, "kv_connector"), _field(transfer, "kv_connector_module_path"))
+    return names == (CONNECTOR, CONNECTOR_MODULE)
+
+
+def check_kv_transfer_config(value: str) -> None:
+    """Check what ``--kv-transfer-config`` says of the zones' own connector, and that there is room for it.
+
+    Raises:
+        TierFlagError: it can't be made so.
+    """
+    if is_ours(value):
+        flags = read_tier_flags(json.loads(value).get("kv_connector_extra_config", {}))
+        check_shared_memory(flags.cpu_bytes)
+
+
+def read_tier_flags(extra: Mapping[str, Any]) -> TierFlags:
+    """Read the tiers of an engine from the connector's extra config.
+
+    Raises:
+        TierFlagError: it says something else than tiers of the zones can be, by name.
+    """
+    unknown = sorted(extra.keys() - _KNOWN)
+    if unknown:
+        raise TierFlagError(
+            f"{', '.join(unknown)} in kv_connector_extra_config can't be used with zones: they say themselves what is "
+            f"kept where; leave it out. There can be {', '.join(sorted(_KNOWN))}"
+        )
+    for name, ours in (("spec_name", _SPEC), ("spec_module_path", _SPEC_MODULE)):
+        if extra.get(name) != ours:
+            raise TierFlagError(f"{name} in kv_connector_extra_config must be {ours}")
+    cpu_bytes = _bytes(extra, "cpu_bytes_to_use")
+    if "disk_folder" not in extra and "disk_bytes" not in extra:
+        return TierFlags(cpu_bytes)
+    folder = extra.get("disk_folder")
+    if not isinstance(folder, str) or not Path(folder).is_absolute():
+        raise TierFlagError(f"disk_folder must be a path from the root, as /data/cache is; it is {folder!r}")
+    return TierFlags(cpu_bytes, DiskFlags(Path(folder), _bytes(extra, "disk_bytes")))
+
+
+def check_shared_memory(size: int, engine_id: str = "", folder: Path = SHARED_MEMORY) -> None:
+    """Check that the CPU memory tier fits into the system's shared memory, after removing what dead engines left there.
+
+    Args:
+        size: of the tier, in bytes.
+        engine_id: vLLM's; if the tier's file is there already, it has its memory.
+        folder: where shared memory is.
+
+    Raises:
+        TierFlagError: there is not so much.
+    """
+    if (folder / f"vllm_offload_{engine_id}.mmap").exists() or not folder.is_dir():
+        return
+    _remove_leftovers(folder)
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise TierFlagError(
+            f"the CPU memory tier takes {size >> 20} MiB of {folder}, which has {free >> 20} MiB free. A container has "
+            "64 MiB unless more is said: mount an emptyDir with medium Memory there, or use --shm-size; or make the "
+            "tier smaller"
+        )
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove files of CPU memory tiers that no process of this machine has mapped: their engines were killed."""
+    left = [path for path in folder.glob("vllm_offload_*.mmap") if path.stat().st_uid == os.getuid()]
+    if not left:
+        return
+    in_use = _mapped_files()
+    for path in left:
+        if str(path) not in in_use:
+            path.unlink(missing_ok=True)
+
+
+def _mapped_files() -> str:
+    """What the processes that can be seen from here have mapped or open, as text in which paths can be looked for."""
+    texts = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            texts.append((process / "maps").read_text())
+            texts += [str(each.readlink()) for each in (process / "fd").iterdir()]
+        except OSError:
+            # It has ended, or is another user's.
+            continue
+    return "\n".join(texts)
+
+
+def _bytes(extra: Mapping[str, Any], name: str) -> int:
+    value = extra.get(name)
+    try:
+        size = int(value if value is not None else 0)
+    except (TypeError, ValueError):
+        size = 0
+    if size <= 0:
+        raise TierFlagError(f"{name} in kv_connector_extra_config must be a number of bytes; it is {value!r}")
+    return size
+
+
+def _field(transfer: Any, name: str) -> Any:
+    return transfer.get(name) if isinstance(transfer, Mapping) else getattr(transfer, name, None)

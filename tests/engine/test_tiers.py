@@ -1,0 +1,466 @@
+"""Tiers below the blocks, with vLLM's real scheduler and connector: what is stored, who finds it again, who waits."""
+
+from random import Random
+
+import pytest
+from vllm.v1.request import RequestStatus
+
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_flags
+from tenantzone_contract.tiers import TierShare
+from tests.engine.tier_worker import CHUNK_BYTES, TierWorker, give_disk, with_tiers
+from tests.zones.core import declare
+
+LOADING = RequestStatus.WAITING_FOR_REMOTE_KVS
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return vllm_config(tmp_path_factory.mktemp("model"))
+
+
+class TieredEngine(Driver):
+    """An engine of so many blocks, chunks and files of a block each."""
+
+    def __init__(self, config, capacity, chunks, files=None, *, failing=False, window=None, **flags):
+        config = with_tiers(with_flags(config, **flags), chunks)
+        super().__init__(make_scheduler(config, capacity, window=window))
+        self.worker = TierWorker(self)
+        self.disk = None
+        if files is not None:
+            self.disk = give_disk(self.scheduler, self.worker, files, Random(1), failing=failing)
+        self.memory = self.scheduler.tiers.served[0].tier
+        self.scheduler.let_time_pass()
+
+    def rest(self):
+        """Step until no copy is under way."""
+        for _ in range(100):
+            if not self.scheduler.has_requests():
+                return
+            self.step()
+        raise AssertionError("copies are under way for ever")
+
+    def ask(self, tenant, tokens, **arguments):
+        request = super().ask(tenant, tokens, **arguments)
+        self.rest()
+        return request
+
+    def evict(self, *tenants):
+        """Empty the blocks of what these keep cached; the tiers keep it."""
+        for tenant in tenants:
+            self.scheduler.block_pool.evict(self.zone(tenant), "reset")
+
+    def stored(self, tenant, blocks):
+        """A prompt of so many blocks which the tiers have and the blocks have not."""
+        tokens = prompt(blocks)
+        self.ask(tenant, tokens)
+        self.evict(tenant)
+        return tokens
+
+    def loading(self, tenant, tokens, **arguments):
+        """A request whose load is under way, and takes until the worker is told otherwise."""
+        self.worker.slowest = self.worker.fastest = 10_000
+        request = self.send(tenant, tokens, **arguments)
+        self.step()
+        assert request.status == LOADING
+        return request
+
+    def land(self):
+        """All copies are made in the next step."""
+        self.worker.hurry()
+
+    def blocks_of(self, request):
+        return len(self.scheduler.kv_cache_manager.get_blocks(request.request_id).blocks[0])
+
+    def held(self, tenant, tier=None):
+        zone = (tier or self.memory).ledger.zones.get(tenant)
+        return 0 if zone is None else zone.held
+
+
+@pytest.fixture
+def engine(config):
+    engines = []
+
+    def make(*args, **kwargs):
+        engines.append(TieredEngine(config, *args, **kwargs))
+        return engines[-1]
+
+    yield make
+    for each in engines:
+        each.scheduler.shutdown()
+
+
+class TestWhatIsFound:
+    def test_what_left_the_blocks_is_found_in_memory(self, engine):
+        engine = engine(20, 60)
+        engine.declare(declare("acme"))
+        tokens = prompt(8)
+        engine.ask("acme", tokens)
+        for _ in range(3):
+            engine.ask("acme", prompt(15))
+        again = engine.ask("acme", tokens)
+        assert engine.cached_tokens(again) == 8 * BLOCK_TOKENS
+        assert engine.worker.loaded == 8
+
+    def test_what_left_memory_is_found_on_the_disk(self, engine):
+        engine = engine(20, 16, 100)
+        engine.declare(declare("acme"))
+        tokens = engine.stored("acme", 8)
+        for _ in range(3):
+            engine.stored("acme", 15)
+        assert engine.held("acme", engine.disk.tier) == 8 + 3 * 15
+        again = engine.ask("acme", tokens)
+        assert engine.cached_tokens(again) == 8 * BLOCK_TOKENS
+
+    def test_nothing_is_found_of_another_tenants(self, engine):
+        engine = engine(20, 60, 60)
+        engine.declare(declare("acme"), declare("burst"))
+        tokens = engine.stored("acme", 8)
+        other = engine.ask("burst", tokens)
+        assert engine.cached_tokens(other) == 0
+        assert engine.worker.loaded == 0
+
+    def test_answers_are_found_as_the_zone_says(self, engine):
+        engine = engine(20, 60)
+        engine.declare(declare("acme"), declare("burst", offload="Prompt"), declare("calm", offload="Never"))
+        for tenant in ("acme", "burst", "calm"):
+            engine.ask(tenant, prompt(2), max_tokens=3 * BLOCK_TOKENS)
+        assert [engine.held(tenant) for tenant in ("acme", "burst", "calm")] == [5, 2, 0]
+
+    def test_a_request_that_was_refused_stores_nothing(self, engine):
+        engine = engine(20, 60)
+        engine.declare(declare("acme"))
+        engine.ask("stranger", prompt(4))
+        engine.ask(None, prompt(4))
+        assert engine.memory.ledger.held_blocks == 0
+
+    def test_a_purge_reaches_what_is_in_memory_and_on_the_disk(self, engine):
+        engine = engine(20, 60, 60)
+        engine.declare(declare("acme"), declare("burst"))
+        tokens, others = engine.stored("acme", 8), engine.stored("burst", 8)
+        engine.declare(declare("acme", purge="once"), declare("burst"))
+        assert (engine.held("acme"), engine.held("acme", engine.disk.tier)) == (0, 0)
+        assert engine.cached_tokens(engine.ask("acme", tokens)) == 0
+        assert engine.cached_tokens(engine.ask("burst", others)) == 8 * BLOCK_TOKENS
+
+    def test_a_new_salt_key_leaves_nothing_behind(self, engine):
+        engine = engine(20, 60, 60)
+        engine.declare(declare("acme"))
+        engine.stored("acme", 8)
+        engine.scheduler.evict_cache()
+        assert (engine.held("acme"), engine.held("acme", engine.disk.tier)) == (0, 0)
+
+
+class TestOthersGoOn:
+    def test_a_slow_load_stops_nobody_else(self, engine):
+        engine = engine(40, 60)
+        engine.declare(declare("acme"), declare("burst"))
+        request = engine.loading("burst", engine.stored("burst", 8))
+        for _ in range(5):
+            engine.send("acme", prompt(4), max_tokens=3)
+        for _ in range(8):
+            engine.step()
+        assert [outcome for name, outcome in engine.finished.items() if name.startswith("acme")] == ["length"] * 5
+        assert request.status == LOADING
+
+    def test_others_of_its_zone_go_on_too(self, engine):
+        engine = engine(40, 60)
+        engine.declare(declare("acme"))
+        engine.loading("acme", engine.stored("acme", 8))
+        other = engine.send("acme", prompt(4))
+        engine.step()
+        engine.step()
+        assert other.is_finished()
+
+    def test_a_load_that_has_landed_goes_on_though_its_zone_is_at_a_lowered_limit(self, engine):
+        engine = engine(40, 60)
+        engine.declare(declare("acme"), declare("burst"))
+        request = engine.loading("acme", engine.stored("acme", 8) + prompt(4))
+        engine.declare(declare("acme", limit=2), declare("burst"))
+        engine.land()
+        other = engine.send("burst", prompt(4))
+        engine.run()
+        assert request.is_finished()
+        assert other.is_finished()
+
+    def test_a_lookup_that_takes_its_time_stops_nobody_else(self, engine):
+        engine = engine(40, 10, 100)
+        engine.declare(declare("acme"), declare("burst"))
+        tokens = engine.stored("burst", 8)
+        engine.stored("burst", 10)
+        engine.disk.hold()
+        waits = engine.send("burst", tokens)
+        other, third = engine.send("acme", prompt(4)), engine.send("burst", prompt(4))
+        engine.step()
+        engine.step()
+        assert waits.status == RequestStatus.WAITING
+        assert other.is_finished()
+        assert third.is_finished(), "of the same zone, too"
+        engine.disk.release()
+        engine.run()
+        assert engine.cached_tokens(waits) == 8 * BLOCK_TOKENS
+
+
+class TestSeatsAndBlocks:
+    def test_loads_have_seats(self, engine):
+        engine = engine(100, 200, max_num_seqs=3)
+        engine.declare(declare("acme"))
+        prompts = [engine.stored("acme", 4) for _ in range(6)]
+        engine.worker.slowest = engine.worker.fastest = 10_000
+        requests = [engine.send("acme", tokens) for tokens in prompts]
+        for _ in range(5):
+            engine.step()
+        assert [request.status for request in requests].count(LOADING) == 3
+        engine.worker.fastest = engine.worker.slowest = 0
+        engine.land()
+        engine.run()
+        assert all(request.is_finished() for request in requests)
+
+    def test_a_seat_limit_counts_loads(self, engine):
+        engine = engine(100, 200, max_num_seqs=8)
+        engine.declare(declare("acme", seats={"limit": 2}), declare("burst"))
+        prompts = [engine.stored("acme", 4) for _ in range(5)]
+        engine.worker.slowest = engine.worker.fastest = 10_000
+        requests = [engine.send("acme", tokens) for tokens in prompts]
+        for _ in range(5):
+            engine.step()
+        assert [request.status for request in requests].count(LOADING) == 2
+
+    def test_a_load_holds_the_blocks_of_its_whole_prompt(self, engine):
+        engine = engine(40, 60, max_num_batched_tokens=64)
+        engine.declare(declare("acme"))
+        request = engine.loading("acme", engine.stored("acme", 8) + prompt(10))
+        assert engine.blocks_of(request) == 19
+        engine.send("acme", prompt(20))
+        engine.land()
+        engine.run()
+        assert request.num_preemptions == 0
+
+    def test_a_load_waits_until_its_zone_may_have_the_blocks(self, engine):
+        engine = engine(40, 60)
+        engine.declare(declare("acme", limit=12), declare("burst"))
+        first, second = engine.stored("acme", 8), engine.stored("acme", 8)
+        loading = engine.loading("acme", first)
+        waits = engine.send("acme", second)
+        other = engine.send("burst", prompt(4))
+        engine.step()
+        engine.step()
+        assert (loading.status, waits.status) == (LOADING, RequestStatus.WAITING)
+        assert other.is_finished()
+        engine.land()
+        engine.worker.fastest = engine.worker.slowest = 0
+        engine.run()
+        assert waits.is_finished()
+
+    def test_prompts_of_others_under_way_do_not_hold_back_a_load(self, engine):
+        engine = engine(40, 60, max_num_batched_tokens=32)
+        engine.declare(declare("acme", reserved=20), declare("burst"))
+        tokens = engine.stored("acme", 8)
+        engine.send("burst", prompt(18))
+        engine.step()
+        # What is left of the other's prompt, and this one's blocks, are more than there are: stock would wait.
+        engine.send("burst", prompt(12))
+        engine.loading("acme", tokens + prompt(9))
+
+    def test_an_entitled_zone_waits_for_no_more_than_a_copy(self, engine):
+        engine = engine(20, 60)
+        engine.declare(declare("gold", reserved=16, after=0), declare("burst"))
+        tokens = engine.stored("burst", 12)
+        loading = engine.loading("burst", tokens, max_tokens=100)
+        gold = engine.send("gold", prompt(12), max_tokens=2)
+        for _ in range(5):
+            engine.step()
+        assert gold.status == RequestStatus.WAITING, "a load can't be preempted"
+        engine.land()
+        for _ in range(3):
+            engine.step()
+        assert gold.num_computed_tokens > 0
+        assert loading.num_preemptions == 1
+        engine.worker.fastest = engine.worker.slowest = 0
+        engine.run()
+
+    def test_a_window_takes_what_its_next_step_needs(self, engine):
+        engine = engine(40, 60, window=64, max_num_batched_tokens=64)
+        engine.declare(declare("acme"), declare("burst"))
+        request = engine.loading("acme", engine.stored("acme", 8) + prompt(20))
+        other = engine.send("burst", prompt(10))
+        engine.land()
+        engine.run()
+        assert request.is_finished()
+        assert other.is_finished()
+
+
+class TestAccounts:
+    def test_what_was_loaded_is_not_charged(self, engine):
+        engine = engine(40, 60)
+        engine.declare(declare("acme"))
+        tokens = engine.stored("acme", 8)
+        counters = engine.zone("acme").counters
+        before, charged = counters.computed_tokens, engine.zone("acme").account.service
+        request = engine.loading("acme", tokens, max_tokens=1)
+        assert counters.computed_tokens == before
+        assert engine.zone("acme").account.service == charged, "before the load has ended nothing is charged"
+        engine.land()
+        engine.run()
+        assert counters.computed_tokens - before == request.num_prompt_tokens - 8 * BLOCK_TOKENS + 1
+
+    def test_who_goes_away_while_loading_is_charged_nothing(self, engine):
+        engine = engine(40, 60)
+        engine.declare(declare("acme"))
+        tokens = engine.stored("acme", 8)
+        before = engine.zone("acme").account.service
+        request = engine.loading("acme", tokens)
+        engine.scheduler.finish_requests(request.request_id, RequestStatus.FINISHED_ABORTED)
+        assert engine.zone("acme").in_use == 9, "the copy still writes there"
+        assert engine.scheduler.get_num_unfinished_requests() == 0
+        engine.land()
+        engine.rest()
+        engine.check()
+        assert engine.zone("acme").in_use == 0
+        assert engine.zone("acme").account.service == before
+
+    def test_the_seat_of_who_goes_away_while_loading_is_free_at_once(self, engine):
+        engine = engine(40, 60, max_num_seqs=1)
+        engine.declare(declare("acme"), declare("burst"))
+        request = engine.loading("acme", engine.stored("acme", 8))
+        other = engine.send("burst", prompt(2))
+        engine.step()
+        assert other.status == RequestStatus.WAITING
+        engine.scheduler.finish_requests(request.request_id, RequestStatus.FINISHED_ABORTED)
+        engine.step()
+        assert other.num_computed_tokens > 0
+
+
+class TestNoLivelock:
+    def test_a_prompt_longer_than_memory_is_loaded_as_far_as_that_goes(self, engine):
+        engine = engine(40, 30, 100)
+        engine.declare(declare("acme"))
+        tokens = prompt(16)
+        engine.ask("acme", tokens)
+        engine.evict("acme")
+        assert engine.held("acme", engine.disk.tier) == 16
+        engine.declare(declare("acme", tiers=(TierShare(tier="cpu", limit=6 * CHUNK_BYTES),)))
+        request = engine.send("acme", tokens)
+        engine.run(max_steps=30)
+        assert engine.cached_tokens(request) == 6 * BLOCK_TOKENS
+
+    def test_prompts_that_drive_each_other_out_of_memory_all_end(self, engine):
+        engine = engine(60, 8, 200)
+        engine.declare(declare("acme"))
+        prompts = [engine.stored("acme", 7) for _ in range(4)]
+        requests = [engine.send("acme", tokens) for tokens in prompts]
+        engine.run(max_steps=60)
+        assert all(request.is_finished() for request in requests)
+
+    def test_a_disk_that_fails_costs_hits_and_no_request(self, engine):
+        engine = engine(40, 8, 200, failing=True)
+        engine.declare(declare("acme"), declare("burst"))
+        prompts = [engine.stored(tenant, 7) for tenant in ("acme", "burst") * 4]
+        requests = [engine.send(tenant, tokens) for tenant, tokens in zip(("acme", "burst") * 4, prompts, strict=True)]
+        engine.run(max_steps=200)
+        assert all(request.get_finished_reason().name == "LENGTH" for request in requests)
+
+
+class TestWhatMayNotBeKept:
+    def test_nothing_is_kept_of_a_request_that_was_caught_with_a_foreign_block(self, engine):
+        engine = engine(40, 60, 60)
+        engine.declare(declare("acme"), declare("burst"))
+        engine.ask("burst", prompt(4))
+        tokens = prompt(6)
+        request = engine.send("acme", tokens, max_tokens=40)
+        engine.step()
+        engine.step()
+        assert engine.held("acme")
+        table = engine.scheduler.kv_cache_manager.coordinator.single_type_managers[0].req_to_blocks
+        (foreign, *_) = engine.zone("burst").cached
+        own, table[request.request_id][0] = table[request.request_id][0], engine.scheduler.block_pool.blocks[foreign]
+        engine.worker.checks = False
+        engine.step()
+        engine.step()
+        assert request.get_finished_reason().name == "ERROR"
+        engine.rest()
+        assert engine.held("acme") == 0, "neither what was stored nor what was being stored"
+        assert engine.held("acme", engine.disk.tier) == 0
+        own.ref_cnt -= 1
+
+    def test_blocks_that_a_preempted_request_had_are_not_stored_in_its_name(self, engine):
+        engine = engine(20, 60)
+        engine.declare(declare("acme", offload="All"), declare("burst"))
+        # It ends with output that was in flight when it was preempted: vLLM stores its last blocks then.
+        request = engine.send("acme", prompt(4, extra=BLOCK_TOKENS - 1), max_tokens=200)
+        for _ in range(4):
+            engine.step()
+        held = engine.held("acme")
+        engine.scheduler.running.remove(request)
+        engine.scheduler._preempt_request(request, 0.0)
+        request.max_tokens = request.num_output_tokens
+        engine.scheduler.finish_requests(request.request_id, RequestStatus.FINISHED_STOPPED)
+        other = engine.ask("burst", prompt(12))
+        assert other.is_finished()
+        assert engine.held("acme") <= held
+
+
+class TestDeferredFrees:
+    def test_nobody_yields_for_blocks_that_are_coming(self, engine):
+        engine = engine(24, 60, async_scheduling=True)
+        assert engine.scheduler.defer_block_free
+        engine.declare(declare("gold", reserved=8, after=0), declare("burst"))
+        running = [engine.send("burst", prompt(5, extra=3), max_tokens=40) for _ in range(4)]
+        flights = [engine.schedule()]
+        for _ in range(4):
+            flights.append(engine.schedule())
+            engine.update(*flights.pop(0))
+        gold = engine.send("gold", prompt(5), max_tokens=2)
+        for _ in range(4):
+            flights.append(engine.schedule())
+            engine.update(*flights.pop(0))
+            engine.check()
+        assert gold.num_computed_tokens > 0
+        assert sum(request.num_preemptions for request in running) == 1
+        engine.update(*flights.pop(0))
+        engine.run()
+
+
+class TestZonesChange:
+    def test_loads_of_before_zones_stop_nobody_when_zones_come(self, engine):
+        engine = engine(20, 60)
+        tokens = prompt(8)
+        engine.ask(None, tokens)
+        engine.scheduler.kv_cache_manager.reset_prefix_cache()
+        request = engine.loading(None, tokens + prompt(8))
+        engine.declare(declare("gold", reserved=10, lendable="0%"))
+        engine.land()
+        engine.worker.fastest = engine.worker.slowest = 0
+        gold = engine.send("gold", prompt(4))
+        engine.step()
+        engine.step()
+        engine.step()
+        assert gold.is_finished()
+        engine.scheduler.finish_requests(request.request_id, RequestStatus.FINISHED_ABORTED)
+        engine.rest()
+
+    def test_a_zone_that_goes_while_it_loads(self, engine):
+        engine = engine(40, 60, 60)
+        engine.declare(declare("acme"), declare("burst"))
+        request = engine.loading("acme", engine.stored("acme", 8))
+        engine.declare(declare("burst"))
+        engine.land()
+        engine.run()
+        engine.rest()
+        assert request.is_finished()
+        assert "acme" not in engine.memory.ledger.zones
+        assert engine.memory.ledger.held_blocks == 0
+
+    def test_a_share_that_shrinks_while_it_is_used(self, engine):
+        engine = engine(40, 60, 60)
+        engine.declare(declare("acme"))
+        tokens = engine.stored("acme", 20)
+        engine.loading("acme", tokens)
+        for limit in (4 * CHUNK_BYTES, 0):
+            shares = [TierShare(tier=tier, limit=limit or "0%") for tier in ("cpu", "disk")]
+            engine.declare(declare("acme", tiers=shares))
+        engine.land()
+        engine.worker.fastest = engine.worker.slowest = 0
+        engine.run()
+        engine.rest()
+        assert engine.held("acme") == 0
+        assert engine.held("acme", engine.disk.tier) == 0

@@ -1,0 +1,152 @@
+"""Tiers of a real engine: what left its blocks comes back from CPU memory and from the disk, to its tenant only."""
+
+import time
+
+import pytest
+
+from tenantzone_contract.tiers import TierShare
+from tests.engine.real_engine import RealEngine, StartingEngine
+from tests.shared_engine import runs_here
+from tests.zones.core import declare
+
+BLOCK_TOKENS, BLOCK_BYTES = 32, 32 * 1024
+BLOCKS, CHUNKS, FILES = 32, 44, 400
+PROMPT_BLOCKS = 10
+KEPT = (TierShare(tier="cpu", reserved="25%"),)
+FILE_BYTES = BLOCK_BYTES + 4096
+
+
+def _options(address, folder):
+    return [
+        "--num-gpu-blocks-override", str(BLOCKS + 1), "--max-model-len", str(BLOCKS * BLOCK_TOKENS),
+        "--cpu-tier", str(CHUNKS * BLOCK_BYTES),
+        "--disk-tier", str(folder / "disk"), "--disk-tier-size", str(FILES * FILE_BYTES),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def starting(request):
+    assert runs_here(request.session) or hasattr(request.config, "workerinput")
+    starting = StartingEngine(_options)
+    yield starting
+    starting.stop()
+
+
+@pytest.fixture(scope="module")
+def tiered(starting) -> RealEngine:
+    engine = starting.await_health()
+    engine.add_keys("acme", "burst", "calm", "flood", "dusk")
+    engine.declare(*ZONES)
+    return engine
+
+
+ZONES = (
+    declare("acme", tiers=KEPT, after=0.0),
+    *(declare(tenant, after=0.0) for tenant in ("burst", "calm", "flood", "dusk")),
+)
+"""Quiet as soon as nothing is asked: what they keep cached goes first."""
+
+
+def prompt(name):
+    """Of 10 blocks; a byte is a token."""
+    return (f"{name}: " * 400)[: PROMPT_BLOCKS * BLOCK_TOKENS + 5]
+
+
+def ask(engine, tenant, text):
+    """What is answered, and how many tokens of the prompt were cached."""
+    answer = engine.client(tenant).completions.create(model="tiny", prompt=text, max_tokens=8, temperature=0)
+    return answer.choices[0].text, answer.usage.prompt_tokens_details.cached_tokens
+
+
+def flood(engine, name, prompts):
+    """Turn the pool over, and so much of CPU memory."""
+    for number in range(prompts):
+        ask(engine, "flood", prompt(f"{name} {number}"))
+
+
+def in_tier(engine, tenant, tier):
+    """What a report says of a tenant's zone in a tier."""
+    return next(each for each in engine.zone(tenant).tiers if each.tier == tier)
+
+
+def has_receipt(engine, tenant, purge):
+    """Whether the journal says that the disk has removed all that a purge had removed from it."""
+    lines = [line for path in engine.journal_folder.iterdir() for line in path.read_text().splitlines()]
+    return any(all(f'"{word}"' in line for word in ("tier_receipt", "disk", tenant, purge)) for line in lines)
+
+
+def at_rest(engine):
+    """What was stored is on the disk, too, as far as it goes there."""
+    held = -1
+    while (now := next(each for each in engine.report().tiers if each.tier == "disk").held_bytes) != held:
+        held = now
+        time.sleep(0.3)
+
+
+def test_what_a_flood_drives_out_of_the_blocks_comes_back_from_cpu_memory(tiered):
+    text, cached = ask(tiered, "acme", prompt("acme"))
+    assert cached == 0
+    flood(tiered, "cpu", 8)
+    hits = in_tier(tiered, "acme", "cpu").hits
+    assert ask(tiered, "acme", prompt("acme")) == (text, PROMPT_BLOCKS * BLOCK_TOKENS)
+    assert in_tier(tiered, "acme", "cpu").hits == hits + PROMPT_BLOCKS
+
+
+def test_what_a_flood_drives_out_of_cpu_memory_comes_back_from_the_disk(tiered):
+    text, _ = ask(tiered, "calm", prompt("calm"))
+    at_rest(tiered)
+    flood(tiered, "disk", 8)
+    assert in_tier(tiered, "calm", "cpu").held_bytes == 0
+    hits = in_tier(tiered, "calm", "disk").hits
+    assert ask(tiered, "calm", prompt("calm")) == (text, PROMPT_BLOCKS * BLOCK_TOKENS)
+    assert in_tier(tiered, "calm", "disk").hits == hits + PROMPT_BLOCKS
+
+
+def test_nobody_finds_what_another_tenant_stored(tiered):
+    _, cached = ask(tiered, "burst", prompt("acme"))
+    assert cached == 0
+    _, cached = ask(tiered, "burst", prompt("calm"))
+    assert cached == 0
+
+
+def test_a_purge_reaches_each_tier_and_gives_a_receipt(tiered):
+    ask(tiered, "dusk", prompt("dusk"))
+    at_rest(tiered)
+    held = {tier: in_tier(tiered, "dusk", tier).held_bytes for tier in ("cpu", "disk")}
+    assert min(held.values()) >= PROMPT_BLOCKS * BLOCK_BYTES
+    tiered.declare(*ZONES[:-1], declare("dusk", purge="once", after=0.0))
+    tiered.wait(lambda: has_receipt(tiered, "dusk", "once"), "the journal has the disk's receipt")
+    assert [in_tier(tiered, "dusk", tier).held_bytes for tier in ("cpu", "disk")] == [0, 0]
+    _, cached = ask(tiered, "dusk", prompt("dusk"))
+    assert cached == 0
+    tiered.declare(*ZONES)
+
+
+def test_what_is_not_to_be_stored_is_in_no_tier(tiered):
+    tiered.declare(*ZONES[:-1], declare("dusk", no_store=True))
+    ask(tiered, "dusk", prompt("unstored"))
+    at_rest(tiered)
+    assert [in_tier(tiered, "dusk", tier).held_bytes for tier in ("cpu", "disk")] == [0, 0]
+    tiered.declare(*ZONES)
+
+
+def test_what_nobody_used_for_so_long_is_gone_from_each_tier(tiered):
+    ask(tiered, "dusk", prompt("old"))
+    at_rest(tiered)
+    assert in_tier(tiered, "dusk", "disk").held_bytes
+    tiered.declare(*ZONES[:-1], declare("dusk", ttl=0.5))
+    tiered.wait(
+        lambda: not any(in_tier(tiered, "dusk", tier).held_bytes for tier in ("cpu", "disk")), "it is gone from both"
+    )
+    tiered.declare(*ZONES)
+
+
+def test_an_engine_that_was_killed_finds_its_disk_again(tiered, starting):
+    text, _ = ask(tiered, "calm", prompt("kept"))
+    at_rest(tiered)
+    starting.restart()
+    tiered.wait(lambda: in_tier(tiered, "calm", "disk").held_bytes, "the disk is listed")
+    assert in_tier(tiered, "calm", "cpu").held_bytes == 0, "memory is gone with the process"
+    assert ask(tiered, "calm", prompt("kept")) == (text, PROMPT_BLOCKS * BLOCK_TOKENS)
+    _, cached = ask(tiered, "burst", prompt("kept"))
+    assert cached == 0
