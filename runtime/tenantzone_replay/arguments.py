@@ -7,8 +7,9 @@ from pathlib import Path
 
 from tenantzone_contract.config import ConfigError, ZoneConfig
 from tenantzone_contract.config_text import parse_config
-from tenantzone_replay.hardware import MODELS
+from tenantzone_replay.hardware import MODELS, Hardware
 from tenantzone_replay.load import Asked, TraceError
+from tenantzone_replay.measured import read_measured
 from tenantzone_replay.measures import Target
 from tenantzone_replay.mix import Source, mixed, parse_source
 from tenantzone_replay.policies import equal_zones
@@ -33,11 +34,20 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     engine = parser.add_argument_group("the engine")
     engine.add_argument("--model", choices=MODELS, default="8b", help="default: %(default)s")
     engine.add_argument("--gpus", type=_positive, help="of the model's kind (default: as many as it needs)")
+    engine.add_argument(
+        "--profile", type=Path, metavar="FILE", help="an engine that fit has measured, in place of both"
+    )
     engine.add_argument("--blocks", type=_positive, help="default: what fits beside the model")
     engine.add_argument("--block-tokens", type=_positive, help="default: as the trace has them")
     engine.add_argument("--seats", type=_positive, default=256, help="--max-num-seqs (default: %(default)s)")
     engine.add_argument("--step-tokens", type=_positive, default=8192, help="default: %(default)s")
     engine.add_argument("--steps-in-flight", type=int, choices=(1, 2), default=1, help="default: %(default)s")
+    engine.add_argument(
+        "--in-flight",
+        type=_positive,
+        metavar="N",
+        help="N requests at a time, whenever they came (default: as they came)",
+    )
     engine.add_argument("--zones", type=Path, metavar="FILE", help="a pool's config.json (default: equal reservations)")
     target = parser.add_argument_group("what is in time")
     target.add_argument("--ttft", type=float, default=2.0, help="seconds to the first token (default: %(default)s)")
@@ -55,7 +65,7 @@ def setting_of(options: argparse.Namespace) -> Setting:
     found = profile(load())
     if not found.requests:
         raise TraceError(f"there is no request in {', '.join(options.sources)}")
-    hardware = MODELS[options.model] if options.gpus is None else MODELS[options.model].on(options.gpus)
+    hardware = _hardware(options)
     block_tokens = options.block_tokens or found.content_tokens
     shape = EngineShape(
         blocks=options.blocks or hardware.blocks(block_tokens),
@@ -65,8 +75,10 @@ def setting_of(options: argparse.Namespace) -> Setting:
         longest=max(found.longest, options.step_tokens),
     )
     if shape.blocks < 1:
-        raise TraceError(f"{hardware.title} leaves no room for a cache: name more --gpus")
-    return Setting(load, found, shape, hardware, Target(options.ttft, options.tpot), options.steps_in_flight)
+        needed = "--blocks" if options.profile else "more --gpus"
+        raise TraceError(f"{hardware.title} leaves no room for a cache: name {needed}")
+    target = Target(options.ttft, options.tpot)
+    return Setting(load, found, shape, hardware, target, options.steps_in_flight, options.in_flight)
 
 
 def zones_of(options: argparse.Namespace, tenants: list[str], blocks: int) -> tuple[ZoneConfig, ...]:
@@ -89,6 +101,14 @@ def zones_of(options: argparse.Namespace, tenants: list[str], blocks: int) -> tu
 
 def _begin(sources: list[Source], tenants: int, rule: Rule) -> Iterator[Asked]:
     return with_tenants(mixed(sources), tenants, rule)
+
+
+def _hardware(options: argparse.Namespace) -> Hardware:
+    if options.profile is None:
+        return MODELS[options.model] if options.gpus is None else MODELS[options.model].on(options.gpus)
+    if options.gpus is not None:
+        raise TraceError("--gpus and --profile can't be used together: the engine was measured as it is")
+    return read_measured(options.profile)
 
 
 def _positive(text: str) -> int:

@@ -17,12 +17,42 @@ Sources:
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Protocol, Self
 
 _BYTES = 2
 """Of a parameter, and of a number in the KV cache: bfloat16."""
 _USED_MEMORY = 0.9
 """Of each GPU, as vLLM does by default."""
+
+
+class Hardware(Protocol):
+    """What the time of a step depends on, whether it is known by published figures or was measured."""
+
+    @property
+    def title(self) -> str:
+        """In words."""
+
+    @property
+    def prompt_tokens_per_second(self) -> float:
+        """That can be computed, if nothing else is, of prompts so short that attention costs nothing to speak of."""
+
+    @property
+    def cache_bytes_per_token(self) -> int:
+        """Keys and values, of all layers; 0: nobody knows."""
+
+    @property
+    def outside_seconds(self) -> float:
+        """What a first token takes outside the engine's steps."""
+
+    def blocks(self, block_tokens: int) -> int:
+        """That fit beside the weights."""
+
+    def step_seconds(self, scheduled: Iterable[tuple[int, int]]) -> float:
+        """How long one step takes.
+
+        Args:
+            scheduled: of each request in it, the tokens that are computed, and how many it has with them.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +90,11 @@ class Transformer:
         return replace(self, gpus=replace(self.gpus, count=gpus))
 
     @property
+    def outside_seconds(self) -> float:
+        return 0.0
+
+    @property
     def prompt_tokens_per_second(self) -> float:
-        """That can be computed, if nothing else is, of prompts so short that attention costs nothing to speak of."""
         gpus = self.gpus
         return gpus.count * gpus.operations_per_second * gpus.compute_efficiency / (2 * self.parameters)
 

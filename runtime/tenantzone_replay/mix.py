@@ -85,7 +85,7 @@ def parse_source(text: str) -> Source:
     """
     path, *options = text.split(",")
     source = Source(Path(path))
-    if not source.path.is_file():
+    if not source.path.exists():
         raise TraceError(f"{path}: there is no such file")
     for option in options:
         name, _, value = option.partition("=")

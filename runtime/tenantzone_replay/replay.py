@@ -40,7 +40,16 @@ def replay(setting: Setting, policy: Policy) -> Result:
     clock = VirtualClock()
     with tempfile.TemporaryDirectory() as folder, clock.in_force():
         scheduler = ModellessScheduler(shape, Path(folder), policy.config())
-        tenants = TenantsAtWork(setting.load(), scheduler, policy, measures, setting.target, clock.seconds)
+        tenants = TenantsAtWork(
+            setting.load(),
+            scheduler,
+            policy,
+            measures,
+            setting.target,
+            clock.seconds,
+            setting.in_flight,
+            setting.hardware.outside_seconds,
+        )
         observer = Observer(scheduler, policy, tenants, result, clock.seconds, setting.profile.seconds / MOMENTS)
         engine = VirtualEngine(
             scheduler, clock, setting.hardware, tenants, steps_in_flight=setting.steps_in_flight, look=observer.look

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tenantzone_replay.hardware import Transformer
+from tenantzone_replay.hardware import Hardware
 from tenantzone_replay.load import Asked
 from tenantzone_replay.measures import Target
 from tenantzone_replay.profile import Profile
@@ -18,7 +18,9 @@ class Setting:
     """Begins it anew; all its tenants are named."""
     profile: Profile
     shape: EngineShape
-    hardware: Transformer
+    hardware: Hardware
     target: Target
     steps_in_flight: int = 1
     """2 as with async scheduling."""
+    in_flight: int | None = None
+    """Requests that are under way at a time, the next one sent when one ends; None: they come when the load says."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from tenantzone_replay.clock import VirtualClock
-from tenantzone_replay.hardware import Transformer
+from tenantzone_replay.hardware import Hardware
 
 _HOUSEKEEPING_SECONDS = 0.1
 _IDLE_SECONDS = 1.0
@@ -58,7 +58,7 @@ class VirtualEngine:
         self,
         driver: Scheduling,
         clock: VirtualClock,
-        hardware: Transformer,
+        hardware: Hardware,
         tenants: Tenants,
         *,
         steps_in_flight: int,

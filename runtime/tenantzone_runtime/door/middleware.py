@@ -25,6 +25,7 @@ from tenantzone_runtime.door.identities.key_ring import KeyRing
 from tenantzone_runtime.door.intake import Intake
 from tenantzone_runtime.door.limits import ClientDisconnected
 from tenantzone_runtime.door.opening import open_all
+from tenantzone_runtime.door.recorder import Recorder, recorded
 from tenantzone_runtime.door.refusals import count_refusal
 from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
 from tenantzone_runtime.door.terms import check_terms
@@ -90,6 +91,7 @@ class TenantMiddleware:
         self._intake = Intake(self._settings.bounds)
         self._full_queues = FullQueues()
         self._tracing = _tracing()
+        self._recorder = _recorder(self._settings)
         self._look_lock = asyncio.Lock()
         self._look()
 
@@ -99,7 +101,8 @@ class TenantMiddleware:
             return
         await self._look_if_due()
         if not self._is_required:
-            await self._app(scope, receive, send)
+            app = self._recorded(self._app, scope, "") if scope["type"] == "http" else self._app
+            await app(scope, receive, send)
         elif scope["type"] == "http":
             await self._http(scope, receive, send)
         else:
@@ -134,7 +137,9 @@ class TenantMiddleware:
                     # Once more: it may have waited behind one that was refused.
                     self._full_queues.check(tenant)
                     attributes = self._attributes(tenant)
-                    app = discreet(judged(self._app, _Hearing(tenant, held, self._full_queues)))
+                    app = discreet(
+                        judged(self._recorded(self._app, scope, tenant), _Hearing(tenant, held, self._full_queues))
+                    )
         except Refusal as refusal:
             count_refusal(refusal.reason)
             await refusal.send(send)
@@ -148,6 +153,11 @@ class TenantMiddleware:
         finally:
             if held is not None:
                 held.let_go()
+
+    def _recorded(self, app: App, scope: Scope, tenant: str) -> App:
+        if self._recorder is None:
+            return app
+        return recorded(app, self._recorder, tenant, _header(scope["headers"], b"authorization"), self._salt.key)
 
     def _attributes(self, tenant: str) -> dict[str, str | int]:
         """The attributes that a trace of the tenant's request should have."""
@@ -285,6 +295,12 @@ def _tracing() -> Tracing | None:
             raise
         return None
     return Tracing()
+
+
+def _recorder(settings: Settings) -> Recorder | None:
+    if settings.record_dir is None:
+        return None
+    return Recorder(settings.record_dir, settings.record_max_bytes, settings.record_keep)
 
 
 def _header(headers: Headers, name: bytes) -> bytes | None:
