@@ -53,7 +53,7 @@ def _tell(each: Candidate) -> None:
 
 
 def _part(text: str) -> float:
-    part = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    if not 0 < part <= 1:
+    found = arguments.part(text)
+    if found > 1:
         raise argparse.ArgumentTypeError(f"{text} is no part above 0 and up to 1, such as 0.95 or 95%")
-    return part
+    return found

@@ -1,9 +1,10 @@
 """What users say of a load and of an engine, for each command alike."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from tenantzone_contract.config import ConfigError, ZoneConfig
 from tenantzone_contract.config_text import parse_config
@@ -12,11 +13,14 @@ from tenantzone_replay.load import Asked, TraceError
 from tenantzone_replay.measured import read_measured
 from tenantzone_replay.measures import Target
 from tenantzone_replay.mix import Source, mixed, parse_source
-from tenantzone_replay.policies import equal_zones
+from tenantzone_replay.policies import Policy, equal_zones, policies
 from tenantzone_replay.profile import profile
 from tenantzone_replay.setting import Setting
 from tenantzone_replay.tenants import SHARES, Rule, with_tenants
 from tenantzone_runtime.engine.engine_shape import EngineShape
+
+_TIER_TIMES: Final = 4
+"""As many blocks as the engine has are in a tier below it, if nothing else is said."""
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +53,9 @@ def add_load(parser: argparse.ArgumentParser) -> None:
         help="N requests at a time, whenever they came (default: as they came)",
     )
     engine.add_argument("--zones", type=Path, metavar="FILE", help="a pool's config.json (default: equal reservations)")
+    engine.add_argument(
+        "--tier-blocks", type=_positive, help="of CPU memory below the engine (default: four times the engine's)"
+    )
     target = parser.add_argument_group("what is in time")
     target.add_argument("--ttft", type=float, default=2.0, help="seconds to the first token (default: %(default)s)")
     target.add_argument("--tpot", type=float, default=0.1, help="seconds from token to token (default: %(default)s)")
@@ -99,6 +106,14 @@ def zones_of(options: argparse.Namespace, tenants: list[str], blocks: int) -> tu
     return zones
 
 
+def policies_of(options: argparse.Namespace, setting: Setting, zones: Sequence[ZoneConfig]) -> dict[str, Policy]:
+    """All policies for this load and engine, by name."""
+    demand = {tenant: each.prompt_tokens + each.output_tokens for tenant, each in setting.profile.demand.items()}
+    blocks = setting.shape.blocks
+    tier_blocks = options.tier_blocks or _TIER_TIMES * blocks
+    return policies(zones, blocks, setting.hardware.prompt_tokens_per_second, demand, tier_blocks)
+
+
 def _begin(sources: list[Source], tenants: int, rule: Rule) -> Iterator[Asked]:
     return with_tenants(mixed(sources), tenants, rule)
 
@@ -116,3 +131,14 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
     return number
+
+
+def part(text: str) -> float:
+    """A part of something as users write it: 0.5, or 50%."""
+    try:
+        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        found = 0.0
+    if found <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is no part above 0, such as 0.5 or 50%")
+    return found

@@ -8,7 +8,8 @@ neither. Nothing here was measured by us.
 Sources:
 
 - H100 SXM: 3.35 TB/s of memory bandwidth, 80 GB, 1,979 TFLOPS of bfloat16 with sparsity, which is half of that without:
-  "NVIDIA H100 Tensor Core GPU", https://www.nvidia.com/en-us/data-center/h100/
+  "NVIDIA H100 Tensor Core GPU", https://www.nvidia.com/en-us/data-center/h100/. Its PCIe Gen5 has 128 GB/s, which is
+  64 GB/s each way; that 0.8 of them are reached is an assumption.
 - Llama 3.1 8B and 70B, 8.03 and 70.6 billion parameters: the models' cards, https://huggingface.co/meta-llama; layers,
   width and key and value heads: "The Llama 3 Herd of Models", table 3, https://arxiv.org/abs/2407.21783
 - What part of the peak is reached is an assumption: 0.4 of the operations, which is what that paper reports of training
@@ -54,6 +55,9 @@ class Hardware(Protocol):
             scheduled: of each request in it, the tokens that are computed, and how many it has with them.
         """
 
+    def load_seconds(self, tokens: int) -> float:
+        """How long keys and values of so many tokens take from the host's memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
@@ -67,6 +71,9 @@ class Gpus:
     bandwidth_efficiency: float = 0.7
     compute_efficiency: float = 0.4
     step_overhead_seconds: float = 1e-3
+    host_bytes_per_second: float = 64e9
+    """From the host's memory, of one of them, at its peak."""
+    host_efficiency: float = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +131,11 @@ class Transformer:
         computing = operations / (gpus.count * gpus.operations_per_second * gpus.compute_efficiency)
         reading = bytes_read / (gpus.count * gpus.bytes_per_second * gpus.bandwidth_efficiency)
         return max(computing, reading) + gpus.step_overhead_seconds
+
+    def load_seconds(self, tokens: int) -> float:
+        gpus = self.gpus
+        bytes_per_second = gpus.count * gpus.host_bytes_per_second * gpus.host_efficiency
+        return tokens * self.cache_bytes_per_token / bytes_per_second
 
 
 MODELS = {

@@ -86,6 +86,10 @@ class Measured:
         """How long a step takes; see :func:`work_of`."""
         return self.seconds(work_of(scheduled))
 
+    def load_seconds(self, tokens: int) -> float:
+        """What nobody has measured: as on an H100 (see ``hardware``)."""
+        return tokens * self.cache_bytes_per_token / 51.2e9
+
     def seconds(self, work: Work) -> float:
         """How long a step of this work takes."""
         return (

@@ -1,6 +1,7 @@
 """What a load came to under one policy, for each tenant and over time."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tenantzone_replay.distribution import Distribution
@@ -67,6 +68,8 @@ class Moment:
     """Up to then, of all; so is the next."""
     prompt_tokens: int
     waiting: int
+    lent: dict[str, int] = field(default_factory=dict)
+    """Blocks of each tenant's reservation that others stand on."""
 
 
 @dataclass(slots=True)
@@ -106,7 +109,15 @@ class Result:
 
     def first_token(self) -> Distribution:
         """Seconds to the first token, of all tenants' requests."""
-        merged = Distribution()
-        for each in self.tenants.values():
-            merged.merge(each.first_token)
-        return merged
+        return _merged(each.first_token for each in self.tenants.values())
+
+    def token(self) -> Distribution:
+        """Seconds from token to token, of all tenants' requests."""
+        return _merged(each.token for each in self.tenants.values())
+
+
+def _merged(distributions: Iterable[Distribution]) -> Distribution:
+    merged = Distribution()
+    for each in distributions:
+        merged.merge(each)
+    return merged

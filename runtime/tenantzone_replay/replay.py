@@ -39,7 +39,15 @@ def replay(setting: Setting, policy: Policy) -> Result:
     result = Result(policy.name, policy.what, shape.blocks, shape.block_tokens, measures)
     clock = VirtualClock()
     with tempfile.TemporaryDirectory() as folder, clock.in_force():
-        scheduler = ModellessScheduler(shape, Path(folder), policy.config())
+        scheduler = ModellessScheduler(
+            shape,
+            Path(folder),
+            policy.config(),
+            policy.priorities,
+            policy.order,
+            policy.tier_blocks,
+            clock.monotonic,
+        )
         tenants = TenantsAtWork(
             setting.load(),
             scheduler,
@@ -52,7 +60,13 @@ def replay(setting: Setting, policy: Policy) -> Result:
         )
         observer = Observer(scheduler, policy, tenants, result, clock.seconds, setting.profile.seconds / MOMENTS)
         engine = VirtualEngine(
-            scheduler, clock, setting.hardware, tenants, steps_in_flight=setting.steps_in_flight, look=observer.look
+            scheduler,
+            clock,
+            setting.hardware,
+            tenants,
+            steps_in_flight=setting.steps_in_flight,
+            look=observer.look,
+            loaded_tokens=scheduler.take_loaded_tokens,
         )
         engine.run(lambda: False)
         observer.finish(clock.seconds)
