@@ -3,6 +3,7 @@
 import json
 import textwrap
 from collections.abc import Sequence
+from itertools import pairwise
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_replay.search import Candidate, pareto
@@ -37,6 +38,34 @@ def front_table(candidates: Sequence[Candidate], setting: Setting) -> str:
                 "yes" if each.lends else "no",
             )
         )
+    return columns(rows)
+
+
+def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: float | None) -> str:
+    """What each further GiB brings, from one size that was tried to the next, with the zones that did best there.
+
+    Args:
+        candidates: that were tried.
+        setting: of the load.
+        gpu_hour: what a GPU costs in an hour; None: nobody said.
+    """
+    best: dict[int, Candidate] = {}
+    for each in candidates:
+        if each.blocks not in best or each.result.hit_tokens > best[each.blocks].result.hit_tokens:
+            best[each.blocks] = each
+    sizes = [best[blocks] for blocks in sorted(best)]
+    unit = "GiB" if setting.hardware.cache_bytes_per_token else "1,000 blocks"
+    rows: list[Sequence[str]] = [
+        ("blocks", unit, f"a {unit} more saves, an hour: prompt tokens", "GPU seconds", "money")
+    ]
+    for smaller, larger in pairwise(sizes):
+        more = _size(larger, setting) - _size(smaller, setting)
+        hours = max(larger.result.seconds, 1e-9) / 3600
+        tokens = (larger.result.hit_tokens - smaller.result.hit_tokens) / more / hours
+        busy = smaller.result.busy_seconds - larger.result.busy_seconds
+        seconds = busy * setting.hardware.gpu_count / more / hours
+        money = "" if gpu_hour is None else f"{seconds / 3600 * gpu_hour:.2f}"
+        rows.append((f"{larger.blocks:,}", f"{_size(larger, setting):.1f}", f"{tokens:,.0f}", f"{seconds:,.1f}", money))
     return columns(rows)
 
 
@@ -85,6 +114,10 @@ def _zone(zone: ZoneConfig, pool: str) -> str:
     if zone.lending.lendable == 0:
         lines.append("  lending: {lendable: 0}")
     return "\n".join(lines)
+
+
+def _size(each: Candidate, setting: Setting) -> float:
+    return _gibibytes(each, setting) or each.blocks / 1000
 
 
 def _gibibytes(each: Candidate, setting: Setting) -> float:

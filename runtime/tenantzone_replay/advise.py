@@ -2,12 +2,15 @@
 
 import argparse
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tenantzone_replay import arguments
-from tenantzone_replay.advice import as_yaml, choose, front_table
+from tenantzone_replay.advice import as_yaml, choose, front_table, return_table
 from tenantzone_replay.load import TraceError
 from tenantzone_replay.search import SIZES, Candidate, search
+from tenantzone_replay.setting import Setting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trials", type=int, default=40, help=f"besides {len(SIZES)} with equal zones (default: %(default)s)"
     )
+    parser.add_argument("--gpu-hour", type=float, metavar="MONEY", help="what a GPU costs in an hour, for the return")
+    parser.add_argument(
+        "--held-out", nargs="+", action="append", default=[], metavar="TRACE",
+        help="a load that the search does not see (sources as above, mixed); give it once for each load",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=1, help="of the trials (default: %(default)s)")
     parser.add_argument("--pool", default="pool", metavar="NAME", help="of the zones (default: %(default)s)")
     parser.add_argument("--yaml", type=Path, metavar="FILE", help="write the zones there (default: print them)")
@@ -37,11 +45,28 @@ def run(options: argparse.Namespace) -> None:
         raise TraceError("advice needs Optuna: pip install 'tenantzone[advice]'") from None
     chosen = choose(tried, options.attain)
     text = as_yaml(chosen, tried, setting, options.attain, options.pool)
-    print(front_table(tried, setting))
+    print(f"{front_table(tried, setting)}\n\n{return_table(tried, setting, options.gpu_hour)}")
+    if options.held_out:
+        print(f"\n{_held_out(options, chosen, setting)}")
     if options.yaml:
         options.yaml.write_text(text)
     else:
         print(f"\n{text}", end="")
+
+
+def _held_out(options: argparse.Namespace, chosen: Candidate, setting: Setting) -> str:
+    from tenantzone_replay.held_out import trials_table, try_on
+
+    sizes = [int(setting.shape.blocks * size) for size in SIZES]
+    trials = []
+    for sources in options.held_out:
+        # The engine stays what it is, whatever the load's own blocks are.
+        other = arguments.setting_of(argparse.Namespace(**{**vars(options), "sources": sources}))
+        other = replace(other, shape=replace(setting.shape, longest=other.shape.longest))
+        told = partial(print, file=sys.stderr, flush=True)
+        load = " ".join(sources)
+        trials.append(try_on(load, other, chosen.zones, chosen.blocks, sizes, options.attain, told))
+    return trials_table(trials, chosen.blocks)
 
 
 def _tell(each: Candidate) -> None:

@@ -31,7 +31,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="TRACE",
         help="FILE[,format=F][,rate=2][,shift=SECONDS][,burst=START:SECONDS:TIMES][,tenant=NAME][,requests=N]; "
-        "several are mixed",
+        "several are mixed; 'chats[,tenants=8][,skew=1][,turns=6][,…]' are made up",
     )
     load.add_argument("--tenants", type=_positive, default=8, help="where the trace names none (default: %(default)s)")
     load.add_argument("--rule", choices=SHARES, default="zipf", help="of their parts (default: %(default)s)")

@@ -50,6 +50,7 @@ def _policy(result: Result) -> dict[str, Any]:
                 "hitTokens": moment.hit_tokens,
                 "promptTokens": moment.prompt_tokens,
                 "waiting": moment.waiting,
+                "running": moment.running,
                 "lent": moment.lent,
             }
             for moment in result.moments

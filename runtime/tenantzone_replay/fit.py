@@ -14,7 +14,7 @@ from typing import Final
 
 from tenantzone_replay.engine_client import Answer, EngineClient, new_prompt
 from tenantzone_replay.load import TraceError
-from tenantzone_replay.measured import Measured, Sample, errors, fitted, with_cache_bytes, work_of
+from tenantzone_replay.measured import Measured, Sample, described, errors, fitted, work_of
 
 _REPEATS: Final = 5
 _ANSWER: Final = 24
@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--blocks", type=int, default=0, help="of the engine (default: as its /metrics says)")
     parser.add_argument("--block-tokens", type=int, default=0, help="default: as its /metrics says, or 16")
     parser.add_argument("--cache-bytes-per-token", type=int, default=0, help="for the GiB of advice (default: unknown)")
+    parser.add_argument("--gpus", type=int, default=1, help="of the engine, for GPU seconds (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the prompts (default: %(default)s)")
 
 
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     """
     measured, samples = asyncio.run(_measure(options))
     off = errors(measured, samples)
-    measured = with_cache_bytes(measured, options.cache_bytes_per_token)
+    measured = described(measured, options.cache_bytes_per_token, options.gpus)
     measured.write(options.out)
     print(
         f"{measured.name}: a step takes {1e3 * measured.step:.3f} ms, and {1e6 * measured.token:.2f} us a token, "

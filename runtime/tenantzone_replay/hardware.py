@@ -42,6 +42,10 @@ class Hardware(Protocol):
         """Keys and values, of all layers; 0: nobody knows."""
 
     @property
+    def gpu_count(self) -> int:
+        """GPUs that compute each step together."""
+
+    @property
     def outside_seconds(self) -> float:
         """What a first token takes outside the engine's steps."""
 
@@ -95,6 +99,10 @@ class Transformer:
     def on(self, gpus: int) -> Self:
         """The same model on another number of GPUs."""
         return replace(self, gpus=replace(self.gpus, count=gpus))
+
+    @property
+    def gpu_count(self) -> int:
+        return self.gpus.count
 
     @property
     def outside_seconds(self) -> float:

@@ -64,6 +64,7 @@ class Measured:
     block_tokens: int
     cache_bytes_per_token: int = 0
     """Keys and values, of all layers; 0: nobody said."""
+    gpu_count: int = 1
 
     @property
     def title(self) -> str:
@@ -122,7 +123,7 @@ def read_measured(path: Path) -> Measured:
         raise TraceError(f"{path} was not written by fit: {error!r}") from None
 
 
-_TYPES: Final = (str, float, float, float, float, float, float, int, int, int)
+_TYPES: Final = (str, float, float, float, float, float, float, int, int, int, int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +159,9 @@ def errors(measured: Measured, samples: Iterable[Sample]) -> list[float]:
     ]
 
 
-def with_cache_bytes(measured: Measured, bytes_per_token: int) -> Measured:
-    """The same engine, of which is known how much memory a token takes in its cache."""
-    return replace(measured, cache_bytes_per_token=bytes_per_token)
+def described(measured: Measured, bytes_per_token: int, gpus: int) -> Measured:
+    """The same engine, of which is known how much memory a token takes in its cache, and on how many GPUs it runs."""
+    return replace(measured, cache_bytes_per_token=bytes_per_token, gpu_count=gpus)
 
 
 def _row(sample: Sample) -> tuple[float, ...]:

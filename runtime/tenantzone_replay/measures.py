@@ -68,6 +68,7 @@ class Moment:
     """Up to then, of all; so is the next."""
     prompt_tokens: int
     waiting: int
+    running: int = 0
     lent: dict[str, int] = field(default_factory=dict)
     """Blocks of each tenant's reservation that others stand on."""
 
@@ -91,10 +92,14 @@ class Result:
     """Real ones."""
 
     @property
+    def hit_tokens(self) -> int:
+        """Of all tenants."""
+        return sum(each.hit_tokens for each in self.tenants.values())
+
+    @property
     def hit_rate(self) -> float:
         """Of all tenants' prompt tokens."""
-        hit = sum(each.hit_tokens for each in self.tenants.values())
-        return hit / max(1, sum(each.prompt_tokens for each in self.tenants.values()))
+        return self.hit_tokens / max(1, sum(each.prompt_tokens for each in self.tenants.values()))
 
     @property
     def attainment(self) -> float:

@@ -86,7 +86,8 @@ class Observer:
         every = self._result.tenants.values()
         hit, prompt = sum(each.hit_tokens for each in every), sum(each.prompt_tokens for each in every)
         waiting = len(self._scheduler.waiting)
-        self._result.moments.append(Moment(now - self._begin, held, hit, prompt, waiting, self._lent()))
+        running = len(self._scheduler.running)
+        self._result.moments.append(Moment(now - self._begin, held, hit, prompt, waiting, running, self._lent()))
 
     def _held(self) -> dict[str, int]:
         if self._stock is not None:
