@@ -1,8 +1,8 @@
 """Whether the replay finds in the cache what a real engine finds: the same requests, block for block.
 
-A real vLLM engine on the CPU, in a process of its own, stock or with zones, is given prompts of real tokens: each before
-a step whose number is known, with several under way at a time. The replay is given their lengths and what they have in
-common, before the same steps. Then the cached tokens of each request are compared.
+A real vLLM engine on the CPU, in a process of its own, stock or with zones, is given prompts of real tokens: each
+before a step whose number is known, with several under way at a time. The replay is given their lengths and what they
+have in common, before the same steps. Then the cached tokens of each request are compared.
 
 The requests are the Mooncake trace's, with a block of 32 tokens for each of its parts of 512.
 """
