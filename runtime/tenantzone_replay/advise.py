@@ -22,6 +22,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trials", type=int, default=40, help=f"besides {len(SIZES)} with equal zones (default: %(default)s)"
     )
+    parser.add_argument(
+        "--tiers", type=float, nargs="+", default=[0.0], metavar="TIMES",
+        help="sizes of a tier of CPU memory that are tried, as times the engine's blocks (default: none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tier-price", type=float, default=0.1, help="of a block of it, to the engine's (default: %(default)s)"
+    )
     parser.add_argument("--gpu-hour", type=float, metavar="MONEY", help="what a GPU costs in an hour, for the return")
     parser.add_argument(
         "--held-out", nargs="+", action="append", default=[], metavar="TRACE",
@@ -40,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     """
     setting = arguments.setting_of(options)
     try:
-        tried = search(setting, options.trials, options.seed, _tell)
+        tried = search(setting, options.trials, options.seed, _tell, options.tiers, options.tier_price)
     except ImportError:
         raise TraceError("advice needs Optuna: pip install 'tenantzone[advice]'") from None
     chosen = choose(tried, options.attain)

@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the blocks, that are tried besides, for the curve of hit rates: 25%% 50%% 100%% 200%% for instance",
     )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--pictures", type=Path, metavar="DIR", help="write the report's pictures there as SVG files")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report there, which needs no network")
 
 
@@ -59,6 +60,13 @@ def run(options: argparse.Namespace) -> None:
         from tenantzone_replay.as_json import as_json
 
         options.json.write_text(json.dumps(as_json(results, locality, found), indent=1) + "\n")
+    if options.pictures:
+        from tenantzone_replay.html import pictures
+        from tenantzone_replay.pictures import as_file
+
+        options.pictures.mkdir(parents=True, exist_ok=True)
+        for name, (_, picture) in pictures(results, found).items():
+            (options.pictures / f"{name}.svg").write_text(as_file(picture))
     if options.html:
         from tenantzone_replay.html import report
 

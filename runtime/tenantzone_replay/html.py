@@ -31,15 +31,7 @@ def report(results: Sequence[Result], load: str, locality: Locality, curves: Seq
     parts = [
         f"<h1>Replay of {html.escape(load)}</h1>",
         f"<pre>{html.escape(tables(results))}</pre>",
-        *_capacity(curves),
-        "<h2>Time to the first token, all tenants</h2>",
-        curve([(each.policy, _cumulative(each.first_token())) for each in results], "seconds", "part of requests"),
-        "<h2>Time from token to token, all tenants</h2>",
-        curve([(each.policy, _cumulative(each.token())) for each in results], "seconds", "part of requests"),
-        "<h2>Hit rate over time</h2>",
-        curve([(each.policy, _hit_rates(each)) for each in results], "seconds", "of prompt tokens so far"),
-        "<h2>Blocks held over time</h2>",
-        curve([(each.policy, _held(each)) for each in results], "seconds", "of all blocks"),
+        *_of_all(results, curves),
         *_load(locality),
     ]
     for result in results:
@@ -53,17 +45,33 @@ def report(results: Sequence[Result], load: str, locality: Locality, curves: Seq
     )
 
 
-def _capacity(curves: Sequence[Curve]) -> Iterator[str]:
+def pictures(results: Sequence[Result], curves: Sequence[Curve]) -> dict[str, tuple[str, str]]:
+    """Those that have all policies in them, with their titles, by a name for a file."""
+    rates = [(each.policy, [(float(point.blocks), point.hit_rate) for point in each.points]) for each in curves]
+    first = [(each.policy, _cumulative(each.first_token())) for each in results]
+    token = [(each.policy, _cumulative(each.token())) for each in results]
+    hits, held = ([(each.policy, points(each)) for each in results] for points in (_hit_rates, _held))
+    found = {
+        "capacity": ("Hit rate against capacity", curve(rates, "blocks", "of prompt tokens found", dots=True)),
+        "first-token": ("Time to the first token, all tenants", curve(first, "seconds", "part of requests")),
+        "token": ("Time from token to token, all tenants", curve(token, "seconds", "part of requests")),
+        "hits": ("Hit rate over time", curve(hits, "seconds", "of prompt tokens so far")),
+        "held": ("Blocks held over time", curve(held, "seconds", "of all blocks")),
+    }
+    if not curves:
+        del found["capacity"]
+    for result in results:
+        owners = curve(_ownership(result), "seconds", f"of {result.blocks:,} blocks")
+        found[f"owners-{result.policy}"] = f"Who held the blocks: {result.policy}", owners
+    return found
+
+
+def _of_all(results: Sequence[Result], curves: Sequence[Curve]) -> Iterator[str]:
+    for name, (title, picture) in pictures(results, curves).items():
+        if not name.startswith("owners-"):
+            yield f"<h2>{html.escape(title)}</h2>{picture}"
     if curves:
-        yield "<h2>Hit rate against capacity</h2>"
-        yield capacity_picture(curves)
         yield f"<pre>{html.escape(curves_table(curves))}</pre>"
-
-
-def capacity_picture(curves: Sequence[Curve]) -> str:
-    """Hit rate against capacity, of each policy."""
-    lines = [(each.policy, [(float(point.blocks), point.hit_rate) for point in each.points]) for each in curves]
-    return curve(lines, "blocks", "of prompt tokens found", dots=True)
 
 
 def _load(locality: Locality) -> Iterator[str]:

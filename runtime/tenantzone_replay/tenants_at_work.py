@@ -1,7 +1,7 @@
 """The tenants of a load, as an engine in virtual time asks for their requests and tells them of their tokens."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,7 @@ class TenantsAtWork:
         begin: the clock's seconds at the load's beginning.
         in_flight: requests that are under way at a time, whenever they came; None: they come when the load says.
         outside_seconds: what a first token takes outside the engine.
+        answered: called with the number, the tenant, the prompt's tokens and those that were found of each request.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class TenantsAtWork:
         begin: float,
         in_flight: int | None = None,
         outside_seconds: float = 0.0,
+        answered: Callable[[int, str, int, int], None] = lambda *_: None,
     ) -> None:
         self.under_way: dict[str, _UnderWay] = {}
         """By id."""
@@ -63,6 +65,7 @@ class TenantsAtWork:
         self._begin = begin
         self._in_flight = in_flight
         self._outside_seconds = outside_seconds
+        self._answered = answered
         self._owner = {tenant: number + 1 if policy.salted else 0 for number, tenant in enumerate(measures)}
         self._buckets = {
             tenant: TokenBucket(rate, rate * BUCKET_SECONDS) for tenant, rate in (policy.bucket or {}).items()
@@ -119,6 +122,8 @@ class TenantsAtWork:
         if output.finish_reason is not None:
             del self.under_way[output.request_id]
             self._ended(request, now)
+            if request.tokens:
+                self._answered(int(output.request_id), request.tenant, request.prompt_tokens, request.hit_tokens)
 
     def _passes_door(self, asked: Asked) -> float:
         arrival = self._begin + asked.arrival

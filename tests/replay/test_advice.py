@@ -30,7 +30,7 @@ def candidate(measured, blocks, worst, *, is_equal=False):
     zones = tuple(
         changed(zone, reserved="40%", lending=Lending(lendable=0)) for zone in equal_zones(["quiet", "F"], 200)
     )
-    return Candidate(blocks, zones, False, worst, measured, is_equal)
+    return Candidate(blocks, zones, False, 0, float(blocks), worst, measured, is_equal)
 
 
 def test_the_front_has_nothing_that_costs_more_and_brings_no_more(measured):
