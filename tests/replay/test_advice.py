@@ -11,9 +11,10 @@ from tenantzone_operator.kube.specs import zone_config
 from tenantzone_replay.advice import as_yaml, choose, front_table, return_table
 from tenantzone_replay.held_out import trials_table, try_on
 from tenantzone_replay.load import TraceError
+from tenantzone_replay.measures import Target
 from tenantzone_replay.policies import changed, equal_zones, zone_name
 from tenantzone_replay.search import Candidate, pareto, search
-from tests.replay.loads import BLOCK_TOKENS, flood_beside_a_quiet_tenant, setting
+from tests.replay.loads import BLOCK_TOKENS, asked, flood_beside_a_quiet_tenant, setting
 from tests.replay.test_replay import results
 
 CRD = Path(__file__).parents[2] / "crds/tenantzones.yaml"
@@ -97,14 +98,20 @@ def test_what_a_further_gib_brings_is_told_from_size_to_size(measured):
 
 
 def test_advice_is_tried_beside_equal_shares_on_loads_that_it_has_not_seen():
-    at = setting(LOAD, blocks=200)
-    zones = [
-        changed(zone, reserved="60%" if zone.tenant == "quiet" else 0) for zone in equal_zones(["quiet", "flood"], 100)
-    ]
+    requests = []
+    for number in range(20):
+        requests.append(asked(float(number), "quiet", range(1, 61)))
+        for each in range(1, 8):
+            first = 1000 * (number * 10 + each)
+            requests.append(asked(number + 0.1 * each, "flood", range(first, first + 8)))
+    # So short that whoever has to compute a third of the long prompt is late.
+    at = replace(setting(requests, blocks=160), target=Target(first_token=0.012))
+    reserved = {"quiet": "85%", "flood": "10%"}
+    zones = [changed(zone, reserved=reserved[zone.tenant]) for zone in equal_zones(["quiet", "flood"], 80)]
     told = []
-    trial = try_on("other", at, zones, 60, [50, 100, 200], 0.9, told.append)
-    assert trial.advised > trial.equal, "the quiet tenant keeps its 20 blocks of few"
-    assert trial.equal_blocks in (100, 200)
-    assert f"{1 - 60 / trial.equal_blocks:.0%}" in trials_table([trial], 60)
+    trial = try_on("other", at, zones, 80, [60, 80, 160], 0.9, told.append)
+    assert trial.advised > 0.9 > trial.equal, "the long prompt is kept whole"
+    assert trial.equal_blocks == 160
+    assert "50%" in trials_table([trial], 80)
     with pytest.raises(TraceError, match="flood asks, of whom the advice knows nothing"):
-        try_on("other", at, zones[:1], 60, [50], 0.9, told.append)
+        try_on("other", at, zones[:1], 80, [60], 0.9, told.append)
