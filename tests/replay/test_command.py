@@ -34,7 +34,18 @@ def documents(tmp_path):
 
 def test_a_comparison_is_a_table_a_file_and_a_page_that_loads_nothing(documents, tmp_path, capsys):
     figures, page = tmp_path / "out.json", tmp_path / "out.html"
-    arguments = ["compare", str(documents), "--tenants", "2", "--blocks", "12", "--json", str(figures), "--html", str(page)]
+    arguments = [
+        "compare",
+        str(documents),
+        "--tenants",
+        "2",
+        "--blocks",
+        "12",
+        "--json",
+        str(figures),
+        "--html",
+        str(page),
+    ]
     main([*arguments, "--policies", "stock", "zones"])
     printed = capsys.readouterr()
     assert re.search(r"^stock +\d", printed.out, re.MULTILINE)
@@ -51,7 +62,18 @@ def test_a_comparison_is_a_table_a_file_and_a_page_that_loads_nothing(documents,
 
 def test_hit_rates_against_capacity_are_a_table_and_a_picture(documents, tmp_path, capsys):
     figures, page = tmp_path / "out.json", tmp_path / "out.html"
-    arguments = ["compare", str(documents), "--tenants", "2", "--blocks", "12", "--json", str(figures), "--html", str(page)]
+    arguments = [
+        "compare",
+        str(documents),
+        "--tenants",
+        "2",
+        "--blocks",
+        "12",
+        "--json",
+        str(figures),
+        "--html",
+        str(page),
+    ]
     main([*arguments, "--policies", "salted", "zones", "infinite", "--capacities", "50%", "1", "4"])
     assert re.search(r"^hit rate with blocks +6 +12 +48$", capsys.readouterr().out, re.MULTILINE)
     capacities = json.loads(figures.read_text())["capacities"]
