@@ -63,9 +63,9 @@ class Served:
         return hit_rate, misses.total() / before.total() - 1, worst
 
 
-def chats(tenants: int, *, in_turns: bool) -> list[Asked]:
+def chats(tenants: int, skew: float, *, in_turns: bool) -> list[Asked]:
     """Made-up chats; in turns, every ten minutes the other half of the tenants."""
-    made_up = Chats(tenants=tenants, skew=0.5 if in_turns else 1.0, seconds=3600 if in_turns else 1800, chats=0.6)
+    made_up = Chats(tenants=tenants, skew=0.5 if in_turns else skew, seconds=3600 if in_turns else 1800, chats=0.6)
     asked = list(made_up.load())
     if not in_turns:
         return asked
@@ -167,7 +167,7 @@ def loads(options: argparse.Namespace, tenants: int) -> Iterator[tuple[str, list
             names = [f"tenant-{number}" for number in range(tenants)]
             yield name, None, list(mooncake(options.requests, names, options.speed))
         else:
-            asked = chats(tenants, in_turns=name == "in turns")
+            asked = chats(tenants, options.skew, in_turns=name == "in turns")
             yield name, asked, as_requests(asked)
 
 
@@ -179,6 +179,7 @@ def main() -> None:
     )
     parser.add_argument("--requests", type=int, default=6000, help="of the trace (default: %(default)s)")
     parser.add_argument("--speed", type=float, default=0.3, help="to the trace's own (default: %(default)s)")
+    parser.add_argument("--skew", type=float, default=2.0, help="of the chats' tenants (default: %(default)s)")
     parser.add_argument("--idle", type=float, default=5.0, help="seconds until a zone is quiet (default: %(default)s)")
     parser.add_argument("--tenants", type=int, nargs="+", default=[8], help="default: %(default)s")
     parser.add_argument(
