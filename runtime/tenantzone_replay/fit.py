@@ -12,13 +12,15 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tenantzone_replay.engine_client import Answer, EngineClient, new_prompt
+from tenantzone_replay.engine_client import EngineClient, new_prompt
 from tenantzone_replay.load import TraceError
 from tenantzone_replay.measured import Measured, Sample, described, errors, fitted, work_of
 
 _REPEATS: Final = 5
 _ANSWER: Final = 24
 """Tokens of answers whose steps are measured."""
+_SHORTEST_STEP: Final = 1e-5
+"""Seconds; what is measured as less is noise."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +71,7 @@ async def _measure(options: argparse.Namespace) -> tuple[Measured, list[Sample]]
     async with EngineClient(options.url, options.model, options.key) as engine:
         blocks, block_tokens = await engine.cache_size()
         blocks, block_tokens = options.blocks or blocks, options.block_tokens or block_tokens or 16
-        longest = min(options.step_tokens, engine.longest - _ANSWER - 1)
+        longest = min(options.step_tokens, engine.longest - _ANSWER - 2)
         if longest < 64:
             raise TraceError(f"the engine takes {engine.longest} tokens at most: too few to measure it")
         # The first ones warm up what is compiled or allocated late.
@@ -98,26 +100,16 @@ async def _prompt(engine: EngineClient, dice: random.Random, tokens: int) -> Sam
 
 
 async def _answers(engine: EngineClient, dice: random.Random, at_once: int, tokens: int) -> Sample:
-    seconds = []
+    # Tokens may come in bursts, so it is told by whole answers: long ones less those of one token.
+    one, many = [], []
     for _ in range(_REPEATS):
-        prompts = [new_prompt(dice, tokens) for _ in range(at_once)]
-        seconds.append(_step_of(await engine.ask_at_once(prompts, _ANSWER)))
-    step = statistics.median(seconds)
+        for answer_tokens, seconds in ((1, one), (1 + _ANSWER, many)):
+            prompts = [new_prompt(dice, tokens) for _ in range(at_once)]
+            answers = await engine.ask_at_once(prompts, answer_tokens)
+            seconds.append(max(each.tokens[-1] for each in answers) - min(each.sent for each in answers))
+    step = max(_SHORTEST_STEP, (statistics.median(many) - statistics.median(one)) / _ANSWER)
     _say(f"  {at_once} answers at a time to {tokens:,} tokens: {1e3 * step:.2f} ms a step")
     return Sample(work_of([(1, tokens + _ANSWER // 2)] * at_once), step, with_first_token=False)
-
-
-def _step_of(answers: list[Answer]) -> float:
-    """A step in which all are answered: the time in which nobody waited for a first token, over its steps."""
-    begin, end = max(each.tokens[0] for each in answers), min(each.tokens[-1] for each in answers)
-    steps = [
-        (inside[-1] - inside[0]) / (len(inside) - 1)
-        for each in answers
-        if len(inside := [moment for moment in each.tokens if begin <= moment <= end]) > 2
-    ]
-    if not steps:
-        return statistics.median((each.tokens[-1] - each.tokens[0]) / max(1, len(each.tokens) - 1) for each in answers)
-    return statistics.median(steps)
 
 
 def _say(text: str) -> None:
