@@ -101,7 +101,8 @@ async def _prompt(engine: EngineClient, dice: random.Random, tokens: int) -> Sam
 
 async def _answers(engine: EngineClient, dice: random.Random, at_once: int, tokens: int) -> Sample:
     # Tokens may come in bursts, so it is told by whole answers: long ones less those of one token.
-    one, many = [], []
+    one: list[float] = []
+    many: list[float] = []
     for _ in range(_REPEATS):
         for answer_tokens, seconds in ((1, one), (1 + _ANSWER, many)):
             prompts = [new_prompt(dice, tokens) for _ in range(at_once)]

@@ -65,6 +65,6 @@ def _hear(output: RequestOutput, asker: Asker, generation: Generation, kind: Req
         generation.finish = completion.finish_reason or generation.finish
     if generation.first_token_seconds is None and any(generation.answers.values()):
         generation.first_token_seconds = asker.recorder.now() - generation.arrival
-        # An answer that comes as one says nothing of its first token by itself. vLLM's own clock began a little earlier.
+        # An answer that comes as one says nothing of its first token by itself; vLLM's clock began a little earlier.
         if output.metrics is not None and output.metrics.first_token_latency:
             generation.first_token_seconds = min(generation.first_token_seconds, output.metrics.first_token_latency)
