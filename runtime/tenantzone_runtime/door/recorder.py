@@ -84,8 +84,8 @@ class Recorder:
         atexit.register(self.close)
 
     def now(self) -> float:
-        """Unix time, which does not run backwards here: the order of arrivals is that of their times."""
-        self._latest = max(time.time(), self._latest)
+        """Unix time, which only runs forward here, by more than is rounded: the order of arrivals is that of times."""
+        self._latest = max(time.time(), self._latest + 2e-6)
         return self._latest
 
     def end(self, generation: Generation) -> None:
