@@ -1,101 +1,223 @@
-"""What lending does to hits and to waits: the Mooncake trace, zones with equal reservations of all blocks.
+"""What lending does to hits and to waits: zones that reserve all blocks alike, beside a static partition of them.
 
-The zone core and its arbiter under the simulated engine, as in ``bench.simulator``, with one config from the beginning
-to the end. What is refused without lending, because it fits no zone, is told beside the hit rate: it hits nothing
-where it is served, so that to refuse it makes a rate look better.
+The same load is served with the blocks partitioned (each tenant has its share, and no more), by zones that lend
+nothing, and by zones that lend. Misses are prompt tokens that had to be computed, of the requests that the partition
+served, too: what fits into no share it refuses. Loads: the Mooncake trace; chats of tenants of which some ask for
+much more than others; and two groups of such tenants that chat in turns.
+
+On the zone core and its arbiter under the simulated engine, as in ``bench.simulator``, with blocks of 512 tokens; and
+with ``--replay`` on vLLM's real scheduler in virtual time, with blocks of 64.
 """
 
 import argparse
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from bench.simulator.checks import Checks
 from bench.simulator.engine import Engine, Model
-from bench.simulator.request import Request
-from bench.simulator.trace import replay
+from bench.simulator.request import BLOCK_TOKENS, Request
+from bench.simulator.trace import replay as mooncake
 from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.zone_terms import Idle, Lending
+from tenantzone_replay.hardware import MODELS
+from tenantzone_replay.load import Asked
+from tenantzone_replay.made_up import CONTENT_TOKENS, Chats
+from tenantzone_replay.measures import Target
+from tenantzone_replay.policies import Policy
+from tenantzone_replay.profile import profile
+from tenantzone_replay.setting import Setting
+from tenantzone_runtime.engine.engine_shape import EngineShape
 
-UPKEEP_SECONDS = 0.1
+UPKEEP_SECONDS: Final = 0.1
+MODES: Final = ("partition", "not lent", "lent")
+_TURN_SECONDS: Final = 600.0
+_PARTS: Final = BLOCK_TOKENS // CONTENT_TOKENS
 
 
-class Run:
-    """The trace on one engine.
+@dataclass(slots=True)
+class Served:
+    """What became of a load."""
 
-    Args:
-        options: of the command.
-        tenants: how many.
-        blocks: of the engine.
-        lends: whether zones lend what they do not use.
-    """
+    misses: dict[int, int] = field(default_factory=dict)
+    """Prompt tokens of each request that was served, by its number, that had to be computed."""
+    tenant: dict[int, str] = field(default_factory=dict)
+    prompt: dict[int, int] = field(default_factory=dict)
+    refused: int = 0
+    waited: float = 0.0
+    evicted: Counter[str] = field(default_factory=Counter)
 
-    def __init__(self, options: argparse.Namespace, tenants: int, blocks: int, *, lends: bool) -> None:
-        self.refused = 0
-        self.ended: list[Request] = []
-        names = [f"tenant-{number}" for number in range(tenants)]
-        self._load = list(replay(options.requests, names, options.speed))
-        self._engine = Engine(Model(capacity=blocks), 0.0, Checks())
-        zones = (
-            ZoneConfig(
-                name=name,
-                tenant=name,
-                generation=1,
-                reserved=blocks // tenants,
-                lending=Lending(lendable="100%" if lends else 0),
-                idle=Idle(after_seconds=options.idle),
-            )
-            for name in names
+    def beside(self, partition: "Served") -> tuple[float, float, float]:
+        """Hit rate; misses to the partition's; and by how much the hit rate of the tenant that lost most is higher."""
+        both = [number for number in self.misses if number in partition.misses]
+        misses, before, prompts = Counter[str](), Counter[str](), Counter[str]()
+        for number in both:
+            tenant = self.tenant[number]
+            misses[tenant] += self.misses[number]
+            before[tenant] += partition.misses[number]
+            prompts[tenant] += self.prompt[number]
+        worst = min((before[tenant] - misses[tenant]) / prompts[tenant] for tenant in prompts)
+        hit_rate = 1 - sum(self.misses.values()) / sum(self.prompt.values())
+        return hit_rate, misses.total() / before.total() - 1, worst
+
+
+def chats(tenants: int, skew: float, *, in_turns: bool) -> list[Asked]:
+    """Made-up chats; in turns, every ten minutes the other half of the tenants."""
+    made_up = Chats(tenants=tenants, skew=0.5 if in_turns else skew, seconds=3600 if in_turns else 1800, chats=0.6)
+    asked = list(made_up.load())
+    if not in_turns:
+        return asked
+
+    def has_turn(each: Asked) -> bool:
+        return int(each.tenant.rpartition("-")[2]) % 2 == int(each.arrival // _TURN_SECONDS) % 2
+
+    return [each for each in asked if has_turn(each)]
+
+
+def as_requests(load: Sequence[Asked]) -> list[Request]:
+    """The same for the simulated engine, whose blocks are larger."""
+    return [
+        Request(
+            number,
+            asked.tenant,
+            asked.arrival,
+            asked.prompt_tokens,
+            asked.output_tokens,
+            asked.content[_PARTS - 1 :: _PARTS],
         )
-        self._engine.apply(make_config(1, PoolConfig(namespace="bench", name="pool"), tuple(zones)))
+        for number, asked in enumerate(load)
+    ]
 
-    def go(self) -> None:
-        """Serve all requests."""
-        engine, sent, upkeep_due = self._engine, 0, 0.0
-        while sent < len(self._load) or not engine.is_idle:
-            if engine.now >= upkeep_due:
-                engine.upkeep()
-                upkeep_due = engine.now + UPKEEP_SECONDS
-            while sent < len(self._load) and self._load[sent].arrival <= engine.now:
-                self.refused += engine.submit(self._load[sent]) is not None
-                sent += 1
-            engine.schedule()
-            elapsed = engine.compute()
-            self.ended += engine.finished
-            engine.now += elapsed or UPKEEP_SECONDS
 
-    def line(self) -> str:
-        """Hit rate, that of the tenant with the lowest, refused requests, mean wait, and evicted blocks by reason."""
-        hits, prompts = Counter[str](), Counter[str]()
-        for request in self.ended:
-            hits[request.tenant] += request.hit_tokens
-            prompts[request.tenant] += request.prompt_tokens
-        waited = sum((request.admitted or 0.0) - request.arrival for request in self.ended)
-        evicted = Counter[str]()
-        for zone in self._engine.ledger.zones.values():
-            evicted.update(zone.counters.evicted)
-        return (
-            f"{hits.total() / prompts.total():>9.1%}{min(hits[name] / prompts[name] for name in prompts):>9.1%}"
-            f"{self.refused:>9}{waited / len(self.ended):>8.2f} s  "
-            + ", ".join(f"{reason} {count:,}" for reason, count in sorted(evicted.items()))
+def zones(tenants: Sequence[str], blocks: int, idle: float, mode: str) -> tuple[ZoneConfig, ...]:
+    """That all reserve alike."""
+    share = blocks // len(tenants)
+    return tuple(
+        ZoneConfig(
+            name=name,
+            tenant=name,
+            generation=1,
+            reserved=share,
+            limit=share if mode == "partition" else None,
+            lending=Lending(lendable="100%" if mode == "lent" else 0),
+            idle=Idle(after_seconds=idle),
         )
+        for name in tenants
+    )
+
+
+def simulated(load: Sequence[Request], declared: Sequence[ZoneConfig], blocks: int) -> Served:
+    """On the simulated engine."""
+    served = Served()
+    engine = Engine(Model(capacity=blocks), 0.0, Checks())
+    engine.apply(make_config(1, PoolConfig(namespace="bench", name="pool"), tuple(declared)))
+    sent, upkeep_due = 0, 0.0
+    requests = [
+        Request(each.number, each.tenant, each.arrival, each.prompt_tokens, each.output_tokens, each.prefix)
+        for each in load
+    ]
+    while sent < len(requests) or not engine.is_idle:
+        if engine.now >= upkeep_due:
+            engine.upkeep()
+            upkeep_due = engine.now + UPKEEP_SECONDS
+        while sent < len(requests) and requests[sent].arrival <= engine.now:
+            served.refused += engine.submit(requests[sent]) is not None
+            sent += 1
+        engine.schedule()
+        elapsed = engine.compute()
+        for request in engine.finished:
+            served.misses[request.number] = request.prompt_tokens - request.hit_tokens
+            served.prompt[request.number] = request.prompt_tokens
+            served.tenant[request.number] = request.tenant
+            served.waited += (request.admitted or 0.0) - request.arrival
+        engine.now += elapsed or UPKEEP_SECONDS
+    for zone in engine.ledger.zones.values():
+        served.evicted.update(zone.counters.evicted)
+    return served
+
+
+def replayed(load: Sequence[Asked], declared: Sequence[ZoneConfig], blocks: int) -> Served:
+    """On vLLM's scheduler in virtual time."""
+    from tenantzone_replay.replay import replay
+
+    tokens = next(each.content_tokens for each in load if each.content)
+    found = profile(load)
+    shape = EngineShape(blocks, tokens, longest=max(8192, found.longest))
+    served = Served()
+
+    def ended(number: int, tenant: str, prompt_tokens: int, hit_tokens: int) -> None:
+        served.misses[number] = prompt_tokens - hit_tokens
+        served.prompt[number], served.tenant[number] = prompt_tokens, tenant
+
+    at = Setting(lambda: iter(load), found, shape, MODELS["8b"].on(4), Target(), told=ended)
+    result = replay(at, Policy("zones", "zones", zones=tuple(declared)))
+    served.refused = sum(each.refused for each in result.tenants.values())
+    served.waited = sum(each.first_token.total for each in result.tenants.values())
+    for each in result.tenants.values():
+        served.evicted.update(each.evicted)
+    return served
+
+
+def loads(options: argparse.Namespace, tenants: int) -> Iterator[tuple[str, list[Asked] | None, list[Request]]]:
+    """Name, load as the replay takes it, and as the simulated engine does."""
+    for name in options.loads:
+        if name == "mooncake":
+            names = [f"tenant-{number}" for number in range(tenants)]
+            yield name, None, list(mooncake(options.requests, names, options.speed))
+        else:
+            asked = chats(tenants, options.skew, in_turns=name == "in turns")
+            yield name, asked, as_requests(asked)
 
 
 def main() -> None:
-    """Print a line for each number of tenants and of blocks, without lending and with it."""
+    """Print a line for each load, number of tenants and of blocks, partitioned, without lending and with it."""
     parser = argparse.ArgumentParser(prog="python -m bench.lending_hits", description=__doc__)
+    parser.add_argument(
+        "--loads", nargs="+", choices=("mooncake", "chats", "in turns"), default=["mooncake", "chats", "in turns"]
+    )
     parser.add_argument("--requests", type=int, default=6000, help="of the trace (default: %(default)s)")
     parser.add_argument("--speed", type=float, default=0.3, help="to the trace's own (default: %(default)s)")
+    parser.add_argument("--skew", type=float, default=2.0, help="of the chats' tenants (default: %(default)s)")
     parser.add_argument("--idle", type=float, default=5.0, help="seconds until a zone is quiet (default: %(default)s)")
-    parser.add_argument("--tenants", type=int, nargs="+", default=[8, 40], help="default: %(default)s")
-    parser.add_argument("--blocks", type=int, nargs="+", default=[2000, 4000, 8000], help="default: %(default)s")
+    parser.add_argument("--tenants", type=int, nargs="+", default=[8], help="default: %(default)s")
+    parser.add_argument(
+        "--blocks", type=int, nargs="+", default=[1000, 2000, 4000, 8000], help="of 512 tokens (default: %(default)s)"
+    )
+    parser.add_argument("--replay", action="store_true", help="on vLLM's scheduler; the chats only")
     options = parser.parse_args()
-    print(f"{'tenants':>7}{'blocks':>8}{'lending':>9}{'hit rate':>9}{'lowest':>9}{'refused':>9}{'wait':>10}  evicted")
+    print(
+        f"{'load':<9}{'tenants':>8}{'blocks':>8}  {'':<10}{'hit rate':>9}{'misses':>8}{'worst tenant':>14}"
+        f"{'refused':>9}{'wait':>10}  evicted"
+    )
     for tenants in options.tenants:
-        for blocks in options.blocks:
-            for lends in (False, True):
-                run = Run(options, tenants, blocks, lends=lends)
-                run.go()
-                print(f"{tenants:>7}{blocks:>8,}{'on' if lends else 'off':>9}{run.line()}", flush=True)
+        for name, asked, requests in loads(options, tenants):
+            if options.replay and asked is None:
+                continue
+            for blocks in options.blocks:
+                partition: Served | None = None
+                for mode in MODES:
+                    if options.replay and asked is not None:
+                        size = blocks * _PARTS
+                        served = replayed(asked, _zones(asked, size, options.idle, mode), size)
+                    else:
+                        served = simulated(requests, _zones(requests, blocks, options.idle, mode), blocks)
+                    partition = partition or served
+                    print(_line(name, tenants, blocks, mode, served, partition), flush=True)
+
+
+def _zones(load: Sequence[Asked | Request], blocks: int, idle: float, mode: str) -> tuple[ZoneConfig, ...]:
+    return zones(sorted({each.tenant for each in load}), blocks, idle, mode)
+
+
+def _line(name: str, tenants: int, blocks: int, mode: str, served: Served, partition: Served) -> str:
+    hit_rate, misses, worst = served.beside(partition)
+    evicted = ", ".join(f"{reason} {count:,}" for reason, count in sorted(served.evicted.items()))
+    return (
+        f"{name:<9}{tenants:>8}{blocks:>8,}  {mode:<10}{hit_rate:>9.1%}{misses:>+8.1%}{100 * worst:>+11.1f} pp"
+        f"{served.refused:>9}{served.waited / max(1, len(served.misses)):>8.2f} s  {evicted}"
+    )
 
 
 if __name__ == "__main__":

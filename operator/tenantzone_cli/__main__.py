@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from tenantzone_cli import planning
 from tenantzone_cli.api import Api, ApiError, Unreachable
 from tenantzone_cli.arguments import kubectl_flags, read_arguments
 from tenantzone_cli.doctor.diagnosis import examine
@@ -31,7 +32,10 @@ _INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``kubectl tenantzone`` with these arguments, and return the exit code."""
-    parsed = read_arguments(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if given and given[0] in planning.COMMANDS:
+        return _plan(given[0], given[1:])
+    parsed = read_arguments(given)
     # Otherwise kubectl's proxy would stay behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
@@ -45,6 +49,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever reads has seen enough. Python would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _plan(command: str, arguments: Sequence[str]) -> int:
+    try:
+        return planning.plan(command, arguments)
+    except planning.PlanningError as error:
+        print(f"kubectl tenantzone: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
 
 
 def _run(parsed: argparse.Namespace) -> int:

@@ -83,6 +83,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     purge.add_argument("--no-wait", action="store_true", help="print the purge's id, and wait for no engine")
     purge.add_argument("-o", "--output", choices=("json",), help="for programs")
+    # Listed here; their arguments are the replay's own.
+    commands.add_parser("replay", add_help=False, help="what zones would do for recorded traffic; needs vLLM here")
+    commands.add_parser("advise", add_help=False, help="which zones to apply for recorded traffic; needs vLLM here")
     return parser
 
 

@@ -37,8 +37,8 @@ EvictionReason = Literal[
 ]
 """Why a cached block was evicted.
 
-quiet: S1, from a zone past its idle window, for another zone. reclaim: S1b, surplus taken back by a zone that is within
-its reservation. own: S2, the zone's least recently used. relief: surplus of an active zone, for another zone's request
+quiet: S2, from a zone past its idle window, for another zone. reclaim: S0, surplus taken back by a zone that is within
+its reservation. own: S1, the zone's least recently used. relief: surplus of an active zone, for another zone's request
 that was denied blocks or grows. limit: held would pass the zone's limit. watermark: the engine ran low on free blocks.
 due: they stood on a loan whose time was over. idle: the zone has had no request for long. ttl: nobody used them for as
 long as the zone keeps them. no_store: the zone stores nothing any more. purge: somebody had all that the zone

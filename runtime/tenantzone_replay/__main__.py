@@ -10,13 +10,17 @@ from tenantzone_replay.load import TraceError
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a subcommand; the exit code is 1 where a trace or an option can't be used."""
     # Imported late: vLLM takes seconds to import, and --help needs none of it.
-    from tenantzone_replay import advise, compare
+    from tenantzone_replay import advise, compare, fit, isolation, memory, rank
 
     parser = argparse.ArgumentParser(prog="tenantzone-replay", description=__doc__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, command, what in (
         ("compare", compare, "serve a load by several policies, side by side"),
         ("advise", advise, "find the zones that keep a target with the least memory"),
+        ("fit", fit, "measure how long an engine's steps take"),
+        ("isolation", isolation, "say what it costs that tenants share no prefixes"),
+        ("rank", rank, "rank services by what they gain in a pool, and say how many engines fewer would do"),
+        ("memory", memory, "say what paging brings against one piece of memory for each request"),
     ):
         sub = commands.add_parser(name, help=what, description=command.__doc__)
         command.add_arguments(sub)

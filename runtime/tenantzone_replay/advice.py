@@ -3,6 +3,7 @@
 import json
 import textwrap
 from collections.abc import Sequence
+from itertools import pairwise
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_replay.search import Candidate, pareto
@@ -19,24 +20,69 @@ def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
     """
     enough = [each for each in candidates if each.worst >= wanted]
     if enough:
-        return min(enough, key=lambda each: (each.blocks, -each.worst))
-    return max(candidates, key=lambda each: (each.worst, -each.blocks))
+        return min(enough, key=lambda each: (each.cost, -each.worst))
+    return max(candidates, key=lambda each: (each.worst, -each.cost))
 
 
 def front_table(candidates: Sequence[Candidate], setting: Setting) -> str:
     """What each further part of the memory brings."""
-    rows: list[Sequence[str]] = [("blocks", "GiB", "worst tenant in time", "all in time", "hit rate", "lending")]
+    rows: list[Sequence[str]] = [
+        (
+            "blocks",
+            "GiB",
+            "tier",
+            "worst tenant in time",
+            "all in time",
+            "hit rate",
+            "lending",
+            "limits",
+            "seats",
+            "policy",
+        )
+    ]
     for each in pareto(candidates):
         rows.append(
             (
                 f"{each.blocks:,}",
                 f"{_gibibytes(each, setting):.1f}",
+                f"{each.tier_blocks:,}",
                 f"{each.worst:.1%}",
                 f"{each.result.attainment:.1%}",
                 f"{each.result.hit_rate:.1%}",
                 "yes" if each.lends else "no",
+                "yes" if any(zone.limit is not None for zone in each.zones) else "no",
+                "alike" if any(zone.seats.reserved is not None for zone in each.zones) else "with blocks",
+                each.zones[0].eviction_policy,
             )
         )
+    return columns(rows)
+
+
+def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: float | None) -> str:
+    """What each further GiB brings, from one size that was tried to the next, with the zones that did best there.
+
+    Args:
+        candidates: that were tried.
+        setting: of the load.
+        gpu_hour: what a GPU costs in an hour; None: nobody said.
+    """
+    best: dict[int, Candidate] = {}
+    for each in candidates:
+        if each.blocks not in best or each.result.hit_tokens > best[each.blocks].result.hit_tokens:
+            best[each.blocks] = each
+    sizes = [best[blocks] for blocks in sorted(best)]
+    unit = "GiB" if setting.hardware.cache_bytes_per_token else "1,000 blocks"
+    rows: list[Sequence[str]] = [
+        ("blocks", unit, f"a {unit} more saves, an hour: prompt tokens", "GPU seconds", "money")
+    ]
+    for smaller, larger in pairwise(sizes):
+        more = _size(larger, setting) - _size(smaller, setting)
+        hours = max(larger.result.seconds, 1e-9) / 3600
+        tokens = (larger.result.hit_tokens - smaller.result.hit_tokens) / more / hours
+        busy = smaller.result.busy_seconds - larger.result.busy_seconds
+        seconds = busy * setting.hardware.gpu_count / more / hours
+        money = "" if gpu_hour is None else f"{seconds / 3600 * gpu_hour:.2f}"
+        rows.append((f"{larger.blocks:,}", f"{_size(larger, setting):.1f}", f"{tokens:,.0f}", f"{seconds:,.1f}", money))
     return columns(rows)
 
 
@@ -51,10 +97,12 @@ def _why(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, w
     tenants = chosen.result.tenants
     last = min(tenants, key=lambda tenant: tenants[tenant].attainment)
     reached = "has" if chosen.worst >= wanted else "was to have, and does not reach:"
+    tier = f" and a tier of {chosen.tier_blocks:,} blocks of CPU memory" if chosen.tier_blocks else ""
     text = (
-        f"With {chosen.blocks:,} blocks of {setting.shape.block_tokens} tokens ({_gibibytes(chosen, setting):.1f} GiB) "
-        f"on {setting.hardware.title}, each tenant {reached} {wanted:.0%} of its requests in time (first token within "
-        f"{target.first_token:g} s, {target.token:g} s from token to token); {last} has least with {chosen.worst:.1%}. "
+        f"With {chosen.blocks:,} blocks of {setting.shape.block_tokens} tokens ({_gibibytes(chosen, setting):.1f} GiB)"
+        f"{tier} on {setting.hardware.title}, each tenant {reached} {wanted:.0%} of its requests in time (first token "
+        f"within {target.first_token:g} s, {target.token:g} s from token to token); {last} has least with "
+        f"{chosen.worst:.1%}. "
         f"{chosen.result.hit_rate:.1%} of all prompt tokens were found in the cache. "
     )
     equal = [each for each in candidates if each.is_equal and each.worst >= wanted]
@@ -82,9 +130,19 @@ def _zone(zone: ZoneConfig, pool: str) -> str:
         f"  reserved: {json.dumps(zone.reserved)}",
         f"  weight: {zone.weight}",
     ]
+    if zone.limit is not None:
+        lines.append(f"  limit: {json.dumps(zone.limit)}")
+    if zone.eviction_policy != "LRU":
+        lines.append(f"  evictionPolicy: {zone.eviction_policy}")
+    if zone.seats.reserved is not None:
+        lines.append(f"  seats: {{reserved: {json.dumps(zone.seats.reserved)}}}")
     if zone.lending.lendable == 0:
         lines.append("  lending: {lendable: 0}")
     return "\n".join(lines)
+
+
+def _size(each: Candidate, setting: Setting) -> float:
+    return _gibibytes(each, setting) or each.blocks / 1000
 
 
 def _gibibytes(each: Candidate, setting: Setting) -> float:

@@ -2,12 +2,15 @@
 
 import argparse
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tenantzone_replay import arguments
-from tenantzone_replay.advice import as_yaml, choose, front_table
+from tenantzone_replay.advice import as_yaml, choose, front_table, return_table
 from tenantzone_replay.load import TraceError
 from tenantzone_replay.search import SIZES, Candidate, search
+from tenantzone_replay.setting import Setting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +22,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trials", type=int, default=40, help=f"besides {len(SIZES)} with equal zones (default: %(default)s)"
     )
+    parser.add_argument(
+        "--tiers", type=float, nargs="+", default=[0.0], metavar="TIMES",
+        help="sizes of a tier of CPU memory that are tried, as times the engine's blocks (default: none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tier-price", type=float, default=0.1, help="of a block of it, to the engine's (default: %(default)s)"
+    )
+    parser.add_argument("--gpu-hour", type=float, metavar="MONEY", help="what a GPU costs in an hour, for the return")
+    parser.add_argument(
+        "--held-out", nargs="+", action="append", default=[], metavar="TRACE",
+        help="a load that the search does not see (sources as above, mixed); give it once for each load",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=1, help="of the trials (default: %(default)s)")
     parser.add_argument("--pool", default="pool", metavar="NAME", help="of the zones (default: %(default)s)")
     parser.add_argument("--yaml", type=Path, metavar="FILE", help="write the zones there (default: print them)")
@@ -32,16 +47,33 @@ def run(options: argparse.Namespace) -> None:
     """
     setting = arguments.setting_of(options)
     try:
-        tried = search(setting, options.trials, options.seed, _tell)
+        tried = search(setting, options.trials, options.seed, _tell, options.tiers, options.tier_price)
     except ImportError:
         raise TraceError("advice needs Optuna: pip install 'tenantzone[advice]'") from None
     chosen = choose(tried, options.attain)
     text = as_yaml(chosen, tried, setting, options.attain, options.pool)
-    print(front_table(tried, setting))
+    print(f"{front_table(tried, setting)}\n\n{return_table(tried, setting, options.gpu_hour)}")
+    if options.held_out:
+        print(f"\n{_held_out(options, chosen, setting)}")
     if options.yaml:
         options.yaml.write_text(text)
     else:
         print(f"\n{text}", end="")
+
+
+def _held_out(options: argparse.Namespace, chosen: Candidate, setting: Setting) -> str:
+    from tenantzone_replay.held_out import trials_table, try_on
+
+    sizes = [int(setting.shape.blocks * size) for size in SIZES]
+    trials = []
+    for sources in options.held_out:
+        # The engine stays what it is, whatever the load's own blocks are.
+        other = arguments.setting_of(argparse.Namespace(**{**vars(options), "sources": sources}))
+        other = replace(other, shape=replace(setting.shape, longest=other.shape.longest))
+        told = partial(print, file=sys.stderr, flush=True)
+        load = " ".join(sources)
+        trials.append(try_on(load, other, chosen.zones, chosen.blocks, sizes, options.attain, told))
+    return trials_table(trials, chosen.blocks)
 
 
 def _tell(each: Candidate) -> None:
@@ -53,7 +85,7 @@ def _tell(each: Candidate) -> None:
 
 
 def _part(text: str) -> float:
-    part = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    if not 0 < part <= 1:
+    found = arguments.part(text)
+    if found > 1:
         raise argparse.ArgumentTypeError(f"{text} is no part above 0 and up to 1, such as 0.95 or 95%")
-    return part
+    return found

@@ -3,14 +3,31 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tenantzone_replay.capacities import Curve
+from tenantzone_replay.locality import Locality
 from tenantzone_replay.measures import Result, TenantMeasures
 
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
-def as_json(results: Sequence[Result]) -> dict[str, Any]:
+def as_json(results: Sequence[Result], locality: Locality, curves: Sequence[Curve] = ()) -> dict[str, Any]:
     """Times are seconds; rates and parts are of 1."""
-    return {"policies": [_policy(result) for result in results]}
+    return {
+        "policies": [_policy(result) for result in results],
+        "capacities": {
+            curve.policy: [
+                {"blocks": each.blocks, "hitRate": each.hit_rate, "attainment": each.attainment}
+                for each in curve.points
+            ]
+            for curve in curves
+        },
+        "blocksOfTheLoad": {
+            "sampled": locality.sampled,
+            "usedOnce": locality.once,
+            "reuseSeconds": {name: locality.reuse.quantile(part) for name, part in _QUANTILES.items()},
+            "usesOfTheHottest": locality.concentration(),
+        },
+    }
 
 
 def _policy(result: Result) -> dict[str, Any]:
@@ -33,6 +50,8 @@ def _policy(result: Result) -> dict[str, Any]:
                 "hitTokens": moment.hit_tokens,
                 "promptTokens": moment.prompt_tokens,
                 "waiting": moment.waiting,
+                "running": moment.running,
+                "lent": moment.lent,
             }
             for moment in result.moments
         ],

@@ -3,12 +3,13 @@
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 from tenantzone_replay import arguments
-from tenantzone_replay.as_json import as_json
+from tenantzone_replay.locality import lines
 from tenantzone_replay.measures import Result
-from tenantzone_replay.policies import NAMES, Policy, policies
+from tenantzone_replay.policies import NAMES, Policy
 from tenantzone_replay.tables import tables
 
 
@@ -16,7 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the load, and of what is made of the comparison."""
     arguments.add_load(parser)
     parser.add_argument("--policies", nargs="+", choices=NAMES, default=list(NAMES), help="default: all of them")
+    parser.add_argument(
+        "--capacities", type=arguments.part, nargs="+", metavar="PART",
+        help="of the blocks, that are tried besides, for the curve of hit rates: 25%% 50%% 100%% 200%% for instance",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--pictures", type=Path, metavar="DIR", help="write the report's pictures there as SVG files")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report there, which needs no network")
 
 
@@ -26,27 +32,49 @@ def run(options: argparse.Namespace) -> None:
     Raises:
         TraceError: the load can't be read, or an option does not fit it.
     """
+    from tenantzone_replay.capacities import Curve, curves, curves_table
     from tenantzone_replay.replay import replay
 
     setting = arguments.setting_of(options)
     zones = arguments.zones_of(options, list(setting.profile.demand), setting.shape.blocks)
-    every = policies(zones, setting.shape.blocks, setting.hardware.prompt_tokens_per_second)
+    every = arguments.policies_of(options, setting, zones)
     _say(
         f"{setting.profile.requests:,} requests of {len(zones)} tenants in {setting.profile.seconds:,.0f} s; "
         f"{setting.shape.blocks:,} blocks of {setting.shape.block_tokens} tokens; {setting.hardware.title}"
     )
+    for line in lines(setting.profile.locality):
+        _say(line)
     results = []
     for name in options.policies:
         result = replay(setting, every[name])
         _say(_line(every[name], result))
         results.append(result)
     print(tables(results))
+    found: list[Curve] = []
+    if options.capacities:
+        make = partial(arguments.policies_of, options)
+        found = curves(setting, zones, options.capacities, options.policies, make, _tell_capacity)
+        print(f"\n{curves_table(found)}")
+    locality = setting.profile.locality
     if options.json:
-        options.json.write_text(json.dumps(as_json(results), indent=1) + "\n")
+        from tenantzone_replay.as_json import as_json
+
+        options.json.write_text(json.dumps(as_json(results, locality, found), indent=1) + "\n")
+    if options.pictures:
+        from tenantzone_replay.html import pictures
+        from tenantzone_replay.pictures import as_file
+
+        options.pictures.mkdir(parents=True, exist_ok=True)
+        for name, (_, picture) in pictures(results, found).items():
+            (options.pictures / f"{name}.svg").write_text(as_file(picture))
     if options.html:
         from tenantzone_replay.html import report
 
-        options.html.write_text(report(results, " ".join(options.sources)))
+        options.html.write_text(report(results, " ".join(options.sources), locality, found))
+
+
+def _tell_capacity(result: Result) -> None:
+    _say(f"  {result.policy} with {result.blocks:,} blocks: {result.hit_rate:.1%}, in {result.took_seconds:.1f} s")
 
 
 def _line(policy: Policy, result: Result) -> str:

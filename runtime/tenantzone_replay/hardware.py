@@ -8,7 +8,8 @@ neither. Nothing here was measured by us.
 Sources:
 
 - H100 SXM: 3.35 TB/s of memory bandwidth, 80 GB, 1,979 TFLOPS of bfloat16 with sparsity, which is half of that without:
-  "NVIDIA H100 Tensor Core GPU", https://www.nvidia.com/en-us/data-center/h100/
+  "NVIDIA H100 Tensor Core GPU", https://www.nvidia.com/en-us/data-center/h100/. Its PCIe Gen5 has 128 GB/s, which is
+  64 GB/s each way; that 0.8 of them are reached is an assumption.
 - Llama 3.1 8B and 70B, 8.03 and 70.6 billion parameters: the models' cards, https://huggingface.co/meta-llama; layers,
   width and key and value heads: "The Llama 3 Herd of Models", table 3, https://arxiv.org/abs/2407.21783
 - What part of the peak is reached is an assumption: 0.4 of the operations, which is what that paper reports of training
@@ -17,12 +18,49 @@ Sources:
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Protocol, Self
 
 _BYTES = 2
 """Of a parameter, and of a number in the KV cache: bfloat16."""
 _USED_MEMORY = 0.9
 """Of each GPU, as vLLM does by default."""
+
+
+class Hardware(Protocol):
+    """What the time of a step depends on, whether it is known by published figures or was measured."""
+
+    @property
+    def title(self) -> str:
+        """In words."""
+
+    @property
+    def prompt_tokens_per_second(self) -> float:
+        """That can be computed, if nothing else is, of prompts so short that attention costs nothing to speak of."""
+
+    @property
+    def cache_bytes_per_token(self) -> int:
+        """Keys and values, of all layers; 0: nobody knows."""
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs that compute each step together."""
+
+    @property
+    def outside_seconds(self) -> float:
+        """What a first token takes outside the engine's steps."""
+
+    def blocks(self, block_tokens: int) -> int:
+        """That fit beside the weights."""
+
+    def step_seconds(self, scheduled: Iterable[tuple[int, int]]) -> float:
+        """How long one step takes.
+
+        Args:
+            scheduled: of each request in it, the tokens that are computed, and how many it has with them.
+        """
+
+    def load_seconds(self, tokens: int) -> float:
+        """How long keys and values of so many tokens take from the host's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +75,9 @@ class Gpus:
     bandwidth_efficiency: float = 0.7
     compute_efficiency: float = 0.4
     step_overhead_seconds: float = 1e-3
+    host_bytes_per_second: float = 64e9
+    """From the host's memory, of one of them, at its peak."""
+    host_efficiency: float = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +101,15 @@ class Transformer:
         return replace(self, gpus=replace(self.gpus, count=gpus))
 
     @property
+    def gpu_count(self) -> int:
+        return self.gpus.count
+
+    @property
+    def outside_seconds(self) -> float:
+        return 0.0
+
+    @property
     def prompt_tokens_per_second(self) -> float:
-        """That can be computed, if nothing else is, of prompts so short that attention costs nothing to speak of."""
         gpus = self.gpus
         return gpus.count * gpus.operations_per_second * gpus.compute_efficiency / (2 * self.parameters)
 
@@ -91,6 +139,11 @@ class Transformer:
         computing = operations / (gpus.count * gpus.operations_per_second * gpus.compute_efficiency)
         reading = bytes_read / (gpus.count * gpus.bytes_per_second * gpus.bandwidth_efficiency)
         return max(computing, reading) + gpus.step_overhead_seconds
+
+    def load_seconds(self, tokens: int) -> float:
+        gpus = self.gpus
+        bytes_per_second = gpus.count * gpus.host_bytes_per_second * gpus.host_efficiency
+        return tokens * self.cache_bytes_per_token / bytes_per_second
 
 
 MODELS = {

@@ -1,57 +1,114 @@
 """What policies came to, as a page that needs no network: its pictures are drawn in it."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from tenantzone_replay.capacities import Curve, curves_table
+from tenantzone_replay.distribution import Distribution
+from tenantzone_replay.locality import Locality
+from tenantzone_replay.locality import lines as locality_lines
 from tenantzone_replay.measures import Result
+from tenantzone_replay.pictures import Line, as_number, as_part, bars, curve
 from tenantzone_replay.tables import tables
 
-_WIDTH: Final = 720
-_HEIGHT: Final = 240
-_COLOURS: Final = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e")
 _STYLE: Final = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
 pre{overflow-x:auto;font-size:12px} svg{max-width:100%;height:auto} text{fill:currentColor;font-size:12px}
 .axis{stroke:currentColor;stroke-opacity:.4} figure{margin:1.5rem 0} h2{margin-top:2.5rem}
 """
 
-Line = tuple[str, Sequence[tuple[float, float]]]
-"""A name, and points from left to right."""
 
-
-def report(results: Sequence[Result], load: str) -> str:
+def report(results: Sequence[Result], load: str, locality: Locality, curves: Sequence[Curve] = ()) -> str:
     """The page.
 
     Args:
         results: one for each policy.
         load: what was replayed, in words.
+        locality: of the load's blocks.
+        curves: hit rates against capacity, if some were asked for.
     """
     parts = [
         f"<h1>Replay of {html.escape(load)}</h1>",
         f"<pre>{html.escape(tables(results))}</pre>",
-        "<h2>Time to the first token, all tenants</h2>",
-        _picture([(result.policy, _first_token_curve(result)) for result in results], "seconds", "part of requests"),
-        "<h2>Hit rate over time</h2>",
-        _picture([(result.policy, _hit_rates(result)) for result in results], "seconds", "of prompt tokens so far"),
+        *_of_all(results, curves),
+        *_load(locality),
     ]
     for result in results:
-        parts.append(f"<h2>Who held the blocks: {html.escape(result.policy)}</h2>")
-        parts.append(_picture(_ownership(result), "seconds", f"of {result.blocks:,} blocks"))
+        parts.append(f"<h2>{html.escape(result.policy)}</h2><p>{html.escape(result.what)}</p>")
+        parts.append("<h3>Who held the blocks</h3>")
+        parts.append(curve(_ownership(result), "seconds", f"of {result.blocks:,} blocks"))
+        parts += _lost_and_lent(result)
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>Replay</title><style>{_STYLE}</style><body>{''.join(parts)}</body></html>\n"
     )
 
 
-def _first_token_curve(result: Result) -> list[tuple[float, float]]:
-    merged = result.first_token()
-    last = merged.quantile(0.99)
-    return [(0.0, 0.0), *(point for point in merged.curve() if point[0] <= last)]
+def pictures(results: Sequence[Result], curves: Sequence[Curve]) -> dict[str, tuple[str, str]]:
+    """Those that have all policies in them, with their titles, by a name for a file."""
+    rates = [(each.policy, [(float(point.blocks), point.hit_rate) for point in each.points]) for each in curves]
+    first = [(each.policy, _cumulative(each.first_token())) for each in results]
+    token = [(each.policy, _cumulative(each.token())) for each in results]
+    hits, held = ([(each.policy, points(each)) for each in results] for points in (_hit_rates, _held))
+    found = {
+        "capacity": ("Hit rate against capacity", curve(rates, "blocks", "of prompt tokens found", dots=True)),
+        "first-token": ("Time to the first token, all tenants", curve(first, "seconds", "part of requests")),
+        "token": ("Time from token to token, all tenants", curve(token, "seconds", "part of requests")),
+        "hits": ("Hit rate over time", curve(hits, "seconds", "of prompt tokens so far")),
+        "held": ("Blocks held over time", curve(held, "seconds", "of all blocks")),
+    }
+    if not curves:
+        del found["capacity"]
+    for result in results:
+        owners = curve(_ownership(result), "seconds", f"of {result.blocks:,} blocks")
+        found[f"owners-{result.policy}"] = f"Who held the blocks: {result.policy}", owners
+    return found
+
+
+def _of_all(results: Sequence[Result], curves: Sequence[Curve]) -> Iterator[str]:
+    for name, (title, picture) in pictures(results, curves).items():
+        if not name.startswith("owners-"):
+            yield f"<h2>{html.escape(title)}</h2>{picture}"
+    if curves:
+        yield f"<pre>{html.escape(curves_table(curves))}</pre>"
+
+
+def _load(locality: Locality) -> Iterator[str]:
+    if not locality.reuse.count:
+        return
+    yield "<h2>How the load uses blocks</h2>"
+    yield f"<pre>{html.escape(chr(10).join(locality_lines(locality)))}</pre>"
+    yield curve([("used again after", _cumulative(locality.reuse))], "seconds", "part of uses")
+    hottest = [("of the hottest", locality.concentration())]
+    yield curve(hottest, "of the blocks", "part of uses", right_as=as_part)
+
+
+def _lost_and_lent(result: Result) -> Iterator[str]:
+    evicted = {tenant: dict(each.evicted) for tenant, each in result.tenants.items() if each.evicted}
+    if evicted:
+        yield "<h3>Cached blocks that tenants lost, by reason</h3>"
+        yield bars(evicted, "blocks")
+    lenders = sorted({tenant for moment in result.moments for tenant in moment.lent})
+    if lenders:
+        yield "<h3>Blocks of reservations that others stood on, by lender</h3>"
+        lent: list[Line] = [
+            (tenant, [(each.seconds, float(each.lent.get(tenant, 0))) for each in result.moments]) for tenant in lenders
+        ]
+        yield curve(lent, "seconds", "blocks", top_as=as_number)
+
+
+def _cumulative(distribution: Distribution) -> list[tuple[float, float]]:
+    last = distribution.quantile(0.99)
+    return [(0.0, 0.0), *(point for point in distribution.curve() if point[0] <= last)]
 
 
 def _hit_rates(result: Result) -> list[tuple[float, float]]:
     return [(each.seconds, each.hit_tokens / each.prompt_tokens) for each in result.moments if each.prompt_tokens]
+
+
+def _held(result: Result) -> list[tuple[float, float]]:
+    return [(each.seconds, sum(each.held.values()) / result.blocks) for each in result.moments]
 
 
 def _ownership(result: Result) -> list[Line]:
@@ -60,25 +117,3 @@ def _ownership(result: Result) -> list[Line]:
         (name or "all", [(each.seconds, each.held.get(name, 0) / result.blocks) for each in result.moments])
         for name in names
     ]
-
-
-def _picture(lines: Sequence[Line], across: str, upward: str) -> str:
-    points = [point for _, line in lines for point in line]
-    right = max((x for x, _ in points), default=0.0) or 1.0
-    top = max((y for _, y in points), default=0.0) or 1.0
-    drawn = [
-        f'<path class="axis" fill="none" d="M40 8V{_HEIGHT}H{_WIDTH}"/>',
-        f'<text x="0" y="14">{top:.0%}</text><text x="44" y="18">{html.escape(upward)}</text>',
-        f'<text x="{_WIDTH}" y="{_HEIGHT + 16}" text-anchor="end">{right:,.3g} {html.escape(across)}</text>',
-    ]
-    for number, (name, line) in enumerate(lines):
-        colour = _COLOURS[number % len(_COLOURS)]
-        path = " ".join(
-            f"{40 + x / right * (_WIDTH - 40):.1f},{_HEIGHT - y / top * (_HEIGHT - 8):.1f}" for x, y in line
-        )
-        drawn.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{path}"/>')
-        x, y = 40 + number % 5 * 135, _HEIGHT + 36 + number // 5 * 18
-        drawn.append(f'<rect x="{x}" y="{y - 10}" width="10" height="10" fill="{colour}"/>')
-        drawn.append(f'<text x="{x + 14}" y="{y}">{html.escape(name)}</text>')
-    height = _HEIGHT + 48 + len(lines) // 5 * 18
-    return f'<figure><svg viewBox="0 0 {_WIDTH} {height}" role="img">{"".join(drawn)}</svg></figure>'

@@ -1,7 +1,7 @@
 """What tenants ask for: one request of a load, whatever trace it is from."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,10 @@ class Asked:
     """What requests of one conversation have in common."""
     tenant: str = ""
     """Empty: the trace does not say."""
+
+    def at(self, arrival: float) -> "Asked":
+        """The same request at another time."""
+        return replace(self, arrival=arrival)
 
 
 class TraceError(ValueError):

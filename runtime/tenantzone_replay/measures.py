@@ -1,6 +1,7 @@
 """What a load came to under one policy, for each tenant and over time."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tenantzone_replay.distribution import Distribution
@@ -67,6 +68,9 @@ class Moment:
     """Up to then, of all; so is the next."""
     prompt_tokens: int
     waiting: int
+    running: int = 0
+    lent: dict[str, int] = field(default_factory=dict)
+    """Blocks of each tenant's reservation that others stand on."""
 
 
 @dataclass(slots=True)
@@ -88,10 +92,14 @@ class Result:
     """Real ones."""
 
     @property
+    def hit_tokens(self) -> int:
+        """Of all tenants."""
+        return sum(each.hit_tokens for each in self.tenants.values())
+
+    @property
     def hit_rate(self) -> float:
         """Of all tenants' prompt tokens."""
-        hit = sum(each.hit_tokens for each in self.tenants.values())
-        return hit / max(1, sum(each.prompt_tokens for each in self.tenants.values()))
+        return self.hit_tokens / max(1, sum(each.prompt_tokens for each in self.tenants.values()))
 
     @property
     def attainment(self) -> float:
@@ -106,7 +114,15 @@ class Result:
 
     def first_token(self) -> Distribution:
         """Seconds to the first token, of all tenants' requests."""
-        merged = Distribution()
-        for each in self.tenants.values():
-            merged.merge(each.first_token)
-        return merged
+        return _merged(each.first_token for each in self.tenants.values())
+
+    def token(self) -> Distribution:
+        """Seconds from token to token, of all tenants' requests."""
+        return _merged(each.token for each in self.tenants.values())
+
+
+def _merged(distributions: Iterable[Distribution]) -> Distribution:
+    merged = Distribution()
+    for each in distributions:
+        merged.merge(each)
+    return merged

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from tenantzone_replay.load import Asked, TraceError, content_id
+from tenantzone_replay.made_up import Chats
 from tenantzone_replay.readers import READERS, guess_format
 
+MADE_UP: Final = "chats"
 _APART: Final = 2**63
 """Ids of contents are smaller."""
 
@@ -40,6 +42,8 @@ class Source:
     """All its requests are of this one; empty: as the trace or the rule says."""
     requests: int | None = None
     """The first so many; None: all."""
+    chats: Chats | None = None
+    """In place of a trace."""
 
     def load(self) -> Iterator[Asked]:
         """Its requests, in the order of arrival.
@@ -47,14 +51,18 @@ class Source:
         Raises:
             TraceError: while they are read, if they can't be.
         """
-        reader = READERS[self.format or guess_format(self.path)]
         latest = self.shift
-        for number, asked in enumerate(islice(reader(self.path), self.requests)):
+        for number, asked in enumerate(islice(self._read(), self.requests)):
             # What was written down in another order came no later than what is told before it.
             latest = max(latest, asked.arrival / self.rate + self.shift)
             asked = replace(asked, arrival=latest, tenant=self.tenant or asked.tenant)
             yield asked
             yield from self._repeated(asked, number)
+
+    def _read(self) -> Iterator[Asked]:
+        if self.chats is not None:
+            return self.chats.load()
+        return READERS[self.format or guess_format(self.path)](self.path)
 
     def _repeated(self, asked: Asked, number: int) -> Iterator[Asked]:
         burst = self.burst
@@ -80,12 +88,14 @@ def _apart(load: Iterator[Asked], number: int) -> Iterator[Asked]:
 def parse_source(text: str) -> Source:
     """A source as users write it: ``FILE[,rate=2][,shift=600][,burst=START:SECONDS:TIMES][,tenant=NAME][,…]``.
 
+    A file that is called ``chats`` need not be there: its requests are made up (``made_up``).
+
     Raises:
         TraceError: there is no such file, or an option can't be understood.
     """
     path, *options = text.split(",")
-    source = Source(Path(path))
-    if not source.path.is_file():
+    source = Source(Path(path), chats=Chats() if path == MADE_UP else None)
+    if source.chats is None and not source.path.exists():
         raise TraceError(f"{path}: there is no such file")
     for option in options:
         name, _, value = option.partition("=")
@@ -112,6 +122,8 @@ def _with_option(source: Source, name: str, value: str) -> Source:
     if name == "burst":
         begin, seconds, times = value.split(":")
         return replace(source, burst=Burst(float(begin), float(seconds), int(times)))
+    if source.chats is not None:
+        return replace(source, chats=source.chats.with_option(name, value))
     raise ValueError(
         "expected format=, rate= above 0, shift= of at least 0, burst=START:SECONDS:TIMES, tenant= or requests="
     )

@@ -86,12 +86,18 @@ class Observer:
         every = self._result.tenants.values()
         hit, prompt = sum(each.hit_tokens for each in every), sum(each.prompt_tokens for each in every)
         waiting = len(self._scheduler.waiting)
-        self._result.moments.append(Moment(now - self._begin, held, hit, prompt, waiting))
+        running = len(self._scheduler.running)
+        self._result.moments.append(Moment(now - self._begin, held, hit, prompt, waiting, running, self._lent()))
 
     def _held(self) -> dict[str, int]:
         if self._stock is not None:
             return {self._name.get(owner, ""): blocks for owner, blocks in self._stock.cached.items()}
         return {tenant: zone.held for tenant, zone in self._scheduler.tenancy.ledger.zones.items()}
+
+    def _lent(self) -> dict[str, int]:
+        if self._stock is not None:
+            return {}
+        return {tenant: zone.lent for tenant, zone in self._scheduler.tenancy.ledger.zones.items() if zone.lent}
 
     def _collect(self) -> None:
         if self._stock is not None:

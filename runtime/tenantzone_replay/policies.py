@@ -8,6 +8,7 @@ from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.share import floor_blocks
 from tenantzone_contract.zone_terms import Lending
+from tenantzone_runtime.engine.engine_shape import EvictionOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,12 @@ class Policy:
     """Tokens a second that a front door lets through, by tenant; None: all that comes."""
     quotas: Mapping[str, int] | None = None
     """Blocks above which a tenant's cache is evicted every second; None: no quota."""
+    priorities: Mapping[str, int] | None = None
+    """By tenant, as vLLM has them, of which the smallest is served first; None: who comes first is."""
+    order: EvictionOrder = "lru"
+    """In which vLLM's own cached blocks go."""
+    tier_blocks: int = 0
+    """Of CPU memory below the engine; 0: there is none."""
     infinite: bool = False
     """Whether nothing is ever evicted."""
 
@@ -37,14 +44,23 @@ QUOTA_SECONDS: Final = 1.0
 """Between two looks at soft quotas, as LMCache has it."""
 
 
-def policies(zones: Sequence[ZoneConfig], blocks: int, tokens_per_second: float) -> dict[str, Policy]:
+def policies(
+    zones: Sequence[ZoneConfig],
+    blocks: int,
+    tokens_per_second: float,
+    demand: Mapping[str, int] | None = None,
+    tier_blocks: int = 0,
+) -> dict[str, Policy]:
     """All that are compared, by name, as a table has them.
 
     Args:
         zones: one for each tenant, as they are to be; the others are given the same shares.
         blocks: of the engine.
         tokens_per_second: that the engine can compute of prompts, for the token bucket.
+        demand: tokens of each tenant, for priorities where the zones have none.
+        tier_blocks: of CPU memory below the engine.
     """
+    priorities = _priorities(zones, demand or {})
     shares = _shares(zones, blocks)
     bucket = {tenant: share / max(1, blocks) * tokens_per_second for tenant, share in shares.items()}
     alone = Lending(lendable=0)
@@ -54,11 +70,20 @@ def policies(zones: Sequence[ZoneConfig], blocks: int, tokens_per_second: float)
     every = [
         Policy("stock", "vLLM, LRU, prefixes shared by all", salted=False),
         Policy("salted", "vLLM, LRU, a cache_salt per tenant"),
+        Policy("priority", "salted; who has priority is served first", priorities=priorities),
+        Policy("random-lru", "salted; of five cached blocks by chance the oldest goes", order="random-lru"),
+        Policy(
+            "radix-priority",
+            "as SGLang: who has priority is served first and evicted last",
+            priorities=priorities,
+            order="priority",
+        ),
         Policy("partition", "each tenant its share of the blocks and no more", zones=tuple(fenced)),
         Policy("bucket", "vLLM with salts behind a token bucket per tenant", bucket=bucket),
         Policy("soft-quota", "vLLM with salts; what is above a share goes once a second", quotas=shares),
         Policy("zones-no-lending", "ours, nothing lent", zones=tuple(changed(zone, lending=alone) for zone in zones)),
         Policy("zones", "ours", zones=tuple(zones)),
+        Policy("zones-tier", "ours, over a tier of CPU memory", zones=tuple(zones), tier_blocks=tier_blocks),
         Policy("infinite", "vLLM with salts, nothing ever evicted", infinite=True),
     ]
     return {policy.name: policy for policy in every}
@@ -82,6 +107,14 @@ def changed(zone: ZoneConfig, **changes: object) -> ZoneConfig:
     """The same zone with other fields, checked."""
     fields = {name: getattr(zone, name) for name in type(zone).model_fields}
     return ZoneConfig(**(fields | changes))
+
+
+def _priorities(zones: Sequence[ZoneConfig], demand: Mapping[str, int]) -> dict[str, int]:
+    """As the zones have them; where these are all alike, who asks for less goes before who asks for more."""
+    if len({zone.priority for zone in zones}) > 1:
+        return {zone.tenant: -zone.priority for zone in zones}
+    by_demand = sorted(zones, key=lambda zone: (demand.get(zone.tenant, 0), zone.tenant))
+    return {zone.tenant: place for place, zone in enumerate(by_demand)}
 
 
 def _shares(zones: Sequence[ZoneConfig], blocks: int) -> dict[str, int]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tenantzone_replay.load import Asked
+from tenantzone_replay.locality import Locality
 
 
 @dataclass(slots=True)
@@ -29,6 +30,7 @@ class Profile:
     """Of the first request that tells its content."""
     tokens: int = 0
     """Of all prompts and answers."""
+    locality: Locality = field(default_factory=Locality)
 
     @property
     def requests(self) -> int:
@@ -53,6 +55,7 @@ def profile(load: Iterable[Asked]) -> Profile:
         demand.prompt_tokens += asked.prompt_tokens
         demand.output_tokens += asked.output_tokens
         found.seconds = asked.arrival
+        found.locality.add(asked)
         found.tokens += asked.prompt_tokens + asked.output_tokens
         found.longest = max(found.longest, asked.prompt_tokens + asked.output_tokens)
         if asked.content and not has_content:

@@ -39,11 +39,35 @@ def replay(setting: Setting, policy: Policy) -> Result:
     result = Result(policy.name, policy.what, shape.blocks, shape.block_tokens, measures)
     clock = VirtualClock()
     with tempfile.TemporaryDirectory() as folder, clock.in_force():
-        scheduler = ModellessScheduler(shape, Path(folder), policy.config())
-        tenants = TenantsAtWork(setting.load(), scheduler, policy, measures, setting.target, clock.seconds)
+        scheduler = ModellessScheduler(
+            shape,
+            Path(folder),
+            policy.config(),
+            policy.priorities,
+            policy.order,
+            policy.tier_blocks,
+            clock.monotonic,
+        )
+        tenants = TenantsAtWork(
+            setting.load(),
+            scheduler,
+            policy,
+            measures,
+            setting.target,
+            clock.seconds,
+            setting.in_flight,
+            setting.hardware.outside_seconds,
+            setting.told,
+        )
         observer = Observer(scheduler, policy, tenants, result, clock.seconds, setting.profile.seconds / MOMENTS)
         engine = VirtualEngine(
-            scheduler, clock, setting.hardware, tenants, steps_in_flight=setting.steps_in_flight, look=observer.look
+            scheduler,
+            clock,
+            setting.hardware,
+            tenants,
+            steps_in_flight=setting.steps_in_flight,
+            look=observer.look,
+            loaded_tokens=scheduler.take_loaded_tokens,
         )
         engine.run(lambda: False)
         observer.finish(clock.seconds)

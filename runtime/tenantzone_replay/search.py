@@ -4,20 +4,25 @@
 et al., *Multiobjective Tree-Structured Parzen Estimator*, JAIR 73, 2022.)
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.zone_terms import Lending
+from tenantzone_contract.zone_terms import Lending, SeatShare
 from tenantzone_replay.measures import Result
 from tenantzone_replay.policies import Policy, zone_name
 from tenantzone_replay.replay import replay
 from tenantzone_replay.setting import Setting
+from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
 SIZES: Final = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
 """Parts of the engine's blocks that are tried as its memory."""
 _WEIGHTS: Final = (1, 2, 4)
+_LIMITS: Final = (0.0, 1.5, 3.0)
+"""To the reservation; 0: no limit."""
+_SEATS: Final = ("blocks", "alike")
+"""As they come with the blocks; or reserved by name, for each tenant as many."""
 _MOST: Final = 8
 """Parts of what is reserved that a tenant may be given; in all they come to one."""
 
@@ -29,6 +34,10 @@ class Candidate:
     blocks: int
     zones: tuple[ZoneConfig, ...]
     lends: bool
+    tier_blocks: int
+    """Of CPU memory below the engine."""
+    cost: float
+    """Of its memory, in blocks of the engine: those of the tier count for less."""
     worst: float
     """The part of its requests that the tenant which fared worst had in time."""
     result: Result
@@ -36,7 +45,14 @@ class Candidate:
     """Whether all zones are alike, as somebody sets them who has no figures."""
 
 
-def search(setting: Setting, trials: int, seed: int, told: Callable[[Candidate], None]) -> list[Candidate]:
+def search(
+    setting: Setting,
+    trials: int,
+    seed: int,
+    told: Callable[[Candidate], None],
+    tiers: Sequence[float] = (0.0,),
+    tier_price: float = 0.1,
+) -> list[Candidate]:
     """Try zones, those first that all reserve alike, and return all that were tried.
 
     Args:
@@ -44,6 +60,8 @@ def search(setting: Setting, trials: int, seed: int, told: Callable[[Candidate],
         trials: how many, besides those first ones.
         seed: the same one gives the same trials.
         told: called with each.
+        tiers: sizes of a tier of CPU memory, as parts of the engine's blocks.
+        tier_price: of a block of it, to that of one of the engine's.
     """
     # Only who asks for advice needs it.
     import optuna
@@ -55,13 +73,13 @@ def search(setting: Setting, trials: int, seed: int, told: Callable[[Candidate],
     )
     tried: list[Candidate] = []
     for size in SIZES:
-        study.enqueue_trial(_equal(size, tenants))
+        study.enqueue_trial(_equal(size, tenants, tiers[0]))
 
     def objective(trial: optuna.Trial) -> tuple[float, float]:
-        candidate = _candidate(setting, tenants, trial)
+        candidate = _candidate(setting, tenants, trial, tiers, tier_price)
         tried.append(candidate)
         told(candidate)
-        return candidate.blocks, candidate.worst
+        return candidate.cost, candidate.worst
 
     study.optimize(objective, n_trials=len(SIZES) + trials)
     return tried
@@ -70,38 +88,50 @@ def search(setting: Setting, trials: int, seed: int, told: Callable[[Candidate],
 def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Those of which none has more in time with as little memory, or as much with less; the smallest first."""
     front: list[Candidate] = []
-    for candidate in sorted(candidates, key=lambda each: (each.blocks, -each.worst)):
+    for candidate in sorted(candidates, key=lambda each: (each.cost, -each.worst)):
         if not front or candidate.worst > front[-1].worst:
             front.append(candidate)
     return front
 
 
-def _equal(size: float, tenants: list[str]) -> dict[str, Any]:
+def _equal(size: float, tenants: list[str], tier: float) -> dict[str, Any]:
     alike = {f"{what} {number}": 1 for number in range(len(tenants)) for what in ("part", "weight")}
-    return {"size": size, "reserved": 1.0, "lends": True} | alike
+    whole = {"size": size, "reserved": 1.0, "lends": True, "limit": 0.0, "seats": "blocks", "policy": "LRU"}
+    return whole | {"tier": tier} | alike
 
 
-def _candidate(setting: Setting, tenants: list[str], trial: Any) -> Candidate:
+def _candidate(
+    setting: Setting, tenants: list[str], trial: Any, tiers: Sequence[float], tier_price: float
+) -> Candidate:
     blocks = int(setting.shape.blocks * trial.suggest_categorical("size", SIZES))
     reserved = trial.suggest_float("reserved", 0.2, 1.0, step=0.2) * blocks
     lends = trial.suggest_categorical("lends", [True, False])
+    limit = trial.suggest_categorical("limit", _LIMITS)
+    seats = trial.suggest_categorical("seats", _SEATS)
+    policy = trial.suggest_categorical("policy", tuple(EVICTION_POLICIES))
+    tier_blocks = int(blocks * trial.suggest_categorical("tier", tuple(tiers)))
     parts = [trial.suggest_int(f"part {number}", 0, _MOST) for number in range(len(tenants))]
     weights = [trial.suggest_categorical(f"weight {number}", _WEIGHTS) for number in range(len(tenants))]
     whole = sum(parts) or 1
+    # Whole percentages, since that is what the advice says.
+    percents = [int(100 * reserved * part / whole / blocks) for part in parts]
     zones = tuple(
         ZoneConfig(
             name=zone_name(tenant, number),
             tenant=tenant,
             generation=1,
-            # A whole percentage, since that is what the advice says.
-            reserved=f"{int(100 * reserved * parts[number] / whole / blocks)}%",
+            reserved=f"{percents[number]}%",
+            limit=f"{min(100, int(limit * percents[number]))}%" if limit * percents[number] >= 1 else None,
             weight=weights[number],
+            eviction_policy=policy,
+            seats=SeatShare(reserved=f"{100 // len(tenants)}%") if seats == "alike" else SeatShare(),
             lending=Lending() if lends else Lending(lendable=0),
         )
         for number, tenant in enumerate(tenants)
     )
     at = replace(setting, shape=replace(setting.shape, blocks=blocks))
-    result = replay(at, Policy("advised", "zones that are tried", zones=zones))
+    result = replay(at, Policy("advised", "zones that are tried", zones=zones, tier_blocks=tier_blocks))
     worst = min(each.attainment for each in result.tenants.values())
-    is_equal = len(set(parts)) == len(set(weights)) == 1 and lends
-    return Candidate(blocks, zones, lends, worst, result, is_equal)
+    is_plain = lends and not limit and seats == "blocks" and policy == "LRU" and not tier_blocks
+    is_equal = len(set(parts)) == len(set(weights)) == 1 and is_plain
+    return Candidate(blocks, zones, lends, tier_blocks, blocks + tier_price * tier_blocks, worst, result, is_equal)

@@ -1,7 +1,7 @@
 """The tenants of a load, as an engine in virtual time asks for their requests and tells them of their tokens."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,9 @@ class TenantsAtWork:
         measures: of each tenant of the load.
         target: that a request is to keep.
         begin: the clock's seconds at the load's beginning.
+        in_flight: requests that are under way at a time, whenever they came; None: they come when the load says.
+        outside_seconds: what a first token takes outside the engine.
+        answered: called with the number, the tenant, the prompt's tokens and those that were found of each request.
     """
 
     def __init__(
@@ -48,6 +51,9 @@ class TenantsAtWork:
         measures: dict[str, TenantMeasures],
         target: Target,
         begin: float,
+        in_flight: int | None = None,
+        outside_seconds: float = 0.0,
+        answered: Callable[[int, str, int, int], None] = lambda *_: None,
     ) -> None:
         self.under_way: dict[str, _UnderWay] = {}
         """By id."""
@@ -57,6 +63,9 @@ class TenantsAtWork:
         self._measures = measures
         self._target = target
         self._begin = begin
+        self._in_flight = in_flight
+        self._outside_seconds = outside_seconds
+        self._answered = answered
         self._owner = {tenant: number + 1 if policy.salted else 0 for number, tenant in enumerate(measures)}
         self._buckets = {
             tenant: TokenBucket(rate, rate * BUCKET_SECONDS) for tenant, rate in (policy.bucket or {}).items()
@@ -72,6 +81,9 @@ class TenantsAtWork:
         return min(shape.longest, shape.blocks * shape.block_tokens)
 
     def send_due(self, now: float) -> None:
+        if self._in_flight is not None:
+            self._refill(now, self._in_flight)
+            return
         while self._next is not None and self._begin + self._next[1].arrival <= now:
             number, asked = self._next
             self._next = next(self._load, None)
@@ -84,7 +96,15 @@ class TenantsAtWork:
             _, number, asked = heapq.heappop(self._at_door)
             self._send(number, asked)
 
+    def _refill(self, now: float, in_flight: int) -> None:
+        while self._next is not None and len(self.under_way) < in_flight:
+            number, asked = self._next
+            self._next = next(self._load, None)
+            self._send(number, asked.at(now - self._begin))
+
     def next_arrival(self) -> float | None:
+        if self._in_flight is not None:
+            return None
         coming = [self._at_door[0][0]] if self._at_door else []
         if self._next is not None:
             coming.append(self._begin + self._next[1].arrival)
@@ -102,6 +122,8 @@ class TenantsAtWork:
         if output.finish_reason is not None:
             del self.under_way[output.request_id]
             self._ended(request, now)
+            if request.tokens:
+                self._answered(int(output.request_id), request.tenant, request.prompt_tokens, request.hit_tokens)
 
     def _passes_door(self, asked: Asked) -> float:
         arrival = self._begin + asked.arrival
@@ -139,7 +161,7 @@ class TenantsAtWork:
         measures.prompt_tokens += request.prompt_tokens
         measures.hit_tokens += request.hit_tokens
         measures.output_tokens += request.tokens
-        first_token = request.first_token - request.arrival
+        first_token = request.first_token - request.arrival + self._outside_seconds
         measures.first_token.add(first_token)
         token = (now - request.first_token) / (request.tokens - 1) if request.tokens > 1 else 0.0
         if request.tokens > 1:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from tenantzone_replay.clock import VirtualClock
-from tenantzone_replay.hardware import Transformer
+from tenantzone_replay.hardware import Hardware
 
 _HOUSEKEEPING_SECONDS = 0.1
 _IDLE_SECONDS = 1.0
@@ -52,17 +52,19 @@ class VirtualEngine:
         tenants: that send.
         steps_in_flight: 1, or 2 as with async scheduling.
         look: called ten times a second, with the clock's time.
+        loaded_tokens: tokens whose keys and values are loaded before a step that was just scheduled.
     """
 
     def __init__(
         self,
         driver: Scheduling,
         clock: VirtualClock,
-        hardware: Transformer,
+        hardware: Hardware,
         tenants: Tenants,
         *,
         steps_in_flight: int,
         look: Callable[[float], None] = lambda _: None,
+        loaded_tokens: Callable[[], int] = lambda: 0,
     ) -> None:
         self.steps = 0
         """That were scheduled and had something in them."""
@@ -77,6 +79,7 @@ class VirtualEngine:
         """When they end, what was scheduled, what comes of it."""
         self._busy_until = 0.0
         self._look = look
+        self._loaded_tokens = loaded_tokens
         self._kept_house = clock.seconds
         self._keep_house: Callable[[], None] = getattr(driver.scheduler, "let_time_pass", lambda: None)
 
@@ -105,6 +108,7 @@ class VirtualEngine:
             seconds = self._hardware.step_seconds(
                 (tokens, requests[name].num_computed_tokens) for name, tokens in output.num_scheduled_tokens.items()
             )
+            seconds += self._hardware.load_seconds(self._loaded_tokens())
             self.steps += 1
             self.busy_seconds += seconds
         else:

@@ -81,6 +81,7 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
         ("--tenant-identity", own.tenant_identity),
         ("--admin-token", own.admin_token),
         ("--journal", own.journal),
+        ("--record", own.record),
     ):
         if folder is not None and folder.exists() and not folder.is_dir():
             raise UsageError(f"{flag} {folder} is not a folder; give the folder that holds the file")
@@ -93,6 +94,7 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
         settings.KEYS_DIR: own.tenant_keys and str(own.tenant_keys.absolute()),
         settings.SALT_DIR: own.salt_key and str(own.salt_key.absolute()),
         settings.IDENTITY_DIR: own.tenant_identity and str(own.tenant_identity.absolute()),
+        settings.RECORD_DIR: own.record and str(own.record.absolute()),
         settings.JOURNAL_DIR: own.journal and str(own.journal.absolute()),
         settings.SCRUB_BLOCKS: 1 if own.scrub_blocks else None,
         settings.MAX_AUTO_REGISTERED_SERIES: own.max_auto_registered_series,
@@ -254,6 +256,12 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="DIR",
         help="where an audit journal is written, of this engine alone (default: none)",
+    )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="DIR",
+        help="where it is recorded what is asked for, as lengths and salted hashes, to be replayed (default: nowhere)",
     )
     parser.add_argument(
         "--scrub-blocks",

@@ -22,6 +22,9 @@ OPEN_ROUTES = "TENANTZONE_OPEN_ROUTES"
 JOURNAL_DIR = "TENANTZONE_JOURNAL_DIR"
 JOURNAL_MAX_BYTES = "TENANTZONE_JOURNAL_MAX_BYTES"
 JOURNAL_KEEP = "TENANTZONE_JOURNAL_KEEP"
+RECORD_DIR = "TENANTZONE_RECORD_DIR"
+RECORD_MAX_BYTES = "TENANTZONE_RECORD_MAX_BYTES"
+RECORD_KEEP = "TENANTZONE_RECORD_KEEP"
 SCRUB_BLOCKS = "TENANTZONE_SCRUB_BLOCKS"
 MAX_AUTO_REGISTERED_SERIES = "TENANTZONE_MAX_AUTO_REGISTERED_SERIES"
 MOST_AUTO_REGISTERED_SERIES = "TENANTZONE_MOST_AUTO_REGISTERED_SERIES"
@@ -38,6 +41,8 @@ STATE_DIR = "TENANTZONE_STATE_DIR"
 POD_NAME = "POD_NAME"
 
 DEFAULT_JOURNAL_MAX_BYTES = 16 * 2**20
+DEFAULT_RECORD_MAX_BYTES = 64 * 2**20
+DEFAULT_RECORD_KEEP = 8
 DEFAULT_MAX_AUTO_REGISTERED_SERIES = 100
 
 
@@ -94,6 +99,12 @@ class Settings:
     """Size at which a new file of the journal is begun."""
     journal_keep: int = 0
     """Files of the journal that stay, the newest with them; 0: all."""
+    record_dir: Path | None = None
+    """Holds recordings of what is asked for; None: nothing is recorded."""
+    record_max_bytes: int = DEFAULT_RECORD_MAX_BYTES
+    """Size at which a new file is begun."""
+    record_keep: int = DEFAULT_RECORD_KEEP
+    """Files that stay of each process, besides the one that it writes."""
     max_auto_registered_series: int = DEFAULT_MAX_AUTO_REGISTERED_SERIES
     """How many zones of tenants without a TenantZone have metrics of their own; the others are added up in one."""
     bounds: Bounds = Bounds()
@@ -128,6 +139,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         journal_dir=Path(environ[JOURNAL_DIR]) if environ.get(JOURNAL_DIR) else None,
         journal_max_bytes=_number(environ, JOURNAL_MAX_BYTES, DEFAULT_JOURNAL_MAX_BYTES, "a number of bytes"),
         journal_keep=_number(environ, JOURNAL_KEEP, 0, "a number of files"),
+        record_dir=Path(environ[RECORD_DIR]) if environ.get(RECORD_DIR) else None,
+        record_max_bytes=_number(environ, RECORD_MAX_BYTES, DEFAULT_RECORD_MAX_BYTES, "a number of bytes", least=1),
+        record_keep=_number(environ, RECORD_KEEP, DEFAULT_RECORD_KEEP, "a number of files", least=1),
         max_auto_registered_series=_number(
             environ, max_series, DEFAULT_MAX_AUTO_REGISTERED_SERIES, "a number of zones"
         ),
@@ -150,8 +164,8 @@ def _bounds(environ: Mapping[str, str]) -> Bounds:
     )
 
 
-def _number(environ: Mapping[str, str], name: str, default: int, expected: str) -> int:
+def _number(environ: Mapping[str, str], name: str, default: int, expected: str, *, least: int = 0) -> int:
     text = environ.get(name, str(default))
-    if not text.isdecimal():
-        raise ValueError(f"{name}={text!r}: expected {expected}")
+    if not text.isdecimal() or int(text) < least:
+        raise ValueError(f"{name}={text!r}: expected {expected}{f' above {least - 1}' if least else ''}")
     return int(text)

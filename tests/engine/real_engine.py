@@ -38,6 +38,7 @@ class RealEngine:
         self.keys_folder = folder / "keys"
         self.salt_folder = folder / "salt"
         self.journal_folder = folder / "journal"
+        self.record_folder = folder / "recorded"
         self.config_folder.mkdir()
         self.keys_folder.mkdir()
         self.salt_folder.mkdir()
@@ -199,5 +200,6 @@ def _command(model: Path, engine: RealEngine) -> list[str]:
         "--block-size", "32", "--dtype", "float32", "--enforce-eager", "--enable-prompt-tokens-details",
         "--zones-config", str(engine.config_folder), "--tenant-keys", str(engine.keys_folder),
         "--salt-key", str(engine.salt_folder), "--journal", str(engine.journal_folder),
+        "--record", str(engine.record_folder),
         "--admin-host", engine.address, "--admin-port", str(ADMIN_PORT), "--admin-open",
     ]  # fmt: skip

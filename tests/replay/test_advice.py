@@ -1,5 +1,6 @@
 """Which zones are advised, and that they can be applied."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,13 @@ import yaml
 
 from tenantzone_contract.zone_terms import Lending
 from tenantzone_operator.kube.specs import zone_config
-from tenantzone_replay.advice import as_yaml, choose, front_table
+from tenantzone_replay.advice import as_yaml, choose, front_table, return_table
+from tenantzone_replay.held_out import trials_table, try_on
+from tenantzone_replay.load import TraceError
+from tenantzone_replay.measures import Target
 from tenantzone_replay.policies import changed, equal_zones, zone_name
 from tenantzone_replay.search import Candidate, pareto, search
-from tests.replay.loads import flood_beside_a_quiet_tenant, setting
+from tests.replay.loads import BLOCK_TOKENS, asked, flood_beside_a_quiet_tenant, setting
 from tests.replay.test_replay import results
 
 CRD = Path(__file__).parents[2] / "crds/tenantzones.yaml"
@@ -27,7 +31,7 @@ def candidate(measured, blocks, worst, *, is_equal=False):
     zones = tuple(
         changed(zone, reserved="40%", lending=Lending(lendable=0)) for zone in equal_zones(["quiet", "F"], 200)
     )
-    return Candidate(blocks, zones, False, worst, measured, is_equal)
+    return Candidate(blocks, zones, False, 0, float(blocks), worst, measured, is_equal)
 
 
 def test_the_front_has_nothing_that_costs_more_and_brings_no_more(measured):
@@ -74,3 +78,40 @@ def test_a_search_tries_equal_zones_first_and_is_the_same_for_the_same_seed():
     assert told == [*first, *second]
     assert all(each.is_equal for each in first[:7])
     assert first[0].blocks < first[6].blocks == 160
+
+
+def test_what_a_further_gib_brings_is_told_from_size_to_size(measured):
+    at = setting(LOAD, blocks=300)
+    more = replace(measured, tenants={name: replace(each) for name, each in measured.tenants.items()})
+    more.tenants["flood"].hit_tokens += 3600
+    more.busy_seconds = measured.busy_seconds - 3.6
+    tried = [candidate(measured, 100, 0.5), replace(candidate(measured, 200, 0.9), result=more)]
+    header, row = return_table(tried, at, 4.0).splitlines()
+    hours = measured.seconds / 3600
+    gib = 100 * BLOCK_TOKENS * at.hardware.cache_bytes_per_token / 2**30
+    blocks, _, tokens, seconds, money = row.split()
+    assert blocks == "200"
+    assert float(tokens.replace(",", "")) == pytest.approx(3600 / hours / gib, rel=0.01)
+    assert float(seconds.replace(",", "")) == pytest.approx(3.6 / hours / gib, rel=0.01)
+    assert float(money) == pytest.approx(3.6 / hours / gib / 3600 * 4.0, abs=0.01)
+    assert "money" in header
+
+
+def test_advice_is_tried_beside_equal_shares_on_loads_that_it_has_not_seen():
+    requests = []
+    for number in range(20):
+        requests.append(asked(float(number), "quiet", range(1, 61)))
+        for each in range(1, 8):
+            first = 1000 * (number * 10 + each)
+            requests.append(asked(number + 0.1 * each, "flood", range(first, first + 8)))
+    # So short that whoever has to compute a third of the long prompt is late.
+    at = replace(setting(requests, blocks=160), target=Target(first_token=0.012))
+    reserved = {"quiet": "85%", "flood": "10%"}
+    zones = [changed(zone, reserved=reserved[zone.tenant]) for zone in equal_zones(["quiet", "flood"], 80)]
+    told = []
+    trial = try_on("other", at, zones, 80, [60, 80, 160], 0.9, told.append)
+    assert trial.advised > 0.9 > trial.equal, "the long prompt is kept whole"
+    assert trial.equal_blocks == 160
+    assert "50%" in trials_table([trial], 80)
+    with pytest.raises(TraceError, match="flood asks, of whom the advice knows nothing"):
+        try_on("other", at, zones[:1], 80, [60], 0.9, told.append)

@@ -18,7 +18,7 @@ from tenantzone_runtime.zones.totals import Totals
 PLAN = Plan(requests=2_000, tenants=40, model=Model(capacity=1_024), full_check_every=1)
 CROWDED = Plan(requests=2_000, tenants=8, seed=3, speed=0.5, model=Model(capacity=192), full_check_every=1)
 """Its requests alone fill the engine, so that what is promised has to be reclaimed from them."""
-RECLAIMING = dataclasses.replace(CROWDED, seed=3)
+RECLAIMING = dataclasses.replace(CROWDED, seed=6)
 """The same, where a promise needs running requests to yield."""
 
 
@@ -90,13 +90,13 @@ def test_nobody_yielding_to_a_zone_within_its_reservation_is_noticed(monkeypatch
 
 
 def test_a_zone_cut_below_its_reservation_is_noticed(monkeypatch):
-    real = Totals.quiet_victim
+    real = Totals.oldest_surplus
 
-    def greedy(self, borrower_priority):
-        victim = real(self, borrower_priority)
+    def greedy(self, beneficiary, *, of_active):
+        victim = real(self, beneficiary, of_active=of_active)
         return victim and (victim[0], len(victim[0].cached))
 
-    monkeypatch.setattr(Totals, "quiet_victim", greedy)
+    monkeypatch.setattr(Totals, "oldest_surplus", greedy)
     with pytest.raises(Violation, match=r"I7: zone tenant-\d+ left with"):
         run(PLAN)
 
@@ -152,6 +152,6 @@ def test_requests_whose_work_is_lost_again_and_again_are_noticed(monkeypatch):
 
 def test_a_violation_names_seed_and_step_and_shows_the_zones(monkeypatch):
     monkeypatch.setattr(preemption, "choose_victim", lambda running, beneficiary, *, entitled: None)
-    with pytest.raises(Violation, match=r"seed 3.*step \d+") as broken:
+    with pytest.raises(Violation, match=r"seed 6.*step \d+") as broken:
         run(RECLAIMING)
     assert "reserved" in str(broken.value)

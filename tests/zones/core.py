@@ -72,8 +72,12 @@ class Core:
         no_store=False,
         seats=None,
         latency=NO_TARGETS,
+        used=None,
     ):
-        """A zone without requests that holds this; quiet or not, whatever the time is."""
+        """A zone without requests that holds this; quiet or not, whatever the time is.
+
+        What it caches was let go at the time ``used``; None: now.
+        """
         quota = Quota(
             reserved=reserved,
             limit=self.capacity if limit is None else limit,
@@ -98,7 +102,10 @@ class Core:
         )
         zone = configure.add_zone(self.ledger, spec)
         zone.last_active = active
+        now = self.now
+        self.now = now if used is None else used
         self.hold(zone, in_use=in_use, cached=cached)
+        self.now = now
         self.set_quiet(zone, quiet)
         return zone
 

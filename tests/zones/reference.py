@@ -46,6 +46,8 @@ class Claim:
     in_use: set = field(default_factory=set)
     used: dict = field(default_factory=dict)
     """When each cached block was used last, the one that was let go first first."""
+    let_go: dict = field(default_factory=dict)
+    """When each block was let go last."""
     order: LeastRecentlyUsed = field(init=False)
     """Of what it keeps cached."""
     requests: int = 0
@@ -86,6 +88,11 @@ class Claim:
     def above(self, floor):
         """Cached blocks that it can lose and still hold so many."""
         return min(len(self.cached), max(0, self.held - floor))
+
+    @property
+    def age(self):
+        """When the next block to go was let go, with what tells zones apart."""
+        return self.let_go[self.cached[0]], self.entered
 
     def lose(self, count):
         """Give up so many cached blocks by its policy. Returns their ids in order."""
@@ -185,23 +192,39 @@ class World:
             over = min(claim.held + count - claim.limit, len(claim.cached))
             self._lose(paid, claim, over, "limit")
         entitled = self.is_entitled(claim, count)
+        paid += self._pay_by_surplus(claim, count, entitled)
+        self._lose(paid, claim, min(len(claim.cached), count - len(self.free)), "own")
         for other in self.by_rank(other for other in self.others(claim) if other.quiet):
             floor = other.floor if entitled else other.floor_against(claim.priority)
             self._lose(paid, other, min(other.above(floor), count - len(self.free)), "quiet")
-        if entitled:
-            for other in self.by_rank(other for other in self.others(claim) if not other.quiet):
-                self._lose(paid, other, min(other.above(other.reserved), count - len(self.free)), "reclaim")
-        self._lose(paid, claim, min(len(claim.cached), count - len(self.free)), "own")
-        for other in self.by_rank(other for other in self.others(claim) if not other.quiet):
-            self._lose(paid, other, min(other.above(other.reserved), count - len(self.free)), "relief")
+        self._lose_surplus(paid, claim, count, "relief")
+        return paid
+
+    def _pay_by_surplus(self, claim, count, entitled):
+        """Block by block, what is cached above reservations: of low priority first, then what was let go first."""
+        paid = []
+        while len(self.free) < count:
+            may_pay = [other for other in self.claims.values() if other is claim or other.quiet or entitled]
+            may_pay = [other for other in may_pay if other.above(other.reserved)]
+            if not may_pay:
+                break
+            victim = min(may_pay, key=lambda other: (other.priority, other.age))
+            (lost,) = victim.lose(1)
+            self.free.add(lost)
+            self.note_evicted(victim)
+            if paid and paid[-1][0] == victim.tenant:
+                paid[-1][1].append(lost)
+            else:
+                reason = "own" if victim is claim else "quiet" if victim.quiet else "reclaim"
+                paid.append((victim.tenant, [lost], reason))
         return paid
 
     def pay_for_watermark(self, wanted):
         """Background eviction: the same until so many blocks are free."""
         paid = []
-        for quiet in (True, False):
-            for other in self.by_rank(other for other in self.claims.values() if other.quiet is quiet):
-                self._lose(paid, other, min(other.above(other.floor), wanted - len(self.free)), "watermark")
+        for other in self.by_rank(other for other in self.claims.values() if other.quiet):
+            self._lose(paid, other, min(other.above(other.floor), wanted - len(self.free)), "watermark")
+        self._lose_surplus(paid, None, wanted, "watermark")
         return paid
 
     def share(self, claim):
@@ -226,9 +249,14 @@ class World:
         paid = []
         if short := self.missing_for_relief(claim, count, peak):
             wanted = len(self.free) + short
-            for other in self.by_rank(other for other in self.others(claim) if not other.quiet):
-                self._lose(paid, other, min(other.above(other.reserved), wanted - len(self.free)), "relief")
+            self._lose_surplus(paid, claim, wanted, "relief")
         return paid
+
+    def _lose_surplus(self, paid, claim, wanted, reason):
+        """What other active zones cache above their reservations: of the zone whose next block is oldest, all of it."""
+        others = [other for other in self.claims.values() if other is not claim and not other.quiet and other.cached]
+        for other in sorted(others, key=lambda other: (other.priority, other.age)):
+            self._lose(paid, other, min(other.above(other.reserved), wanted - len(self.free)), reason)
 
     def _lose(self, paid, claim, count, reason):
         if count > 0:
@@ -266,7 +294,7 @@ class World:
         for block in kept:
             claim.order.keep(block)
             claim.used.pop(block, None)
-            claim.used[block] = self.now
+            claim.used[block] = claim.let_go[block] = self.now
         for block in dropped:
             claim.order.forget(block)
         self.free |= set(dropped)

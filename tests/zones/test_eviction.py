@@ -12,16 +12,10 @@ def core():
 
 
 def paid(core, zone, count):
-    """Tenant, how many blocks, and why, in the order of eviction."""
-    reasons = {other: dict(other.counters.evicted) for other in core.ledger.zones.values()}
-    payments = []
-    for owner, blocks in make_room(core.ledger, zone, count, core.free):
-        if not blocks:
-            continue
-        (reason,) = (name for name, total in owner.counters.evicted.items() if total != reasons[owner].get(name, 0))
-        reasons[owner] = dict(owner.counters.evicted)
-        payments.append((owner.spec.tenant, len(blocks), reason))
-    return payments
+    """Tenant, how many blocks in all, and why, in the order in which each was evicted from first."""
+    core.events("evicted")
+    make_room(core.ledger, zone, count, core.free)
+    return [(note.zone, note.blocks, note.reason) for note in core.events("evicted")]
 
 
 def test_nobody_pays_while_blocks_are_free(core):
@@ -31,25 +25,61 @@ def test_nobody_pays_while_blocks_are_free(core):
 
 
 def test_exactly_one_block_too_few_is_paid_for(core):
-    burst = core.zone("burst", cached=99)
     calm = core.zone("calm", cached=1, quiet=True)
+    burst = core.zone("burst", cached=99)
     assert paid(core, burst, 1) == [("calm", 1, "quiet")]
     core.take(calm, 1)
     assert paid(core, burst, 1) == [("burst", 1, "own")]
 
 
-def test_quiet_zones_pay_first_the_lowest_priority_then_the_least_recently_active(core):
+def test_what_is_cached_above_reservations_goes_by_when_it_was_let_go_whoever_caches_it(core):
+    burst = core.zone("burst", cached=20, used=2.0)
+    core.zone("calm", cached=10, quiet=True, used=1.0)
+    core.hold(burst, cached=10)
+    core.now = 3.0
+    core.zone("late", cached=60, quiet=True)
+    core.now = 4.0
+    core.hold(burst, cached=10)
+    assert paid(core, burst, 50) == [("calm", 10, "quiet"), ("burst", 30, "own"), ("late", 10, "quiet")]
+
+
+def test_of_what_was_let_go_at_one_time_the_older_zones_goes_first(core):
+    one = core.zone("one", cached=30)
+    core.zone("other", cached=70, quiet=True)
+    assert paid(core, one, 40) == [("one", 30, "own"), ("other", 10, "quiet")]
+
+
+def test_and_so_it_does_where_the_older_one_is_not_who_needs_blocks(core):
+    core.zone("one", in_use=20, cached=40, quiet=True)
+    assert paid(core, core.zone("other", cached=40), 50) == [("one", 40, "quiet"), ("other", 10, "own")]
+
+
+def test_cached_surplus_of_a_low_priority_goes_first_however_new_it_is(core):
+    gold = core.zone("gold", cached=30, priority=1)
+    core.zone("calm", cached=30, quiet=True, used=9.0)
+    core.zone("other", cached=40, priority=2, quiet=True)
+    assert paid(core, gold, 65) == [("calm", 30, "quiet"), ("gold", 30, "own"), ("other", 5, "quiet")]
+
+
+def test_what_a_quiet_zone_caches_within_its_reservation_goes_last_and_down_to_what_it_does_not_lend(core):
+    burst = core.zone("burst", reserved=20, cached=60)
+    core.zone("calm", reserved=30, lendable=10, cached=40, quiet=True, used=1.0)
+    assert paid(core, burst, 35) == [("burst", 35, "own")]
+    core.take(burst, 35)
+    assert paid(core, burst, 40) == [("burst", 25, "own"), ("calm", 15, "quiet")]
+
+
+def test_reservations_are_lent_by_the_lowest_priority_then_by_who_was_active_least_recently(core):
     burst = core.zone("burst", cached=10)
-    core.zone("gold", cached=30, quiet=True, priority=1)
-    core.zone("late", cached=30, quiet=True, active=9.0)
-    core.zone("early", cached=30, quiet=True, active=5.0)
-    assert paid(core, burst, 75) == [("early", 30, "quiet"), ("late", 30, "quiet"), ("gold", 15, "quiet")]
-
-
-def test_a_quiet_zone_pays_down_to_what_it_does_not_lend_and_then_the_zone_itself_does(core):
-    burst = core.zone("burst", cached=60)
-    core.zone("calm", reserved=30, lendable=10, cached=40, quiet=True)
-    assert paid(core, burst, 35) == [("calm", 20, "quiet"), ("burst", 15, "own")]
+    core.zone("gold", reserved=30, cached=30, quiet=True, priority=1, borrowers="AnyPriority")
+    core.zone("late", reserved=30, cached=30, quiet=True, active=9.0)
+    core.zone("early", reserved=30, cached=30, quiet=True, active=5.0)
+    assert paid(core, burst, 75) == [
+        ("burst", 10, "own"),
+        ("early", 30, "quiet"),
+        ("late", 30, "quiet"),
+        ("gold", 5, "quiet"),
+    ]
 
 
 def test_within_its_reservation_a_zone_takes_surplus_back_before_its_own_cache(core):
@@ -93,11 +123,11 @@ def test_who_borrows_takes_only_surplus_from_zones_above_it_that_do_not_lend_to_
     core.zone("gold", reserved=30, cached=40, quiet=True, priority=1)
     core.zone("equal", reserved=20, cached=20, quiet=True)
     core.zone("open", reserved=20, cached=20, quiet=True, priority=2, borrowers="AnyPriority")
-    assert paid(core, burst, 60) == [
-        ("equal", 20, "quiet"),
+    assert paid(core, burst, 70) == [
+        ("burst", 20, "own"),
         ("gold", 10, "quiet"),
+        ("equal", 20, "quiet"),
         ("open", 20, "quiet"),
-        ("burst", 10, "own"),
     ]
 
 
@@ -111,25 +141,28 @@ def test_within_its_reservation_a_zone_takes_what_quiet_zones_lend_whatever_thei
 def test_equal_borrows_from_equal_at_any_priority(core):
     acme = core.zone("acme", priority=3)
     core.zone("gold", reserved=50, cached=100, quiet=True, priority=3)
-    assert paid(core, acme, 80) == [("gold", 80, "quiet")]
+    assert sum(blocks for _, blocks, _ in paid(core, acme, 80)) == 80
 
 
-def test_of_active_zones_the_least_recently_active_gives_its_surplus_first(core):
+def test_surplus_of_active_zones_is_reclaimed_by_age_too(core):
     acme = core.zone("acme", reserved=50)
-    one, other = core.zone("one", cached=50), core.zone("other", cached=50)
-    core.tenancy.request_arrived(other, 1.0)
-    core.tenancy.request_arrived(one, 2.0)
+    one, other = core.zone("one", cached=50, used=2.0), core.zone("other", cached=50, used=1.0)
+    core.tenancy.request_arrived(one, 1.0)
+    core.tenancy.request_arrived(other, 2.0)
     assert paid(core, acme, 10) == [("other", 10, "reclaim")]
     core.take(acme, 10)
-    core.tenancy.request_finished(other, 3.0)
+    # What is hit and let go again is new.
+    core.now = 3.0
+    core.ledger.reuse(other, again := list(other.cached))
+    core.ledger.release(other, again, [])
     assert paid(core, acme, 10) == [("one", 10, "reclaim")]
 
 
-def test_quiet_zones_pay_before_surplus_is_reclaimed_from_active_ones(core):
+def test_an_active_zone_of_low_priority_gives_surplus_before_a_quiet_one_of_high(core):
     acme = core.zone("acme", reserved=50)
-    core.zone("busy", cached=60, priority=-5)
-    core.zone("calm", cached=40, quiet=True, priority=5)
-    assert paid(core, acme, 50) == [("calm", 40, "quiet"), ("busy", 10, "reclaim")]
+    core.zone("busy", cached=40, priority=-5)
+    core.zone("calm", cached=60, quiet=True, priority=5)
+    assert paid(core, acme, 50) == [("busy", 40, "reclaim"), ("calm", 10, "quiet")]
 
 
 def test_a_reclaim_leaves_what_is_within_the_reservation(core):
@@ -151,18 +184,17 @@ def test_a_zone_entitled_by_what_it_uses_reclaims_also_what_its_own_cache_could_
     assert paid(core, acme, 60) == [("burst", 60, "reclaim")]
 
 
-def test_what_a_zone_is_entitled_to_is_not_taken_from_its_own_surplus(core):
+def test_what_a_zone_is_entitled_to_is_taken_from_its_own_surplus_if_that_is_older(core):
     acme = core.zone("acme", reserved=50, cached=60)
-    core.zone("burst", cached=40)
-    assert paid(core, acme, 40) == [("burst", 40, "reclaim")]
-    (told,) = core.events("evicted")
-    assert told.beneficiary == "acme"
+    core.zone("burst", cached=40, used=1.0)
+    assert paid(core, acme, 40) == [("acme", 10, "own"), ("burst", 30, "reclaim")]
 
 
 def test_one_block_over_its_reservation_it_borrows_all_and_reclaims_nothing(core):
     acme = core.zone("acme", reserved=10, cached=20)
     core.zone("burst", cached=80)
-    assert paid(core, acme, 11) == [("acme", 11, "own")]
+    evicted = make_room(core.ledger, acme, 11, core.free)
+    assert [(zone.spec.tenant, len(blocks)) for zone, blocks in evicted] == [("acme", 10), ("acme", 1)]
 
 
 def test_what_the_limit_frees_counts_before_others_pay(core):
@@ -197,9 +229,9 @@ def test_a_request_that_grows_takes_even_one_block_of_others_surplus_caches(core
 
 
 def test_the_last_block_above_a_higher_priority_zones_reservation_goes_too(core):
-    burst = core.zone("burst", cached=69)
+    burst = core.zone("burst", in_use=68, cached=1)
     core.zone("gold", reserved=30, cached=31, quiet=True, priority=1)
-    assert paid(core, burst, 2) == [("gold", 1, "quiet"), ("burst", 1, "own")]
+    assert paid(core, burst, 2) == [("burst", 1, "own"), ("gold", 1, "quiet")]
 
 
 def test_a_request_from_before_zones_borrows_as_priority_0(core):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from tenantzone_replay.load import Asked, TraceError
-from tenantzone_replay.readers import azure, burstgpt, kv_events, mooncake, qwen, sessions
+from tenantzone_replay.readers import azure, burstgpt, kv_events, mooncake, qwen, recorded, sessions
 from tenantzone_replay.readers.lines import first_line
 
 Reader = Callable[[Path], Iterator[Asked]]
@@ -17,6 +17,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "burstgpt": burstgpt.read,
     "sessions": sessions.read,
     "kv-events": kv_events.read,
+    "recorded": recorded.read,
 }
 """Each yields the requests of a file in the order of their arrival, and reads no further than it is asked."""
 
@@ -27,8 +28,11 @@ def guess_format(path: Path) -> str:
     Raises:
         TraceError: it looks like none.
     """
+    if path.is_dir():
+        return "recorded"
     line = first_line(path)
     for name, module in (
+        ("recorded", recorded),
         ("kv-events", kv_events),
         ("qwen", qwen),
         ("mooncake", mooncake),

@@ -24,8 +24,12 @@ def first_line(path: Path) -> str:
         return next((line.strip() for line in lines if line.strip()), "")
 
 
-def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+def json_lines(path: Path, *, may_be_cut_off: bool = False) -> Iterator[tuple[str, Any]]:
     """What each line says, and where it stands.
+
+    Args:
+        path: of the trace.
+        may_be_cut_off: whether it may end in the midst of a line, which then is left out.
 
     Raises:
         TraceError: a line is no JSON.
@@ -38,6 +42,8 @@ def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
             try:
                 yield place, json.loads(line)
             except ValueError as error:
+                if may_be_cut_off and not line.endswith("\n"):
+                    return
                 raise TraceError(f"{place}: no JSON: {error}") from None
 
 

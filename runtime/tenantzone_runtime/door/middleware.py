@@ -22,6 +22,7 @@ from tenantzone_runtime.door.intake import Intake
 from tenantzone_runtime.door.known import Known
 from tenantzone_runtime.door.limits import ClientDisconnected
 from tenantzone_runtime.door.opening import open_all
+from tenantzone_runtime.door.recorder import Recorder, recorded
 from tenantzone_runtime.door.refusals import count_refusal
 from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
 from tenantzone_runtime.door.terms import check_terms
@@ -71,6 +72,7 @@ class TenantMiddleware:
         self._full_queues = FullQueues()
         self._known = Known(self._settings, self._settings.state_dir, self._full_queues.forget)
         self._tracing = _tracing()
+        self._recorder = _recorder(self._settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -80,7 +82,8 @@ class TenantMiddleware:
         if not self._is_open(scope):
             await self._known.look_if_due()
         if not self._known.is_required:
-            await self._app(scope, receive, send)
+            app = self._recorded(self._app, scope, "") if scope["type"] == "http" else self._app
+            await app(scope, receive, send)
         elif scope["type"] == "http":
             await self._http(scope, receive, send)
         else:
@@ -120,7 +123,7 @@ class TenantMiddleware:
                     # Once more: it may have waited behind one that was refused.
                     self._full_queues.check(tenant)
                     attributes = self._attributes(tenant)
-                    bound_app = bearing.carried_through(self._app)
+                    bound_app = bearing.carried_through(self._recorded(self._app, scope, tenant))
                     app = discreet(judged(bound_app, _Hearing(tenant, held, self._full_queues)))
         except Refusal as refusal:
             count_refusal(refusal.reason)
@@ -135,6 +138,11 @@ class TenantMiddleware:
         finally:
             if held is not None:
                 held.let_go()
+
+    def _recorded(self, app: App, scope: Scope, tenant: str) -> App:
+        if self._recorder is None:
+            return app
+        return recorded(app, self._recorder, tenant, _header(scope["headers"], b"authorization"), self._known.salt_key)
 
     def _attributes(self, tenant: str) -> dict[str, str | int]:
         """The attributes that a trace of the tenant's request should have."""
@@ -246,6 +254,12 @@ def _tracing() -> Tracing | None:
             raise
         return None
     return Tracing()
+
+
+def _recorder(settings: Settings) -> Recorder | None:
+    if settings.record_dir is None:
+        return None
+    return Recorder(settings.record_dir, settings.record_max_bytes, settings.record_keep)
 
 
 def _header(headers: Headers, name: bytes) -> bytes | None:

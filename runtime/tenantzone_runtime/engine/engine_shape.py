@@ -2,6 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+EvictionOrder = Literal["lru", "priority", "random-lru"]
+"""Of a stock pool's cached blocks: the oldest first; those of low priority first; the oldest of a few by chance."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ nothing to speak of, and no text is needed.
 """
 
 import json
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, VllmConfig
 from vllm.sampling_params import SamplingParams
-from vllm.v1.core.kv_cache_utils import BlockHash
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -23,8 +23,11 @@ from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
 from tenantzone_contract.config import RuntimeConfig
-from tenantzone_runtime.engine.engine_shape import EngineShape, Prompt
+from tenantzone_runtime.engine.engine_shape import EngineShape, EvictionOrder, Prompt
+from tenantzone_runtime.engine.modelless_blocks import Hasher
+from tenantzone_runtime.engine.modelless_tier import TierBelow, put_below
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.engine.stock_orders import change_order
 from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 
 _SEAL_KEY: Final = bytes(32)
@@ -52,14 +55,36 @@ class ModellessScheduler:
         shape: of the engine.
         folder: an empty one, for what vLLM reads of a model.
         config: the zones; None: vLLM's own scheduler.
+        priorities: of tenants, as vLLM has them, of which the smallest is served first; None: who comes first is.
+        order: in which a stock pool's cached blocks go.
+        tier_blocks: of CPU memory below the engine, for zones; 0: there is none.
+        now: the time in seconds.
     """
 
-    def __init__(self, shape: EngineShape, folder: Path, config: RuntimeConfig | None) -> None:
+    def __init__(
+        self,
+        shape: EngineShape,
+        folder: Path,
+        config: RuntimeConfig | None,
+        priorities: Mapping[str, int] | None = None,
+        order: EvictionOrder = "lru",
+        tier_blocks: int = 0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.shape = shape
-        self.scheduler = _make_scheduler(shape, folder, zones=config is not None)
+        self._priorities = priorities or {}
+        self._priority_of_owner: dict[int, int] = {}
+        policy = "fcfs" if priorities is None else "priority"
+        self.scheduler = _make_scheduler(shape, folder, policy, zones=config is not None)
         self._has_zones = config is not None
+        self._tier: TierBelow | None = None
         if config is not None:
             self.scheduler.apply_config(config)
+            if tier_blocks:
+                self._tier = TierBelow(config, tier_blocks, shape.blocks, shape.block_tokens, now)
+                put_below(self.scheduler, self._tier)
+        elif order != "lru":
+            change_order(self.scheduler, order, lambda owner: self._priority_of_owner.get(owner, 0))
 
     def send(
         self, request_id: str, tenant: str, prompt: Prompt, answer_tokens: int, *, arrival: float, owner: int = 0
@@ -74,6 +99,7 @@ class ModellessScheduler:
             arrival: when it came, in unix time.
             owner: who finds what it computes again: requests of the same number, as with one ``cache_salt``.
         """
+        priority = self._priority_of_owner[owner] = self._priorities.get(tenant, 0)
         params = SamplingParams(max_tokens=answer_tokens, ignore_eos=True)
         salt = None
         if self._has_zones:
@@ -87,9 +113,14 @@ class ModellessScheduler:
                 pooling_params=None,
                 arrival_time=arrival,
                 cache_salt=salt,
-                block_hasher=_Hasher(prompt, owner, self.shape.block_tokens),
+                priority=priority,
+                block_hasher=Hasher(prompt, owner, self.shape.block_tokens),
             )
         )
+
+    def take_loaded_tokens(self) -> int:
+        """Tokens that were loaded from the tier since this was asked last."""
+        return 0 if self._tier is None else self._tier.take_loaded_tokens()
 
     def schedule(self) -> tuple[SchedulerOutput, ModelRunnerOutput]:
         """The first half of a step, and what the model would make of it: a token for each whole prompt."""
@@ -108,41 +139,7 @@ class ModellessScheduler:
         return [item for outputs in by_client.values() for item in outputs.outputs]
 
 
-class _Hasher:
-    """Tells the hashes of a request's blocks that are full and have none yet."""
-
-    def __init__(self, prompt: Prompt, owner: int, block_tokens: int) -> None:
-        self._prompt = prompt
-        self._owner = owner_bytes(owner)
-        self._block_tokens = block_tokens
-
-    def __call__(self, request: Request) -> list[BlockHash]:
-        begin, end = len(request.block_hashes), request.num_tokens // self._block_tokens
-        if begin == end:
-            return []
-        prompt, owner, size = self._prompt, self._owner, self._block_tokens
-        hashes = []
-        for index in range(begin, end):
-            content, part = prompt.block(index, size)
-            hashes.append(BlockHash(owner + content.to_bytes(24, "big", signed=True) + part.to_bytes(4, "big")))
-        return hashes
-
-
-OWNER_BYTES: Final = 4
-"""With which a block's hash begins."""
-
-
-def owner_bytes(owner: int) -> bytes:
-    """With which the hashes of an owner's blocks begin."""
-    return owner.to_bytes(OWNER_BYTES, "big")
-
-
-def owners(block_hashes: Iterable[bytes | None]) -> Iterable[int]:
-    """Whose blocks these are, of those that have a hash."""
-    return (int.from_bytes(each[:OWNER_BYTES], "big") for each in block_hashes if each is not None)
-
-
-def _make_scheduler(shape: EngineShape, folder: Path, *, zones: bool) -> Scheduler:
+def _make_scheduler(shape: EngineShape, folder: Path, policy: str, *, zones: bool) -> Scheduler:
     (folder / "config.json").write_text(json.dumps(_MODEL))
     config = VllmConfig(
         model_config=ModelConfig(
@@ -154,6 +151,7 @@ def _make_scheduler(shape: EngineShape, folder: Path, *, zones: bool) -> Schedul
             max_num_batched_tokens=max(shape.step_tokens, shape.seats),
             max_model_len=shape.longest,
             is_encoder_decoder=False,
+            policy=policy,
         ),
     )
     config.cache_config.num_gpu_blocks = shape.blocks + 1

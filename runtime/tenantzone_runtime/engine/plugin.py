@@ -12,7 +12,7 @@ from tenantzone_runtime.engine.first_errors import stop_at_first_errors
 from tenantzone_runtime.engine.redaction import redact_log_records
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.seal import new_seal_key
-from tenantzone_runtime.settings import POD_NAME, SCRUB_BLOCKS, SEAL_KEY, STATE_DIR
+from tenantzone_runtime.settings import POD_NAME, RECORD_DIR, SCRUB_BLOCKS, SEAL_KEY, STATE_DIR
 
 
 def register() -> None:
@@ -38,6 +38,11 @@ def _prepare_api_server() -> None:
     from tenantzone_runtime.engine.media_names import name_media_by_tenant
     from tenantzone_runtime.engine.refusals import pass_refusals_on
 
+    if os.environ.get(RECORD_DIR):
+        from tenantzone_runtime.engine.recording import record_generations
+
+        # Before refusals are passed on: what does that waits, and hears of no end.
+        record_generations()
     pass_refusals_on()
     name_media_by_tenant()
 

@@ -96,9 +96,10 @@ def pass_refusals_on() -> None:
     # Imported here: only the API server has need of it.
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    if not hasattr(AsyncLLM.generate, "__wrapped__"):
+    if not hasattr(AsyncLLM.generate, "passes_refusals_on"):
         AsyncLLM.generate = _passing_refusals_on(AsyncLLM.generate, validate_beside_the_loop())
         AsyncLLM.encode = _passing_refusals_of_pooling_on(AsyncLLM.encode)
+        AsyncLLM.generate.passes_refusals_on = True
 
 
 def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> _Generate:

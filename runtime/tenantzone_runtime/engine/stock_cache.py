@@ -7,7 +7,7 @@ from vllm.v1.core.kv_cache_utils import KVCacheBlock
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
-from tenantzone_runtime.engine.modelless import OWNER_BYTES, owners
+from tenantzone_runtime.engine.modelless_blocks import owner_of, owners
 
 
 class StockCache:
@@ -45,7 +45,7 @@ class StockCache:
         while over and block is not None and block.next_free_block is not None:
             following = block.next_free_block
             if block.block_hash is not None:
-                owner = _owner(block)
+                owner = owner_of(block.block_hash)
                 if over.get(owner):
                     self._pool.evict_blocks({block.block_id})
                     lost[owner] += 1
@@ -66,7 +66,7 @@ class StockCache:
     def on_block_evicted(self, block: KVCacheBlock) -> None:
         """Asked of each block that is taken: one without a hash had nothing to lose."""
         if block.block_hash is not None:
-            owner = _owner(block)
+            owner = owner_of(block.block_hash)
             self.cached[owner] -= 1
             self.evicted[owner] += 1
 
@@ -80,7 +80,3 @@ class StockCache:
             request, *args, num_cached_blocks=num_cached_blocks, num_full_blocks=num_full_blocks, **kwargs
         )
         self.cached.update(owners(request.block_hashes[num_cached_blocks:num_full_blocks]))
-
-
-def _owner(block: KVCacheBlock) -> int:
-    return int.from_bytes(block.block_hash[:OWNER_BYTES], "big")

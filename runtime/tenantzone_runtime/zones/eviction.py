@@ -3,15 +3,18 @@
 The order, for a zone that may take what it asks for:
 
 - limit: if it would hold more than its limit, its own blocks pay the difference;
-- S1 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their floor.
-  A zone that borrows takes from a reservation only where it may borrow from it;
-- S1b (reclaim), only for a zone within its reservation: surplus above other zones' reservations, lowest priority first;
-- S2 (own): its own blocks, in the order of its eviction policy;
+- S0 (own, quiet, reclaim): what is cached above reservations, of the lowest priority first, then what was let go first.
+  It is the zone's own and quiet zones', and everybody's for a zone within its reservation. So cached surplus is shared
+  by all as one LRU cache, and no zone's grows at the cost of what others use more;
+- S1 (own): what is left of its own blocks, in the order of its eviction policy;
+- S2 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their floor.
+  A zone that borrows takes from a reservation only where it may borrow from it. It comes last: what a quiet zone caches
+  within its reservation is lent to what requests use, and not to another zone's cache;
 - then, for a request that runs and grows above the reservation, what other zones cache above theirs (relief): work in
   progress counts more than a cache that nobody was promised. A request that waits gets it by :func:`relieve` only.
 
 When these do not give enough, what is left is in use (see ``preemption``). Background eviction (watermark) goes
-through S1 and S1b for nobody in particular.
+through S2 and S0 for nobody in particular.
 """
 
 from collections.abc import Callable
@@ -43,13 +46,12 @@ def make_room(ledger: Ledger, zone: Zone, count: int, free: int) -> Evictions:
     if short <= 0:
         return evicted
     entitled = zone.is_entitled_to(count)
-    if ledger.totals.evictable:
-        short -= _evict_quiet(ledger, evicted, short, "quiet", zone, None if entitled else zone.spec.priority)
-    if entitled:
-        short -= _evict_surplus(ledger, evicted, short, "reclaim", zone)
+    short -= _evict_oldest_surplus(ledger, evicted, short, zone, of_active=entitled)
     if short > 0:
         evicted.append((zone, ledger.evict(zone, min(short, len(zone.cached)), "own", zone)))
         short -= len(evicted[-1][1])
+    if short > 0 and ledger.totals.evictable:
+        short -= _evict_quiet(ledger, evicted, short, "quiet", zone, None if entitled else zone.spec.priority)
     if short > 0:
         _evict_surplus(ledger, evicted, short, "relief", zone)
     return evicted
@@ -59,9 +61,9 @@ def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tupl
     """Make room for as many of ``count`` blocks as a zone may hold more, or in place of its own cached ones.
 
     For a tier whose blocks are all cache: there a zone is entitled by what it *holds*, where an engine's is by what its
-    requests use. The order is the same. Up to the reservation: what is free, S1 and S1b. Above it: what is spare, and
-    up to the zone's share of what nobody reserved what others hold above their reservations (relief). What is left
-    goes in place of the zone's own (S2), as far as what others have locked stays obtainable.
+    requests use, and no request waits for it. Up to the reservation: what is free, S2 and S0. Above it: what is
+    spare, and up to the zone's share of what nobody reserved what others hold above their reservations (relief). What
+    is left goes in place of the zone's own (S1), as far as what others have locked stays obtainable.
 
     Returns:
         How many blocks the zone may take now, all of which are free then, and what was evicted for them.
@@ -163,6 +165,22 @@ def trim_to_limit(ledger: Ledger, zone: Zone, at_once: int = ALL) -> list[int]:
     return ledger.evict(zone, over, "limit") if over > 0 else []
 
 
+def _evict_oldest_surplus(ledger: Ledger, evicted: Evictions, short: int, zone: Zone, *, of_active: bool) -> int:
+    """Evict what is cached above reservations (S0), and return how many blocks that gave."""
+    given, victims = 0, Evictions()
+    while given < short and (oldest := ledger.totals.oldest_surplus(zone, of_active=of_active)) is not None:
+        victim, max_blocks = oldest
+        reason: EvictionReason = "own" if victim is zone else "quiet" if victim.quiet else "reclaim"
+        blocks = ledger.evict(victim, min(short - given, max_blocks), reason, zone)
+        given += len(blocks)
+        if victims and victims[-1][0] is victim:
+            victims[-1][1].extend(blocks)
+        else:
+            victims.append((victim, blocks))
+    evicted += victims
+    return given
+
+
 def _evict_quiet(
     ledger: Ledger,
     evicted: Evictions,
@@ -171,7 +189,7 @@ def _evict_quiet(
     beneficiary: Zone | None,
     borrower_priority: int | None,
 ) -> int:
-    """Evict from quiet zones (S1), and return how many blocks that gave."""
+    """Evict from quiet zones (S2), and return how many blocks that gave."""
     return _evict_in_turn(
         ledger, evicted, short, reason, beneficiary, lambda: ledger.totals.quiet_victim(borrower_priority)
     )
@@ -180,7 +198,7 @@ def _evict_quiet(
 def _evict_surplus(
     ledger: Ledger, evicted: Evictions, short: int, reason: EvictionReason, beneficiary: Zone | None
 ) -> int:
-    """Evict surplus above reservations (S1b), and return how many blocks that gave."""
+    """Evict surplus above reservations (S0), and return how many blocks that gave."""
     return _evict_in_turn(
         ledger, evicted, short, reason, beneficiary, lambda: ledger.totals.surplus_victim(beneficiary)
     )

@@ -105,6 +105,9 @@ class Ledger:
         """Release blocks that the last request let go: ``kept`` ones as most recently used, ``dropped`` ones freed."""
         self.accrue(zone)
         kept_count = zone.cached.keep(kept)
+        since, now = self.links.since, self.now
+        for block_id in kept:
+            since[block_id] = now
         self.expiry.kept(zone, kept, self.now)
         zone.cached.drop(dropped)
         self._disown(zone, dropped)

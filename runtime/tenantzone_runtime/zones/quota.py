@@ -45,12 +45,12 @@ def locked(quota: Quota, held: int, quiet: bool) -> int:
 
 
 def evictable(quota: Quota, in_use: int, cached: int) -> int:
-    """Cached blocks that a quiet zone gives up to those who may borrow from it (S1): down to its floor."""
+    """Cached blocks that a quiet zone gives up to those who may borrow from it (S2): down to its floor."""
     return min(cached, max(0, in_use + cached - floor(quota, quiet=True)))
 
 
 def reclaimable(cached: int, surplus: int, evictable: int) -> int:
-    """Cached blocks that a zone within its own reservation may take: what S1 gives, or S1b, down to the reservation."""
+    """Cached blocks that a zone within its own reservation may take: what S2 gives, or S0, down to the reservation."""
     return max(min(cached, surplus), evictable)
 
 

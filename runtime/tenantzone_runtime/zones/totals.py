@@ -9,7 +9,7 @@ from typing import Literal
 
 from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.parts import ALL
-from tenantzone_runtime.zones.victims import SumsByPriority, VictimOrder
+from tenantzone_runtime.zones.victims import Rank, SumsByPriority, VictimOrder, by_age
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 Source = Literal["spare", "relief"]
@@ -37,7 +37,7 @@ class Totals:
         self.surplus = 0
         """All that zones hold above their reservations."""
         self.evictable = 0
-        """All that quiet zones give up (S1)."""
+        """All that quiet zones give up (S2)."""
         self._locked = 0
         self._reclaimable = 0
         self._kept = 0
@@ -48,7 +48,8 @@ class Totals:
         self._stirred: dict[Zone, None] = {}
         self._quiet = VictimOrder()
         self._quiet_for_all = VictimOrder()
-        self._above_reservation = VictimOrder()
+        self._surplus_of_active = VictimOrder(by_age)
+        self._surplus_of_quiet = VictimOrder(by_age)
         self.changes = 0
         """Grows with each change."""
         self.spec_changes = 0
@@ -97,7 +98,7 @@ class Totals:
         self._active_weight -= zone.active_weight
         zone.active_weight = 0
         zone.locked = zone.evictable = zone.evictable_by_all = zone.reclaimable = zone.withheld = zone.surplus = 0
-        for order in (self._quiet, self._quiet_for_all, self._above_reservation):
+        for order in (self._quiet, self._quiet_for_all, self._surplus_of_active, self._surplus_of_quiet):
             order.remove(zone)
         self.with_targets.pop(zone, None)
         self._note_change(zone)
@@ -135,8 +136,10 @@ class Totals:
         # Most changes leave a zone in the orders where it is.
         if (evictable > 0) != (zone in self._quiet.members):
             self._quiet.toggle(zone)
-        if (reclaimable > 0 and not quiet) != (zone in self._above_reservation.members):
-            self._above_reservation.toggle(zone)
+        caches_surplus = surplus > 0 and cached > 0
+        if caches_surplus or zone in self._surplus_of_active.members or zone in self._surplus_of_quiet.members:
+            self._surplus_of_active.put(zone, caches_surplus and not quiet)
+            self._surplus_of_quiet.put(zone, caches_surplus and quiet)
 
     def stir(self, zone: Zone) -> None:
         """Note that something changed for the zone: if its next request was denied, it may be admissible now."""
@@ -150,7 +153,7 @@ class Totals:
     def was_active(self, zone: Zone) -> None:
         """Put the zone after others of its priority, since its last activity is now."""
         self.reckon(zone)
-        for order in (self._quiet, self._quiet_for_all, self._above_reservation):
+        for order in (self._quiet, self._quiet_for_all):
             order.move(zone)
 
     def _reckon_offer(self, zone: Zone) -> None:
@@ -260,7 +263,7 @@ class Totals:
         return self._reclaimable - self.evictable - (zone.reclaimable - zone.evictable)
 
     def quiet_victim(self, borrower_priority: int | None) -> tuple[Zone, int] | None:
-        """The next quiet zone to evict from (S1), with the most blocks that it gives; else None.
+        """The next quiet zone to evict from (S2), with the most blocks that it gives; else None.
 
         Args:
             borrower_priority: of a zone that borrows; None for blocks that are not borrowed.
@@ -275,9 +278,33 @@ class Totals:
         return None if zone is None else (zone, zone.evictable_by_all)
 
     def surplus_victim(self, beneficiary: Zone | None) -> tuple[Zone, int] | None:
-        """The next zone with cached blocks above its reservation (S1b), with the most that it gives; else None."""
-        zone = self._above_reservation.first(excluding=beneficiary)
+        """The next active zone that caches above its reservation, with the most that it gives; else None."""
+        zone = self._surplus_of_active.first(excluding=beneficiary)
         return None if zone is None else (zone, zone.reclaimable)
+
+    def oldest_surplus(self, beneficiary: Zone, *, of_active: bool) -> tuple[Zone, int] | None:
+        """Whose cache above a reservation goes next (S0), and how much of it goes before another zone's; else None.
+
+        Args:
+            beneficiary: who needs blocks; its own surplus is among it.
+            of_active: whether that of other zones which are not quiet is, too.
+        """
+        own = self._surplus_of_quiet if beneficiary.quiet else self._surplus_of_active
+        ranks: list[tuple[Rank, Zone]] = []
+        if beneficiary in own.members:
+            ranks.append((own.members[beneficiary], beneficiary))
+        for order in (self._surplus_of_quiet, self._surplus_of_active)[: 2 if of_active else 1]:
+            ranks += order.first_two(excluding=beneficiary)
+        if not ranks:
+            return None
+        ranks.sort(key=_by_rank)
+        (priority, _, number), zone = ranks[0]
+        count = min(zone.surplus, len(zone.cached))
+        if len(ranks) > 1:
+            (next_priority, moment, next_number), _ = ranks[1]
+            if next_priority == priority:
+                count = zone.cached.first_until(moment, count, with_it=number < next_number)
+        return zone, count
 
     def check(self, zones: list[Zone]) -> None:
         """Check that the sums are what the parts add up to.
@@ -294,6 +321,10 @@ class Totals:
         assert self._withheld.total == sum(zone.withheld for zone in zones)
         assert self._never_lent.total == sum(map(_lent_to_none_below, zones))
         assert self._kept == sum(quota.floor(zone.spec.quota, quiet=True) for zone in zones)
+
+
+def _by_rank(ranked: tuple[Rank, Zone]) -> Rank:
+    return ranked[0]
 
 
 def _lent_to_none_below(zone: Zone) -> int:

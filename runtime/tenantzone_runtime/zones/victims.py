@@ -1,10 +1,11 @@
 """Victim orders: zones in the order in which they give up blocks, or lend them.
 
-The lowest priority comes first, then the least recently active.
+The lowest priority comes first; then the zone that was least recently active, or whose next block to go was let go
+first.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import Final
 
@@ -17,10 +18,25 @@ _PRIORITIES: Final = 2**32
 """A priority has 32 bits."""
 
 
-class VictimOrder:
-    """Zones by who yields first, kept sorted, so that the next victim is found without a look at all zones."""
+def by_activity(zone: Zone) -> Rank:
+    """By priority, then by who was active last."""
+    return zone.spec.priority, zone.last_active, zone.number
 
-    def __init__(self) -> None:
+
+def by_age(zone: Zone) -> Rank:
+    """By priority, then by when the next cached block to go was let go by its last request; there must be one."""
+    return zone.spec.priority, zone.cached.first_since, zone.number
+
+
+class VictimOrder:
+    """Zones by who yields first, kept sorted, so that the next victim is found without a look at all zones.
+
+    Args:
+        rank: of a zone.
+    """
+
+    def __init__(self, rank: Callable[[Zone], Rank] = by_activity) -> None:
+        self._rank = rank
         self._ranks: list[Rank] = []
         self._zones: list[Zone] = []
         self.members: dict[Zone, Rank] = {}
@@ -37,7 +53,7 @@ class VictimOrder:
         if zone in self.members:
             self.remove(zone)
             return
-        rank = _rank(zone)
+        rank = self._rank(zone)
         index = bisect_left(self._ranks, rank)
         self._ranks.insert(index, rank)
         self._zones.insert(index, zone)
@@ -45,7 +61,7 @@ class VictimOrder:
 
     def put(self, zone: Zone, belongs: bool) -> None:
         """Enter the zone where it belongs now, or take it out if it does not."""
-        if belongs and self.members.get(zone) == _rank(zone):
+        if belongs and self.members.get(zone) == self._rank(zone):
             return
         self.remove(zone)
         if belongs:
@@ -75,6 +91,11 @@ class VictimOrder:
                 return zone
         return None
 
+    def first_two(self, excluding: Zone) -> list[tuple[Rank, Zone]]:
+        """The next two victims with their ranks; fewer if there are no more."""
+        found = zip(self._ranks[:3], self._zones[:3], strict=True)
+        return [(rank, zone) for rank, zone in found if zone is not excluding][:2]
+
     def first_up_to(self, priority: int) -> Zone | None:
         """The next victim of this priority or a lower one; None if there is none."""
         return self._zones[0] if self._ranks and self._ranks[0][0] <= priority else None
@@ -83,10 +104,6 @@ class VictimOrder:
         """The next victim of a higher priority; None if there is none."""
         index = bisect_right(self._ranks, (priority, inf, 0))
         return self._zones[index] if index < len(self._zones) else None
-
-
-def _rank(zone: Zone) -> Rank:
-    return zone.spec.priority, zone.last_active, zone.number
 
 
 class SumsByPriority:

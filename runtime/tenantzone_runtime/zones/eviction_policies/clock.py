@@ -56,6 +56,17 @@ class Clock(EvictionOrder):
         self._count -= count
         return evicted
 
+    def first_until(self, moment: float, at_most: int, *, with_it: bool) -> int:
+        # Which block goes in place of one that was hit, is known when it has gone.
+        links, block_id = self.links, self._first
+        count = 0
+        for _ in range(super().first_until(moment, at_most, with_it=with_it)):
+            if links.noted[block_id] is self:
+                return max(1, count)
+            count += 1
+            block_id = links.after[block_id]
+        return count
+
     def remove(self, block_id: int) -> None:
         self._take_out([block_id])
         self.links.noted[block_id] = None

@@ -22,7 +22,7 @@ class Links:
         block_count: block ids run from 0 to ``block_count - 1``.
     """
 
-    __slots__ = ("after", "before", "end", "noted", "order_of")
+    __slots__ = ("after", "before", "end", "noted", "order_of", "since")
 
     def __init__(self, block_count: int) -> None:
         self.end = block_count
@@ -31,6 +31,8 @@ class Links:
         self.after = [self.end] * (block_count + 1)
         self.order_of: list[EvictionOrder | None] = [None] * block_count
         """Where each block stands now; the links of one that stands nowhere mean nothing."""
+        self.since = [0.0] * block_count
+        """When each block was let go last by a request, on the ledger's clock."""
         self.noted: list[Any] = [None] * block_count
         """What a policy has noted of each block, in an order or in use. An order believes only what it can tell for its
         own: the zone may have had another one when it was noted, or the block another zone."""
@@ -102,6 +104,27 @@ class EvictionOrder(ABC):
         Raises:
             KeyError: it is not in the order.
         """
+
+    @property
+    def first_since(self) -> float:
+        """When the next block to go was let go by its last request; there must be one."""
+        return self.links.since[self._first]
+
+    def first_until(self, moment: float, at_most: int, *, with_it: bool) -> int:
+        """How many of the next blocks to go, one after the other, were let go before a moment, or at it if ``with_it``.
+
+        There may be more than that, but no fewer.
+        """
+        since, after, end = self.links.since, self.links.after, self.links.end
+        count, block_id = 0, self._first
+        while (
+            count < at_most
+            and block_id != end
+            and (since[block_id] < moment or (with_it and since[block_id] == moment))
+        ):
+            count += 1
+            block_id = after[block_id]
+        return count
 
     def clear(self) -> list[int]:
         """All leave it, for another order; this one is used no more. Returns their ids in order."""

@@ -1,0 +1,37 @@
+"""``replay`` and ``advise``: what zones would do for recorded traffic, told by the runtime's own replay if it is here.
+
+It drives vLLM's scheduler, and so is a program of its own that is not imported here.
+"""
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+COMMANDS: Final = {"replay": "compare", "advise": "advise"}
+"""What the replay calls them."""
+
+
+class PlanningError(Exception):
+    """The replay can't run here."""
+
+
+def plan(command: str, arguments: Sequence[str]) -> int:
+    """Run the replay, and return its exit code.
+
+    Args:
+        command: one of ``COMMANDS``.
+        arguments: for the replay.
+
+    Raises:
+        PlanningError: the runtime or vLLM is not installed.
+    """
+    for package in ("tenantzone_replay", "vllm"):
+        if importlib.util.find_spec(package) is None:
+            raise PlanningError(
+                f"{command!r} needs {package}, which is not installed beside this plugin: "
+                "pip install 'tenantzone[cpu,advice]', or run tenantzone-replay where an engine is installed"
+            )
+    # -P: a module must never come from the current folder.
+    return subprocess.call([sys.executable, "-P", "-m", "tenantzone_replay", COMMANDS[command], *arguments])

@@ -1,0 +1,74 @@
+"""Hit rate against capacity: the same load and policy with more blocks and with fewer."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_replay.measures import Result
+from tenantzone_replay.policies import Policy, changed
+from tenantzone_replay.replay import replay
+from tenantzone_replay.setting import Setting
+from tenantzone_replay.tables import columns
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One capacity, and what came of it."""
+
+    blocks: int
+    hit_rate: float
+    attainment: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One policy's."""
+
+    policy: str
+    points: tuple[Point, ...]
+
+
+def curves(
+    setting: Setting,
+    zones: Sequence[ZoneConfig],
+    parts: Sequence[float],
+    names: Sequence[str],
+    policies_of: Callable[[Setting, Sequence[ZoneConfig]], dict[str, Policy]],
+    told: Callable[[Result], None],
+) -> list[Curve]:
+    """Replay each policy with each capacity.
+
+    Args:
+        setting: with all its blocks.
+        zones: for these.
+        parts: of the blocks, that are tried. Reservations and limits that are numbers of blocks change with them.
+        names: of the policies; what is infinite has no curve.
+        policies_of: makes all policies for a setting and zones.
+        told: called with each result.
+    """
+    found: dict[str, list[Point]] = {name: [] for name in names if name != "infinite"}
+    for part in sorted(parts):
+        blocks = max(1, int(setting.shape.blocks * part))
+        at = replace(setting, shape=replace(setting.shape, blocks=blocks))
+        every = policies_of(at, [_scaled(zone, part) for zone in zones])
+        for name, points in found.items():
+            result = replay(at, every[name])
+            told(result)
+            points.append(Point(blocks, result.hit_rate, result.attainment))
+    return [Curve(name, tuple(points)) for name, points in found.items()]
+
+
+def curves_table(found: Sequence[Curve]) -> str:
+    """Hit rates, one line for each policy and one column for each capacity."""
+    rows: list[Sequence[str]] = [("hit rate with blocks", *(f"{each.blocks:,}" for each in found[0].points))]
+    rows += [(curve.policy, *(f"{each.hit_rate:.1%}" for each in curve.points)) for curve in found]
+    return columns(rows)
+
+
+def _scaled(zone: ZoneConfig, part: float) -> ZoneConfig:
+    amounts = {
+        name: int(amount * part) for name in ("reserved", "limit") if isinstance(amount := getattr(zone, name), int)
+    }
+    if amounts.get("limit") == 0:
+        amounts["limit"] = 1
+    return changed(zone, **amounts)

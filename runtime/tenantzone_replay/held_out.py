@@ -1,0 +1,82 @@
+"""Whether what was advised for one load is worth it on others, beside equal shares as somebody sets them by hand."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_replay.load import TraceError
+from tenantzone_replay.policies import Policy, equal_zones
+from tenantzone_replay.replay import replay
+from tenantzone_replay.setting import Setting
+from tenantzone_replay.tables import columns
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One load that the search has not seen."""
+
+    load: str
+    advised: float
+    """The part of its requests that the worst tenant has in time with the advised zones and memory."""
+    equal: float
+    """The same with equal shares of as much memory."""
+    equal_blocks: int | None
+    """The least memory of those that were tried with which equal shares do as well, or well enough; None: with none."""
+
+
+def try_on(
+    load: str,
+    setting: Setting,
+    zones: Sequence[ZoneConfig],
+    blocks: int,
+    sizes: Sequence[int],
+    wanted: float,
+    told: Callable[[str], None],
+) -> Trial:
+    """Replay a load with the advised zones and with equal ones.
+
+    Args:
+        load: what it is, in words.
+        setting: the load and the engine.
+        zones: that were advised.
+        blocks: that were advised.
+        sizes: memory to try with equal shares, in blocks.
+        wanted: the part of its requests that each tenant is to have in time.
+        told: called with each step, in words.
+
+    Raises:
+        TraceError: somebody asks who has no zone.
+    """
+    tenants = list(setting.profile.demand)
+    missing = set(tenants) - {zone.tenant for zone in zones}
+    if missing:
+        raise TraceError(f"{load}: {', '.join(sorted(missing)[:5])} asks, of whom the advice knows nothing")
+
+    def worst(zones: Sequence[ZoneConfig], blocks: int, what: str) -> float:
+        at = replace(setting, shape=replace(setting.shape, blocks=blocks))
+        result = replay(at, Policy("tried", "zones that are tried", zones=tuple(zones)))
+        found = min(each.attainment for each in result.tenants.values())
+        told(f"  {load}, {what} with {blocks:,} blocks: worst tenant {found:.1%} in time")
+        return found
+
+    advised = worst(zones, blocks, "advised")
+    by_size: dict[int, float] = {}
+    for size in sorted({*sizes, blocks}):
+        by_size[size] = worst(equal_zones(tenants, size), size, "equal shares")
+        # As good as the advice, or as good as is wanted: more memory is not needed.
+        if by_size[size] >= min(advised, wanted) and size >= blocks:
+            break
+    enough = [size for size, found in by_size.items() if found >= min(advised, wanted)]
+    return Trial(load, advised, by_size[blocks], min(enough, default=None))
+
+
+def trials_table(trials: Sequence[Trial], blocks: int) -> str:
+    """What the advice is worth, load by load."""
+    rows: list[Sequence[str]] = [
+        ("held-out load", "advised, worst in time", "equal shares", "equal shares need", "memory saved")
+    ]
+    for each in trials:
+        needs = "more than was tried" if each.equal_blocks is None else f"{each.equal_blocks:,} blocks"
+        saved = "" if each.equal_blocks is None else f"{1 - blocks / each.equal_blocks:.0%}"
+        rows.append((each.load, f"{each.advised:.1%}", f"{each.equal:.1%}", needs, saved))
+    return columns(rows)

@@ -1,0 +1,84 @@
+"""What it costs that no tenant finds what another one computed: the same load as that of 1 to 64 tenants.
+
+Each line gives the load's conversations to so many tenants, by the rule, and serves it by vLLM with all prefixes
+shared, by vLLM with a salt for each tenant, and by zones that all reserve alike.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from tenantzone_replay import arguments
+from tenantzone_replay.load import Asked, TraceError
+from tenantzone_replay.measures import Result
+from tenantzone_replay.mix import Source, mixed, parse_source
+from tenantzone_replay.policies import equal_zones
+from tenantzone_replay.profile import profile
+from tenantzone_replay.tables import columns
+from tenantzone_replay.tenants import Rule, with_tenants
+
+_POLICIES: Final = ("stock", "salted", "zones")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the load, and how many tenants it is given to."""
+    arguments.add_load(parser)
+    parser.add_argument(
+        "--counts", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64], help="of tenants (default: 1 2 4 ... 64)"
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print one line for each number of tenants.
+
+    Raises:
+        TraceError: the load can't be read, or names its tenants itself.
+    """
+    from tenantzone_replay.replay import replay
+
+    sources = [parse_source(text) for text in options.sources]
+    if options.zones is not None or any(asked.tenant for asked in islice(mixed(sources), 1)):
+        raise TraceError("the price of isolation needs a load whose tenants nobody has named, and no --zones")
+    at = arguments.setting_of(options)
+    rows: list[Sequence[str]] = [
+        (
+            "tenants",
+            "shared by all",
+            "a salt each",
+            "zones",
+            "computed again",
+            "TTFT p50 shared",
+            "a salt each",
+            "zones",
+        )
+    ]
+    for count in options.counts:
+        load = partial(_load, sources, count, options.rule)
+        setting = replace(at, load=load, profile=profile(load()))
+        every = arguments.policies_of(options, setting, equal_zones(list(setting.profile.demand), setting.shape.blocks))
+        results = []
+        for name in _POLICIES:
+            results.append(replay(setting, every[name]))
+            print(f"  {count} tenants, {name}: in {results[-1].took_seconds:.1f} s", file=sys.stderr, flush=True)
+        rows.append(_row(count, results))
+    print(columns(rows))
+
+
+def _row(count: int, results: Sequence[Result]) -> Sequence[str]:
+    shared, salted, zones = results
+    # Tokens that have to be computed because their prefix is another tenant's.
+    price = (1 - salted.hit_rate) / max(1e-9, 1 - shared.hit_rate) - 1
+    return (
+        str(count),
+        *(f"{each.hit_rate:.1%}" for each in (shared, salted, zones)),
+        f"{price:+.1%}",
+        *(f"{each.first_token().quantile(0.5):.2f} s" for each in (shared, salted, zones)),
+    )
+
+
+def _load(sources: Sequence[Source], count: int, rule: Rule) -> Iterator[Asked]:
+    return with_tenants(mixed(sources), count, rule)

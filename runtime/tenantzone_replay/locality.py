@@ -1,0 +1,114 @@
+"""How a load uses blocks: after what time one is used again, and how often each is used; whatever a cache then holds.
+
+Of all blocks only those are followed whose hash is below a bound, and the bound falls as more are followed than fit. So
+it takes the same memory for any load, and each block that is followed is followed whole. (SHARDS: Waldspurger et al.,
+*Efficient MRC Construction with SHARDS*, FAST'15.)
+"""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from tenantzone_replay.distribution import Distribution
+from tenantzone_replay.load import Asked
+
+_FOLLOWED: Final = 50_000
+"""Blocks at a time."""
+_SPACE: Final = 2**32
+_MIXING: Final = 0x9E3779B97F4A7C15
+"""2^64 over the golden ratio: takes neighbouring ids far apart."""
+
+
+@dataclass(slots=True)
+class _Block:
+    place: int
+    """Its hash."""
+    last: float
+    uses: int = 1
+
+
+class Locality:
+    """Of blocks as the load tells them apart, those of each tenant for themselves.
+
+    Args:
+        followed: blocks that are followed at a time.
+    """
+
+    def __init__(self, followed: int = _FOLLOWED) -> None:
+        self.reuse = Distribution()
+        """Seconds from one use of a block to the next."""
+        self._followed = followed
+        self._bound = _SPACE
+        self._blocks: dict[tuple[str, int], _Block] = {}
+        self._highest: list[tuple[int, tuple[str, int]]] = []
+        """What is given up first."""
+
+    @property
+    def sampled(self) -> float:
+        """The part of all blocks that is followed."""
+        return self._bound / _SPACE
+
+    @property
+    def once(self) -> float:
+        """The part of them that is used once."""
+        return sum(block.uses == 1 for block in self._blocks.values()) / max(1, len(self._blocks))
+
+    def add(self, asked: Asked) -> None:
+        """Note a request, in the order of arrival."""
+        salt = hash_of(asked.tenant)
+        for content in asked.content:
+            place = (content * _MIXING ^ salt) * _MIXING >> 32 & 0xFFFF_FFFF
+            if place < self._bound:
+                self._use((asked.tenant, content), place, asked.arrival)
+
+    def uses(self) -> Distribution:
+        """How often each block is used."""
+        found = Distribution()
+        for block in self._blocks.values():
+            found.add(block.uses)
+        return found
+
+    def concentration(self) -> list[tuple[float, float]]:
+        """The hottest blocks as a part of all, and which part of all uses is theirs."""
+        counts = sorted((block.uses for block in self._blocks.values()), reverse=True)
+        total, points, so_far = sum(counts), [(0.0, 0.0)], 0
+        step = max(1, len(counts) // 200)
+        for number, uses in enumerate(counts, 1):
+            so_far += uses
+            if number % step == 0 or number == len(counts):
+                points.append((number / len(counts), so_far / total))
+        return points
+
+    def _use(self, key: tuple[str, int], place: int, now: float) -> None:
+        block = self._blocks.get(key)
+        if block is not None:
+            self.reuse.add(now - block.last)
+            block.last, block.uses = now, block.uses + 1
+            return
+        self._blocks[key] = _Block(place, now)
+        heapq.heappush(self._highest, (-place, key))
+        while len(self._blocks) > self._followed:
+            highest, gone = heapq.heappop(self._highest)
+            self._bound = -highest
+            del self._blocks[gone]
+
+
+def hash_of(text: str) -> int:
+    """The same number for the same text, in each process."""
+    return int.from_bytes(text.encode()[:16].ljust(16, b"\0"), "big") * _MIXING & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def lines(locality: Locality) -> Iterable[str]:
+    """What it comes to, for people."""
+    uses = locality.uses()
+    if not uses.count:
+        return ["  the load does not say what prompts have in common"]
+    hottest = max((part for blocks, part in locality.concentration() if blocks <= 0.01), default=0.0)
+    reuse = locality.reuse
+    return [
+        f"  of {uses.count:,} blocks ({locality.sampled:.0%} of all): {locality.once:.0%} are used once; "
+        f"the hottest 1% have {hottest:.0%} of all uses",
+        f"  a block is used again after {reuse.quantile(0.5):.0f} s in the median, {reuse.quantile(0.9):.0f} s in 90%, "
+        f"{reuse.quantile(0.99):.0f} s in 99%",
+    ]

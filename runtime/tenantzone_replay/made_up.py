@@ -1,0 +1,117 @@
+"""A load for who has no trace: chats of several turns, of tenants that ask for more and for less.
+
+It is no measurement of anybody's users. A chat begins with what all chats of its tenant begin with; each turn's prompt
+is all that was said before, and something new. Chats come at random times (exponential gaps), pauses between turns are
+exponential, and so are the numbers of turns and the lengths of what is said.
+"""
+
+import heapq
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Self
+
+from tenantzone_replay.load import Asked, content_id
+
+CONTENT_TOKENS: Final = 64
+_SHORTEST: Final = 16
+"""Tokens of what somebody says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chats:
+    """What is made up."""
+
+    tenants: int = 8
+    skew: float = 1.0
+    """Tenants' parts are as 1, 1/2, 1/3 and so on, to this power; 0: they are alike."""
+    seconds: float = 1800.0
+    chats: float = 0.5
+    """That begin in a second."""
+    turns: float = 6.0
+    """Of a chat, on average; no more than 40."""
+    pause: float = 60.0
+    """Seconds from one turn to the next, on average."""
+    system: int = 1024
+    """Tokens that all chats of a tenant begin with."""
+    said: int = 256
+    """Tokens that a turn adds to the prompt, on average; no more than eight times as many."""
+    answer: int = 256
+    """Tokens of an answer, the same."""
+    seed: int = 1
+
+    def with_option(self, name: str, value: str) -> Self:
+        """The same load with another number.
+
+        Raises:
+            ValueError: there is no such option, or no such number.
+        """
+        kinds: dict[str, type[int] | type[float]] = {
+            each.name: int if isinstance(each.default, int) else float for each in fields(self)
+        }
+        if name not in kinds:
+            raise ValueError(f"chats have {', '.join(f'{each}=' for each in kinds)}")
+        number = kinds[name](value)
+        if number < 0 or (not number and name not in ("skew", "system", "seed")):
+            raise ValueError(f"{name}= must be above 0")
+        changed: dict[str, Any] = {name: number}
+        return replace(self, **changed)
+
+    def load(self) -> Iterator[Asked]:
+        """Its requests, in the order of arrival."""
+        dice = random.Random(self.seed)
+        parts = [1 / (number + 1) ** self.skew for number in range(self.tenants)]
+        under_way: list[tuple[float, int, _Chat]] = []
+        begun, next_begin = 0, dice.expovariate(self.chats)
+        while next_begin < self.seconds or under_way:
+            if under_way and under_way[0][0] <= next_begin:
+                at, _, chat = heapq.heappop(under_way)
+                if at >= self.seconds:
+                    continue
+                yield self._turn(dice, chat, at)
+                if chat.turns:
+                    begun += 1
+                    heapq.heappush(under_way, (at + dice.expovariate(1 / self.pause), begun, chat))
+                continue
+            if next_begin >= self.seconds:
+                break
+            begun += 1
+            tenant = dice.choices(range(self.tenants), parts)[0]
+            turns = 1 + min(39, int(dice.expovariate(1 / max(1e-9, self.turns - 1))))
+            heapq.heappush(under_way, (next_begin, begun, _Chat(tenant, content_id(f"{self.seed}/{begun}"), turns)))
+            next_begin += dice.expovariate(self.chats)
+
+    def _turn(self, dice: random.Random, chat: "_Chat", at: float) -> Asked:
+        prompt = self.system + chat.said + _length(dice, self.said)
+        answer = _length(dice, self.answer)
+        chat.said, chat.turns = prompt + answer - self.system, chat.turns - 1
+        common = self.system // CONTENT_TOKENS
+        of_tenant = content_id(f"what tenant {chat.tenant} begins with")
+        content = tuple(
+            (of_tenant if part < common else chat.first) + part for part in range((prompt + answer) // CONTENT_TOKENS)
+        )
+        return Asked(
+            arrival=at,
+            prompt_tokens=prompt,
+            output_tokens=answer,
+            content=content,
+            content_tokens=CONTENT_TOKENS,
+            known_tokens=len(content) * CONTENT_TOKENS,
+            conversation=chat.first,
+            tenant=f"tenant-{chat.tenant}",
+        )
+
+
+@dataclass(slots=True)
+class _Chat:
+    tenant: int
+    first: int
+    """Id of its first part."""
+    turns: int
+    """That are left."""
+    said: int = 0
+    """Tokens, beyond what all chats of the tenant begin with."""
+
+
+def _length(dice: random.Random, mean: int) -> int:
+    return max(_SHORTEST, min(8 * mean, int(dice.expovariate(1 / mean))))

@@ -1,0 +1,100 @@
+"""What paging brings against one piece of memory for each request: requests at a time, and memory for as many.
+
+All of the load waits from the beginning, so that as many requests run as fit. One piece of memory for each request is
+the same scheduler with blocks as long as the longest request: each has one, and nothing is shared.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tenantzone_replay import arguments
+from tenantzone_replay.load import Asked, TraceError
+from tenantzone_replay.policies import Policy
+from tenantzone_replay.setting import Setting
+from tenantzone_replay.tables import columns
+
+_BLOCK_TOKENS: Final = 16
+_SEATS: Final = 4096
+"""More than fit."""
+_ALL: Final = 1_000_000
+"""Requests that are sent at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How many requests ran at a time."""
+
+    what: str
+    tokens: int
+    """Of memory that there was."""
+    at_a_time: float
+    """Requests, on average while some waited."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the load, and how many requests fit in one piece each."""
+    arguments.add_load(parser)
+    parser.add_argument(
+        "--pieces", type=int, default=64, help="requests that the memory holds in one piece each (default: %(default)s)"
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print a table.
+
+    Raises:
+        TraceError: the load can't be read.
+    """
+    setting = arguments.setting_of(options)
+    longest = -(-setting.profile.longest // _BLOCK_TOKENS) * _BLOCK_TOKENS
+    print(f"the longest request has {setting.profile.longest:,} tokens", file=sys.stderr)
+    contiguous = _fit(setting, "one piece each", longest, options.pieces)
+    paged = _fit(setting, f"pages of {_BLOCK_TOKENS} tokens", _BLOCK_TOKENS, contiguous.tokens // _BLOCK_TOKENS)
+    fits = [contiguous, paged]
+    least = contiguous.tokens // _BLOCK_TOKENS
+    # Memory with which as many run at a time: by halving, to a fiftieth of it.
+    low, high = 0, least
+    best = paged
+    while high - low > least // 50:
+        middle = (low + high) // 2
+        tried = _fit(setting, "pages, for as many at a time", _BLOCK_TOKENS, middle)
+        if tried.at_a_time >= contiguous.at_a_time:
+            high, best = middle, tried
+        else:
+            low = middle
+    fits.append(replace(best, what="pages, for as many at a time"))
+    rows: list[Sequence[str]] = [("memory", "tokens", "of the first", "requests at a time", "times the first")]
+    for fit in fits:
+        rows.append(
+            (
+                fit.what,
+                f"{fit.tokens:,}",
+                f"{fit.tokens / contiguous.tokens:.0%}",
+                f"{fit.at_a_time:.0f}",
+                f"{fit.at_a_time / contiguous.at_a_time:.1f}",
+            )
+        )
+    print(columns(rows))
+
+
+def _fit(setting: Setting, what: str, block_tokens: int, blocks: int) -> Fit:
+    from tenantzone_replay.replay import replay
+
+    if blocks * block_tokens < setting.profile.longest:
+        return Fit(what, blocks * block_tokens, 0.0)
+    shape = replace(setting.shape, blocks=blocks, block_tokens=block_tokens, seats=_SEATS)
+    # Each request's text is its own: what prompts have in common is not what is measured here.
+    alone = replace(setting, shape=shape, load=lambda: (_alone(asked) for asked in setting.load()), in_flight=_ALL)
+    result = replay(alone, Policy("stock", "vLLM"))
+    waited = [moment for moment in result.moments if moment.waiting]
+    if not waited:
+        raise TraceError(f"all requests fit at a time with {what}: name a load with more of them, or fewer --pieces")
+    print(f"  {what}, {blocks:,} blocks: in {result.took_seconds:.1f} s", file=sys.stderr, flush=True)
+    return Fit(what, blocks * block_tokens, sum(moment.running for moment in waited) / len(waited))
+
+
+def _alone(asked: Asked) -> Asked:
+    return replace(asked, content=(), known_tokens=0)

@@ -1,0 +1,157 @@
+"""Rank services by what they gain if they share engines with zones, and say how many engines fewer would do.
+
+Each trace is a service's recorded day. Alone, a service has as many engines as its requests need to be in time;
+together, all services are tenants of one pool, whose zones reserve what each asks for. Conversations are spread over
+engines by their hash, and one engine of each kind is replayed, with its part of the conversations.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_replay import arguments
+from tenantzone_replay.load import Asked, TraceError
+from tenantzone_replay.locality import hash_of
+from tenantzone_replay.measures import Result
+from tenantzone_replay.mix import Source, mixed, parse_source
+from tenantzone_replay.policies import Policy, zone_name
+from tenantzone_replay.profile import profile
+from tenantzone_replay.setting import Setting
+from tenantzone_replay.tables import columns
+
+_MOST_ENGINES: Final = 64
+_SPARED: Final = 0.5
+"""Engines with less than this part of the work of all are not tried: hits do not spare so much."""
+_STOCK: Final = Policy("stock", "vLLM", salted=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A service on engines of its own."""
+
+    name: str
+    engines: int
+    result: Result
+    """Of one of them."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the services, and of what each is to have."""
+    arguments.add_load(parser)
+    parser.add_argument(
+        "--attain", type=arguments.part, default=0.95, metavar="PART",
+        help="of each service's requests (default: %(default)s)",
+    )  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the services, those first that free most of their engines, and how many engines all need together.
+
+    Raises:
+        TraceError: a load can't be read, or one engine after the other does not serve it in time.
+    """
+    sources = [_named(parse_source(text), number) for number, text in enumerate(options.sources)]
+    setting = arguments.setting_of(options)
+    alone = [_alone(setting, source, options.attain) for source in sources]
+    engines, together = _together(setting, sources, alone, options.attain)
+    print(_table(alone, engines, together))
+    before = sum(each.engines for each in alone)
+    fewer = before - engines
+    print(
+        f"\n{before} engines of {setting.hardware.title} with {setting.shape.blocks:,} blocks serve {len(alone)} "
+        f"services on engines of their own; together, with zones, {engines} do: {fewer} fewer ({fewer / before:.0%})"
+    )
+
+
+def _named(source: Source, number: int) -> Source:
+    return source if source.tenant else replace(source, tenant=f"{source.path.name.partition('.')[0]}-{number}")
+
+
+def _alone(setting: Setting, source: Source, wanted: float) -> Alone:
+    for engines in range(1, _MOST_ENGINES + 1):
+        result = _replayed(setting, [source], engines, _STOCK)
+        if result.attainment >= wanted:
+            return Alone(source.tenant, engines, result)
+    raise TraceError(f"{source.tenant}: {_MOST_ENGINES} engines are too few for {wanted:.0%} of its requests in time")
+
+
+def _together(setting: Setting, sources: Sequence[Source], alone: Sequence[Alone], wanted: float) -> tuple[int, Result]:
+    least = math.ceil(_SPARED * sum(each.result.utilization * each.engines for each in alone))
+    for engines in range(max(1, least), _MOST_ENGINES + 1):
+        policy = Policy("zones", "ours", zones=_zones(setting, alone))
+        result = _replayed(setting, sources, engines, policy)
+        if min(each.attainment for each in result.tenants.values()) >= wanted:
+            return engines, result
+    raise TraceError(f"{_MOST_ENGINES} engines are too few for all services together")
+
+
+def _zones(setting: Setting, alone: Sequence[Alone]) -> tuple[ZoneConfig, ...]:
+    """Reservations of all blocks, in proportion to the engines that each service needs and uses alone."""
+    needed = {each.name: max(each.result.utilization, 0.01) * each.engines for each in alone}
+    total = sum(needed.values())
+    return tuple(
+        ZoneConfig(
+            name=zone_name(name, number),
+            tenant=name,
+            generation=1,
+            reserved=int(setting.shape.blocks * part / total),
+            weight=max(1, round(10 * part / total)),
+        )
+        for number, (name, part) in enumerate(needed.items())
+    )
+
+
+def _replayed(setting: Setting, sources: Sequence[Source], engines: int, policy: Policy) -> Result:
+    from tenantzone_replay.replay import replay
+
+    load = partial(_part, sources, engines)
+    found = profile(load())
+    if not found.requests:
+        raise TraceError(f"one of {engines} engines has nothing to do: name loads with more conversations")
+    result = replay(replace(setting, load=load, profile=found), policy)
+    names = " and ".join(source.tenant for source in sources) if len(sources) < 3 else f"{len(sources)} services"
+    print(
+        f"  {names} on {engines} engines: {result.attainment:.1%} in time, {result.took_seconds:.1f} s",
+        file=sys.stderr,
+        flush=True,
+    )
+    return result
+
+
+def _part(sources: Sequence[Source], engines: int) -> Iterator[Asked]:
+    """What one of so many engines is asked for."""
+    return (asked for asked in mixed(sources) if hash_of(f"{asked.conversation:x}") * engines >> 64 == 0)
+
+
+def _table(alone: Sequence[Alone], engines: int, together: Result) -> str:
+    rows: list[Sequence[str]] = [
+        ("service", "engines alone", "busy", "of the pool", "frees", "TTFT p99 alone", "in the pool", "hit rate alone",
+         "in the pool")
+    ]  # fmt: skip
+    whole = sum(each.block_seconds for each in together.tenants.values()) or 1.0
+    gains = []
+    for each in alone:
+        in_pool = together.tenants[each.name]
+        part = engines * in_pool.block_seconds / whole
+        gains.append((each.engines - part, part, each))
+    for gain, part, each in sorted(gains, key=lambda gain: -gain[0]):
+        in_pool = together.tenants[each.name]
+        rows.append(
+            (
+                each.name,
+                str(each.engines),
+                f"{each.result.utilization:.0%}",
+                f"{part:.1f}",
+                f"{gain:.1f}",
+                f"{each.result.first_token().quantile(0.99):.2f} s",
+                f"{in_pool.first_token.quantile(0.99):.2f} s",
+                f"{each.result.hit_rate:.1%}",
+                f"{in_pool.hit_rate:.1%}",
+            )
+        )
+    return columns(rows)

@@ -1,0 +1,164 @@
+"""A tier of CPU memory below a scheduler without a model: a connector of vLLM's around the zones' own tier.
+
+What a step computes is stored in that step, as far as the zone may store it; what a prompt goes on with behind its hit
+in the engine is loaded before the step in which it is computed. How long that takes, whoever drives the scheduler says.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import Request
+
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.tiers import TierShare
+from tenantzone_runtime.zones.tier import Tier, TransferBounds
+from tenantzone_runtime.zones.zone import Zone
+
+_UPKEEP_SECONDS: Final = 0.1
+
+
+class TierBelow(KVConnectorBase_V1):
+    """The scheduler's half of a connector; there is no worker that had another.
+
+    Args:
+        config: of the engine's zones; each has the same part of the tier as of the engine.
+        blocks: that the tier holds.
+        engine_blocks: that the engine holds.
+        block_tokens: of a block.
+        now: the time in seconds.
+    """
+
+    def __init__(
+        self, config: RuntimeConfig, blocks: int, engine_blocks: int, block_tokens: int, now: Callable[[], float]
+    ) -> None:
+        shares = {zone.tenant: _share(zone.reserved, blocks, engine_blocks) for zone in config.zones}
+        # Stores and loads of a step end with it, so that none are in transfer when the next begins.
+        self._tier = Tier(blocks, TransferBounds(stores=blocks, loads=blocks), shares, now())
+        self._tier.apply(config, now())
+        self._block_tokens = block_tokens
+        self._now = now
+        self._kept_house = now()
+        self._chunk_of: dict[tuple[str, bytes], int] = {}
+        self._key_of: dict[int, tuple[str, bytes]] = {}
+        self._free = list(range(blocks))
+        self._requests: dict[str, Request] = {}
+        self._stored: dict[str, int] = {}
+        """Blocks of each request that were stored, or could not be."""
+        self._matched: dict[str, list[int]] = {}
+        """What each request that was asked for would load, until it does."""
+        self._loaded_tokens = 0
+
+    def take_loaded_tokens(self) -> int:
+        """Tokens whose keys and values were loaded since this was asked last."""
+        loaded, self._loaded_tokens = self._loaded_tokens, 0
+        return loaded
+
+    # What vLLM's scheduler asks of a connector
+
+    def on_new_request(self, request: Request) -> None:
+        zone = self._zone(request)
+        if zone is not None:
+            self._requests[request.request_id] = request
+            self._stored[request.request_id] = 0
+            self._tier.request_arrived(zone, self._now())
+
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int, bool]:
+        found = self._matched[request.request_id] = self._found(request, num_computed_tokens)
+        return len(found) * self._block_tokens, False
+
+    def update_state_after_alloc(self, request: Request, blocks: Any, num_external_tokens: int) -> None:
+        chunks = self._matched.pop(request.request_id, [])[: num_external_tokens // self._block_tokens]
+        zone = self._zone(request)
+        if not chunks or zone is None:
+            return
+        self._tier.load(zone, chunks)
+        self._give_up(self._tier.loaded(chunks))
+        self._loaded_tokens += num_external_tokens
+
+    def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVConnectorMetadata:
+        if self._now() - self._kept_house >= _UPKEEP_SECONDS:
+            self._kept_house = self._now()
+            self._give_up(self._tier.upkeep(self._now()))
+        for name, tokens in scheduler_output.num_scheduled_tokens.items():
+            request = self._requests.get(name)
+            if request is not None:
+                self._store(request, (request.num_computed_tokens + tokens) // self._block_tokens)
+        return KVConnectorMetadata()
+
+    def request_finished(self, request: Request, block_ids: list[int]) -> tuple[bool, None]:
+        self._matched.pop(request.request_id, None)
+        if self._requests.pop(request.request_id, None) is not None:
+            del self._stored[request.request_id]
+            zone = self._zone(request)
+            if zone is not None:
+                self._tier.request_finished(zone, self._now())
+        return False, None
+
+    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+        raise NotImplementedError
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        raise NotImplementedError
+
+    def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
+        raise NotImplementedError
+
+    def wait_for_save(self) -> None:
+        raise NotImplementedError
+
+    # The tier
+
+    def _zone(self, request: Request) -> Zone | None:
+        return self._tier.zone_for(request.cache_salt, self._now())
+
+    def _found(self, request: Request, begin: int) -> list[int]:
+        """Chunks that a prompt goes on with; its last token is always computed."""
+        zone, size = self._zone(request), self._block_tokens
+        if zone is None:
+            return []
+        chunks: list[int] = []
+        last = min((request.num_tokens - 1) // size, begin // size + self._tier.loadable(zone))
+        for block_hash in request.block_hashes[begin // size : last]:
+            chunk = self._chunk_of.get((zone.spec.tenant, block_hash))
+            if chunk is None or not self._tier.has_stored(zone, chunk):
+                break
+            chunks.append(chunk)
+        return chunks
+
+    def _store(self, request: Request, full: int) -> None:
+        zone, begin = self._zone(request), self._stored[request.request_id]
+        if zone is None or full <= begin:
+            return
+        self._stored[request.request_id] = full
+        tenant = zone.spec.tenant
+        hashes = request.block_hashes[:full]
+        known = [self._chunk_of[tenant, each] for each in hashes if (tenant, each) in self._chunk_of]
+        new = [each for each in hashes[begin:] if (tenant, each) not in self._chunk_of]
+        self._tier.use(zone, known[::-1])
+        granted, given_up = self._tier.make_room(zone, len(new), known)
+        self._give_up(given_up)
+        chunks = [self._free.pop() for _ in range(granted)]
+        self._tier.store(zone, chunks)
+        for chunk, block_hash in zip(chunks, new, strict=False):
+            self._chunk_of[tenant, block_hash] = chunk
+            self._key_of[chunk] = tenant, block_hash
+        # In reverse: of a prompt, its end goes first.
+        self._give_up(self._tier.stored(chunks[::-1]))
+
+    def _give_up(self, chunks: Iterable[int]) -> None:
+        for chunk in chunks:
+            del self._chunk_of[self._key_of.pop(chunk)]
+            self._free.append(chunk)
+
+
+def put_below(scheduler: Scheduler, tier: TierBelow) -> None:
+    """Give a scheduler a tier; it has had nothing to do yet."""
+    scheduler.connector = tier
+
+
+def _share(reserved: int | str, blocks: int, engine_blocks: int) -> TierShare:
+    part = reserved if isinstance(reserved, str) else reserved * blocks // max(1, engine_blocks)
+    return TierShare(reserved=part)

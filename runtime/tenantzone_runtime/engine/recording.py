@@ -1,0 +1,70 @@
+"""What the recorder hears of each prompt in vLLM's API server: its tokens, and what becomes of it."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import wraps
+from typing import Any
+
+from vllm.outputs import RequestOutput
+from vllm.sampling_params import RequestOutputKind
+
+from tenantzone_runtime.door.record import Generation, apart_of, media_of
+from tenantzone_runtime.door.recorder import Asker, current_asker
+
+_Generate = Callable[..., AsyncGenerator[RequestOutput, None]]
+
+
+def record_generations() -> None:
+    """Have vLLM's API server tell the recorder of each prompt, as far as the front door says that it is recorded."""
+    # Imported here: only the API server has need of it.
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    if not hasattr(AsyncLLM.generate, "is_recorded"):
+        AsyncLLM.generate = _recorded(AsyncLLM.generate)
+        AsyncLLM.generate.is_recorded = True
+
+
+def _recorded(generate: _Generate) -> _Generate:
+    @wraps(generate)
+    def generate_recorded(
+        engine: Any, prompt: Any, sampling_params: Any, *args: Any, **kwargs: Any
+    ) -> AsyncGenerator[RequestOutput, None]:
+        outputs = generate(engine, prompt, sampling_params, *args, **kwargs)
+        asker = current_asker()
+        if asker is None:
+            return outputs
+        generation = asker.begin(engine.vllm_config.cache_config.block_size)
+        if isinstance(prompt, Mapping):
+            generation.prompt = prompt.get("prompt_token_ids") or ()
+        generation.apart = apart_of(prompt, kwargs.get("lora_request"))
+        generation.media = media_of(prompt)
+        return _heard(outputs, asker, generation, sampling_params.output_kind)
+
+    return generate_recorded
+
+
+async def _heard(
+    outputs: AsyncGenerator[RequestOutput, None], asker: Asker, generation: Generation, kind: RequestOutputKind
+) -> AsyncGenerator[RequestOutput, None]:
+    try:
+        async for output in outputs:
+            _hear(output, asker, generation, kind)
+            yield output
+    finally:
+        await outputs.aclose()
+        asker.end(generation)
+
+
+def _hear(output: RequestOutput, asker: Asker, generation: Generation, kind: RequestOutputKind) -> None:
+    generation.prompt = output.prompt_token_ids or generation.prompt
+    generation.cached_tokens = output.num_cached_tokens or generation.cached_tokens
+    for completion in output.outputs:
+        answer = generation.answers.setdefault(completion.index, [])
+        if kind is not RequestOutputKind.DELTA:
+            answer.clear()
+        answer.extend(completion.token_ids)
+        generation.finish = completion.finish_reason or generation.finish
+    if generation.first_token_seconds is None and any(generation.answers.values()):
+        generation.first_token_seconds = asker.recorder.now() - generation.arrival
+        # An answer that comes as one says nothing of its first token by itself; vLLM's clock began a little earlier.
+        if output.metrics is not None and output.metrics.first_token_latency:
+            generation.first_token_seconds = min(generation.first_token_seconds, output.metrics.first_token_latency)

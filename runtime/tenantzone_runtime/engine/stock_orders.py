@@ -1,0 +1,127 @@
+"""Other orders in which a stock pool gives up cached blocks: by priority, and the oldest of a few by chance.
+
+Each takes the place of vLLM's queue of free blocks, and does all that a pool asks of that.
+"""
+
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from vllm.v1.core.kv_cache_utils import KVCacheBlock
+from vllm.v1.core.sched.scheduler import Scheduler
+
+from tenantzone_runtime.engine.engine_shape import EvictionOrder
+from tenantzone_runtime.engine.modelless_blocks import owner_of
+
+SAMPLES = 5
+"""Of which the oldest goes; as many as Redis takes (``maxmemory-samples``)."""
+
+
+def change_order(scheduler: Scheduler, order: EvictionOrder, priority_of: Callable[[int], int]) -> None:
+    """Have a stock scheduler's blocks go in another order.
+
+    Args:
+        scheduler: it has had nothing to do yet.
+        order: which.
+        priority_of: the priority of an owner; vLLM's, of which the smaller is served first.
+    """
+    pool = scheduler.kv_cache_manager.block_pool
+    free = pool.free_block_queue.get_all_free_blocks()
+    if order == "priority":
+        pool.free_block_queue = ByPriority(free, priority_of)
+    elif order == "random-lru":
+        pool.free_block_queue = OldestOfFew(free)
+
+
+class _Free:
+    """Free blocks: those without content go first, whatever the order of the others."""
+
+    def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
+        self._empty = {block.block_id: block for block in reversed(blocks)}
+        self.num_free_blocks = len(blocks)
+
+    def popleft(self) -> KVCacheBlock:
+        self.num_free_blocks -= 1
+        return self._empty.popitem()[1] if self._empty else self._pop()
+
+    def popleft_n(self, n: int) -> list[KVCacheBlock]:
+        return [self.popleft() for _ in range(n)]
+
+    def remove(self, block: KVCacheBlock) -> None:
+        self.num_free_blocks -= 1
+        if self._empty.pop(block.block_id, None) is None:
+            self._take(block)
+
+    def append_n(self, blocks: Sequence[KVCacheBlock]) -> None:
+        self.num_free_blocks += len(blocks)
+        for block in blocks:
+            self._keep(block)
+
+    def prepend_n(self, blocks: Sequence[KVCacheBlock]) -> None:
+        self.num_free_blocks += len(blocks)
+        self._empty.update((block.block_id, block) for block in blocks)
+
+    def _pop(self) -> KVCacheBlock:
+        raise NotImplementedError
+
+    def _take(self, block: KVCacheBlock) -> None:
+        raise NotImplementedError
+
+    def _keep(self, block: KVCacheBlock) -> None:
+        raise NotImplementedError
+
+
+class ByPriority(_Free):
+    """What is served last goes first; of equal priority, what was used longest ago.
+
+    So evicts SGLang's radix cache with ``--radix-eviction-policy priority``: leaves, by priority and last access. A
+    pool of blocks lets a prompt's end go before its beginning, and so has no need to look for leaves.
+    """
+
+    def __init__(self, blocks: Sequence[KVCacheBlock], priority_of: Callable[[int], int]) -> None:
+        super().__init__(blocks)
+        self._priority_of = priority_of
+        self._levels: dict[int, OrderedDict[int, KVCacheBlock]] = {}
+
+    def _pop(self) -> KVCacheBlock:
+        last = max(priority for priority, level in self._levels.items() if level)
+        return self._levels[last].popitem(last=False)[1]
+
+    def _take(self, block: KVCacheBlock) -> None:
+        del self._levels[self._priority(block)][block.block_id]
+
+    def _keep(self, block: KVCacheBlock) -> None:
+        self._levels.setdefault(self._priority(block), OrderedDict())[block.block_id] = block
+
+    def _priority(self, block: KVCacheBlock) -> int:
+        return self._priority_of(owner_of(block.block_hash))
+
+
+class OldestOfFew(_Free):
+    """Of a few cached blocks by chance, the one goes that was used longest ago: random-LRU, as Redis evicts."""
+
+    def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
+        super().__init__(blocks)
+        self._dice = random.Random(1)
+        self._blocks: list[KVCacheBlock] = []
+        self._place: dict[int, int] = {}
+        self._used: dict[int, int] = {}
+        self._uses = 0
+
+    def _pop(self) -> KVCacheBlock:
+        few = self._dice.choices(self._blocks, k=SAMPLES)
+        oldest = min(few, key=lambda block: self._used[block.block_id])
+        self._take(oldest)
+        return oldest
+
+    def _take(self, block: KVCacheBlock) -> None:
+        place, last = self._place.pop(block.block_id), self._blocks.pop()
+        if last is not block:
+            self._blocks[place] = last
+            self._place[last.block_id] = place
+
+    def _keep(self, block: KVCacheBlock) -> None:
+        self._uses += 1
+        self._used[block.block_id] = self._uses
+        self._place[block.block_id] = len(self._blocks)
+        self._blocks.append(block)

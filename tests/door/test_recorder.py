@@ -1,0 +1,178 @@
+"""What the recorder writes, and that it writes nothing that somebody said."""
+
+import asyncio
+import json
+import os
+from dataclasses import replace
+
+import pytest
+
+from tenantzone_replay.readers import recorded as reader
+from tenantzone_runtime.door.middleware import TenantMiddleware
+from tenantzone_runtime.door.record import HASH_BYTES
+from tenantzone_runtime.door.recorder import Recorder, current_asker, recorded
+from tests.door.harness import PROMPT, SALT_KEY, call, echo, settings
+
+BLOCK_TOKENS = 4
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    recorder = Recorder(tmp_path / "recorded", 2**20, 2)
+    yield recorder
+    recorder.close()
+
+
+def lines(folder):
+    return [json.loads(line) for path in sorted(folder.glob("requests-*")) for line in path.read_text().splitlines()]
+
+
+def engine_that_computes(tokens, *, answer=(7, 7), apart=(), media=()):
+    """What an API server does with a request, as far as the recorder hears of it."""
+
+    async def app(scope, receive, send):
+        asker = current_asker()
+        if asker is not None:
+            generation = asker.begin(BLOCK_TOKENS)
+            generation.prompt, generation.apart, generation.media = tokens, apart, media
+            generation.answers[0] = list(answer)
+            generation.finish = "stop"
+            asker.end(generation)
+        await echo(scope, receive, send)
+
+    return app
+
+
+def record(recorder, tokens, *, tenant="acme", authorization=b"Bearer acme-key", salt_key=SALT_KEY, **more):
+    call(recorded(engine_that_computes(tokens, **more), recorder, tenant, authorization, salt_key))
+
+
+def hashes(line):
+    letters = HASH_BYTES * 4 // 3
+    text = line.get("hashes", "")
+    return [text[at : at + letters] for at in range(0, len(text), letters)]
+
+
+def test_a_line_tells_lengths_and_hashes_of_full_blocks_and_nothing_else(recorder, tmp_path):
+    record(recorder, range(10))
+    recorder.close()
+    (line,) = lines(tmp_path / "recorded")
+    assert (line["tenant"], line["prompt_tokens"], line["output_tokens"], line["finish"]) == ("acme", 10, 2, "stop")
+    assert len(hashes(line)) == 3, "two of the prompt, and one that the answer fills"
+    assert line.keys() <= {
+        "recorded", "time", "oldest", "tenant", "prompt_tokens", "output_tokens", "answers", "finish", "seconds",
+        "block_tokens", "hashes",
+    }  # fmt: skip
+
+
+def test_hashes_tell_what_prompts_have_in_common_and_where_they_part(recorder, tmp_path):
+    for tokens in ([1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4, 5, 6, 7, 9], [0, 2, 3, 4, 5, 6, 7, 8]):
+        record(recorder, tokens, answer=())
+    recorder.close()
+    first, second, third = map(hashes, lines(tmp_path / "recorded"))
+    assert first[0] == second[0]
+    assert len({first[1], second[1], third[1]}) == 3, "a block's hash is one of all before it, too"
+
+
+def test_what_keeps_prefixes_apart_in_the_engine_does_so_here(recorder, tmp_path):
+    tokens = range(8)
+    record(recorder, tokens, answer=())
+    record(recorder, tokens, answer=(), apart=("adapter",))
+    record(recorder, tokens, answer=(), media=((5, "cat"),))
+    record(recorder, tokens, answer=(), media=((5, "dog"),))
+    record(recorder, tokens, answer=(), salt_key=bytes(32))
+    recorder.close()
+    plain, adapter, cat, dog, other_key = map(hashes, lines(tmp_path / "recorded"))
+    assert plain[0] == cat[0] == dog[0]
+    assert len({plain[1], cat[1], dog[1]}) == 3
+    assert len({plain[0], adapter[0], other_key[0]}) == 3
+
+
+def test_who_asks_is_known_by_the_key_where_no_tenants_are(recorder, tmp_path):
+    for key in (b"Bearer one", b"Bearer two", b"Bearer one", None):
+        record(recorder, range(8), tenant="", authorization=key)
+    recorder.close()
+    one, two, again, nobody = lines(tmp_path / "recorded")
+    assert one["caller"] == again["caller"] != two["caller"]
+    assert "caller" not in nobody
+    assert "one" not in json.dumps(one)
+    asked = list(reader.read(tmp_path / "recorded"))
+    assert [each.tenant for each in asked] == [f"caller-{each['caller']}" for each in (one, two, again)] + [""]
+
+
+def test_files_are_rotated_and_the_oldest_go(tmp_path):
+    recorder = Recorder(tmp_path, 1000, 2)
+    for _ in range(30):
+        record(recorder, range(400))
+    recorder.close()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [f"requests-{os.getpid()}.jsonl{end}" for end in ("", ".1", ".2")]
+    assert all(line["prompt_tokens"] == 400 for line in lines(tmp_path))
+
+
+def test_what_the_disk_does_not_take_is_counted_and_costs_no_request(tmp_path, caplog):
+    folder = tmp_path / "recorded"
+    recorder = Recorder(folder, 2**20, 2)
+    folder.rename(tmp_path / "gone")
+    record(recorder, range(8))
+    record(recorder, range(8))
+    recorder._ended.join()
+    folder.mkdir()
+    record(recorder, range(8))
+    recorder.close()
+    (line,) = lines(folder)
+    assert line["lost"] == 2
+    assert caplog.text.count("are not recorded") == 1
+
+
+def test_a_process_that_comes_after_another_of_its_number_begins_a_new_file(tmp_path):
+    cut_off = tmp_path / f"requests-{os.getpid()}.jsonl"
+    cut_off.write_text('{"recorded": 1, "ti')
+    recorder = Recorder(tmp_path, 2**20, 2)
+    record(recorder, range(8))
+    recorder.close()
+    assert cut_off.with_name(cut_off.name + ".1").read_text() == '{"recorded": 1, "ti'
+    assert [each.prompt_tokens for each in reader.read(tmp_path)] == [8]
+
+
+@pytest.mark.parametrize(("is_on", "expected"), [(True, ["acme"]), (False, [])])
+def test_the_door_records_who_it_lets_through_where_it_is_told_to(folder, tmp_path, is_on, expected):
+    chosen = replace(settings(folder), record_dir=tmp_path / "recorded" if is_on else None)
+    door = TenantMiddleware(engine_that_computes(range(8)), chosen)
+    assert call(door, body=PROMPT, key="acme-key").status_code == 200
+    assert call(door, body=PROMPT, key="nobody's").status_code == 401
+    if is_on:
+        door._recorder.close()
+    assert [line["tenant"] for line in lines(tmp_path / "recorded")] == expected
+
+
+def test_without_tenants_the_door_records_callers(tmp_path):
+    chosen = replace(settings(tmp_path), record_dir=tmp_path / "recorded")
+    door = TenantMiddleware(engine_that_computes(range(8)), chosen)
+    assert call(door, body=PROMPT, key="stock").status_code == 200
+    door._recorder.close()
+    (line,) = lines(tmp_path / "recorded")
+    assert "tenant" not in line
+    assert line["caller"]
+
+
+def test_arrivals_are_read_in_order_however_requests_end(recorder, tmp_path):
+    async def overlapping():
+        asker = None
+
+        async def app(scope, receive, send):
+            nonlocal asker
+            asker = current_asker()
+
+        await recorded(app, recorder, "acme", None, SALT_KEY)({}, None, None)
+        begun = []
+        for length in range(5, 10):
+            begun.append(asker.begin(BLOCK_TOKENS))
+            begun[-1].prompt = range(length)
+        for place in (4, 1, 0, 3, 2):
+            asker.end(begun[place])
+
+    asyncio.run(overlapping())
+    recorder.close()
+    assert [line["prompt_tokens"] for line in lines(tmp_path / "recorded")] == [9, 6, 5, 8, 7]
+    assert [each.prompt_tokens for each in reader.read(tmp_path / "recorded")] == [5, 6, 7, 8, 9]
