@@ -34,10 +34,12 @@ class TierBelow(KVConnectorBase_V1):
     def __init__(
         self, config: RuntimeConfig, blocks: int, engine_blocks: int, block_tokens: int, now: Callable[[], float]
     ) -> None:
-        shares = {zone.tenant: _share(zone.reserved, blocks, engine_blocks) for zone in config.zones}
+        zones = tuple(
+            zone.model_copy(update={"tiers": (_share(zone.reserved, blocks, engine_blocks),)}) for zone in config.zones
+        )
         # Stores and loads of a step end with it, so that none are in transfer when the next begins.
-        self._tier = Tier(blocks, TransferBounds(stores=blocks, loads=blocks), shares, now())
-        self._tier.apply(config, now())
+        self._tier = Tier("cpu", blocks, 1, TransferBounds(stores=blocks, loads=blocks), now())
+        self._tier.apply(config.model_copy(update={"zones": zones}), now())
         self._block_tokens = block_tokens
         self._now = now
         self._kept_house = now()
@@ -161,4 +163,4 @@ def put_below(scheduler: Scheduler, tier: TierBelow) -> None:
 
 def _share(reserved: int | str, blocks: int, engine_blocks: int) -> TierShare:
     part = reserved if isinstance(reserved, str) else reserved * blocks // max(1, engine_blocks)
-    return TierShare(reserved=part)
+    return TierShare(tier="cpu", reserved=part)  # a block counts as one byte
