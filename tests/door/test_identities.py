@@ -12,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from tenantzone_contract.identity import IdentityConfig, Jwt, Proof, SecretHeader, TrustedHeader
+from tenantzone_runtime.door.known import MAX_AGE_SECONDS
 from tests.door.harness import PROMPT, body_seen, call, door, error_of, eventually, give_keys, give_zones, tenant_seen
 from tests.door.identities import (
     AUDIENCE,
@@ -378,7 +379,9 @@ class TestWhileABodyComes:
         async def receive():
             if len(halves) == 1:
                 meanwhile()
-                await asyncio.sleep(0.15)  # as long as what the door has seen of its folders may be old
+                await asyncio.sleep(
+                    MAX_AGE_SECONDS + 0.05
+                )  # longer than what the door has seen of its folders may be old
             return {"type": "http.request", "body": halves.pop(0), "more_body": bool(halves)}
 
         return call(app, headers=headers, receive=receive)
