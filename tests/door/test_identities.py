@@ -379,9 +379,7 @@ class TestWhileABodyComes:
         async def receive():
             if len(halves) == 1:
                 meanwhile()
-                await asyncio.sleep(
-                    MAX_AGE_SECONDS + 0.05
-                )  # longer than what the door has seen of its folders may be old
+                await asyncio.sleep(MAX_AGE_SECONDS + 0.05)  # what the door has seen may be so old
             return {"type": "http.request", "body": halves.pop(0), "more_body": bool(halves)}
 
         return call(app, headers=headers, receive=receive)
