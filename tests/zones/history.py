@@ -104,6 +104,8 @@ class History:
         """Running requests that found no blocks in the last step, in their order."""
         self.relieved = []
         """Blocks that relief has evicted and the engine has not been told of."""
+        self.covered_for = None
+        """Whose loans blocks were evicted for of which the engine has not been told."""
 
     @property
     def free(self):
@@ -152,11 +154,18 @@ class History:
                 assert zone in self.engine.queues, "nobody asks for what it lends"
                 claim.quiet = claim.lends_unused = False
 
-    def give_back_due(self, evictions):
-        """Surplus that stood on loans whose time is over; which loans these are is the book's to say."""
+    def give_back_due(self, evictions, borrower=None):
+        """Surplus that stood on loans whose time is over; which loans these are is the book's to say.
+
+        For a ``borrower`` whose requests would yield, a quiet zone gives up what it lends it, too.
+        """
         for zone, blocks in evictions:
             claim = self.world.claims[zone.spec.tenant]
-            assert len(blocks) <= claim.above(claim.reserved), "I7: what is within the reservation is nobody's loan"
+            kept = claim.reserved if borrower is None else claim.floor_against(borrower.priority)
+            assert len(blocks) <= claim.above(kept), "I7: what it keeps of its reservation is nobody's loan"
+            if len(blocks) > claim.above(claim.reserved):
+                assert claim is not borrower
+                self._saw("evicted: lent for longer than what was due")
             assert claim.lose(len(blocks)) == blocks
             self.world.free |= set(blocks)
             self.world.note_evicted(claim)

@@ -192,9 +192,10 @@ class HistoryInSteps(History):
     def return_evicted(self, evictions):
         """Blocks that the arbiter had evicted: for relief, or because loans were due."""
         reasons = {reason for _, reason, _ in self.reasons()}
+        borrower, self.covered_for = self.covered_for, None
         if reasons:
             assert reasons == {"due"}
-            self.give_back_due([(zone, blocks) for zone, blocks in evictions if blocks])
+            self.give_back_due([(zone, blocks) for zone, blocks in evictions if blocks], borrower)
             self.returned(evictions)
             self.check_overdue()
         else:

@@ -16,6 +16,10 @@ class WatchedTenancy(Tenancy):
             zone, count, peak, lambda: super(WatchedTenancy, self).evict_surplus_for(zone, count, free, peak)
         )
 
+    def cover_loans(self, borrower):
+        self._history.covered_for = self._history.world.claims[borrower.spec.tenant]
+        return super().cover_loans(borrower)
+
     def must_wait(self, zone, count, free, peak=0):
         super().must_wait(zone, count, free, peak)
         self._history.check_wait(zone, count, peak)

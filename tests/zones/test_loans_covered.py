@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tenantzone_runtime.zones import configure
 from tenantzone_runtime.zones.eviction import cover_loans
 from tests.zones.core import Core
+from tests.zones.small_engine import SmallEngine
 
 
 @pytest.fixture
@@ -18,6 +19,11 @@ def core():
 
 def lent(core):
     return {(loan.lender.spec.tenant, loan.borrower.spec.tenant): loan.blocks for loan in core.tenancy.loans}
+
+
+def nobody(zone):
+    """Takes over no loan."""
+    return False
 
 
 def covered(core, borrower):
@@ -42,7 +48,7 @@ def caches(core):
 def test_the_quiet_give_first_then_the_lowest_priority_and_the_least_recently_active(core, owed):
     borrower = core.zone("borrower", in_use=5, cached=5)
     caches(core)
-    evicted = cover_loans(core.ledger, borrower, owed, lambda zone: 100)
+    evicted = cover_loans(core.ledger, borrower, owed, lambda zone: 100, nobody)
     left, expected = owed, []
     for name in ("quiet-gold-2", "active-low-3", "active-early-4", "active-late-5", "active-gold-6"):
         if blocks := min(left, int(name[-1])):
@@ -57,14 +63,14 @@ def test_each_gives_no_more_than_goes_to_the_borrower(core):
     core.zone("none", cached=20)
     core.zone("half", cached=20)
     share = {"one": 1, "none": 0, "half": 10}
-    evicted = cover_loans(core.ledger, borrower, 15, lambda zone: share[zone.spec.tenant])
+    evicted = cover_loans(core.ledger, borrower, 15, lambda zone: share[zone.spec.tenant], nobody)
     assert [(zone.spec.tenant, len(blocks)) for zone, blocks in evicted] == [("one", 1), ("half", 10)]
 
 
 def test_what_goes_is_told_as_due_and_for_whom(core):
     borrower = core.zone("borrower", in_use=10, priority=1)
     cache = core.zone("cache", cached=20)
-    cover_loans(core.ledger, borrower, 7, lambda zone: 100)
+    cover_loans(core.ledger, borrower, 7, lambda zone: 100, nobody)
     (told,) = core.events("evicted")
     assert (told.zone, told.blocks, told.reason, told.beneficiary) == ("cache", 7, "due", "borrower")
     assert cache.counters.evictions == {("due", "higher_priority"): 7}
@@ -202,6 +208,7 @@ def crowds(draw):
             lendable=draw(st.integers(0, reserved)),
             priority=draw(st.integers(-1, 1)),
             quiet=draw(st.booleans()),
+            cached=draw(st.integers(0, reserved)),
             borrowers=draw(st.sampled_from(["SameOrHigherPriority", "AnyPriority"])),
         )
     busy = 100 - nobodys - core.ledger.totals.promised
@@ -248,3 +255,77 @@ def test_a_cache_stays_that_stands_on_a_lender_who_lends_for_no_time_any_more(co
     terms = replace(second.spec.lending, max_loan_seconds=0.0)
     configure.change_spec(core.ledger, second, replace(second.spec, lending=terms))
     assert covered(core, borrower) == [("cache", 5)]
+
+
+def beside_what_is_lent_and_cached(core, **terms):
+    """A borrower with five blocks past their grace; another zone caches all 30 of its reservation, of which it lends 20
+    for as long as one likes, unless ``terms`` say otherwise."""
+    core.zone("strict", reserved=20, lendable=0, quiet=True, max_loan=0.0, grace=0.0)
+    lender = core.zone("lender", cached=30, **{"reserved": 30, "lendable": 20, "quiet": True} | terms)
+    borrower = core.zone("borrower", in_use=55)
+    core.upkeep(0.0)
+    assert lent(core) == {("strict", "borrower"): 5}
+    return lender, borrower
+
+
+def test_what_a_quiet_zone_lends_and_caches_goes_before_requests_yield(core):
+    lender, borrower = beside_what_is_lent_and_cached(core)
+    assert covered(core, borrower) == [("lender", 5)]
+    assert lent(core) == {("lender", "borrower"): 5}
+    assert (core.tenancy.past_grace(), borrower.overdue, lender.held, core.free) == ([], 0, 25, 20)
+
+
+@pytest.mark.parametrize(
+    ("terms", "goes"),
+    [
+        pytest.param({"quiet": False}, 0, id="does not lend now"),
+        pytest.param({"lendable": 0}, 0, id="lends nothing"),
+        pytest.param({"lendable": 3}, 3, id="lends less than is owed"),
+        pytest.param({"priority": 1}, 0, id="lends to higher priorities"),
+        pytest.param({"priority": 1, "borrowers": "AnyPriority"}, 5, id="lends to any priority"),
+        pytest.param({"max_loan": 0.0}, 0, id="lends for no time"),
+    ],
+)
+def test_no_more_of_a_reservation_goes_than_is_lent_to_the_borrower(core, terms, goes):
+    lender, borrower = beside_what_is_lent_and_cached(core, **terms)
+    assert sum(blocks for _, blocks in covered(core, borrower)) == goes
+    assert borrower.overdue == 5 - goes
+    assert lender.held == 30 - goes
+
+
+def test_what_is_cached_above_reservations_goes_before_what_a_quiet_zone_lends(core):
+    core.zone("strict", reserved=20, lendable=0, quiet=True, max_loan=0.0, grace=0.0)
+    core.zone("lender", reserved=30, cached=30, quiet=True)
+    cache = core.zone("cache", priority=1, cached=3)
+    borrower = core.zone("borrower", in_use=52)
+    core.upkeep(0.0)
+    assert lent(core) == {("strict", "borrower"): 5}
+    assert covered(core, borrower) == [("cache", 3)]
+    assert covered(core, borrower) == [("lender", 2)]
+    assert (core.tenancy.past_grace(), cache.held) == ([], 0)
+
+
+def test_what_a_lender_caches_above_what_it_lends_goes_with_it(core):
+    """Its blocks go in one order: who caches what is of no use to the borrower has that behind the rest."""
+    core.zone("strict", reserved=20, lendable=0, quiet=True, max_loan=0.0, grace=0.0)
+    core.zone("useless", reserved=2, lendable=0, quiet=True, priority=-2)
+    core.zone("lender", reserved=30, cached=32, quiet=True, priority=-1)
+    borrower = core.zone("borrower", in_use=53)
+    core.upkeep(0.0)
+    assert lent(core) == {("useless", "lender"): 2, ("strict", "borrower"): 5}
+    assert covered(core, borrower) == [("lender", 7)]
+    assert lent(core) == {("lender", "borrower"): 5}
+
+
+def test_a_request_goes_on_with_what_a_quiet_zone_lends_and_caches(core):
+    _, borrower = beside_what_is_lent_and_cached(core)
+    engine = SmallEngine(core)
+    core.release(borrower, dropped=55)
+    core.upkeep(1.0)
+    assert lent(core) == {}
+    work = engine.run(borrower, 55)
+    core.upkeep(2.0)
+    engine.step()
+    assert engine.is_running(work)
+    assert engine.preempted == []
+    assert lent(core) == {("lender", "borrower"): 5}

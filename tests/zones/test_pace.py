@@ -26,13 +26,24 @@ def of(engine, zone):
     return sum(count for work, count in engine.computed.items() if work.zone is zone)
 
 
+def computed_of(engine):
+    """Zones of which the last step computed anything."""
+    return {work.zone for work in engine.computed}
+
+
 def learned(core, **how):
     """An engine that has seen many steps."""
-    engine, number = SmallEngine(core, step_tokens=1000, **how), random.Random(1)
+    engine = SmallEngine(core, step_tokens=1000, **how)
+    learn(engine)
+    return engine
+
+
+def learn(engine):
+    """Let an engine see many steps."""
+    number = random.Random(1)
     for _ in range(200):
         load = StepLoad(number.choice([0, number.randint(1, 900)]), number.randint(1, 60))
         engine.arbiter.times.observe(load, BASE + PER_DECODE * load.decodes + PER_TOKEN * load.prompt_tokens)
-    return engine
 
 
 @pytest.fixture
@@ -90,6 +101,27 @@ def test_zones_whose_targets_leave_each_other_nothing_begin_one_after_the_other(
             return
         assert engine.computed, "an empty step"
     raise AssertionError([work.computed for work in works])
+
+
+def test_who_waits_for_tokens_holds_up_nobody_whose_blocks_have_come(core):
+    acme, gold, slow = core.zone("acme", latency=token_time(0.0115)), core.zone("gold"), core.zone("slow")
+    engine = SmallEngine(core, step_tokens=1000)
+    held = engine.run(core.zone("holder"), 900)
+    work = engine.wait(gold, 200, tokens=300)
+    gold.account.charge(1.0)
+    engine.step()
+    assert gold.parked
+    assert gold.wait_reason == "in_use"
+    learn(engine)
+    engine.run(acme, 1)
+    engine.end(held)
+    engine.wait(slow, 1, tokens=500)
+    engine.step()
+    assert computed_of(engine) == {acme}, "its target leaves nothing to others"
+    assert (slow.wait_reason, gold.wait_reason) == ("tokens", "tokens")
+    for _ in range(SITS_OUT_AT_MOST + 2):
+        engine.step()
+    assert work.computed, "it has waited for tokens as long as the other has"
 
 
 def test_before_steps_are_known_nobody_is_bounded(core):

@@ -17,7 +17,7 @@ When these do not give enough, what is left is in use (see ``preemption``). Back
 through S2 and S0 for nobody in particular.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones import quota
@@ -131,24 +131,44 @@ def evict_surplus_for(ledger: Ledger, zone: Zone, count: int, free: int, peak: i
     return evicted
 
 
-def cover_loans(ledger: Ledger, borrower: Zone, count: int, covers: Callable[[Zone], int]) -> Evictions:
-    """Evict what other zones cache above their reservations, so that ``count`` blocks less of a borrower's are on loan.
+def cover_loans(
+    ledger: Ledger, borrower: Zone, count: int, covers: Callable[[Zone], int], takes_over: Callable[[Zone], bool]
+) -> Evictions:
+    """Evict what other zones cache, so that ``count`` blocks less of a borrower's are on loans that are due.
 
     That comes before its requests yield, since work in progress counts more than a cache that nobody was promised.
+    First goes what is cached above reservations; only where that is of no use, what quiet zones cache of a reservation
+    that they lend. Else a request that was given such blocks would yield again and again for a lender who wants its own
+    back, while they stay cached.
 
     Args:
         ledger: all zones.
         borrower: whose loans.
         count: blocks.
-        covers: how many blocks of a zone's go to the borrower if it lets them go.
+        covers: how many blocks above a zone's reservation go to the borrower if it lets them go.
+        takes_over: whether a zone lends the borrower for some time what it lets go of its reservation.
     """
-    others = [zone for zone in ledger.zones.values() if zone is not borrower and zone.surplus and zone.cached]
+    others = [zone for zone in ledger.zones.values() if zone is not borrower and zone.reclaimable]
+    others.sort(key=lambda zone: (not zone.quiet, zone.spec.priority, zone.last_active, zone.number))
     evicted: Evictions = []
-    for zone in sorted(others, key=lambda zone: (not zone.quiet, zone.spec.priority, zone.last_active, zone.number)):
+    for zone in others:
         blocks = min(count, zone.surplus, len(zone.cached), covers(zone))
         if blocks > 0:
             evicted.append((zone, ledger.evict(zone, blocks, "due", borrower)))
             count -= blocks
+        if not count:
+            break
+    return evicted or _evict_what_is_lent(ledger, borrower, count, filter(takes_over, others))
+
+
+def _evict_what_is_lent(ledger: Ledger, borrower: Zone, count: int, lenders: Iterable[Zone]) -> Evictions:
+    """Evict what these zones cache within their reservations and lend, which what is above them has to go before."""
+    evicted: Evictions = []
+    for zone in lenders:
+        within = min(count, zone.evictable - zone.surplus)
+        if within > 0:
+            evicted.append((zone, ledger.evict(zone, zone.surplus + within, "due", borrower)))
+            count -= within
         if not count:
             break
     return evicted

@@ -114,16 +114,17 @@ class LoanBook:
 
         First comes what stands on nobody's reservation, then what stands on that of lenders that take such a loan over.
         """
-        due = {loan.lender for loan in self._loans_of.get(borrower, ()) if loan.is_due(self._ledger.now)}
         blocks = zone.surplus - zone.borrowed
         own = [loan for loan in self._loans_of.get(zone, ()) if loan.borrower is zone]
         for loan in reversed(self._kept_first(own)):
-            lender = loan.lender
-            takes_over = lender not in due and may_borrow(borrower, lender) and lends_for_some_time(lender)
-            if not takes_over or self._offered(lender) < 0:
+            if not self.takes_over(loan.lender, borrower) or self._offered(loan.lender) < 0:
                 break
             blocks += loan.blocks
         return blocks
+
+    def takes_over(self, lender: Zone, borrower: Zone) -> bool:
+        """Whether a lender takes over a borrower's loans that are due, as far as it offers blocks."""
+        return not self._has_due(lender, borrower) and may_borrow(borrower, lender) and lends_for_some_time(lender)
 
     def extend(self) -> None:
         """Let zones that offer blocks for some time take over loans that are due, so that nothing need be taken back.

@@ -167,8 +167,12 @@ class StepTokens(Generic[W]):
 
     @property
     def is_used_up(self) -> bool:
-        """Whether a waiting request found no tokens, and no other of a zone without a share of them would now."""
-        return self.is_shared and not self._unclaimed and bool(self._turned_away)
+        """Whether so many zones found no tokens that it is of no use to look at further ones without a share of them.
+
+        Fewer would hold up zones that are called now, whose blocks have come: the next step is shared out among those
+        that wait for tokens, and looks at as many.
+        """
+        return self.is_shared and not self._unclaimed and len(self._turned_away) >= _LOOKED_AT
 
     def was_turned_down(self, work: W) -> None:
         """Note that the engine did not compute a request after all, if tokens were asked for it last."""

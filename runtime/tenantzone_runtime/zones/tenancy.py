@@ -238,9 +238,18 @@ class Tenancy:
         return list(dict.fromkeys(loan.borrower for loan in self._past_grace()))
 
     def cover_loans(self, borrower: Zone) -> Evictions:
-        """Evict what others merely cache, as far as that ends loans of a borrower that are past their grace."""
+        """Evict what others merely cache, as far as that ends loans of a borrower that are past their grace.
+
+        Where anything went, it may be asked again once the loans are settled.
+        """
         count = sum(loan.blocks for loan in self._past_grace() if loan.borrower is borrower)
-        return cover_loans(self.ledger, borrower, count, lambda zone: self.loans.covers(zone, borrower))
+        return cover_loans(
+            self.ledger,
+            borrower,
+            count,
+            lambda zone: self.loans.covers(zone, borrower),
+            lambda zone: self.loans.takes_over(zone, borrower),
+        )
 
     def _past_grace(self) -> Iterator[Loan]:
         now = self.ledger.now
