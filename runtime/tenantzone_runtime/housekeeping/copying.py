@@ -144,7 +144,7 @@ def copy_zones(
                 values += _read_zone(zone)
                 put_counts(zone, values)
 
-    for values in in_slices(engine.zone_lock, zones, put):
+    for values in in_slices(engine.zone_lock, zones, put, ZONES_AT_ONCE):
         left = iter(values)
         for zone in left:
             yield ZoneCopy(zone, *take(left, len(ZoneCopy._fields) - 1)), take_counts(left)
@@ -154,7 +154,7 @@ def in_slices(
     lock: AbstractContextManager[object],
     items: Sequence[Item],
     put: Callable[[Sequence[Item], list[Any]], None],
-    at_once: int = ZONES_AT_ONCE,
+    at_once: int,
 ) -> Iterator[list[Any]]:
     """Flat copies of so many items at a time, each made with the lock held.
 

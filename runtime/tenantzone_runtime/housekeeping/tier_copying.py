@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from tenantzone_contract.report import EvictionReason
 from tenantzone_contract.tiers import TierName
+from tenantzone_runtime.housekeeping import copying
 from tenantzone_runtime.housekeeping.copying import held, in_slices
 from tenantzone_runtime.housekeeping.engine import ServedEngine, ServedTier
 from tenantzone_runtime.zones.counters import evicted_by_reason
@@ -66,7 +67,7 @@ def _copy_tier(engine: ServedEngine, served: ServedTier) -> TierCopy:
 
     copies = {
         copied.spec.tenant: copied
-        for values in in_slices(engine.zone_lock, zones, put)
+        for values in in_slices(engine.zone_lock, zones, put, copying.ZONES_AT_ONCE)
         for copied in _taken(iter(values))
     }
     return TierCopy(tier.name, tier.chunk_bytes, tier.chunk_count, chunks, served.problem, copies)
