@@ -36,7 +36,7 @@ from tenantzone_runtime.engine.requests import count_generated, enter_queue, lea
 from tenantzone_runtime.engine.scrubbing import check_scrub, model_needs_zeroing
 from tenantzone_runtime.engine.step_watch import StepWatch, check_latency
 from tenantzone_runtime.engine.substitution import zone_classes
-from tenantzone_runtime.engine.tiers import NoTiers, Tiers
+from tenantzone_runtime.engine.tiers import tiers_of
 from tenantzone_runtime.engine.versions import check_supported, check_version, end_with_next_output
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
 from tenantzone_runtime.housekeeping.turns import hold_in_turns
@@ -89,7 +89,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.encoder_cache_manager.tenancy = self.tenancy
         self._demand = Demand(self)
         manager.drafting, manager.max_step_tokens = self._demand.drafting, int(self.max_num_scheduled_tokens)
-        self.tiers = Tiers(self.connector) if self.connector is not None else NoTiers()
+        self.tiers = tiers_of(self.connector, self.vllm_config)
         self._loads = loads = LoadQueue(self._has_landed, lambda request: engine.can_land(request), manager.admitted)
         self._early_loads: set[Request] = set()
         """Those that began before zones were declared, without blocks for all of their prompts."""

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from vllm.config import VllmConfig
 from vllm.v1.request import Request
 
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.housekeeping.engine import ServedTier
 from tenantzone_runtime.housekeeping.memory_tier import MemoryTier
+from tenantzone_runtime.offloading_flags import CONNECTOR
 from tenantzone_runtime.zones.zone import Zone
 
 
@@ -70,3 +72,9 @@ class Tiers(NoTiers):
     def forget_all(self) -> None:
         for tier in (self._memory, *self._disks):
             tier.forget_all()
+
+
+def tiers_of(connector: Any, config: VllmConfig) -> NoTiers:
+    """The tiers of an engine with such a connector; none behind another one than the zones' own, which is refused."""
+    has_tiers = connector is not None and config.kv_transfer_config.kv_connector == CONNECTOR
+    return Tiers(connector) if has_tiers else NoTiers()
