@@ -260,7 +260,7 @@ class ZoneKVCacheManager(KVCacheManager):
         now = self.block_pool.ledger.now
         self.latencies.scheduled(request, zone, now)
         leave_queue(request, zone, now, is_served=True)
-        hits: int = request.hit_tokens
+        hits: int = getattr(request, "hit_tokens", 0)  # none was noted of one that came with blocks of its own
         computed = request.num_prompt_tokens - hits - loaded
         charge(request, zone, INPUT * computed)
         zone.counters.prompt_tokens += request.num_prompt_tokens
