@@ -68,10 +68,11 @@ class Client:
 async def _line(process: asyncio.subprocess.Process) -> dict[str, Any]:
     """The next line that it says of its own: what libraries print is passed over."""
     assert process.stdout is not None
-    while line := await asyncio.wait_for(process.stdout.readline(), _ANSWER_SECONDS):
-        if line.startswith(b"{"):
-            found: dict[str, Any] = json.loads(line)
-            return found
+    async with asyncio.timeout(_ANSWER_SECONDS):
+        while line := await process.stdout.readline():
+            if line.startswith(b"{"):
+                found: dict[str, Any] = json.loads(line)
+                return found
     return {"error": f"the client ended with {await process.wait()}"}
 
 

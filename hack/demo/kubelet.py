@@ -85,7 +85,8 @@ class Kubelet:
                 wait = RETRY_SECONDS
                 print(f"projecting volumes: {getattr(error, 'reason', error)}", flush=True)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._pod_changed.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._pod_changed.wait()
             self._pod_changed.clear()
 
     async def _project_volumes(self) -> None:

@@ -153,7 +153,8 @@ class EngineWatch:
             is_quick = time.monotonic() < self._quick_until
             try:
                 patience = quick if is_quick else max(POLL_SECONDS, quick)
-                await asyncio.wait_for(self._wake.wait(), patience if self._engines else None)
+                async with asyncio.timeout(patience if self._engines else None):
+                    await self._wake.wait()
                 self._wake.clear()
                 await asyncio.sleep(quick)
             except TimeoutError:

@@ -150,7 +150,8 @@ class Resync:
     async def _run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), RESYNC_SECONDS)
+                async with asyncio.timeout(RESYNC_SECONDS):
+                    await self._asked.wait()
             await asyncio.sleep(RESYNC_PAUSE_SECONDS)
             self._asked.clear()
             await self.once()

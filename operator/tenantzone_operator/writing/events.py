@@ -118,7 +118,8 @@ class Recorder:
         """Write Events until cancelled."""
         while True:
             with suppress(TimeoutError):
-                series = await asyncio.wait_for(self._queue.get(), _LOOK_SECONDS)
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    series = await self._queue.get()
                 await self._write(series)
                 self._queue.task_done()
                 await asyncio.sleep(1 / WRITES_PER_SECOND)
