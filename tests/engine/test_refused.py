@@ -158,7 +158,7 @@ def test_a_form_that_does_not_compile_is_the_clients_mistake(driver):
     assert driver.finished[request.request_id] == "error"
     told = refusal(driver, request)
     assert (told.status, "can't make a grammar of the form" in told.message) == (400, True)
-    assert not driver.scheduler.has_requests()
+    assert driver.scheduler.requests == {}
 
 
 def test_no_text_that_a_client_stops_at_is_taken_for_a_refusal():
