@@ -117,6 +117,8 @@ class GrammarMasks:
 
     def _validate(self, grammar: GuardedGrammar, tokens: list[int]) -> list[int]:
         """Which of drafted tokens fit, from the first on."""
+        if self._left and self._is_left(grammar.tenant):
+            return []
         future = self._ask([grammar], lambda: grammar.valid(tokens))
         return [] if future is None else future.result()
 
