@@ -1,6 +1,7 @@
 """What ``kubectl describe zp`` says of each way in which tenants are known, from a real API server."""
 
 import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ def condition(text: str, kind: str) -> dict[str, str]:
 
 
 @pytest.mark.controlplane
-def test_a_described_pool_says_for_each_identity_whether_it_is_enforced(world: World):
+def test_a_described_pool_says_for_each_identity_whether_it_is_enforced(world: World) -> None:
     def says(status: str, reason: str, message: str) -> bool:
         found = condition(described(world), "IdentityEnforced")
         seen = (found["Status"], found["Reason"], found["Message"])
@@ -54,13 +55,12 @@ def test_a_described_pool_says_for_each_identity_whether_it_is_enforced(world: W
     for name, (fields, called, words) in IDENTITIES.items():
         others = dict.fromkeys(IDENTITIES)
         world.kube.merge(world.pool_path, {"spec": {"identity": {**others, name: fields}}})
-        eventually(lambda words=words: says("True", "Acknowledged", f"{words}; acknowledged by 1 engine"))
+        eventually(partial(says, "True", "Acknowledged", f"{words}; acknowledged by 1 engine"))
         text = described(world)
         print(f"$ kubectl describe zp {POOL}    # {name}\n{text}")
         assert f"  Identity:\n    {called}:\n" in text
         assert "NotEnforced" not in text
     engine.identity_problem = "jwks.json is not in the folder"
     words = IDENTITIES["jwt"][2]
-    eventually(
-        lambda: says("False", "IdentityUnusable", f"{words}; engine-0 serves nobody: jwks.json is not in the folder")
-    )
+    problem = f"{words}; engine-0 serves nobody: jwks.json is not in the folder"
+    eventually(partial(says, "False", "IdentityUnusable", problem))
