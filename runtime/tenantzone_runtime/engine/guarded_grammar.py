@@ -93,7 +93,8 @@ class GuardedGrammar(StructuredOutputGrammar):
         """Take in what was chosen, before a mask is made."""
         assert self.work is not None
         self.rows.append(row)
-        self.work.do(self, self._catch_up)
+        if self._chosen or self._drafted:
+            self.work.do(self, self._catch_up)
 
     def fill_bitmask(self, bitmask: Any, batch_index: int) -> None:
         assert self.work is not None
