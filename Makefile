@@ -60,8 +60,9 @@ test-newer: newer ## what runs without a GPU of the newest vLLM, before it has a
 vllm-changes: newer ## what the newest vLLM changes in what zones extend, call, import, route or refuse
 	@$(VENV)/python -m hack.vllm_changes $(ARGS)
 
-test-deep: python ## zone core and scheduler under 10,000 random histories each, parsers under as many texts; ARGS go to pytest
+test-deep: python ## zone core and scheduler under 10,000 random histories each, parsers under as many texts, and half a minute of atheris; ARGS go to pytest
 	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones tests/engine/histories tests/parsers $(ARGS)
+	@$(VENV)/python -m tests.parsers.fuzz
 
 conformance: python ## vLLM's own tests of its scheduler core, with its classes and with ours; ARGS go to pytest
 	@$(VENV)/python -m hack.conformance $(ARGS)
@@ -154,6 +155,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) requirements/checkov.in --universal -o requirements/checkov.txt
 	$(LOCK) requirements/envoy.in --universal -o requirements/envoy.txt
 	$(LOCK) requirements/audit.in --universal -o requirements/audit.txt
+	$(LOCK) requirements/atheris.in --universal -o requirements/atheris.txt
 	$(LOCK) requirements/kvwarden.in --universal -o requirements/kvwarden.txt
 
 ##@ Documentation
