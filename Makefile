@@ -154,6 +154,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) requirements/checkov.in --universal -o requirements/checkov.txt
 	$(LOCK) requirements/envoy.in --universal -o requirements/envoy.txt
 	$(LOCK) requirements/audit.in --universal -o requirements/audit.txt
+	$(LOCK) requirements/pictures.in --no-deps -o requirements/pictures.txt
 	$(LOCK) requirements/kvwarden.in --universal -o requirements/kvwarden.txt
 
 ##@ Documentation
