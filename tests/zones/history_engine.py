@@ -26,7 +26,7 @@ class HistoryEngine:
         self.headroom = headroom
         self.by_priority = by_priority
         self.step_tokens = step_tokens
-        self.chunk_tokens = chunk_tokens
+        self.chunk = chunk_tokens
         self.depth = depth
         self.is_open = True
         self.goes_on = True
@@ -89,6 +89,9 @@ class HistoryEngine:
     def tokens_left(self, work):
         left = work.to_compute - work.computed if work.running else BLOCK_TOKENS * work.needed
         return max(0, min(left, BLOCK_TOKENS * work.chunk))
+
+    def chunk_tokens(self, work):
+        return self.chunk
 
     def tokens_computed(self, work):
         return work.computed

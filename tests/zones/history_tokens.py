@@ -78,15 +78,15 @@ class StepTokensWatched:
 
     def _fitting(self, work, known, wanted, most):
         """vLLM lets each chunk of a prompt but the last one end where it can go on."""
-        chunk = self._engine.chunk_tokens
+        chunk = self._engine.chunk
         if most == wanted and known + wanted >= BLOCK_TOKENS * work.needed:
             return most
         return max(0, (known + most) // chunk * chunk - known)
 
     def may_leave_waiting(self, front):
         """Whether a request may wait for tokens although some are left: those that targets leave for nobody."""
-        # Those of a request that generated and was preempted for its seat are nobody's.
-        are_nobodys = self.left is not None and self.left <= len(self._engine.sent_back)
+        # Those of a request that generated and was preempted for its seat are nobody's, nor are fewer than a chunk.
+        are_nobodys = self.left is not None and self.left < max(len(self._engine.sent_back) + 1, self._engine.chunk)
         return front.zone.wait_reason == "tokens" and bool(self._counts or are_nobodys)
 
     def note_useless(self):
@@ -119,7 +119,7 @@ class StepTokensWatched:
         # Requests of several zones may have counted on the same seat, or on the same blocks.
         is_sure = self._engine.is_open and self._engine.free_seats
         is_sure = is_sure and all(zone.wait_reason in (None, "tokens") for zone in self._engine.queues)
-        if self.left is not None and self.left >= self._engine.chunk_tokens and is_sure and not self._useless:
+        if self.left is not None and self.left >= self._engine.chunk and is_sure and not self._useless:
             assert not waiting, "tokens are left over"
             assert not self._withheld, "tokens are left over"
 
