@@ -156,6 +156,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) requirements/envoy.in --universal -o requirements/envoy.txt
 	$(LOCK) requirements/audit.in --universal -o requirements/audit.txt
 	$(LOCK) requirements/atheris.in --universal -o requirements/atheris.txt
+	$(LOCK) requirements/pictures.in --no-deps -o requirements/pictures.txt
 	$(LOCK) requirements/kvwarden.in --universal -o requirements/kvwarden.txt
 
 ##@ Documentation

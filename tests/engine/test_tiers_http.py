@@ -9,6 +9,8 @@ from tests.engine.real_engine import RealEngine, StartingEngine
 from tests.shared_engine import runs_here
 from tests.zones.core import declare
 
+pytestmark = pytest.mark.flagged_engine
+
 BLOCK_TOKENS, BLOCK_BYTES = 32, 32 * 1024
 BLOCKS, CHUNKS, FILES = 32, 44, 400
 PROMPT_BLOCKS = 10
