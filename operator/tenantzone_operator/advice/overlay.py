@@ -26,7 +26,7 @@ def _holds(pool: Pool, zone: Zone | None, each: Adjustment) -> bool:
         spec = value_of(zone.config, each.field) if zone is not None and zone.config is not None else None
     if spec != each.spec:
         return False
-    if not each.in_force:
+    if each.in_force in ("", each.spec):
         return True
     if not within(pool.advice.bounds, each.field, each.in_force):
         return False
