@@ -62,9 +62,9 @@ def test_a_manager_that_is_killed_costs_hits_until_it_is_back(engine, shared):
     shared.kill()
     for _ in range(20):
         assert mine.found("acme", KEYS) == 0
-    queries = mine.tier.figures().queries
-    assert queries.failed == 5, "after five failures it is asked no more"
-    assert queries.skipped == 15
+    questions = mine.tier.figures().questions
+    assert questions["failed"] == 5, "after five failures it is asked no more"
+    assert questions["skipped"] == 15
     assert mine.store("acme", KEYS) == []
     assert mine.counts("acme").refused_writes == {"closed": 4}
     assert "does not answer" in mine.tier.problem
@@ -82,7 +82,7 @@ def test_a_manager_that_stands_still_is_waited_for_as_long_as_the_budget(engine,
     while mine.tier.find("acme", query, KEYS[0]) is Finding.WAIT:
         assert time.monotonic() - began < 20
     assert query.deadline - query.asked == pytest.approx(0.05)
-    assert mine.tier.figures().queries.late == 1
+    assert mine.tier.figures().questions["late"] == 1
     assert mine.tier.find("acme", query, KEYS[0]) is Finding.MISS, "it is not asked again"
     shared.resume()
     mine.wait(lambda: mine.found("acme", KEYS) == 4)

@@ -2,17 +2,18 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from tenantzone_runtime.disk.breaker import Breaker
 from tenantzone_runtime.shared.answers import CacheLocations
 from tenantzone_runtime.shared.client import ManagerClient, ManagerError
-from tenantzone_runtime.shared.queries import Query, QueryCounts
+from tenantzone_runtime.shared.queries import Query
 from tenantzone_runtime.shared.spaces import SharedZone
 from tenantzone_runtime.shared.threads import Threads
+from tenantzone_runtime.zones.tier_counts import QuestionOutcome
 
 logger = logging.getLogger(__name__)
 
@@ -30,19 +31,19 @@ class Asking:
 
     def __init__(self, client: ManagerClient, threads: Threads) -> None:
         self.breaker = Breaker(longest_pause=_PROBE_SECONDS)
-        self._counts = QueryCounts()
+        self._counts: Counter[QuestionOutcome] = Counter()
         self._client = client
         self._threads = threads
 
     @property
-    def counts(self) -> QueryCounts:
-        """A copy that nobody changes."""
-        return replace(self._counts)
+    def counts(self) -> Counter[QuestionOutcome]:
+        """What became of all questions; a copy that nobody changes."""
+        return self._counts.copy()
 
     def ask(self, zone: SharedZone, query: Query, now: float, budget: float) -> None:
         """Ask about a request's whole prompt, unless the manager fails."""
         if self.breaker.is_open:
-            self._counts.skipped += 1
+            self._counts["skipped"] += 1
             query.skip(now)
             return
         query.begin(now, budget)
@@ -62,7 +63,7 @@ class Asking:
         if query.is_pending:
             self._threads.take_note()
         if query.is_late(now):
-            self._counts.late += 1
+            self._counts["late"] += 1
             query.end()
         return query.is_pending
 
@@ -85,10 +86,10 @@ class Asking:
             # It was late, and counted as that.
             return
         if error is None or _is_unknown(error):
-            self._counts.answered += 1
+            self._counts["answered"] += 1
             query.answer(keys, told[0] if told else CacheLocations())
         else:
-            self._counts.failed += 1
+            self._counts["failed"] += 1
             query.end()
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -46,6 +46,22 @@ class ManagerError(Exception):
         return self.code in ("UNAVAILABLE", "INTERNAL", "UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
+def check_url(url: str) -> SplitResult:
+    """The parts of a manager's URL.
+
+    Raises:
+        ValueError: it is none; the message says what one is like.
+    """
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one or parts.query or parts.fragment or parts.username is not None:
+        raise ValueError(f"{url!r} is no URL of a KV-cache manager; write it as http://HOST:9470")
+    return parts
+
+
 class ManagerClient:
     """Asks one manager; any number of threads may, each over a connection of its own that stays open.
 
@@ -58,9 +74,8 @@ class ManagerClient:
     """
 
     def __init__(self, url: str, token: Callable[[], str] = str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError(f"{url!r} is no URL of a KV-cache manager; write it as http://HOST:9470")
+        parts = check_url(url)
+        assert parts.hostname is not None
         self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._token = token

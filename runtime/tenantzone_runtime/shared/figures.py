@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tenantzone_runtime.shared.queries import QueryCounts
 from tenantzone_runtime.shared.spaces import SharedZone
-from tenantzone_runtime.zones.tier_counts import TierCounts
+from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +26,8 @@ class SharedFigures:
     object_bytes: int
     """What a chunk takes of a storage."""
     problem: str
-    queries: QueryCounts
-    """A copy that nobody changes."""
+    questions: Mapping[QuestionOutcome, int]
+    """Of all requests, to the manager."""
     zones: dict[str, SharedZoneFigures] = field(default_factory=dict)
     """By tenant."""
 
@@ -38,9 +37,11 @@ class SharedFigures:
         return sum(zone.held_bytes for zone in self.zones.values())
 
 
-def figures_of(object_bytes: int, problem: str, queries: QueryCounts, zones: Mapping[str, SharedZone]) -> SharedFigures:
+def figures_of(
+    object_bytes: int, problem: str, questions: Mapping[QuestionOutcome, int], zones: Mapping[str, SharedZone]
+) -> SharedFigures:
     """The figures of a tier with these zones."""
-    return SharedFigures(object_bytes, problem, queries, {tenant: _of_zone(zone) for tenant, zone in zones.items()})
+    return SharedFigures(object_bytes, problem, questions, {tenant: _of_zone(zone) for tenant, zone in zones.items()})
 
 
 def _of_zone(zone: SharedZone) -> SharedZoneFigures:

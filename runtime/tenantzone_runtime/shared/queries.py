@@ -16,19 +16,6 @@ class Finding(Enum):
     """The manager was asked, and still has time to answer."""
 
 
-@dataclass(slots=True)
-class QueryCounts:
-    """Of all requests' questions; they never decrease."""
-
-    answered: int = 0
-    late: int = 0
-    """Not answered within the budget."""
-    failed: int = 0
-    """Answered with an error, or not at all."""
-    skipped: int = 0
-    """Not asked, because the manager was failing."""
-
-
 @dataclass(eq=False, slots=True)
 class Query:
     """What one request asks, and what it was told. Times are of a monotonic clock, in seconds."""

@@ -71,6 +71,11 @@ class SharedTier:
         self._is_looking = False
 
     @property
+    def chunk_bytes(self) -> int:
+        """Of a chunk in memory."""
+        return self.shape.content_bytes
+
+    @property
     def problem(self) -> str:
         """What keeps it from storing or loading now, for people; empty: nothing. Read from any thread."""
         if not self._has_pool_key():
