@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 import urllib.error
@@ -12,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from hack.controlplane.server import Server
 from hack.ports import free_ports
 
 START_SECONDS: Final = 60.0
@@ -45,7 +45,7 @@ class CacheManagerProcess:
             *("--index", index or str(folder / "index.db"), "--events", str(folder / "events.jsonl")),
             *("--listen", f"127.0.0.1:{port}", "--grpc", f"127.0.0.1:{grpc_port}", *arguments),
         ]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._server: Server | None = None
 
     def start(self) -> None:
         """Start it, and wait until its index answers.
@@ -54,19 +54,19 @@ class CacheManagerProcess:
             RuntimeError: it has ended.
         """
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=environment)
+        with (self.folder / "lock").open("w") as lock:
+            self._server = Server(self._command, log=self.log, keep_open=lock.fileno(), env=environment)
         until = time.monotonic() + START_SECONDS
         while not self._is_ready():
-            if self._process.poll() is not None or time.monotonic() > until:
+            if not self._server.is_running or time.monotonic() > until:
                 raise RuntimeError(f"the KV-cache manager did not start:\n{self.log.read_text()}")
             time.sleep(0.05)
 
     def kill(self) -> None:
         """As a machine's kernel would; harmless if it has ended."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        if self._server is not None and self._server.is_running:
+            self._signal(signal.SIGKILL)
+            self._server.stop()
 
     def pause(self) -> None:
         """Have it stand still, with its connections open."""
@@ -106,6 +106,9 @@ class CacheManagerProcess:
             return False
 
     def _signal(self, number: int) -> None:
-        if self._process is None:
+        if self._server is None:
             raise RuntimeError("it was not started")
-        os.kill(self._process.pid, number)
+        holder = self._server.pid
+        children = Path(f"/proc/{holder}/task/{holder}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), number)
