@@ -10,7 +10,7 @@ SIDE_BY_SIDE := --numprocesses=4 --dist=loadgroup --no-loadscope-reorder --durat
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test quick lint format test-older test-newer vllm-changes test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
+.PHONY: help demo demo-fleet up down test quick lint format test-older test-newer vllm-changes test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
   simulate soak bench-operator soak-operator bench-alerts generate version shipped crd-reference metrics-page unsupported-page features-page manager-api monitoring chart screenshots \
   lock docs docs-links push freeze release clean ready check python older newer kubernetes
 
@@ -23,6 +23,9 @@ help:
 
 demo: ready ## the product at work on real parts, as a story; MODEL=smollm2 tells it with a real chat model
 	@$(DEMO) run $(if $(MODEL),--model $(MODEL))
+
+demo-fleet: python ## two engines that share their tenants' caches through a KV-cache manager, as a story
+	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.fleet $(if $(MODEL),--model $(MODEL))
 
 up: ready ## start everything for playing, and say what to try
 	@$(DEMO) up $(if $(MODEL),--model $(MODEL))
