@@ -21,6 +21,8 @@ from tenantzone_cli.purge import PurgeError, ask, new_id, wait
 from tenantzone_cli.purge import table as purge_table
 from tenantzone_cli.rows import Rates
 from tenantzone_cli.salt import SaltError, key_of_file, key_of_pool
+from tenantzone_cli.storage import document as document_of_storages
+from tenantzone_cli.storage import read_storages, tables
 from tenantzone_cli.top import Selection, document, read_rows, silent_engines, table
 from tenantzone_cli.watch import watch
 from tenantzone_contract.salt import tenant_salt
@@ -69,7 +71,14 @@ def _run(parsed: argparse.Namespace) -> int:
     with ThreadPoolExecutor(max_workers=1) as thread:
         asked = thread.submit(_namespace, kubectl, parsed)
         with kubectl.connected() as api:
-            commands = {"top": _top, "explain": _explain, "doctor": _doctor, "salt": _salt, "purge": _purge}
+            commands = {
+                "top": _top,
+                "explain": _explain,
+                "doctor": _doctor,
+                "storage": _storage,
+                "salt": _salt,
+                "purge": _purge,
+            }
             run = commands[parsed.command]
             return run(api, asked.result(), parsed)
 
@@ -124,6 +133,14 @@ def _doctor(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
     else:
         print("\n".join(_fit_to_show(lines(findings))))
     return 1 if any(finding.level is Level.FAIL for finding in findings) else 0
+
+
+def _storage(api: Api, _: str | None, parsed: argparse.Namespace) -> int:
+    storages, groups = read_storages(api)
+    print(
+        document_of_storages(storages, groups) if parsed.output else "\n".join(_fit_to_show(tables(storages, groups)))
+    )
+    return 0
 
 
 def _salt(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlparse
 
 import boto3
 import pytest
+from botocore.auth import S3SigV4Auth
 from moto.server import ThreadedMotoServer
 
 from tenantzone_manager.core.settings import Storage
@@ -119,9 +120,13 @@ async def test_a_storage_has_credentials_of_its_own_that_may_change(
         (tmp_path / "bucket-a").write_text(text)
 
     used: list[str] = []
-    monkeypatch.setattr(
-        "botocore.auth.S3SigV4Auth.add_auth", lambda self, request: used.append(self.credentials.access_key)
-    )
+    sign = S3SigV4Auth.add_auth
+
+    def note(signer: S3SigV4Auth, request: Any) -> None:
+        used.append(signer.credentials.access_key)
+        sign(signer, request)
+
+    monkeypatch.setattr(S3SigV4Auth, "add_auth", note)
     options: dict[str, str | int | bool] = {"bucket": "cache", "prefix": "own", "endpoint": endpoint, "region": "r"}
     storage = Storage("bucket", "S3", {**options, "credentials": "bucket-a"})
     made = make(storage, "an index", tmp_path)

@@ -63,7 +63,7 @@ class ManagerClient:
         if self._session is not None:
             await self._session.close()
 
-    async def call(self, name: str, **fields: Any) -> dict[str, Any]:
+    async def call(self, name: str, /, **fields: Any) -> dict[str, Any]:
         """Make a call of the manager's API, and return its answer.
 
         Raises:

@@ -310,7 +310,7 @@ class _Turn:
             logger.info("%s %s is gone from the KV-cache manager", KINDS[plural], declared.meta.name)
         self._gone.add(declared.meta.uid)
 
-    async def _ask(self, call: str, **fields: Any) -> dict[str, Any]:
+    async def _ask(self, call: str, /, **fields: Any) -> dict[str, Any]:
         return await self._client.call(call, **fields)
 
 
