@@ -108,6 +108,7 @@ OPERATORS_OWN: dict[str, Any] = {
     "selector.matchExpressions.[].values.[]": "gold",
     "adminPort": 9000,
     "blocksPerEngine": 500,
+    "tiers.manager.serviceAccountName": "engines",
 }
 """Fields of a ZonePool for which the operator answers: no engine knows them."""
 
@@ -285,7 +286,7 @@ def test_a_level_has_as_many_tenants_in_the_crd_as_in_the_contract():
 
 def test_what_the_operator_answers_for_it_reads():
     selector = {"matchLabels": {"app": "vllm"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
-    spec = {"selector": selector}
+    spec = {"selector": selector, "tiers": {"manager": {}}}
     for field, value in OPERATORS_OWN.items():
         assert pool(**with_value(spec, field, value)) != pool(**spec), field
 
