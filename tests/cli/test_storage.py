@@ -1,4 +1,4 @@
-"""``storage``, and what ``doctor`` says of the KV-cache manager. All pure; the objects' statuses are the operator's own."""
+"""``storage``, and what ``doctor`` says of the KV-cache manager. All pure; objects have the operator's own statuses."""
 
 import json
 from dataclasses import replace
