@@ -41,8 +41,10 @@ ROUND_SECONDS: Final = 5.0
 """Between two rounds in which nothing was declared anew: how old the manager's figures may be here."""
 LONGEST_SECONDS: Final = 40.0
 """Between two, after several in which the manager did not answer."""
-GAUGES_SECONDS: Final = 20.0
-"""Between two writes of an object's status in which only amounts have changed."""
+GAUGES_SECONDS: Final = 5.0
+"""Between two writes of an object's status in which only amounts have changed, ..."""
+GAUGE_WRITES_PER_SECOND: Final = 20
+"""... and longer where there are many objects: no more than so many of such writes at a time."""
 _PAUSE_SECONDS: Final = 0.3
 """Between two rounds, whatever changes: what comes together is done together."""
 NEEDS_CRDS: Final = "the API server does not know KVStorages and KVCacheGroups: kubectl apply -f crds/"
@@ -65,6 +67,8 @@ class ManagerReconciler:
         self._store = store
         self._namespace = namespace
         self._complaint = ""
+        self._count = 0
+        """Of objects."""
         self._gauges_at: dict[str, float] = {}
         """When an object's status was last written, by uid."""
 
@@ -115,6 +119,7 @@ class ManagerReconciler:
             await turn.let_storages_go()
         except ManagerUnavailable as error:
             turn.unreachable = str(error)
+        self._count = len(storages) + len(groups)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for storage in turn.left(storages):
             await self._tell(recorder, STORAGES, storage, storage_status(storage, turn.found(storage), now=now))
@@ -132,7 +137,8 @@ class ManagerReconciler:
         if status == before:
             return
         is_news = without_gauges(status) != without_gauges(before)
-        if not is_news and now - self._gauges_at.get(uid, float("-inf")) < GAUGES_SECONDS:
+        wait = max(GAUGES_SECONDS, self._count / GAUGE_WRITES_PER_SECOND)
+        if not is_news and now - self._gauges_at.get(uid, float("-inf")) < wait:
             return
         self._gauges_at[uid] = now
         try:
