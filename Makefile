@@ -1,8 +1,8 @@
 PYTHON ?= python3
 VENV := .venv/bin
 BUILDER ?= docker
-TARGETS ?= operator engine
-IMAGES ?= operator engine-cpu
+TARGETS ?= operator manager engine
+IMAGES ?= operator manager engine-cpu
 VERSION = $(shell $(PYTHON) -m hack.version)
 DEMO := $(VENV)/python -m hack.demo
 PURE_TESTS := tests/zones tests/contract tests/operator
@@ -152,6 +152,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) pyproject.toml --extra cpu --extra operator --extra dev --override requirements/overrides.txt --override requirements/older.in --universal -o requirements/older.txt
 	$(LOCK) requirements/newer.in --no-deps -o requirements/newer.txt
 	$(LOCK) pyproject.toml --extra operator --universal -o requirements/operator.txt
+	$(LOCK) pyproject.toml --extra manager --universal -o requirements/manager.txt
 	$(LOCK) pyproject.toml --extra cpu --override requirements/overrides.txt --universal -o requirements/cpu.txt
 	$(LOCK) pyproject.toml --extra gpu --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
 	$(LOCK) requirements/build.in --universal -o requirements/build.txt
