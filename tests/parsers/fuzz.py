@@ -63,7 +63,9 @@ def fuzz(name: str, parser: Parser, seconds: float, module: str = known.__name__
         said = done.stdout + done.stderr
         wrong = [path.read_bytes() for path in folder.glob("wrong-*")]
     if done.returncode or wrong:
-        return "\n".join([*(f"text: {text[:_SHOWN]!r}" for text in wrong), done.stdout[-_SHOWN:], done.stderr[-_SHOWN:]])
+        return "\n".join(
+            [*(f"text: {text[:_SHOWN]!r}" for text in wrong), done.stdout[-_SHOWN:], done.stderr[-_SHOWN:]]
+        )
     texts, *_ = re.findall(r"number_of_executed_units: *(\d+)", said)
     reached = re.findall(r"cov: (\d+)", said)[-1]
     say(_NAME, f"{name}: {int(texts):,} texts, which reached {reached} places")
