@@ -11,6 +11,8 @@ from tenantzone_contract.tiers import TierShare
 from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.journal.bill import Period, make_bill
+from tenantzone_runtime.shared.figures import SharedFigures, SharedZoneFigures
+from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts
 from tests.housekeeping.driven import CAPACITY
 from tests.housekeeping.house import House
 from tests.housekeeping.simulated import CHUNK_BYTES, SimulatedEngine
@@ -74,6 +76,38 @@ def test_what_is_stored_loaded_and_refused_is_told(engine: SimulatedEngine, hous
     told = [(tier.tier, tier.capacity_bytes, tier.held_bytes, tier.is_full) for tier in house.report().tiers]
     assert told == [("cpu", 50_000, 30_000, False), ("disk", 200_000, 0, False)]
     assert {tier.chunk_bytes for tier in house.report().tiers} == {CHUNK_BYTES}
+
+
+class SharedByTwo:
+    """A tier of storages that another engine uses, too."""
+
+    def __init__(self) -> None:
+        self.receipts: list[Receipt] = []
+
+    def figures(self) -> SharedFigures:
+        counts = TierCounts(hits=3, refused_writes={"room": 2}, corrupt=1)
+        zone = SharedZoneFigures(held_bytes=5 * CHUNK_BYTES, in_transfer=0, counts=counts)
+        questions: dict[QuestionOutcome, int] = {"answered": 7, "late": 2}
+        return SharedFigures(CHUNK_BYTES, "it is far away", questions, {"acme": zone})
+
+    def take_receipts(self) -> list[Receipt]:
+        receipts, self.receipts = self.receipts, []
+        return receipts
+
+
+def test_a_tier_that_is_shared_is_told_as_others_are(engine: SimulatedEngine, house: House) -> None:
+    shared = SharedByTwo()
+    engine.shared_tiers.append(shared)
+    house.enforce(zone("acme"), zone("burst"))
+    acme = await_tier(house, "acme", "shared", held_bytes=5 * CHUNK_BYTES)
+    assert (acme.hits, acme.writes_refused, acme.corrupt, acme.reserved_bytes) == (3, 2, 1, 0)
+    assert "shared" not in tiers_of(house, "burst"), "it has nothing there"
+    told = next(tier for tier in house.report().tiers if tier.tier == "shared")
+    assert (told.held_bytes, told.capacity_bytes, told.problem) == (5 * CHUNK_BYTES, 0, "it is far away")
+    house.await_metric(2, "tier_questions_total", tier="shared", outcome="late")
+    with engine.zone_lock:
+        shared.receipts.append(Receipt("acme", "once", chunks=4, files=4, is_complete=True))
+    eventually(lambda: [each for each in records(house.journal) if each["kind"] == "tier_receipt"])
 
 
 def test_a_floor_that_is_not_held_is_told(engine: SimulatedEngine, house: House) -> None:
