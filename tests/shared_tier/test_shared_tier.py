@@ -145,6 +145,22 @@ def test_what_follows_a_chunk_that_is_missing_is_not_stored(engine):
     mine = engine(zones=[declare(acme)])
     assert mine.store(acme, keys, first=2) == []
     assert mine.counts(acme).refused_writes == {"closed": 2}
+    (gap,) = mine.tier.take_gaps()
+    assert (gap.first, gap.end) == (0, 4), "whoever has the beginning may store all of it"
+
+
+def test_runs_of_one_prompt_are_written_one_after_the_other(engine):
+    acme, keys = tenant(), prompt("a", 40)
+    mine = engine(zones=[declare(acme)])
+    query = Query([])
+    numbers = []
+    for end in range(1, 41):
+        query.keys = keys[:end]
+        numbers.append(mine.begin_store(acme, query, end - 1))
+    for number in numbers:
+        mine.end(number)
+    assert mine.counts(acme).written == 40
+    assert not mine.tier.take_gaps()
 
 
 def test_what_may_be_wrong_is_found_by_nobody(engine):

@@ -1,8 +1,10 @@
 """One question for each request: how much of its prompt the storages have, and where."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any
 
 from tenantzone_runtime.shared.answers import CacheLocations, Location
 
@@ -32,6 +34,12 @@ class Query:
     """For how long what was found can be read."""
     stored: bool = False
     """Whether the request has begun to store something, by which its prompt counts as used."""
+    writes: deque[Callable[[], None]] = field(default_factory=deque)
+    """What of it is being written, and what is to be after that: each needs what comes before it in the prompt."""
+    has_caught_up: bool = False
+    """Whether its prompt's beginning was asked for to be stored, too."""
+    context: Any = None
+    """Of whoever asks: what he knows the request by."""
 
     def must_ask(self, now: float) -> bool:
         """Whether nothing is known that may be believed now."""

@@ -26,7 +26,7 @@ from tenantzone_runtime.shared.sealing import Buffers, object_size
 from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.spaces import SharedZone, Space
 from tenantzone_runtime.shared.storages import Storages
-from tenantzone_runtime.shared.storing import Chunks, Storing
+from tenantzone_runtime.shared.storing import Chunks, Gap, Storing
 from tenantzone_runtime.shared.threads import Threads
 from tenantzone_runtime.shared.writing import Shape, StoredChunk
 
@@ -139,7 +139,7 @@ class SharedTier:
         job: Job[StoredChunk] = Job(number, False, time.monotonic(), self.shape.content_bytes)
         zone = self._storing_zone(tenant)
         if zone is not None and chunks:
-            query.stored |= self._storing.begin(zone, job, list(query.keys), chunks)
+            self._storing.begin(zone, job, query, chunks)
         self._jobs.begin(job, zone)
 
     def load(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
@@ -159,6 +159,19 @@ class SharedTier:
             else:
                 self._loading.begin(zone, job, query, key, view)
         self._jobs.begin(job, zone)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether there are any to take."""
+        return bool(self._storing.gaps)
+
+    def take_gaps(self) -> list[Gap]:
+        """Beginnings of prompts that are not there, as after the manager was away; each request's once.
+
+        Whoever has them in memory may store them with what follows.
+        """
+        gaps, self._storing.gaps = self._storing.gaps, []
+        return gaps
 
     def end_at_once(self, number: int) -> None:
         """End a job of somebody who may store nothing."""
