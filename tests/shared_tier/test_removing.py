@@ -64,6 +64,26 @@ def test_a_zone_that_keeps_nothing_has_nothing_there(engine, manager, terms):
     assert mine.store(acme, keys) == keys
 
 
+def test_a_zone_that_comes_back_finds_nothing_of_before(engine, manager):
+    acme, keys = tenant(), prompt("a", 2)
+    mine = engine(zones=[declare(acme)])
+    mine.store(acme, keys)
+    mine.declare()
+    mine.declare(declare(acme))
+    assert mine.found(acme, keys) == 0
+    assert mine.store(acme, keys) == [], "what was stored now would go with the rest"
+    assert mine.receipt().chunks == 2
+    assert mine.found(acme, keys) == 0
+    assert mine.store(acme, keys) == keys
+
+
+def test_of_a_zone_that_never_kept_anything_there_is_no_receipt(engine):
+    acme = tenant()
+    mine = engine(zones=[declare(acme, no_store=True)])
+    mine.wait(lambda: mine.tier.is_at_rest)
+    assert not mine.tier.take_receipts()
+
+
 def test_what_nobody_used_for_so_long_goes(engine, manager):
     acme, keys = tenant(), prompt("a", 2)
     mine = engine(zones=[declare(acme, ttl=0.5)])

@@ -47,7 +47,10 @@ def place_of(location: Location, instance: str, key: bytes, size: int) -> FilePl
     (part,) = location.specs if len(location.specs) == 1 else (None,)
     if part is None or part.name != PART or part.size != size:
         raise PlaceError(f"location {location.id} has other parts than one {PART} of {size} bytes")
-    url = urlsplit(part.uri)
+    try:
+        url = urlsplit(part.uri)
+    except ValueError as error:
+        raise PlaceError(f"{part.uri!r} is no URI: {error}") from None
     if url.scheme != "file" or url.netloc:
         raise PlaceError(f"storage {location.storage} is none of files, and this engine reads and writes files only")
     path = unquote(url.path)

@@ -22,6 +22,8 @@ class _Going:
     receipt: Receipt
     space: Space | None
     """What this engine may still be writing to."""
+    kept: str
+    """The name of the instance that stays; empty: none does."""
     due: float = 0.0
     is_under_way: bool = False
 
@@ -32,7 +34,6 @@ class Removing:
     Args:
         client: asks the manager.
         run: has a thread do so.
-        kept: the instance of a tenant's zone that stays now; empty: none.
         call_seconds: that a call of the manager may take.
         heard: is told what came of it.
     """
@@ -41,13 +42,11 @@ class Removing:
         self,
         client: ManagerClient,
         run: Callable[[Work, Ended], None],
-        kept: Callable[[str], str],
         call_seconds: float,
         heard: Ended,
     ) -> None:
         self._client = client
         self._run = run
-        self._kept = kept
         self._seconds = call_seconds
         self._heard = heard
         self._going: list[_Going] = []
@@ -58,15 +57,20 @@ class Removing:
         """Whether anything has to go."""
         return bool(self._going)
 
-    def add(self, tenant: str, purge: str, space: Space | None) -> None:
-        """Have all of a tenant's instances go, but the one that is kept by then.
+    def is_going(self, instance: str, tenant: str) -> bool:
+        """Whether an instance of a tenant's is about to go, with what is stored in it meanwhile."""
+        return any(each.receipt.tenant == tenant and each.kept != instance for each in self._going)
+
+    def add(self, tenant: str, purge: str, space: Space | None, kept: str = "") -> None:
+        """Have all of a tenant's instances go but one.
 
         Args:
             tenant: whose.
             purge: its id; empty: the zone went, or keeps nothing any more.
             space: nothing goes before nothing is on its way to it.
+            kept: the name of the one that stays; empty: none.
         """
-        self._going.append(_Going(Receipt(tenant, purge, 0), space))
+        self._going.append(_Going(Receipt(tenant, purge, 0), space, kept))
 
     def go_on(self) -> None:
         """Have go what is due."""
@@ -82,11 +86,10 @@ class Removing:
         return receipts
 
     def _begin(self, going: _Going) -> None:
-        kept = self._kept(going.receipt.tenant)
         found: list[str] = []
 
         def work() -> None:
-            found.extend(self._remove(going.receipt, kept))
+            found.extend(self._remove(going.receipt, going.kept))
 
         def ended(error: Exception | None) -> None:
             self._heard(error)
@@ -98,7 +101,8 @@ class Removing:
             # Each chunk was one object.
             going.receipt.files = going.receipt.chunks
             going.receipt.is_complete = True
-            self._receipts.append(going.receipt)
+            if going.receipt.purge or going.receipt.chunks:
+                self._receipts.append(going.receipt)
 
         self._run(work, ended)
 

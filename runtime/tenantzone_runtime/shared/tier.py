@@ -66,7 +66,7 @@ class SharedTier:
         self._asking = asking = Asking(client, threads)
         self._storing = Storing(client, storages, shape, buffers, asking, threads, jobs, settings)
         self._loading = Loading(storages, buffers, threads, jobs, self._remove, settings.chunks_at_once)
-        self._removing = Removing(client, partial(threads.ask, ""), self._kept, settings.call_seconds, asking.heard)
+        self._removing = Removing(client, partial(threads.ask, ""), settings.call_seconds, asking.heard)
         self._looked = -settings.held_seconds
         self._is_looking = False
 
@@ -196,8 +196,8 @@ class SharedTier:
     def renew(self) -> None:
         """Find nothing more of what was sealed by a key that is not in force any more, and have it go."""
         for tenant, zone in self.zones.items():
-            self._removing.add(tenant, "", zone.space)
-            zone.space = self._new_space(tenant, zone.purge)
+            before, zone.space = zone.space, self._new_space(tenant, zone.purge)
+            self._removing.add(tenant, "", before, zone.space.instance)
 
     # Configs and time
 
@@ -250,9 +250,12 @@ class SharedTier:
     # Zones
 
     def _storing_zone(self, tenant: str) -> SharedZone | None:
-        """The zone of a tenant, if it keeps anything here."""
+        """The zone of a tenant, if it keeps anything here now."""
         zone = self.zones.get(tenant)
-        return zone if zone is not None and not zone.no_store and self._has_pool_key() else None
+        if zone is None or zone.no_store or not self._has_pool_key():
+            return None
+        # One that was gone, or kept nothing, begins anew when all is gone that it had.
+        return None if self._removing.is_going(zone.space.instance, tenant) else zone
 
     def _zone(self, config: ZoneConfig, before: SharedZone | None) -> SharedZone:
         no_store = config.retention.no_store or config.offload == "Never"
@@ -264,8 +267,9 @@ class SharedTier:
                 self._removing.add(config.tenant, "", None)
             return zone
         if config.purge and config.purge != before.purge:
-            self._removing.add(config.tenant, config.purge, before.space)
-            before.purge, before.space = config.purge, self._new_space(config.tenant, config.purge)
+            old, before.space = before.space, self._new_space(config.tenant, config.purge)
+            before.purge = config.purge
+            self._removing.add(config.tenant, config.purge, old, before.space.instance)
         elif no_store and not before.no_store:
             self._removing.add(config.tenant, "", before.space)
         before.no_store, before.ttl = no_store, ttl
@@ -277,10 +281,6 @@ class SharedTier:
         seal = self._seals(tenant, purge)
         groups = zone_group(pool.namespace, pool.name, tenant), pool_group(pool.namespace, pool.name)
         return Space(tenant, seal, instance_name(tenant, seal.folder), groups)
-
-    def _kept(self, tenant: str) -> str:
-        zone = self.zones.get(tenant)
-        return "" if zone is None or zone.no_store else zone.space.instance
 
     def _trim(self, zone: SharedZone, now: float) -> None:
         """Have go what is too old, of a zone that holds something."""
