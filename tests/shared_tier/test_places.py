@@ -50,8 +50,8 @@ def test_what_is_no_place_of_this_chunk_is_refused(path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"scheme": "s3://"}, "none of files"),
-        ({"scheme": "file://host"}, "none of files"),
+        ({"scheme": "http://"}, "neither of files nor S3"),
+        ({"scheme": "file://host"}, "neither of files nor S3"),
         ({"query": "?size=64&offset=-1"}, "no place of a manager's storage"),
         ({"name": "tp0"}, "other parts"),
         ({"size": 65}, "other parts"),
@@ -75,6 +75,20 @@ def test_no_text_leads_anywhere_else(text):
     except PlaceError:
         return
     assert found.path.name == NAME or "files" in found.path.parts
+
+
+@pytest.mark.parametrize("prefix", ["", "kv/", "a/b/"])
+def test_an_object_of_a_bucket(prefix):
+    found = place(f"bucket/{prefix}ml.chat/{INSTANCE}/{NAME}", scheme="s3://")
+    assert (found.bucket, found.name) == ("bucket", f"{prefix}ml.chat/{INSTANCE}/{NAME}")
+
+
+@pytest.mark.parametrize(
+    "path", [f"bucket/ml.chat/other/{NAME}", f"bucket/ml.chat/{INSTANCE}/else", "bucket/", "bucket"]
+)
+def test_another_object_of_a_bucket_is_refused(path):
+    with pytest.raises(PlaceError):
+        place(path, scheme="s3://")
 
 
 def test_nothing_is_written_where_no_storage_is(tmp_path):
