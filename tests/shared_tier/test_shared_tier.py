@@ -83,6 +83,20 @@ def test_an_object_opens_at_its_own_place_only(engine, manager):
     assert mine.load(acme, keys) == contents(keys)
 
 
+def test_an_older_write_of_the_same_chunk_does_not_open_at_the_place_of_a_newer(engine, manager):
+    acme, keys = tenant(), prompt("a", 1)
+    mine = engine(zones=[declare(acme)])
+    mine.store(acme, keys)
+    (older,) = objects(manager, acme)
+    content = older.read_bytes()
+    mine.tier.lose(acme, keys)
+    mine.wait(lambda: mine.store(acme, keys) == keys and len(objects(manager, acme)) == 2)
+    (newer,) = set(objects(manager, acme)) - {older}
+    newer.write_bytes(content)
+    assert mine.load(acme, keys) == []
+    assert mine.counts(acme).corrupt == 1
+
+
 @pytest.mark.parametrize("damage", [b"", b"short", b"x" * OBJECT])
 def test_what_was_changed_or_cut_off_is_a_miss(engine, manager, damage):
     acme, keys = tenant(), prompt("a", 1)
