@@ -10,9 +10,12 @@ from tenantzone_contract.report import ZoneTierReport
 from tenantzone_contract.tiers import TierShare
 from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.disk.figures import Receipt
+from tenantzone_runtime.disk.sealing import ZoneSeal
 from tenantzone_runtime.journal.bill import Period, make_bill
-from tenantzone_runtime.shared.figures import SharedFigures, SharedZoneFigures
+from tenantzone_runtime.shared.figures import SharedFigures
+from tenantzone_runtime.shared.spaces import SharedZone, Space
 from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts
+from tests.disk.disks import instance
 from tests.housekeeping.driven import CAPACITY
 from tests.housekeeping.house import House
 from tests.housekeeping.simulated import CHUNK_BYTES, SimulatedEngine
@@ -84,11 +87,16 @@ class SharedByTwo:
     def __init__(self) -> None:
         self.receipts: list[Receipt] = []
 
-    def figures(self) -> SharedFigures:
+    @property
+    def zones(self) -> dict[str, SharedZone]:
+        seal = ZoneSeal(b"k" * 32, instance("acme"), "")
+        space = Space("acme", seal, "acme.0.1", ())
         counts = TierCounts(hits=3, refused_writes={"room": 2}, corrupt=1)
-        zone = SharedZoneFigures(held_bytes=5 * CHUNK_BYTES, in_transfer=0, counts=counts)
+        return {"acme": SharedZone("acme", "", space, False, None, counts, held_bytes=5 * CHUNK_BYTES)}
+
+    def figures(self) -> SharedFigures:
         questions: dict[QuestionOutcome, int] = {"answered": 7, "late": 2}
-        return SharedFigures(CHUNK_BYTES, "it is far away", questions, {"acme": zone})
+        return SharedFigures(CHUNK_BYTES, 5 * CHUNK_BYTES, "it is far away", questions)
 
     def take_receipts(self) -> list[Receipt]:
         receipts, self.receipts = self.receipts, []

@@ -151,7 +151,7 @@ def test_what_is_held_is_told(engine):
     first, second = engine(zones=[declare(acme)]), engine(zones=[declare(acme)])
     first.store(acme, keys)
     for each in (first, second):
-        each.wait(lambda each=each: each.tier.figures().zones[acme].held_bytes == 4 * OBJECT)
+        each.wait(lambda each=each: each.tier.zones[acme].held_bytes == 4 * OBJECT)
 
 
 def test_what_follows_a_chunk_that_is_missing_is_not_stored(engine):

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import Any
 
 from tenantzone_runtime.shared.answers import CacheLocations, Location
+from tenantzone_runtime.shared.spaces import Space
 
 
 class Finding(Enum):
@@ -27,6 +28,8 @@ class Query:
     asked: float | None = None
     """When; None: not yet."""
     deadline: float = 0.0
+    space: Space | None = None
+    """Whose instance was asked about; what it has is of no use any more when the zone has another."""
     is_pending: bool = False
     found: dict[bytes, list[Location]] = field(default_factory=dict)
     """Where each chunk can be read."""
@@ -49,8 +52,9 @@ class Query:
         """It is not asked, and nothing is found."""
         self.asked, self.found = now, {}
 
-    def begin(self, now: float, budget: float) -> None:
+    def begin(self, space: Space, now: float, budget: float) -> None:
         """It is being asked."""
+        self.space = space
         self.asked, self.deadline, self.is_pending = now, now + budget, True
         self.found = {}
 
