@@ -2,8 +2,12 @@
 
 import time
 
+import pytest
+
 from tests.engine.tiered_engines import BLOCK_BYTES, BLOCK_TOKENS, ZONES
 from tests.zones.core import declare
+
+pytestmark = pytest.mark.flagged_engine
 
 PROMPT_BLOCKS = 10
 

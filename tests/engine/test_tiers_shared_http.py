@@ -2,8 +2,12 @@
 
 import threading
 
+import pytest
+
 from tests.engine.tiered_engines import BLOCK_TOKENS, OBJECT_BYTES, ZONES
 from tests.zones.core import declare
+
+pytestmark = pytest.mark.flagged_engine
 
 SESSION_BLOCKS = 20
 
