@@ -159,6 +159,14 @@ def test_a_pool_that_is_being_deleted_lets_its_service_account_go() -> None:
     assert (owners, problems) == ({"default/vllm": "default/young"}, {})
 
 
+def test_a_pool_is_told_that_there_is_no_manager() -> None:
+    spec = {"selector": {}, "tiers": {"manager": {"serviceAccountName": "vllm"}}}
+    (without,) = read_pool(body("demo", spec=spec)).not_enforced
+    assert "without --manager-url" in without
+    assert read_pool(body("demo", spec=spec), has_manager=True).not_enforced == ()
+    assert read_pool(body("demo", spec={"selector": {}})).not_enforced == ()
+
+
 def test_each_change_is_told_once() -> None:
     def told(before: Any, found: Found) -> tuple[Any, list[str]]:
         after = storage_status(storage(before), found, now=NOW)

@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 
 ROUND_SECONDS: Final = 5.0
 """Between two rounds in which nothing was declared anew: how old the manager's figures may be here."""
-LONGEST_SECONDS: Final = 40.0
-"""Between two, after several in which the manager did not answer."""
+LONGEST_SECONDS: Final = 20.0
+"""Between two, after several in which somebody did not answer."""
 GAUGES_SECONDS: Final = 5.0
 """Between two writes of an object's status in which only amounts have changed, ..."""
 GAUGE_WRITES_PER_SECOND: Final = 20
@@ -93,9 +93,13 @@ class ManagerReconciler:
                 elif self._complaint and not complaint:
                     logger.info("the KV-cache manager answers again")
                 self._complaint = complaint
-                wait = min(2 * wait, LONGEST_SECONDS) if complaint else ROUND_SECONDS
                 await asyncio.sleep(_PAUSE_SECONDS)
-                await self._objects.await_change(wait)
+                has_changed = await self._objects.await_change(wait)
+                # What is declared meanwhile, or written of it, is no reason to ask the manager less often.
+                if not complaint:
+                    wait = ROUND_SECONDS
+                elif not has_changed:
+                    wait = min(2 * wait, LONGEST_SECONDS)
         finally:
             recording.cancel()
             await asyncio.gather(recording, return_exceptions=True)
