@@ -182,10 +182,14 @@ class _Turn:
         Raises:
             ManagerUnavailable: it does not answer.
         """
-        listed = await self._ask("ListStorages")
-        self._known_storages = {each["storage"]["name"]: each for each in listed.get("storages", ())}
-        listed = await self._ask("ListInstanceGroups")
-        self._known_groups = {each["group"]["name"]: each for each in listed.get("groups", ())}
+        try:
+            listed = await self._ask("ListStorages")
+            self._known_storages = {each["storage"]["name"]: each for each in listed["storages"]}
+            listed = await self._ask("ListInstanceGroups")
+            self._known_groups = {each["group"]["name"]: each for each in listed["groups"]}
+        except (KeyError, TypeError) as error:
+            message = f"{self._client.address.url} answers, and not as a KV-cache manager does"
+            raise ManagerUnavailable(message) from error
 
     async def keep_storages(self) -> None:
         """Have each storage registered as it is declared."""
