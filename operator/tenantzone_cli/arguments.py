@@ -89,8 +89,24 @@ def _parser() -> argparse.ArgumentParser:
     purge.add_argument("-o", "--output", choices=("json",), help="for programs")
     # Listed here; their arguments are the replay's own.
     commands.add_parser("replay", add_help=False, help="what zones would do for recorded traffic; needs vLLM here")
-    commands.add_parser("advise", add_help=False, help="which zones to apply for recorded traffic; needs vLLM here")
+    advise = commands.add_parser(
+        "advise",
+        parents=[common],
+        add_help=False,
+        help="which zones to apply for recorded traffic (needs vLLM here); --watch: what live pools are advised",
+    )
+    _live_advice(advise)
     return parser
+
+
+def _live_advice(advise: argparse.ArgumentParser) -> None:
+    when = advise.add_mutually_exclusive_group()
+    when.add_argument("--watch", action="store_true", default=True)
+    when.add_argument("--once", action="store_false", dest="watch")
+    advise.add_argument("-A", "--all-namespaces", action="store_true")
+    advise.add_argument("--pool", metavar="NAME")
+    advise.add_argument("--interval", type=_seconds, metavar="SECONDS")
+    advise.add_argument("-o", "--output", choices=("json",))
 
 
 def _common() -> argparse.ArgumentParser:

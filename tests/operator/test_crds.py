@@ -124,6 +124,43 @@ def group(**spec: Any) -> str:
             id="a level for nobody",
         ),
         pytest.param(
+            pool(advice={"mode": "Auto"}),
+            "mode Auto changes only what advice.bounds names",
+            id="no bounds to change in",
+        ),
+        pytest.param(pool(advice={"mode": "Auto", "bounds": {}}), "spec.advice.bounds", id="bounds of nothing"),
+        pytest.param(pool(advice={"mode": "Off"}), '"Never", "Recommend", "Auto"', id="another mode"),
+        pytest.param(pool(advice={"window": "5s"}), "advice.window (5s) must be from 10s to 24h", id="a short window"),
+        pytest.param(pool(advice={"window": "25h"}), "advice.window (25h) must be", id="a long window"),
+        pytest.param(
+            pool(advice={"bounds": {"limit": {"min": "9%", "max": "8%"}}}),
+            "bounds.limit.min must not be above bounds.limit.max",
+            id="limits from more to less",
+        ),
+        pytest.param(
+            pool(advice={"bounds": {"weight": {"min": 9, "max": 8}}}),
+            "bounds.weight.min must not be above",
+            id="weights from more to less",
+        ),
+        pytest.param(
+            pool(advice={"bounds": {"ttl": {"min": "90m", "max": "1h"}}}),
+            "bounds.ttl.min must not be above bounds.ttl.max",
+            id="times from more to less",
+        ),
+        pytest.param(
+            pool(advice={"bounds": {"ttl": {"min": "500ms", "max": "1h"}}}),
+            "bounds.ttl.min must not be below 1s",
+            id="a time that is none",
+        ),
+        pytest.param(
+            pool(advice={"bounds": {"watermarks": {"min": 0.2, "max": 0.1}}}),
+            "bounds.watermarks.min must not be above",
+            id="watermarks from more to less",
+        ),
+        pytest.param(
+            pool(advice={"bounds": {"evictionPolicies": ["FIFO"]}}), '"LRU", "Clock"', id="a policy that there is not"
+        ),
+        pytest.param(
             zone(fairness={"header": "authorization"}),
             "fairness.header ('authorization') must be a header of its own",
             id="users by their tenant's key",

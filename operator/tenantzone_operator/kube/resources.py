@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, PURGE_ANNOTATION, PoolConfig, PurgeId, ZoneConfig
 from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
+from tenantzone_operator.kube.advice_spec import AdviceSpec, read_advice
 from tenantzone_operator.kube.not_enforced import pool_fields
 from tenantzone_operator.kube.specs import Body, pool_config, zone_config
 
@@ -71,6 +72,7 @@ class Pool:
     not_enforced: tuple[str, ...]
     """Fields that are set although nothing acts on them."""
     status: Body
+    advice: AdviceSpec
     service_account: str = ""
     """Whose tokens its engines show the KV-cache manager; empty: they have nothing to do with it."""
 
@@ -123,15 +125,17 @@ def read_pool(body: Body, *, has_manager: bool = False) -> Pool:
     """A ZonePool from its JSON in the API, for an operator that is told of a KV-cache manager or of none."""
     meta, spec = read_meta(body), body.get("spec", {})
     config, invalid = _build(lambda: pool_config(meta.namespace, meta.name, spec))
+    advice, advice_invalid = _build(lambda: read_advice(spec.get("advice") or {}))
     return Pool(
         meta=meta,
         selector=spec.get("selector", {}),
         admin_port=spec.get("adminPort", DEFAULT_ADMIN_PORT),
         blocks_per_engine=spec.get("blocksPerEngine"),
-        config=config,
-        invalid=invalid,
+        config=config if advice is not None else None,
+        invalid=invalid or advice_invalid,
         not_enforced=pool_fields(spec, has_manager),
         status=_shared(body.get("status", {})),
+        advice=advice or AdviceSpec(),
         service_account=(spec.get("tiers", {}).get("manager") or {}).get("serviceAccountName", ""),
     )
 
