@@ -8,7 +8,7 @@ that an object is missing is no command. What was deleted is held by a finalizer
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -24,9 +24,9 @@ from tenantzone_operator.cache_manager.declared import (
     read_group,
     read_storage,
 )
+from tenantzone_operator.cache_manager.members import Members, members, service_accounts, with_members, zone_rows
 from tenantzone_operator.cache_manager.notices import manager_notices
 from tenantzone_operator.cache_manager.objects import GROUPS, KINDS, STORAGES, Objects
-from tenantzone_operator.cache_manager.service_accounts import service_accounts, unresolved
 from tenantzone_operator.cache_manager.statuses import Found, group_status, storage_status, without_gauges
 from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.conditions import Reason, name_some
@@ -45,6 +45,7 @@ GAUGES_SECONDS: Final = 5.0
 """Between two writes of an object's status in which only amounts have changed, ..."""
 GAUGE_WRITES_PER_SECOND: Final = 20
 """... and longer where there are many objects: no more than so many of such writes at a time."""
+_NOBODY: Final = Members((), (), {}, ())
 _PAUSE_SECONDS: Final = 0.3
 """Between two rounds, whatever changes: what comes together is done together."""
 NEEDS_CRDS: Final = "the API server does not know KVStorages and KVCacheGroups: kubectl apply -f crds/"
@@ -112,8 +113,9 @@ class ManagerReconciler:
         """
         storages = await self._objects.list_all(STORAGES, read_storage)
         groups = await self._objects.list_all(GROUPS, read_group)
-        turn = _Turn(self._client, self._objects, storages, groups)
         owners, problems = service_accounts(self._store.pools)
+        shared = members(groups, self._store.pools, self._store.zones, problems)
+        turn = _Turn(self._client, self._objects, storages, groups, shared)
         try:
             await turn.look()
             await turn.keep_storages()
@@ -128,8 +130,9 @@ class ManagerReconciler:
         for storage in turn.left(storages):
             await self._tell(recorder, STORAGES, storage, storage_status(storage, turn.found(storage), now=now))
         for group in turn.left(groups):
-            lines = unresolved(group.pools, self._store.pools, problems)
-            status = group_status(group, turn.found(group), lines, turn.usable(group), now=now)
+            sharing = shared.get(group.meta.uid, _NOBODY)
+            rows = zone_rows(group, sharing, turn.instances)
+            status = group_status(group, turn.found(group), sharing.problems, turn.usable(group), rows, now=now)
             await self._tell(recorder, GROUPS, group, status)
         there = {each.meta.uid for each in (*storages, *groups)}
         self._gauges_at = {uid: at for uid, at in self._gauges_at.items() if uid in there}
@@ -164,8 +167,12 @@ class _Turn:
         objects: Objects,
         storages: Sequence[DeclaredStorage],
         groups: Sequence[DeclaredGroup],
+        shared: Mapping[str, Members],
     ) -> None:
         self.unreachable = ""
+        self.instances: list[Body] = []
+        """All that the manager knows, where zones have quotas of their own."""
+        self._shared = shared
         self._client = client
         self._objects = objects
         self._storages = storages
@@ -187,6 +194,8 @@ class _Turn:
             self._known_storages = {each["storage"]["name"]: each for each in listed["storages"]}
             listed = await self._ask("ListInstanceGroups")
             self._known_groups = {each["group"]["name"]: each for each in listed["groups"]}
+            if any(group.zones for group in self._groups):
+                self.instances = (await self._ask("ListInstances"))["instances"]
         except (KeyError, TypeError) as error:
             message = f"{self._client.address.url} answers, and not as a KV-cache manager does"
             raise ManagerUnavailable(message) from error
@@ -196,7 +205,7 @@ class _Turn:
         for storage in _present(self._storages):
             name = storage.meta.name
             known = self._known_storages.get(name)
-            await self._keep(STORAGES, storage, known, "storage", "RegisterStorage")
+            await self._keep(STORAGES, storage, storage.wanted, known, "storage", "RegisterStorage")
             report = self._found[storage.meta.uid].report
             if report is not None:
                 self._known_storages[name] = report
@@ -210,7 +219,8 @@ class _Turn:
                 why = f"storages that the KV-cache manager does not have: {name_some(missing)}; make or mend KVStorages"
                 self._found[group.meta.uid] = Found(refused=why, reason=Reason.STORAGE_NOT_FOUND, report=known)
                 continue
-            await self._keep(GROUPS, group, known, "group", "PutInstanceGroup")
+            wanted = with_members(group, self._shared[group.meta.uid], self.instances)
+            await self._keep(GROUPS, group, wanted, known, "group", "PutInstanceGroup")
 
     async def keep_service_accounts(self, owners: dict[str, str], namespace: str | None) -> None:
         """Have exactly the engines of these pools let in, of the namespace that is served."""
@@ -259,18 +269,20 @@ class _Turn:
         """Those that have not been let go."""
         return [each for each in declared if each.meta.uid not in self._gone]
 
-    async def _keep(self, plural: str, declared: Declared, known: Body | None, field: str, call: str) -> None:
+    async def _keep(
+        self, plural: str, declared: Declared, wanted: Body, known: Body | None, field: str, call: str
+    ) -> None:
         """Have the manager know an object as it is declared, after it is held."""
         if declared.invalid:
             self._found[declared.meta.uid] = Found(refused=declared.invalid, report=known)
             return
         if not declared.is_held:
             await self._objects.hold(plural, declared)
-        if known is not None and known[field] == declared.wanted:
+        if known is not None and known[field] == wanted:
             self._found[declared.meta.uid] = Found(report=known)
             return
         try:
-            report = await self._ask(call, **{field: declared.wanted})
+            report = await self._ask(call, **{field: wanted})
         except ManagerRefused as error:
             self._found[declared.meta.uid] = Found(refused=str(error), report=known)
             return

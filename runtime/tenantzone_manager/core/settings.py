@@ -49,7 +49,7 @@ class InstanceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     ttl_seconds: Annotated[float, Meta(gt=0)] | None = None
     """A block goes that was not used for so long; None: never for that."""
     aliases: tuple[Name, ...] = ()
-    """Other names by which who registers an instance may mean it, such as those of the pools and zones that share it."""
+    """Other names by which who registers an instance may mean it: those of the pools and zones that share it."""
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
