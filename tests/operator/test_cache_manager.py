@@ -288,6 +288,24 @@ def test_two_pools_never_share_a_service_account(site: Site, world: World, contr
     register(site, token, name, name)
     assert site.registered("ListInstances", "instance")[name]["instance"]["pool"] == f"{world.namespace}/first"
 
+    # An older group that comes to name a pool has it from then on.
+    site.create("KVCacheGroup", f"{name}-b", storages=[name])
+    site.condition("KVCacheGroup", f"{name}-b", "Registered", "True")
+    site.change("KVCacheGroup", name, pools=[])
+    site.condition("KVCacheGroup", name, "PoolsResolved", "True", "NoPools")
+    site.change("KVCacheGroup", f"{name}-b", pools=pools[:1])
+    site.condition("KVCacheGroup", f"{name}-b", "Ready", "True")
+    site.change("KVCacheGroup", name, pools=pools[:1])
+    site.condition("KVCacheGroup", name, "Ready", "True")
+    site.condition("KVCacheGroup", f"{name}-b", "PoolsResolved", "False")
+    told = site.registered("ListInstanceGroups", "group")
+    assert [told[each]["group"].get("aliases", []) for each in (name, f"{name}-b")] == [
+        [pool_group(world.namespace, "first")],
+        [],
+    ]
+    site.delete("KVCacheGroup", f"{name}-b")
+    site.await_gone("KVCacheGroup", f"{name}-b")
+
     world.kube.call("DELETE", f"{API}/namespaces/{world.namespace}/zonepools/first")
     eventually(lambda: accounts(site).get(f"{world.namespace}/engines") == f"{world.namespace}/second")
     for kind in ("KVCacheGroup", "KVStorage"):

@@ -212,7 +212,8 @@ class _Turn:
 
     async def keep_groups(self) -> None:
         """Have each group as it is declared, and none on storages that nobody declares."""
-        for group in _present(self._groups):
+        # A name can be another group's alias only after the one that had it has lost it.
+        for group in sorted(_present(self._groups), key=self._loses_no_alias):
             known = self._known_groups.get(group.meta.name)
             missing = [name for name in group.storages if name not in self._known_storages]
             if missing:
@@ -221,6 +222,10 @@ class _Turn:
                 continue
             wanted = with_members(group, self._shared[group.meta.uid], self.instances)
             await self._keep(GROUPS, group, wanted, known, "group", "PutInstanceGroup")
+
+    def _loses_no_alias(self, group: DeclaredGroup) -> bool:
+        known = self._known_groups.get(group.meta.name, {}).get("group", {})
+        return set(known.get("aliases", ())) <= set(self._shared[group.meta.uid].aliases)
 
     async def keep_service_accounts(self, owners: dict[str, str], namespace: str | None) -> None:
         """Have exactly the engines of these pools let in, of the namespace that is served."""
