@@ -22,6 +22,8 @@ from tenantzone_cli.purge import PurgeError, ask, new_id, wait
 from tenantzone_cli.purge import table as purge_table
 from tenantzone_cli.rows import Rates
 from tenantzone_cli.salt import SaltError, key_of_file, key_of_pool
+from tenantzone_cli.storage import document as document_of_storages
+from tenantzone_cli.storage import read_storages, tables
 from tenantzone_cli.top import Selection, document, read_rows, silent_engines, table
 from tenantzone_cli.watch import watch
 from tenantzone_contract.salt import tenant_salt
@@ -74,6 +76,7 @@ def _run(parsed: argparse.Namespace) -> int:
                 "top": _top,
                 "explain": _explain,
                 "doctor": _doctor,
+                "storage": _storage,
                 "salt": _salt,
                 "purge": _purge,
                 "advise": _advise,
@@ -150,6 +153,14 @@ def _advise(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
     if parsed.watch:
         watch(look_again, parsed.interval or _INTERVAL_SECONDS)
     print("\n".join(look()))
+    return 0
+
+
+def _storage(api: Api, _: str | None, parsed: argparse.Namespace) -> int:
+    storages, groups = read_storages(api)
+    print(
+        document_of_storages(storages, groups) if parsed.output else "\n".join(_fit_to_show(tables(storages, groups)))
+    )
     return 0
 
 

@@ -64,6 +64,10 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("-A", "--all-namespaces", action="store_true", help="pools and zones in all namespaces")
     doctor.add_argument("--operator-namespace", metavar="NS", default=OPERATOR_NAMESPACE, help="default: %(default)s")
     doctor.add_argument("-o", "--output", choices=("json",), help="for programs")
+    storage = commands.add_parser(
+        "storage", parents=[common], help="what the KV-cache manager stores, where, and within which quotas"
+    )
+    storage.add_argument("-o", "--output", choices=("json",), help="for programs")
     salt = commands.add_parser("salt", parents=[common], help="the cache salt of a tenant's requests, for a gateway")
     salt.add_argument("tenant", metavar="TENANT", help="the tenant's name")
     salt.add_argument("--client-salt", metavar="TEXT", default="", help="the cache_salt that the client sends, if any")

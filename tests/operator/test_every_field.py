@@ -119,6 +119,7 @@ OPERATORS_OWN: dict[str, Any] = {
     "advice.bounds.evictionPolicies.[]": "LFU",
     "advice.bounds.watermarks.min": 0.1,
     "advice.bounds.watermarks.max": 0.2,
+    "tiers.manager.serviceAccountName": "engines",
 }
 """Fields of a ZonePool for which the operator answers: no engine knows them."""
 
@@ -303,7 +304,11 @@ def test_what_the_operator_answers_for_it_reads():
         "evictionPolicies": ["LRU"],
         "watermarks": {"min": 0.0, "max": 0.5},
     }
-    spec = {"selector": selector, "advice": {"mode": "Recommend", "window": "10m", "bounds": bounds}}
+    spec = {
+        "selector": selector,
+        "advice": {"mode": "Recommend", "window": "10m", "bounds": bounds},
+        "tiers": {"manager": {}},
+    }
     for field, value in OPERATORS_OWN.items():
         assert pool(**with_value(spec, field, value)) != pool(**spec), field
 

@@ -73,6 +73,8 @@ class Pool:
     """Fields that are set although nothing acts on them."""
     status: Body
     advice: AdviceSpec
+    service_account: str = ""
+    """Whose tokens its engines show the KV-cache manager; empty: they have nothing to do with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Pod:
 
 def read_zone(body: Body) -> Zone:
     """A TenantZone from its JSON in the API."""
-    meta, spec = _meta(body), body.get("spec", {})
+    meta, spec = read_meta(body), body.get("spec", {})
     tenant = spec.get("tenant", meta.name)
     purge = (body["metadata"].get("annotations") or {}).get(PURGE_ANNOTATION, "")
     _, purge_invalid = _build(lambda: _PURGE_ID.validate_python(purge))
@@ -121,7 +123,7 @@ def share_config(found: Zone, known: Zone) -> Zone:
 
 def read_pool(body: Body) -> Pool:
     """A ZonePool from its JSON in the API."""
-    meta, spec = _meta(body), body.get("spec", {})
+    meta, spec = read_meta(body), body.get("spec", {})
     config, invalid = _build(lambda: pool_config(meta.namespace, meta.name, spec))
     advice, advice_invalid = _build(lambda: read_advice(spec.get("advice") or {}))
     return Pool(
@@ -134,6 +136,7 @@ def read_pool(body: Body) -> Pool:
         not_enforced=pool_fields(spec),
         status=_shared(body.get("status", {})),
         advice=advice or AdviceSpec(),
+        service_account=(spec.get("tiers", {}).get("manager") or {}).get("serviceAccountName", ""),
     )
 
 
@@ -142,7 +145,7 @@ def read_pod(body: Body) -> Pod:
     metadata, status = body["metadata"], body.get("status", {})
     conditions = {condition["type"]: condition["status"] for condition in status.get("conditions") or []}
     return Pod(
-        meta=_meta(body),
+        meta=read_meta(body),
         labels=metadata.get("labels") or {},
         ip=status.get("podIP") or "",
         ready=conditions.get("Ready") == "True",
@@ -161,10 +164,11 @@ def _mounted_secrets(volumes: Sequence[Body]) -> tuple[str, ...]:
     return tuple(sorted(sys.intern(name) for name in names if name))
 
 
-def _meta(body: Body) -> Meta:
+def read_meta(body: Body) -> Meta:
+    """The metadata of an object from its JSON in the API; of one in no namespace, the namespace is empty."""
     metadata = body["metadata"]
     return Meta(
-        namespace=sys.intern(metadata["namespace"]),
+        namespace=sys.intern(metadata.get("namespace", "")),
         name=sys.intern(metadata["name"]),
         uid=metadata["uid"],
         generation=metadata.get("generation", 0),

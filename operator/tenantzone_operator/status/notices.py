@@ -24,6 +24,10 @@ class Notable(StrEnum):
     TRIED = "Tried"
     KEPT = "Kept"
     UNDONE = "Undone"
+    REGISTERED = "Registered"
+    NOT_REGISTERED = "NotRegistered"
+    STORAGE_UNHEALTHY = "StorageUnhealthy"
+    STORAGE_HEALTHY = "StorageHealthy"
 
 
 @dataclass(frozen=True, slots=True)
