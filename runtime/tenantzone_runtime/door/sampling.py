@@ -92,8 +92,8 @@ def check_prompt_logprobs(count: int, field: str) -> None:
     if count > MAX_PROMPT_LOGPROBS:
         raise _refused(
             field,
-            f"makes an answer of more than {MAX_PROMPT_LOGPROBS} log probabilities of prompts: for each token of each prompt "
-            "it has one more than are asked for; send fewer or shorter prompts",
+            f"makes an answer of more than {MAX_PROMPT_LOGPROBS} log probabilities of prompts: for each token of each "
+            "prompt it has one more than are asked for; send fewer or shorter prompts",
         )
 
 
