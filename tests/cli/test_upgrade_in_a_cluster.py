@@ -50,6 +50,7 @@ def spec(kube: Kube, name: str) -> dict[str, Any]:
 
 NEWER_USES = {
     "adapters.yaml",
+    "advice-pool.yaml",
     "auto-register-pool.yaml",
     "fairness.yaml",
     "identity-certificate.yaml",
@@ -57,8 +58,11 @@ NEWER_USES = {
     "identity-jwt.yaml",
     "identity-keys.yaml",
     "idle-eviction.yaml",
+    "kv-cache-group.yaml",
+    "kv-storages.yaml",
     "latency.yaml",
     "lfu.yaml",
+    "manager-pool.yaml",
     "no-store.yaml",
     "planned-pool.yaml",
     "queue.yaml",

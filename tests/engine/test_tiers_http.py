@@ -4,49 +4,12 @@ import time
 
 import pytest
 
-from tenantzone_contract.tiers import TierShare
-from tests.engine.real_engine import RealEngine, StartingEngine
-from tests.shared_engine import runs_here
+from tests.engine.tiered_engines import BLOCK_BYTES, BLOCK_TOKENS, ZONES
 from tests.zones.core import declare
 
 pytestmark = pytest.mark.flagged_engine
 
-BLOCK_TOKENS, BLOCK_BYTES = 32, 32 * 1024
-BLOCKS, CHUNKS, FILES = 32, 44, 400
 PROMPT_BLOCKS = 10
-KEPT = (TierShare(tier="cpu", reserved="25%"),)
-FILE_BYTES = BLOCK_BYTES + 4096
-
-
-def _options(address, folder):
-    return [
-        "--num-gpu-blocks-override", str(BLOCKS + 1), "--max-model-len", str(BLOCKS * BLOCK_TOKENS),
-        "--cpu-tier", str(CHUNKS * BLOCK_BYTES),
-        "--disk-tier", str(folder / "disk"), "--disk-tier-size", str(FILES * FILE_BYTES),
-    ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def starting(request):
-    assert runs_here(request.session) or hasattr(request.config, "workerinput")
-    starting = StartingEngine(_options)
-    yield starting
-    starting.stop()
-
-
-@pytest.fixture(scope="module")
-def tiered(starting) -> RealEngine:
-    engine = starting.await_health()
-    engine.add_keys("acme", "burst", "calm", "flood", "dusk")
-    engine.declare(*ZONES)
-    return engine
-
-
-ZONES = (
-    declare("acme", tiers=KEPT, after=0.0),
-    *(declare(tenant, after=0.0) for tenant in ("burst", "calm", "flood", "dusk")),
-)
-"""Quiet as soon as nothing is asked: what they keep cached goes first."""
 
 
 def prompt(name):
@@ -143,10 +106,10 @@ def test_what_nobody_used_for_so_long_is_gone_from_each_tier(tiered):
     tiered.declare(*ZONES)
 
 
-def test_an_engine_that_was_killed_finds_its_disk_again(tiered, starting):
+def test_an_engine_that_was_killed_finds_its_disk_again(tiered, tiered_starting):
     text, _ = ask(tiered, "calm", prompt("kept"))
     at_rest(tiered)
-    starting.restart()
+    tiered_starting[0].restart()
     tiered.wait(lambda: in_tier(tiered, "calm", "disk").held_bytes, "the disk is listed")
     assert in_tier(tiered, "calm", "cpu").held_bytes == 0, "memory is gone with the process"
     assert ask(tiered, "calm", prompt("kept")) == (text, PROMPT_BLOCKS * BLOCK_TOKENS)

@@ -13,6 +13,7 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 class Breaker:
     """One of one disk, for one way. Times are of any clock that does not run backwards, in seconds."""
 
+    longest_pause: float = LONGEST_PAUSE_SECONDS
     openings: int = 0
     """How often it opened, or stayed open after a try."""
     error: str = ""
@@ -20,6 +21,8 @@ class Breaker:
     _failures: int = 0
     _pause: float = 0.0
     _closed_from: float = 0.0
+    _is_tried: bool = False
+    """Whether one was let through since the last that failed."""
 
     @property
     def is_open(self) -> bool:
@@ -33,6 +36,7 @@ class Breaker:
         if now < self._closed_from:
             return False
         self._closed_from = now + self._pause
+        self._is_tried = True
         return True
 
     def succeeded(self) -> None:
@@ -44,7 +48,11 @@ class Breaker:
         """A transfer has failed; ``at_once`` opens whatever went before, for one that held somebody up."""
         self._failures += 1
         self.error = error
+        if self._pause and not self._is_tried:
+            # It began before those failed that opened it, and says no more than they did.
+            return
+        self._is_tried = False
         if at_once or self._pause or self._failures >= FAILURES:
-            self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
+            self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), self.longest_pause)
             self._closed_from = now + self._pause
             self.openings += 1

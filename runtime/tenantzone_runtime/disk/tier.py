@@ -70,7 +70,7 @@ class DiskTier:
         self._spaces: dict[str, Space] = {}
         self._space_of: dict[int, tuple[Space, bytes]] = {}
         """Of each slot that is held: its space, and its key there."""
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, Job[Transfer]] = {}
         self._job_ends: list[JobEnd] = []
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._writers = Workers("tenantzone-disk-write", settings.writers)
@@ -128,7 +128,7 @@ class DiskTier:
             protected: keys of the same prompt's beginning, which must not go for them.
         """
         now = time.monotonic()
-        job = Job(number, False, now, self.chunk_bytes)
+        job: Job[Transfer] = Job(number, False, now, self.chunk_bytes)
         new = [chunk for chunk in chunks if self._entry(zone, chunk[0]) is None]
         slots = self._slots_for(zone, len(new), protected, now) if new else []
         self.tier.store(zone, slots)
@@ -152,7 +152,7 @@ class DiskTier:
             zone: whose chunks they are.
             chunks: the memory of each is as it was, or all of the chunk, when the job has ended.
         """
-        job = Job(number, True, time.monotonic(), self.chunk_bytes)
+        job: Job[Transfer] = Job(number, True, time.monotonic(), self.chunk_bytes)
         space = self._spaces.get(zone.spec.tenant)
         for key, view in chunks:
             entry = self._entry(zone, key)
@@ -288,7 +288,7 @@ class DiskTier:
     # What the threads have done
 
     def _stored(
-        self, job: Job, space: Space, transfer: Transfer, removal: Removal | None, error: Exception | None
+        self, job: Job[Transfer], space: Space, transfer: Transfer, removal: Removal | None, error: Exception | None
     ) -> None:
         space.transfers -= 1
         counts = self.tier.counts_of(transfer.zone)
@@ -303,7 +303,7 @@ class DiskTier:
         self._forget(self.tier.stored([transfer.slot], success=error is None))
         self._ended(job, key, error)
 
-    def _loaded(self, job: Job, space: Space, transfer: Transfer, error: Exception | None) -> None:
+    def _loaded(self, job: Job[Transfer], space: Space, transfer: Transfer, error: Exception | None) -> None:
         space.transfers -= 1
         counts = self.tier.counts_of(transfer.zone)
         lost = False
@@ -330,17 +330,17 @@ class DiskTier:
             logger.warning("The disk tier could not %s: %s", doing, error)
         breaker.failed(time.monotonic(), str(error))
 
-    def _begin(self, job: Job) -> None:
+    def _begin(self, job: Job[Transfer]) -> None:
         if job.left:
             self._jobs[job.number] = job
         else:
             self._job_ends.append(end_of(job, time.monotonic()))
 
-    def _ended(self, job: Job, key: bytes, error: Exception | None) -> None:
+    def _ended(self, job: Job[Transfer], key: bytes, error: Exception | None) -> None:
         if job.ended(key, error) and not job.left:
             self._end(job)
 
-    def _give_up(self, job: Job, now: float) -> None:
+    def _give_up(self, job: Job[Transfer], now: float) -> None:
         """Let nobody wait for a job any longer. What is on its way goes on, and is charged until it ends."""
         for transfer in job.left.values():
             self.tier.counts_of(transfer.zone).late += 1
@@ -351,7 +351,7 @@ class DiskTier:
         job.give_up()
         self._end(job)
 
-    def _end(self, job: Job) -> None:
+    def _end(self, job: Job[Transfer]) -> None:
         del self._jobs[job.number]
         self._job_ends.append(end_of(job, time.monotonic()))
 
@@ -457,5 +457,5 @@ class DiskTier:
         workers.submit(tenant, lambda: self._events.put(partial(ended, error_of(work))))
 
 
-def _way(job: Job) -> str:
+def _way(job: Job[Transfer]) -> str:
     return "load" if job.is_load else "store"

@@ -25,7 +25,7 @@ from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.encoder_cache import ZoneEncoderCacheManager
 from tenantzone_runtime.engine.grammar_compilation import cancel_compilation, compile_in_turns
-from tenantzone_runtime.engine.grammar_masks import GrammarMasks
+from tenantzone_runtime.engine.grammar_masks import NOT_COMPILED, GrammarMasks
 from tenantzone_runtime.engine.guard import Guard
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.latencies import note_arrival
@@ -376,14 +376,23 @@ class ZoneAwareScheduler(AsyncScheduler):
         output: GrammarOutput | None = super().get_grammar_bitmask(scheduler_output)
         for request, error in self._masks.take_ended():
             with self.zone_lock:
-                self._refuse(request, error)
+                if error is not None:
+                    self._refuse(request, error)
                 self.end_with_error(request)
         return output
+
+    def _refuse_what_does_not_compile(self) -> None:
+        """Have the clients told whose requests vLLM ends for their grammars: what they sent is no grammar."""
+        for name in self.grammar_compile_error_reqs:
+            request = self.requests.get(name)
+            if request is not None and name not in self._refused and (zone := zone_of(request)) is not None:
+                self._refuse(request, BindingError("unsupported", zone.spec.tenant, NOT_COMPILED))
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
     ) -> dict[int, EngineCoreOutputs]:
         with self.zone_lock:
+            self._refuse_what_does_not_compile()
             end_with_next_output(self, self._refused)
             refusals = {id: error for id, request in self._refused.items() if (error := refusal_of(request))}
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)

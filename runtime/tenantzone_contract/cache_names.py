@@ -1,0 +1,68 @@
+"""The names by which a pool's engines and whoever manages the KV-cache manager mean the same groups and instances."""
+
+import hashlib
+import re
+from typing import Final
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_LONGEST: Final = 128
+"""Characters of a name that the manager takes."""
+
+
+def zone_group(namespace: str, pool: str, tenant: str) -> str:
+    """The instance group of one zone of a pool: it has quotas of its own."""
+    return _short(f"{namespace}.{pool}.{_part(tenant)}")
+
+
+def pool_group(namespace: str, pool: str) -> str:
+    """The instance group of all zones of a pool that have none of their own: they share its quotas."""
+    return _short(f"{namespace}.{pool}")
+
+
+def instance_name(tenant: str, purge: str, digest: str) -> str:
+    """The name of the instance of a tenant's zone between two purges.
+
+    Args:
+        tenant: the zone's.
+        purge: the id of its last purge; empty: none.
+        digest: hexadecimal digits, over all that the bytes of its blocks depend on; 192 bits of it are in the name.
+    """
+    return f"{owner_part(tenant)}.{_mark(purge)}.{digest[:48]}"
+
+
+def owner_part(tenant: str) -> str:
+    """What the names of all instances of a tenant's zone begin with, up to a dot."""
+    return _part(tenant)
+
+
+def owner_of(name: str) -> str:
+    """The owner's part of an instance's name; empty: it is no engine's."""
+    owner, _, rest = name.partition(".")
+    return owner if rest.count(".") == 1 else ""
+
+
+def is_instance_of(name: str, tenant: str) -> bool:
+    """Whether an instance is one of a tenant's zone, whatever model it is of."""
+    return owner_of(name) == owner_part(tenant)
+
+
+def is_since_purge(name: str, purge: str) -> bool:
+    """Whether an instance of a zone has nothing in it that was stored before this purge."""
+    return name.split(".")[1:2] == [_mark(purge)]
+
+
+def _mark(purge: str) -> str:
+    return _digest(purge)[:8]
+
+
+def _part(text: str) -> str:
+    """A text as a part of a name: itself, if it is plain and short, else its digest."""
+    return text if _PLAIN.fullmatch(text) else f"x-{_digest(text)}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"x-{_digest(name)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

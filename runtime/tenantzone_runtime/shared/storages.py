@@ -1,0 +1,109 @@
+"""Reads and writes chunks where the manager says, on threads that may wait: files, and objects of S3 servers."""
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from tenantzone_runtime.shared.places import FilePlace, ObjectPlace, Place
+from tenantzone_runtime.shared.s3 import S3Storages, open_s3
+
+
+class Storages(Protocol):
+    """All that the shared tier does with storages. Every call may block, and raise :class:`OSError`."""
+
+    def write(self, place: Place, content: bytearray) -> None:
+        """Write a chunk; another engine that opens it after this reads all of it."""
+
+    def read(self, place: Place, content: bytearray) -> bool:
+        """Read a chunk; False: what is there has another length than ``content``."""
+
+
+class FileStorages:
+    """Folders that the engine has mounted where the manager has them.
+
+    A file of a chunk's own is new, and is made by nobody else. A slot is in a large file that the manager has made; and
+    a storage is one only where its ``owner`` file lies. Nothing is synced to the disk: what a loss of power leaves of a
+    chunk does not open.
+    """
+
+    def write(self, place: FilePlace, content: bytearray) -> None:
+        if place.offset >= 0:
+            with _opened(place.path, os.O_WRONLY) as descriptor:
+                _write(descriptor, content, place.offset)
+            return
+        try:
+            # Closing tells what a network file system could not write.
+            with _opened(place.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+                _write(descriptor, content, 0)
+        except FileExistsError:
+            raise
+        except OSError:
+            with suppress(OSError):
+                place.path.unlink(missing_ok=True)
+            raise
+
+    def read(self, place: FilePlace, content: bytearray) -> bool:
+        with _opened(place.path, os.O_RDONLY) as descriptor:
+            if place.offset < 0 and os.fstat(descriptor).st_size != len(content):
+                return False
+            filled, begin = 0, max(0, place.offset)
+            while filled < len(content):
+                count = os.preadv(descriptor, [memoryview(content)[filled:]], begin + filled)
+                if not count:
+                    return False
+                filled += count
+            return True
+
+
+class AllStorages:
+    """Files and objects, each where it belongs. An S3 client is made when the first object is asked for."""
+
+    def __init__(self) -> None:
+        self._files = FileStorages()
+        self._lock = threading.Lock()
+        self._s3: S3Storages | None = None
+
+    def write(self, place: Place, content: bytearray) -> None:
+        if isinstance(place, ObjectPlace):
+            self._opened_s3().write(place, content)
+        else:
+            self._files.write(place, content)
+
+    def read(self, place: Place, content: bytearray) -> bool:
+        if isinstance(place, ObjectPlace):
+            return self._opened_s3().read(place, content)
+        return self._files.read(place, content)
+
+    def _opened_s3(self) -> S3Storages:
+        with self._lock:
+            if self._s3 is None:
+                self._s3 = open_s3()
+            return self._s3
+
+
+def _write(descriptor: int, content: bytearray, offset: int) -> None:
+    left = memoryview(content)
+    while left:
+        written = os.pwrite(descriptor, left, offset)
+        offset += written
+        left = left[written:]
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    # Of a place below ROOT/objects or ROOT/files, four folders lie between.
+    if not (path.parents[4] / "owner").exists():
+        raise OSError(errno.ENODEV, "no storage is here; mount it where the manager has it", str(path.parents[4]))
+    # Other engines and the manager may be other users: the mask says what they may do. All of it is sealed.
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        yield descriptor
+    except BaseException:
+        with suppress(OSError):
+            os.close(descriptor)
+        raise
+    os.close(descriptor)
