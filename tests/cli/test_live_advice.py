@@ -1,0 +1,89 @@
+"""``advise --watch``: what pools' statuses say of advice, as a table and for programs."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tenantzone_cli import planning
+from tenantzone_cli.arguments import read_arguments
+from tenantzone_cli.live_advice import NoPoolError, advice_document, advice_table, read_pools
+
+RECOMMENDED = {
+    "zone": "chat",
+    "field": "limit",
+    "from": "40%",
+    "value": "50%",
+    "reason": "LimitTooLow",
+    "message": "limit of chat: 40% -> 50%",
+    "since": "2026-01-01T00:00:00Z",
+}
+KEPT = {
+    "zone": "acme",
+    "field": "weight",
+    "spec": "1",
+    "value": "2",
+    "state": "Kept",
+    "since": "2026-01-01T00:10:00Z",
+    "message": "acme had 4.00 times its latency target, and has 1.10 times since",
+}
+NOW = 1767226800.0
+"""20 minutes past midnight."""
+
+
+class Cluster:
+    """An API server that has these pools."""
+
+    def __init__(self, **pools: dict[str, Any]) -> None:
+        self._pools = pools
+
+    def list(self, path: str) -> list[dict[str, Any]]:
+        assert path.endswith("/zonepools")
+        return [{"metadata": {"namespace": "shop", "name": name}, **body} for name, body in self._pools.items()]
+
+
+POOLS = Cluster(
+    spot={"status": {"recommendation": RECOMMENDED}},
+    demo={"spec": {"advice": {"mode": "Auto"}}, "status": {"adjustments": [KEPT]}},
+    calm={},
+    own={"spec": {"advice": {"mode": "Never"}}},
+)
+
+
+def test_each_pool_has_a_line_for_each_advice():
+    head, *lines = advice_table(read_pools(POOLS, "shop", None), NOW)
+    assert head.split() == ["POOL", "MODE", "STATE", "ZONE", "FIELD", "SPEC", "VALUE", "SINCE", "WHY"]
+    told = [line.split(maxsplit=8) for line in lines]
+    assert [line[:2] for line in told] == [
+        ["calm", "Recommend"],
+        ["demo", "Auto"],
+        ["own", "Never"],
+        ["spot", "Recommend"],
+    ]
+    assert told[0][8] == "nothing is known that would help"
+    assert told[1][2:8] == ["Kept", "acme", "weight", "1", "2", "10m"]
+    assert told[2][8] == "spec.advice.mode is Never"
+    assert told[3][2:8] == ["Recommended", "chat", "limit", "40%", "50%", "20m"]
+
+
+def test_programs_get_what_the_status_has():
+    (pool,) = json.loads(advice_document(read_pools(POOLS, "shop", "demo"), indent=None))["pools"]
+    assert pool == {
+        "namespace": "shop", "pool": "demo", "mode": "Auto", "recommendation": None, "adjustments": [KEPT],
+    }  # fmt: skip
+
+
+def test_a_pool_that_is_not_there_is_named():
+    with pytest.raises(NoPoolError, match="there is no ZonePool other in namespace shop"):
+        read_pools(POOLS, "shop", "other")
+    assert advice_table([], NOW) == ["there is no ZonePool"]
+
+
+def test_advise_asks_the_cluster_only_if_it_is_watched():
+    assert planning.is_planned(["advise", "trace.jsonl"])
+    assert planning.is_planned(["replay", "--watch"])
+    assert not planning.is_planned(["advise", "--watch"])
+    assert not planning.is_planned(["advise", "-n", "shop", "--once"])
+    assert not planning.is_planned([])
+    assert read_arguments(["advise", "--watch"]).watch
+    assert not read_arguments(["advise", "--once"]).watch
