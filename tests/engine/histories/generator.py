@@ -88,7 +88,7 @@ def flags(draw: st.DrawFn) -> Flags:
         drafting=draw(st.sampled_from([each for each in DRAFTING if _drafts(each, kinds, window)])),
         encoder=encoder,
         steps_in_pauses=draw(st.sampled_from([False, False, True])),
-        tiers=draw(st.one_of(st.none(), tiers)) if chunked and not kinds and encoder is None else None,
+        tiers=draw(st.one_of(st.none(), tiers)) if chunked and not kinds else None,
     )
 
 
