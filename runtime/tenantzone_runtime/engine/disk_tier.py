@@ -1,7 +1,7 @@
 """The disk tier as vLLM's tiering manager sees it: a secondary tier below CPU memory, with zones."""
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -82,18 +82,18 @@ class ZoneDiskTier(SecondaryTierManager):
         if tenant is not None:
             self._bound[request_id] = tenant
 
-    def apply(self, config: RuntimeConfig) -> None:
-        """Enforce a new config of the engine's zones, with the tier's shares."""
-        self.disk.apply(config)
+    def apply(self, config: RuntimeConfig) -> Iterator[None]:
+        """Enforce a new config of the engine's zones, with the tier's shares, in parts."""
+        return self.disk.apply_in_parts(config)
 
-    def upkeep(self) -> None:
-        """Do what time does to zones and their chunks; to be called several times a second."""
-        self.disk.upkeep()
+    def upkeep(self) -> Iterator[None]:
+        """Do what time does to zones and their chunks, in parts; to be called several times a second."""
+        return self.disk.upkeep_in_parts()
 
-    def forget_all(self) -> None:
-        """Find nothing again of what is on the disk: the pool's salt key is another one."""
+    def forget_all(self) -> Iterator[None]:
+        """Find nothing again of what is on the disk, in parts: the pool's salt key is another one."""
         self._read_salt_key()
-        self.disk.renew()
+        return self.disk.renew()
 
     def condemn(self, req_context: ReqContext, keys: Iterable[OffloadKey]) -> None:
         """Keep nothing that a request has stored under these keys: what it computed may be wrong."""
