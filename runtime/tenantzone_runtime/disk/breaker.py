@@ -1,7 +1,11 @@
 """A circuit breaker: what keeps failing is left alone for a while, and then tried with one transfer."""
 
+import logging
+import time
 from dataclasses import dataclass
 from typing import Final
+
+logger = logging.getLogger(__name__)
 
 FAILURES: Final = 5
 """In a row, after which it opens."""
@@ -20,6 +24,8 @@ class Breaker:
     _failures: int = 0
     _pause: float = 0.0
     _closed_from: float = 0.0
+    _is_trying: bool = False
+    """Whether something is tried of which the end was not told."""
 
     @property
     def is_open(self) -> bool:
@@ -33,18 +39,30 @@ class Breaker:
         if now < self._closed_from:
             return False
         self._closed_from = now + self._pause
+        self._is_trying = True
         return True
 
     def succeeded(self) -> None:
         """A transfer has ended well."""
         self._failures = 0
         self._pause = 0.0
+        self._is_trying = False
+
+    def note(self, error: Exception, doing: str) -> None:
+        """Something could not be done now; the first time, that is logged."""
+        if not self.is_open:
+            logger.warning("The disk tier could not %s: %s", doing, error)
+        self.failed(time.monotonic(), str(error))
 
     def failed(self, now: float, error: str = "", *, at_once: bool = False) -> None:
-        """A transfer has failed; ``at_once`` opens whatever went before, for one that held somebody up."""
+        """A transfer has failed; ``at_once`` opens whatever went before, for one that held somebody up.
+
+        While it is open only the one that is tried counts: others were under way when it opened.
+        """
         self._failures += 1
         self.error = error
-        if at_once or self._pause or self._failures >= FAILURES:
+        if self._is_trying or (not self._pause and (at_once or self._failures >= FAILURES)):
+            self._is_trying = False
             self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
             self._closed_from = now + self._pause
             self.openings += 1

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from tenantzone_runtime.disk.layout import ObjectName
@@ -107,51 +107,3 @@ def error_of(work: Callable[[], object]) -> Exception | None:
     except (OSError, CorruptObjectError, AbandonedError) as error:
         return error
     return None
-
-
-@dataclass(slots=True)
-class Job:
-    """Chunks that the caller gave together."""
-
-    number: int
-    is_load: bool
-    began: float
-    chunk_bytes: int
-    left: dict[bytes, Transfer] = field(default_factory=dict)
-    moved: list[bytes] = field(default_factory=list)
-    failed: int = 0
-
-    def ended(self, key: bytes, error: Exception | None) -> bool:
-        """Note what became of a chunk; returns whether the job waited for it."""
-        if self.left.pop(key, None) is None:
-            return False
-        if error is None:
-            self.moved.append(key)
-        else:
-            self.failed += 1
-        return True
-
-    def give_up(self) -> None:
-        """Take back the memory of all that is not done."""
-        self.failed += len(self.left)
-        for transfer in self.left.values():
-            transfer.memory.take_back()
-        self.left.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class JobEnd:
-    """What became of a job."""
-
-    number: int
-    is_whole: bool
-    """Whether each chunk that was on its way has arrived."""
-    moved: list[bytes]
-    """The keys of those that have."""
-    seconds: float
-    moved_bytes: int
-
-
-def end_of(job: Job, now: float) -> JobEnd:
-    """What became of a job that waits for nothing any more."""
-    return JobEnd(job.number, not job.failed, job.moved, now - job.began, len(job.moved) * job.chunk_bytes)
