@@ -1,86 +1,23 @@
 """Tiers of a real engine: what left its blocks comes back from CPU memory and from the disk, to its tenant only."""
 
-import time
-
-import pytest
-
-from tenantzone_contract.tiers import TierShare
-from tests.engine.real_engine import RealEngine, StartingEngine
-from tests.shared_engine import runs_here
-from tests.zones.core import declare
-
-BLOCK_TOKENS, BLOCK_BYTES = 32, 32 * 1024
-BLOCKS, CHUNKS, FILES = 32, 44, 400
-PROMPT_BLOCKS = 10
-KEPT = (TierShare(tier="cpu", reserved="25%"),)
-FILE_BYTES = BLOCK_BYTES + 4096
-
-
-def _options(address, folder):
-    return [
-        "--num-gpu-blocks-override", str(BLOCKS + 1), "--max-model-len", str(BLOCKS * BLOCK_TOKENS),
-        "--cpu-tier", str(CHUNKS * BLOCK_BYTES),
-        "--disk-tier", str(folder / "disk"), "--disk-tier-size", str(FILES * FILE_BYTES),
-    ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def starting(request):
-    assert runs_here(request.session) or hasattr(request.config, "workerinput")
-    starting = StartingEngine(_options)
-    yield starting
-    starting.stop()
-
-
-@pytest.fixture(scope="module")
-def tiered(starting) -> RealEngine:
-    engine = starting.await_health()
-    engine.add_keys("acme", "burst", "calm", "flood", "dusk")
-    engine.declare(*ZONES)
-    return engine
-
-
-ZONES = (
-    declare("acme", tiers=KEPT, after=0.0),
-    *(declare(tenant, after=0.0) for tenant in ("burst", "calm", "flood", "dusk")),
+from tests.engine.tiered_engine import (
+    BLOCK_BYTES,
+    BLOCK_TOKENS,
+    PROMPT_BLOCKS,
+    ZONES,
+    ask,
+    at_rest,
+    flood,
+    in_tier,
+    prompt,
 )
-"""Quiet as soon as nothing is asked: what they keep cached goes first."""
-
-
-def prompt(name):
-    """Of 10 blocks; a byte is a token."""
-    return (f"{name}: " * 400)[: PROMPT_BLOCKS * BLOCK_TOKENS + 5]
-
-
-def ask(engine, tenant, text):
-    """What is answered, and how many tokens of the prompt were cached."""
-    answer = engine.client(tenant).completions.create(model="tiny", prompt=text, max_tokens=8, temperature=0)
-    return answer.choices[0].text, answer.usage.prompt_tokens_details.cached_tokens
-
-
-def flood(engine, name, prompts):
-    """Turn the pool over, and so much of CPU memory."""
-    for number in range(prompts):
-        ask(engine, "flood", prompt(f"{name} {number}"))
-
-
-def in_tier(engine, tenant, tier):
-    """What a report says of a tenant's zone in a tier."""
-    return next(each for each in engine.zone(tenant).tiers if each.tier == tier)
+from tests.zones.core import declare
 
 
 def has_receipt(engine, tenant, purge):
     """Whether the journal says that the disk has removed all that a purge had removed from it."""
     lines = [line for path in engine.journal_folder.iterdir() for line in path.read_text().splitlines()]
     return any(all(f'"{word}"' in line for word in ("tier_receipt", "disk", tenant, purge)) for line in lines)
-
-
-def at_rest(engine):
-    """What was stored is on the disk, too, as far as it goes there."""
-    held = -1
-    while (now := next(each for each in engine.report().tiers if each.tier == "disk").held_bytes) != held:
-        held = now
-        time.sleep(0.3)
 
 
 def test_what_a_flood_drives_out_of_the_blocks_comes_back_from_cpu_memory(tiered):
@@ -141,10 +78,10 @@ def test_what_nobody_used_for_so_long_is_gone_from_each_tier(tiered):
     tiered.declare(*ZONES)
 
 
-def test_an_engine_that_was_killed_finds_its_disk_again(tiered, starting):
+def test_an_engine_that_was_killed_finds_its_disk_again(tiered, starting_tiered):
     text, _ = ask(tiered, "calm", prompt("kept"))
     at_rest(tiered)
-    starting.restart()
+    starting_tiered.restart()
     tiered.wait(lambda: in_tier(tiered, "calm", "disk").held_bytes, "the disk is listed")
     assert in_tier(tiered, "calm", "cpu").held_bytes == 0, "memory is gone with the process"
     assert ask(tiered, "calm", prompt("kept")) == (text, PROMPT_BLOCKS * BLOCK_TOKENS)
