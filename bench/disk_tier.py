@@ -51,11 +51,11 @@ class NoSeal:
     def sealed_size(self, content_bytes: int) -> int:
         return content_bytes
 
-    def seal(self, content: memoryview, key: bytes, nonce: bytes, sealed: bytearray) -> None:
+    def seal(self, content: memoryview, key: bytes, nonce: bytes, sealed: bytearray | memoryview) -> None:
         # The caller's memory is its own again before the file is written, sealed or not.
         sealed[:] = content
 
-    def open(self, sealed: bytearray, key: bytes, nonce: bytes, content: memoryview) -> None:
+    def open(self, sealed: bytearray | memoryview, key: bytes, nonce: bytes, content: memoryview) -> None:
         content[:] = sealed
 
 

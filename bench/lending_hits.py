@@ -1,16 +1,18 @@
 """What lending does to hits and to waits: zones that reserve all blocks alike, beside a static partition of them.
 
 The same load is served with the blocks partitioned (each tenant has its share, and no more), by zones that lend
-nothing, and by zones that lend. Misses are prompt tokens that had to be computed, of the requests that the partition
-served, too: what fits into no share it refuses. Loads: the Mooncake trace; chats of tenants of which some ask for
-much more than others; and two groups of such tenants that chat in turns.
+nothing, by zones that lend, and by zones that reserve nothing, which is one LRU cache of all. Misses are prompt tokens
+that had to be computed, of the requests that the partition served, too: what fits into no share it refuses. Loads: the
+Mooncake trace; chats of tenants of which some ask for much more than others; two groups of such tenants that chat in
+turns; and tenants that chat alike, beside one more that floods the engine with prompts which nobody repeats.
 
 On the zone core and its arbiter under the simulated engine, as in ``bench.simulator``, with blocks of 512 tokens; and
 with ``--replay`` on vLLM's real scheduler in virtual time, with blocks of 64.
 """
 
 import argparse
-from collections import Counter
+import random
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -32,8 +34,11 @@ from tenantzone_replay.setting import Setting
 from tenantzone_runtime.engine.engine_shape import EngineShape
 
 UPKEEP_SECONDS: Final = 0.1
-MODES: Final = ("partition", "not lent", "lent")
+MODES: Final = ("partition", "not lent", "lent", "one LRU")
+LOADS: Final = ("mooncake", "chats", "in turns", "flood")
 _TURN_SECONDS: Final = 600.0
+_FLOOD_TOKENS: Final = 8192
+_FLOOD: Final = "flood"
 _PARTS: Final = BLOCK_TOKENS // CONTENT_TOKENS
 
 
@@ -46,8 +51,14 @@ class Served:
     tenant: dict[int, str] = field(default_factory=dict)
     prompt: dict[int, int] = field(default_factory=dict)
     refused: int = 0
-    waited: float = 0.0
+    waited: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds until they were admitted, of all requests of each tenant."""
     evicted: Counter[str] = field(default_factory=Counter)
+
+    def longest_wait(self) -> float:
+        """The mean of the tenant that waited longest, in seconds."""
+        served = Counter(self.tenant.values())
+        return max((self.waited[tenant] / count for tenant, count in served.items()), default=0.0)
 
     def beside(self, partition: "Served") -> tuple[float, float, float]:
         """Hit rate; misses to the partition's; and by how much the hit rate of the tenant that lost most is higher."""
@@ -58,7 +69,9 @@ class Served:
             misses[tenant] += self.misses[number]
             before[tenant] += partition.misses[number]
             prompts[tenant] += self.prompt[number]
-        worst = min((before[tenant] - misses[tenant]) / prompts[tenant] for tenant in prompts)
+        # A flood finds nothing, whatever is done.
+        others = [tenant for tenant in prompts if tenant != _FLOOD]
+        worst = min((before[tenant] - misses[tenant]) / prompts[tenant] for tenant in others)
         hit_rate = 1 - sum(self.misses.values()) / sum(self.prompt.values())
         return hit_rate, misses.total() / before.total() - 1, worst
 
@@ -74,6 +87,17 @@ def chats(tenants: int, skew: float, *, in_turns: bool) -> list[Asked]:
         return int(each.tenant.rpartition("-")[2]) % 2 == int(each.arrival // _TURN_SECONDS) % 2
 
     return [each for each in asked if has_turn(each)]
+
+
+def flooded(tenants: int, rate: float) -> list[Asked]:
+    """Chats of all but one tenant, who asks so many times a second for what nobody has asked for."""
+    dice, at = random.Random(1), 0.0
+    quiet = Chats(tenants=tenants - 1, skew=0, seconds=1800, chats=0.1)
+    asked = list(quiet.load())
+    while at < quiet.seconds:
+        at += dice.expovariate(rate)
+        asked.append(Asked(arrival=at, prompt_tokens=_FLOOD_TOKENS, output_tokens=64, tenant=_FLOOD))
+    return sorted(asked, key=lambda each: each.arrival)
 
 
 def as_requests(load: Sequence[Asked]) -> list[Request]:
@@ -99,7 +123,7 @@ def zones(tenants: Sequence[str], blocks: int, idle: float, mode: str) -> tuple[
             name=name,
             tenant=name,
             generation=1,
-            reserved=share,
+            reserved=0 if mode == "one LRU" else share,
             limit=share if mode == "partition" else None,
             lending=Lending(lendable="100%" if mode == "lent" else 0),
             idle=Idle(after_seconds=idle),
@@ -131,7 +155,7 @@ def simulated(load: Sequence[Request], declared: Sequence[ZoneConfig], blocks: i
             served.misses[request.number] = request.prompt_tokens - request.hit_tokens
             served.prompt[request.number] = request.prompt_tokens
             served.tenant[request.number] = request.tenant
-            served.waited += (request.admitted or 0.0) - request.arrival
+            served.waited[request.tenant] += (request.admitted or 0.0) - request.arrival
         engine.now += elapsed or UPKEEP_SECONDS
     for zone in engine.ledger.zones.values():
         served.evicted.update(zone.counters.evicted)
@@ -154,7 +178,7 @@ def replayed(load: Sequence[Asked], declared: Sequence[ZoneConfig], blocks: int)
     at = Setting(lambda: iter(load), found, shape, MODELS["8b"].on(4), Target(), told=ended)
     result = replay(at, Policy("zones", "zones", zones=tuple(declared)))
     served.refused = sum(each.refused for each in result.tenants.values())
-    served.waited = sum(each.first_token.total for each in result.tenants.values())
+    served.waited.update({tenant: each.first_token.total for tenant, each in result.tenants.items()})
     for each in result.tenants.values():
         served.evicted.update(each.evicted)
     return served
@@ -167,16 +191,20 @@ def loads(options: argparse.Namespace, tenants: int) -> Iterator[tuple[str, list
             names = [f"tenant-{number}" for number in range(tenants)]
             yield name, None, list(mooncake(options.requests, names, options.speed))
         else:
-            asked = chats(tenants, options.skew, in_turns=name == "in turns")
+            asked = (
+                flooded(tenants, options.flood)
+                if name == _FLOOD
+                else chats(tenants, options.skew, in_turns=name == "in turns")
+            )
             yield name, asked, as_requests(asked)
 
 
 def main() -> None:
     """Print a line for each load, number of tenants and of blocks, partitioned, without lending and with it."""
     parser = argparse.ArgumentParser(prog="python -m bench.lending_hits", description=__doc__)
-    parser.add_argument(
-        "--loads", nargs="+", choices=("mooncake", "chats", "in turns"), default=["mooncake", "chats", "in turns"]
-    )
+    parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS), help="default: all of them")
+    parser.add_argument("--flood", type=float, default=4.0, help="of the flood's requests, a second (default: 4)")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="default: all of them")
     parser.add_argument("--requests", type=int, default=6000, help="of the trace (default: %(default)s)")
     parser.add_argument("--speed", type=float, default=0.3, help="to the trace's own (default: %(default)s)")
     parser.add_argument("--skew", type=float, default=2.0, help="of the chats' tenants (default: %(default)s)")
@@ -189,7 +217,7 @@ def main() -> None:
     options = parser.parse_args()
     print(
         f"{'load':<9}{'tenants':>8}{'blocks':>8}  {'':<10}{'hit rate':>9}{'misses':>8}{'worst tenant':>14}"
-        f"{'refused':>9}{'wait':>10}  evicted"
+        f"{'refused':>9}{'longest wait':>14}  evicted"
     )
     for tenants in options.tenants:
         for name, asked, requests in loads(options, tenants):
@@ -197,7 +225,7 @@ def main() -> None:
                 continue
             for blocks in options.blocks:
                 partition: Served | None = None
-                for mode in MODES:
+                for mode in dict.fromkeys(("partition", *options.modes)):
                     if options.replay and asked is not None:
                         size = blocks * _PARTS
                         served = replayed(asked, _zones(asked, size, options.idle, mode), size)
@@ -216,7 +244,7 @@ def _line(name: str, tenants: int, blocks: int, mode: str, served: Served, parti
     evicted = ", ".join(f"{reason} {count:,}" for reason, count in sorted(served.evicted.items()))
     return (
         f"{name:<9}{tenants:>8}{blocks:>8,}  {mode:<10}{hit_rate:>9.1%}{misses:>+8.1%}{100 * worst:>+11.1f} pp"
-        f"{served.refused:>9}{served.waited / max(1, len(served.misses)):>8.2f} s  {evicted}"
+        f"{served.refused:>9}{served.longest_wait():>12.2f} s  {evicted}"
     )
 
 

@@ -98,7 +98,7 @@ class _Disk:
         self._chunks = chunks
         self.apply = partial(self._disk.apply_in_parts, at_once=at_once)
         self.upkeep = partial(self._disk.upkeep_in_parts, at_once)
-        self.forget_all = partial(self._disk.renew, at_once)
+        self.forget_all = partial(self._disk.renew_in_parts, at_once)
 
     def fill(self) -> None:
         while not self._disk.is_open:

@@ -1,4 +1,4 @@
-"""Writes docs/reference/resources.md, the reference of all fields of both kinds, from crds/.
+"""Writes docs/reference/resources.md, the reference of all fields of all kinds, from crds/.
 
 Run it after a change of a schema: make crd-reference
 """
@@ -13,10 +13,10 @@ import yaml
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE = REPOSITORY / "docs" / "reference" / "resources.md"
-KINDS = ("tenantzones", "zonepools")
+KINDS = ("tenantzones", "zonepools", "kvstorages", "kvcachegroups")
 
 _PAGE = Template("""\
-# Fields of TenantZone and ZonePool
+# Fields of TenantZone, ZonePool, KVStorage and KVCacheGroup
 
 <!-- Written by `make crd-reference` from crds/. Do not edit by hand. -->
 
@@ -36,7 +36,7 @@ _KIND = Template("""\
 
 $description
 
-`$plural.tenantzone.io`, in a namespace; short name `$short`, category `$category`. The status is a subresource.
+`$plural.tenantzone.io`, in $where; short name `$short`, category `$category`. The status is a subresource.
 
 ### $kind: spec
 
@@ -87,6 +87,7 @@ def _kind(crd: dict[str, Any]) -> str:
         kind=crd["names"]["kind"],
         description=schema["description"],
         plural=crd["names"]["plural"],
+        where="a namespace" if crd["scope"] == "Namespaced" else "no namespace",
         short=crd["names"]["shortNames"][0],
         category=crd["names"]["categories"][0],
         spec=_field_list(spec[1:]),

@@ -1,11 +1,15 @@
-"""Python environments for tools that must not share the tests' own, each filled from a lock and kept in the cache."""
+"""Python packages that must not be in the tests' own environment, each installed from a lock and kept in the cache."""
 
 import hashlib
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from hack.controlplane.cache import cache_folder, exclusive
 from hack.progress import say, watch, written
+
+PICTURES = Path(__file__).parents[1] / "requirements" / "pictures.txt"
 
 
 def environment(name: str, lock: Path) -> Path:
@@ -18,13 +22,30 @@ def environment(name: str, lock: Path) -> Path:
     Raises:
         CommandFailed: the installation failed.
     """
+    return _made_once(name, lock, _install)
+
+
+def with_torchvision(*path: str | Path) -> str:
+    """The ``PYTHONPATH`` of processes with vLLM's models that read pictures: these import torchvision.
+
+    Args:
+        path: what comes first in it.
+
+    Raises:
+        CommandFailed: torchvision can't be installed.
+    """
+    folder = _made_once("pictures", PICTURES, _lay)
+    return os.pathsep.join(str(each) for each in (*path, os.environ.get("PYTHONPATH"), folder) if each)
+
+
+def _made_once(name: str, lock: Path, install: Callable[[str, Path, Path], None]) -> Path:
     digest = hashlib.sha256(f"{sys.version} ".encode() + lock.read_bytes()).hexdigest()[:12]
     folder = cache_folder() / f"{name}-{digest}"
     done = folder / "done"
     with exclusive(cache_folder() / f"{name}.lock", name=name):
         if not done.exists():
             say(name, f"installing into {folder}")
-            _install(name, folder, lock)
+            install(name, folder, lock)
             done.touch()
     return folder
 
@@ -35,3 +56,10 @@ def _install(name: str, folder: Path, lock: Path) -> None:
     watch(name, made, status=written)
     filled: list[str | Path] = [uv, "pip", "sync", "--quiet", "--require-hashes", "--python", python, lock]
     watch(name, filled, status=written)
+
+
+def _lay(name: str, folder: Path, lock: Path) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    laid: list[str | Path] = [uv, "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+    laid += ["--python", sys.executable, "--target", folder, "--requirements", lock]
+    watch(name, laid, status=written)

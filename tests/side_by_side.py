@@ -11,6 +11,7 @@ import pytest
 _GROUPS = (
     "operator, from test_lies on",
     "engine",
+    "engines with tiers",
     "operator",
     "tests/conformance/test_conformance.py",
     "faults",
@@ -34,8 +35,8 @@ def _group(item: pytest.Item) -> str:
     folder = item.nodeid.rpartition("/")[0]
     if item.get_closest_marker("engine") or "stock" in fixtures:
         return "engine"
-    if "tiered" in fixtures:
-        return "engine with tiers"
+    if "cache_manager" in fixtures:
+        return "engines with tiers"
     if "control_plane" in fixtures:
         # Parts about as long as each other; one more control plane costs three seconds.
         if folder == "tests/operator":

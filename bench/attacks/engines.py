@@ -3,9 +3,10 @@
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from bench.end_to_end import model
 from bench.end_to_end.engines import Engine, Engines
@@ -13,7 +14,10 @@ from bench.end_to_end.engines import Engine, Engines
 
 @contextmanager
 def attacked_engines(
-    zones: int, flags: Sequence[str] = (), make_model: Callable[[Path], None] = model.make
+    zones: int,
+    flags: Sequence[str] = (),
+    make_model: Callable[[Path], None] = model.make,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[tuple[Engine, Engine]]:
     """Start stock vLLM, and vLLM with so many zones, each of whose tenants has a key.
 
@@ -23,6 +27,7 @@ def attacked_engines(
         zones: of the second engine.
         flags: of vLLM, for both.
         make_model: writes the model that both serve into a folder.
+        variables: of the environment of both.
 
     Raises:
         EngineError: one of them does not start.
@@ -38,7 +43,14 @@ def attacked_engines(
             own = folder / side
             own.mkdir()
             engine = Engine(
-                side, count, model=folder / "model", folder=own, cores=engine_cores, tenants=count or 0, flags=flags
+                side,
+                count,
+                model=folder / "model",
+                folder=own,
+                cores=engine_cores,
+                tenants=count or 0,
+                flags=flags,
+                variables=variables,
             )
             engines.add(engine)
             started.append(engine)

@@ -145,6 +145,8 @@ def main() -> None:
             for engine in engines:
                 found[engine.name] = []
                 for number, pair in enumerate(pairs(options.queued, options.aborted)):
+                    if options.only and pair.pathological.name not in options.only:
+                        continue
                     plain, odd = (_flood(engine, options, number, is_odd=is_odd) for is_odd in (False, True))
                     found[engine.name].append((pair, plain, odd))
     except EngineError as error:
@@ -167,6 +169,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each load (default: %(default)s)")
     parser.add_argument("--queued", type=int, default=10_000, help="requests at once (default: %(default)s)")
     parser.add_argument("--aborted", type=int, default=1_000, help="streams (default: %(default)s)")
+    parser.add_argument("--only", nargs="*", metavar="LOAD", help="odd ones of the table; default: all")
     return parser.parse_args()
 
 

@@ -11,7 +11,8 @@ _PROMPT = 16
 _PROMPTS_PER_SECOND = 5.0
 _TALKS_SECONDS, _SILENT_SECONDS = 20.0, 40.0
 """Of the lender, on average."""
-_WARM_UP_SECONDS = 100.0
+WARM_UP_SECONDS = 100.0
+"""Of which nothing is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,5 +47,5 @@ def cost(terms: Terms, seconds: float, seed: int = 0) -> Found:
 
 
 def _found(requests: list[Request]) -> float:
-    counted = [request for request in requests if request.arrival > _WARM_UP_SECONDS]
+    counted = [request for request in requests if request.arrival > WARM_UP_SECONDS]
     return sum(request.hit_tokens for request in counted) / (len(counted) * _PROMPT * BLOCK_TOKENS)

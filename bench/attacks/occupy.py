@@ -8,7 +8,7 @@ import argparse
 
 from bench.attacks.information import Information
 from bench.attacks.lending import Terms
-from bench.attacks.lending_cost import Found, cost
+from bench.attacks.lending_cost import WARM_UP_SECONDS, Found, cost
 from bench.attacks.occupancy import LEVELS, Leak, leak
 from tenantzone_contract.zone_terms import Lending
 
@@ -65,7 +65,10 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=2000, help="under each terms (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=2000.0, help="of load, virtual (default: %(default)s)")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.seconds < 3 * WARM_UP_SECONDS:
+        parser.error(f"--seconds: {3 * WARM_UP_SECONDS:g} or more; of the first {WARM_UP_SECONDS:g} nothing is counted")
+    return options
 
 
 if __name__ == "__main__":

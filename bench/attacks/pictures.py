@@ -29,6 +29,7 @@ from bench.attacks.probing import Target
 from bench.end_to_end.engines import EngineError
 from bench.kinds import models
 from bench.kinds.story import picture
+from hack.locked import with_torchvision
 
 _VISION_LAYERS = 8
 _VISION_WIDTH = 512
@@ -131,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     make = partial(models.llava, vision_layers=_VISION_LAYERS, vision_width=_VISION_WIDTH)
     found: dict[str, Seen] = {}
     try:
-        with attacked_engines(zones=2, make_model=make) as (stock, zones):
+        with attacked_engines(zones=2, make_model=make, variables={"PYTHONPATH": with_torchvision()}) as (stock, zones):
             for number, (name, engine, attacker) in enumerate(
                 (("stock", stock, 1), ("across zones", zones, 1), ("its own, with zones", zones, 0))
             ):

@@ -21,6 +21,7 @@ from bench.end_to_end.engines import BLOCK_TOKENS, Engine, EngineError, Engines
 from bench.kinds.kinds import KINDS, Kind
 from bench.kinds.results import Drafts, Result, reason_in, table
 from bench.kinds.story import Told, tell
+from hack.locked import with_torchvision
 from tenantzone_contract.config import ZoneConfig
 
 _ZONES: Final = (
@@ -89,7 +90,10 @@ def _engine(side: str, kind: Kind, model: Path, folder: Path, engines: Engines) 
         cores=cores[:1] if is_stock else cores[-1:],
         tenants=len(_ZONES),
         flags=("--enable-prompt-tokens-details", *kind.flags_in(folder)),
-        variables={"TENANTZONE_OPEN_ROUTES": "/metrics"},
+        variables={
+            "TENANTZONE_OPEN_ROUTES": "/metrics",
+            **({"PYTHONPATH": with_torchvision()} if kind.pictures else {}),
+        },
     )
     engines.add(engine)
     return engine

@@ -283,7 +283,8 @@ class Engine:
     def step_tokens(self) -> int:
         return self.model.prompt_tokens_per_step
 
-    chunk_tokens = 1
+    def chunk_tokens(self, request: Request) -> int:
+        return 1
 
     @property
     def tokens_each(self) -> int:

@@ -134,9 +134,11 @@ class Engine:
     is_open = True
     goes_on = True
     step_tokens = None
-    chunk_tokens = 1
     tokens_each = 1
     depth = 1
+
+    def chunk_tokens(self, request: Request) -> int:
+        return 1
 
     def by_seniority(self) -> Sequence[Request]:
         return self.running

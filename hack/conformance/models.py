@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hack.conformance.picture_models import READ_PICTURES
 from hack.demo import tiny_model
 
 _OPT = {
@@ -54,16 +55,38 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }
 
-RUN = ("Qwen/Qwen3-0.6B", "hmellor/tiny-random-LlamaForCausalLM")
-"""Those that are run."""
+RUN = {
+    # As many heads and positions as it has itself: tests that run nothing divide them among ranks.
+    "Qwen/Qwen3-0.6B": {
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 32,
+        "max_position_embeddings": 40960,
+    },
+    "hmellor/tiny-random-LlamaForCausalLM": {},
+}
+"""Those that are run, with what they have in place of a tiny model's sizes."""
 
 
 def make(home: Path) -> None:
     """Write them into a folder that ``HF_HOME`` is to name."""
     for name, config in CONFIGS.items():
         (_snapshot(home, name) / "config.json").write_text(json.dumps(config))
-    for name in RUN:
-        tiny_model.make(_snapshot(home, name))
+    for name, sizes in RUN.items():
+        tiny_model.make(_snapshot(home, name), **sizes)
+    for name in READ_PICTURES:
+        _make_reader(_snapshot(home, name), *READ_PICTURES[name])
+
+
+def _make_reader(
+    folder: Path, config: dict[str, Any], processors: dict[str, dict[str, Any]], tokens: dict[str, str]
+) -> None:
+    tokenizer = tiny_model.byte_tokenizer()
+    tokenizer.add_special_tokens({"additional_special_tokens": list(tokens.values())})
+    tokenizer.save_pretrained(folder)
+    numbers = {field: tokenizer.convert_tokens_to_ids(token) for field, token in tokens.items()}
+    for file, content in {"config.json": config | numbers, **processors}.items():
+        (folder / file).write_text(json.dumps(content))
 
 
 def _snapshot(home: Path, name: str) -> Path:

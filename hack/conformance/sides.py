@@ -13,6 +13,7 @@ from hack.conformance import models
 from hack.conformance.comparison import Outcomes, read_outcomes
 from hack.conformance.source import vllm_tests
 from hack.controlplane.cache import cache_folder
+from hack.locked import PICTURES, with_torchvision
 from hack.progress import watch
 
 Plugins = Sequence[str]
@@ -77,7 +78,7 @@ def _digest(arguments: Sequence[str]) -> str:
     """Of all that outcomes with vLLM's own classes depend on."""
     said = [sys.version, *arguments]
     said += sorted(f"{each.name} {each.version}" for each in distributions())
-    said += [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    said += [path.read_text() for path in (*sorted(Path(__file__).parent.glob("*.py")), PICTURES)]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
 
 
@@ -108,7 +109,6 @@ def _run(name: str, tests: Path, folder: Path, arguments: Sequence[str]) -> Outc
 
 def _environment(folder: Path) -> dict[str, str]:
     repository = Path(__file__).parents[2]
-    path = [str(repository), str(repository / "runtime"), os.environ.get("PYTHONPATH", "")]
     return os.environ | {
         "HF_HOME": str(folder / "models"),
         "HF_HUB_OFFLINE": "1",
@@ -117,7 +117,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+        "PYTHONPATH": with_torchvision(repository, repository / "runtime"),
         "PYTHONUNBUFFERED": "1",
         "PYTEST_ADDOPTS": "",
     }

@@ -13,30 +13,35 @@ _CHAT_TEMPLATE = (
 )
 
 
-def make(folder: Path) -> None:
-    """Write the model into a folder, in the form that vLLM loads."""
+def make(folder: Path, **sizes: int) -> None:
+    """Write the model into a folder, in the form that vLLM loads.
+
+    Args:
+        folder: that is there.
+        sizes: in place of those below, by the names that transformers has for them.
+    """
     # Heavy imports, wanted only on the first run.
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    tokenizer = _byte_tokenizer()
+    tokenizer = byte_tokenizer()
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
+    shape = {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 4096,
+    }
+    ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+    config = LlamaConfig(vocab_size=len(tokenizer), **shape | sizes, **ends)
     LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
-def _byte_tokenizer() -> Any:
+def byte_tokenizer() -> Any:
+    """A tokenizer with a token for each byte, and one for each end of a text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 

@@ -22,7 +22,7 @@ _CRDS = REPOSITORY / "crds"
 _INSTALLATION = REPOSITORY / "manifests" / "base"
 _WITHOUT_DEPLOYMENT = ("namespace.yaml", "rbac.yaml", "guard.yaml")
 _SERVICE_ACCOUNT = f"system:serviceaccount:{OPERATOR_NAMESPACE}:{OPERATOR}"
-_KINDS = ("tenantzones.tenantzone.io", "zonepools.tenantzone.io")
+_KINDS = tuple(f"{file.stem}.tenantzone.io" for file in sorted(_CRDS.glob("*.yaml")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ SUITE = "bookworm"
 BASE_PACKAGES = ("ca-certificates", "python3", "python3-pip", "python3-venv")
 """What official images of Python have, as far as the Dockerfile needs it."""
 
-TARGETS = ("operator", "engine", "engine-cpu")
+TARGETS = ("operator", "manager", "engine", "engine-cpu")
 """What can be built here. The engine for GPUs stands on a small base instead of vLLM's image: it can be built, and does
 not serve. The one for CPUs serves; it weighs 7 GB, and takes three times as much while it is built."""
 
@@ -148,7 +148,8 @@ def _with_packages(base: str, wheels: Path) -> str:
 
 def _wheels(target: str, source: Path) -> Path:
     """The wheels of the lock files, downloaded once."""
-    names = ("build.txt", "cpu.txt") if target == "engine-cpu" else ("build.txt", "operator.txt")
+    lock = {"engine-cpu": "cpu.txt", "manager": "manager.txt"}.get(target, "operator.txt")
+    names = ("build.txt", lock)
     files = [source / "requirements" / name for name in names]
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
     folder = cache_folder() / f"wheels-{digest}"

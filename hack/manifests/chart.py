@@ -20,12 +20,17 @@ _TEMPLATES = {
     "overlays/ha/disruption-budget.yaml": "podDisruptionBudget",
     "monitoring/prometheus-rule.yaml": "monitoring",
     "monitoring/operator.yaml": "monitoring",
+    "manager/rbac.yaml": "manager",
+    "manager/guard.yaml": "manager",
+    "manager/service-accounts.yaml": "manager",
+    "manager/service.yaml": "manager",
+    "manager/network-policy.yaml": "manager networkPolicy",
+    "manager/disruption-budget.yaml": "manager podDisruptionBudget",
 }
-"""What becomes a template, and the value that switches it on."""
+"""What becomes a template, and the values that have to switch it on."""
 
 _COPIES = {
-    "crds/tenantzones.yaml": _REPOSITORY / "crds" / "tenantzones.yaml",
-    "crds/zonepools.yaml": _REPOSITORY / "crds" / "zonepools.yaml",
+    **{f"crds/{file.name}": file for file in sorted((_REPOSITORY / "crds").glob("*.yaml"))},
     "dashboard.json": _MANIFESTS / "monitoring" / "dashboard.json",
 }
 
@@ -52,7 +57,7 @@ def files() -> dict[str, str]:
 
 def _path(source: str) -> str:
     folder, _, name = source.rpartition("/")
-    return f"templates/monitoring/{name}" if folder == "monitoring" else f"templates/{name}"
+    return f"templates/{folder}/{name}" if folder in ("monitoring", "manager") else f"templates/{name}"
 
 
 def _template(source: str, switch: str) -> str:
@@ -63,5 +68,7 @@ def _template(source: str, switch: str) -> str:
     text = _RULE_OF_POOLS.sub(lambda found: f"  {{{{- if not .Values.pools }}}}\n{found[0]}  {{{{- end }}}}\n", text)
     text = text.replace(_NAMESPACE, "{{ .Release.Namespace }}")
     if switch:
-        text = f"{{{{- if .Values.{switch}.enabled }}}}\n{text}{{{{- end }}}}\n"
+        switches = [f".Values.{value}.enabled" for value in switch.split()]
+        condition = switches[0] if len(switches) == 1 else f"and {' '.join(switches)}"
+        text = f"{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n"
     return _HEADER.format(source=f"manifests/{source}") + text

@@ -26,7 +26,7 @@ _OF_A_RELEASE = re.compile(r"tenantzone-.*\.(?:whl|tgz|tar|json)|SHA256SUMS")
 _BUILT_UNIX_TIME = "315532800"
 """1980, the first year that zip files know: the same commit gives the same wheel."""
 
-_CONTENTS = {"operator": "operator.txt", "engine-cpu": "cpu.txt", "engine-gpu": "gpu.txt"}
+_CONTENTS = {"operator": "operator.txt", "manager": "manager.txt", "engine-cpu": "cpu.txt", "engine-gpu": "gpu.txt"}
 """What is told of in an SBOM of its own, and the lock that says what is in it. Images carry theirs inside, too."""
 
 

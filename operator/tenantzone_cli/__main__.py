@@ -17,10 +17,13 @@ from tenantzone_cli.doctor.diagnosis import examine
 from tenantzone_cli.doctor.finding import Level, lines
 from tenantzone_cli.explain import explain, gather
 from tenantzone_cli.kubectl import Kubectl, KubectlError
+from tenantzone_cli.live_advice import NoPoolError, advice_document, advice_table, read_pools
 from tenantzone_cli.purge import PurgeError, ask, new_id, wait
 from tenantzone_cli.purge import table as purge_table
 from tenantzone_cli.rows import Rates
 from tenantzone_cli.salt import SaltError, key_of_file, key_of_pool
+from tenantzone_cli.storage import document as document_of_storages
+from tenantzone_cli.storage import read_storages, tables
 from tenantzone_cli.top import Selection, document, read_rows, silent_engines, table
 from tenantzone_cli.watch import watch
 from tenantzone_contract.salt import tenant_salt
@@ -33,14 +36,14 @@ _INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``kubectl tenantzone`` with these arguments, and return the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    if given and given[0] in planning.COMMANDS:
+    if planning.is_planned(given):
         return _plan(given[0], given[1:])
     parsed = read_arguments(given)
     # Otherwise kubectl's proxy would stay behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return _run(parsed)
-    except (ApiError, Unreachable, KubectlError, SaltError, PurgeError) as error:
+    except (ApiError, Unreachable, KubectlError, SaltError, PurgeError, NoPoolError) as error:
         print(printable(f"kubectl tenantzone: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -69,7 +72,15 @@ def _run(parsed: argparse.Namespace) -> int:
     with ThreadPoolExecutor(max_workers=1) as thread:
         asked = thread.submit(_namespace, kubectl, parsed)
         with kubectl.connected() as api:
-            commands = {"top": _top, "explain": _explain, "doctor": _doctor, "salt": _salt, "purge": _purge}
+            commands = {
+                "top": _top,
+                "explain": _explain,
+                "doctor": _doctor,
+                "storage": _storage,
+                "salt": _salt,
+                "purge": _purge,
+                "advise": _advise,
+            }
             run = commands[parsed.command]
             return run(api, asked.result(), parsed)
 
@@ -124,6 +135,33 @@ def _doctor(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
     else:
         print("\n".join(_fit_to_show(lines(findings))))
     return 1 if any(finding.level is Level.FAIL for finding in findings) else 0
+
+
+def _advise(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
+    def look() -> list[str]:
+        pools = read_pools(api, namespace, parsed.pool)
+        if parsed.output:
+            return [advice_document(pools, indent=None if parsed.watch else 1)]
+        return _fit_to_show(advice_table(pools, time.time()))
+
+    def look_again() -> list[str]:
+        try:
+            return look()
+        except (ApiError, Unreachable) as error:
+            return _fit_to_show([f"kubectl tenantzone: {error}"])
+
+    if parsed.watch:
+        watch(look_again, parsed.interval or _INTERVAL_SECONDS)
+    print("\n".join(look()))
+    return 0
+
+
+def _storage(api: Api, _: str | None, parsed: argparse.Namespace) -> int:
+    storages, groups = read_storages(api)
+    print(
+        document_of_storages(storages, groups) if parsed.output else "\n".join(_fit_to_show(tables(storages, groups)))
+    )
+    return 0
 
 
 def _salt(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:

@@ -64,6 +64,10 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("-A", "--all-namespaces", action="store_true", help="pools and zones in all namespaces")
     doctor.add_argument("--operator-namespace", metavar="NS", default=OPERATOR_NAMESPACE, help="default: %(default)s")
     doctor.add_argument("-o", "--output", choices=("json",), help="for programs")
+    storage = commands.add_parser(
+        "storage", parents=[common], help="what the KV-cache manager stores, where, and within which quotas"
+    )
+    storage.add_argument("-o", "--output", choices=("json",), help="for programs")
     salt = commands.add_parser("salt", parents=[common], help="the cache salt of a tenant's requests, for a gateway")
     salt.add_argument("tenant", metavar="TENANT", help="the tenant's name")
     salt.add_argument("--client-salt", metavar="TEXT", default="", help="the cache_salt that the client sends, if any")
@@ -85,8 +89,24 @@ def _parser() -> argparse.ArgumentParser:
     purge.add_argument("-o", "--output", choices=("json",), help="for programs")
     # Listed here; their arguments are the replay's own.
     commands.add_parser("replay", add_help=False, help="what zones would do for recorded traffic; needs vLLM here")
-    commands.add_parser("advise", add_help=False, help="which zones to apply for recorded traffic; needs vLLM here")
+    advise = commands.add_parser(
+        "advise",
+        parents=[common],
+        add_help=False,
+        help="which zones to apply for recorded traffic (needs vLLM here); --watch: what live pools are advised",
+    )
+    _live_advice(advise)
     return parser
+
+
+def _live_advice(advise: argparse.ArgumentParser) -> None:
+    when = advise.add_mutually_exclusive_group()
+    when.add_argument("--watch", action="store_true", default=True)
+    when.add_argument("--once", action="store_false", dest="watch")
+    advise.add_argument("-A", "--all-namespaces", action="store_true")
+    advise.add_argument("--pool", metavar="NAME")
+    advise.add_argument("--interval", type=_seconds, metavar="SECONDS")
+    advise.add_argument("-o", "--output", choices=("json",))
 
 
 def _common() -> argparse.ArgumentParser:

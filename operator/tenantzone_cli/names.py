@@ -5,10 +5,14 @@ VERSION = "v1alpha1"
 API = f"/apis/{GROUP}/{VERSION}"
 ZONES = "tenantzones"
 POOLS = "zonepools"
+STORAGES = "kvstorages"
+GROUPS = "kvcachegroups"
 
 OPERATOR = "tenantzone-operator"
 """The operator's Deployment, service account, Lease and field manager."""
 OPERATOR_NAMESPACE = "tenantzone-system"
+MANAGER = "tenantzone-manager"
+"""The KV-cache manager's StatefulSet and Service, beside the operator."""
 OPERATOR_SELECTOR = f"app.kubernetes.io/name={OPERATOR}"
 
 

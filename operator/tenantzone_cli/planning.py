@@ -11,10 +11,17 @@ from typing import Final
 
 COMMANDS: Final = {"replay": "compare", "advise": "advise"}
 """What the replay calls them."""
+_LIVE: Final = frozenset({"--watch", "--once"})
+"""Flags of ``advise`` that ask a cluster and no trace."""
 
 
 class PlanningError(Exception):
     """The replay can't run here."""
+
+
+def is_planned(arguments: Sequence[str]) -> bool:
+    """Whether the command line is the replay's."""
+    return bool(arguments) and arguments[0] in COMMANDS and not (arguments[0] == "advise" and _LIVE & set(arguments))
 
 
 def plan(command: str, arguments: Sequence[str]) -> int:

@@ -26,7 +26,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """A TenantZone or a ZonePool: what both have in common."""
+    """An object of one of our kinds: what all have in common."""
 
     namespace: str
     name: str
@@ -160,6 +160,11 @@ def read_pool(body: Body) -> Pool:
     return Pool(*_common(body))
 
 
+def read_thing(body: Body) -> Thing:
+    """An object of another kind of ours from its JSON in the API; of one in no namespace, the namespace is empty."""
+    return Thing(*_common(body))
+
+
 def read_pod(body: Body) -> Pod:
     """A pod from its JSON in the API, with what keeps it from being ready in words."""
     metadata, status = body["metadata"], body.get("status", {})
@@ -203,7 +208,7 @@ def unix_time(text: str | None) -> float | None:
 def _common(body: Body) -> tuple[str, str, int, float | None, Body, Body, Body]:
     metadata = body["metadata"]
     return (
-        metadata["namespace"],
+        metadata.get("namespace", ""),
         metadata["name"],
         metadata.get("generation", 0),
         unix_time(metadata.get("creationTimestamp")),

@@ -5,8 +5,11 @@ import asyncio
 import os
 import resource
 import sys
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from tenantzone_operator.app import LeaseOptions, Options, run
+from tenantzone_operator.cache_manager.client import ManagerAddress
 from tenantzone_operator.kube.connection import Connection, CredentialsError
 from tenantzone_operator.kube.durations import parse_duration
 from tenantzone_operator.leader.leadership import LEASE_NAME, own_namespace
@@ -20,6 +23,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         lease = _lease_options(arguments)
+        manager = _manager(arguments)
     except ValueError as error:
         parser.error(str(error))
     configure_logging(arguments.log_format)
@@ -35,6 +39,7 @@ def main() -> None:
         arguments.leader_elect_namespace or own_namespace(),
         metrics,
         arguments.console_port,
+        manager,
     )
     try:
         asyncio.run(run(options))
@@ -46,6 +51,23 @@ def _allow_connections() -> None:
     """Allow this process as many connections as the system does: each pool's watch has one of its own."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _manager(arguments: argparse.Namespace) -> ManagerAddress | None:
+    """The KV-cache manager that the flags name; None if they name none.
+
+    Raises:
+        ValueError: the flags do not go together.
+    """
+    url, token_file = arguments.manager_url, arguments.manager_token_file
+    if url is None:
+        if token_file is not None:
+            raise ValueError("--manager-token-file needs --manager-url")
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
+        raise ValueError(f"--manager-url must be like http://tenantzone-manager:9470, not {url}")
+    return ManagerAddress(url, token_file)
 
 
 def _lease_options(arguments: argparse.Namespace) -> LeaseOptions | None:
@@ -92,6 +114,15 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         metavar="N",
         help="serve a page to look at on this port of the loopback address, which kubectl port-forward reaches",
+    )
+    manager = parser.add_argument_group("the KV-cache manager, if there is one")
+    manager.add_argument(
+        "--manager-url",
+        metavar="URL",
+        help="where it is; it is told of KVStorages and KVCacheGroups, which nobody looks at otherwise",
+    )
+    manager.add_argument(
+        "--manager-token-file", type=Path, metavar="FILE", help="token that it is shown, read for each request"
     )
     _add_leader_election(parser)
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default: %(default)s")

@@ -12,6 +12,8 @@ from typing import Any, cast
 
 import kopf
 
+from tenantzone_operator.cache_manager.client import ManagerAddress, ManagerClient
+from tenantzone_operator.cache_manager.reconciler import ManagerReconciler
 from tenantzone_operator.console.server import Standing, console_served
 from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.handlers import make_registry, make_settings
@@ -69,6 +71,8 @@ class Options:
     """Host and port where metrics are served; None: nowhere."""
     console_port: int | None = None
     """Port of the page to look at, on the loopback address; None: there is none."""
+    manager: ManagerAddress | None = None
+    """The KV-cache manager that KVStorages and KVCacheGroups are for; None: nobody looks at those."""
 
 
 class Operator:
@@ -168,11 +172,15 @@ async def run(options: Options) -> None:
         api = await stack.enter_async_context(connected(options.connection, options.namespace, trace_configs=traces))
         store = Store()
         admin_key = AdminKey(api, options.own_namespace)
-        operator = Operator(options, api, Leader(lambda: Reconciler(store, api, admin_key)), leadership, store)
+        beside = []
+        if options.manager is not None:
+            client = await stack.enter_async_context(ManagerClient(options.manager, trace_configs=traces))
+            beside.append(ManagerReconciler(api, client, store, options.namespace).run)
+        leader = Leader(lambda: Reconciler(store, api, admin_key), beside)
+        operator = Operator(options, api, leader, leadership, store)
         if options.probes is not None:
             await stack.enter_async_context(health_served(*options.probes, live=operator.live, ready=operator.ready))
         if options.metrics is not None:
-            leader = operator.leader
             collector = OperatorCollector(
                 lambda: leadership.is_leading, leader.age_seconds, leader.without_pods, leader.outcomes
             )

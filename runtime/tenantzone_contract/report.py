@@ -129,7 +129,7 @@ class ZoneTierReport(_Model):
     """One zone in one tier of an engine; chunks are what the tier moves at once."""
 
     tier: TierText
-    """A :data:`~tenantzone_contract.tiers.TierName`; a newer engine may have tiers that this code does not know."""
+    """An :data:`~tenantzone_contract.tiers.AnyTierName`; a newer engine may have tiers that this code does not know."""
     reserved_bytes: Count
     limit_bytes: Count
     held_bytes: Count
@@ -298,7 +298,7 @@ class TierReport(_Model):
     tier: TierText
     """As in :class:`ZoneTierReport`."""
     capacity_bytes: Count
-    """Whole chunks only."""
+    """Whole chunks only; 0 of a shared tier, which no engine has a part of."""
     held_bytes: Count
     """By zones, and by what came before any zone."""
     chunk_bytes: Count

@@ -6,7 +6,7 @@ from typing import Any, Protocol, Self
 
 from tenantzone_contract.quantity import shown_bytes
 from tenantzone_contract.report import MAX_COUNT
-from tenantzone_contract.tiers import TIER_NAMES
+from tenantzone_contract.tiers import SHARED_TIER, TIER_NAMES
 
 
 class ZoneInTier(Protocol):
@@ -70,11 +70,13 @@ def tier_summaries(told: Iterable[ZoneInTier]) -> list[TierSummary]:
 
 
 def _added_up(tier: str, told: list[ZoneInTier]) -> TierSummary:
+    # Of a shared tier all engines tell the same bytes; what was counted is each one's own.
+    in_all = max if tier == SHARED_TIER else sum
     # Engines are not believed: a sum may be more than a status can show.
     return TierSummary(
         tier,
-        held=min(sum(each.held_bytes for each in told), MAX_COUNT),
-        reserved=min(sum(each.reserved_bytes for each in told), MAX_COUNT),
+        held=min(in_all(each.held_bytes for each in told), MAX_COUNT),
+        reserved=min(in_all(each.reserved_bytes for each in told), MAX_COUNT),
         hits=min(sum(each.hits for each in told), MAX_COUNT),
         evictions=min(sum(each.evictions for each in told), MAX_COUNT),
         writes_refused=min(sum(each.writes_refused for each in told), MAX_COUNT),
@@ -83,5 +85,5 @@ def _added_up(tier: str, told: list[ZoneInTier]) -> TierSummary:
 
 def _place(tier: str) -> tuple[int, str]:
     """Where a tier comes in a list: those of a newer engine last."""
-    known: Mapping[str, int] = {name: place for place, name in enumerate(TIER_NAMES)}
+    known: Mapping[str, int] = {name: place for place, name in enumerate((*TIER_NAMES, SHARED_TIER))}
     return known.get(tier, len(known)), tier

@@ -13,6 +13,12 @@ TierName = Literal["cpu", "disk"]
 TIER_NAMES: Final[tuple[TierName, ...]] = get_args(TierName)
 """The fastest first."""
 
+SharedTierName = Literal["shared"]
+"""shared: storages of many engines, of which a KV-cache manager knows what lies where. No engine has a part of it."""
+
+AnyTierName = TierName | SharedTierName
+SHARED_TIER: Final[SharedTierName] = "shared"
+
 MAX_BYTES: Final = 2**53 - 1
 """The largest number that every reader of JSON knows exactly."""
 

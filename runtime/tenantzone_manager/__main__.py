@@ -4,10 +4,11 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tenantzone_manager.app import AppSettings, run
+from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.index.meta_index import IndexSettings
 from tenantzone_manager.manager import Settings
@@ -18,8 +19,9 @@ from tenantzone_manager.server.access import (
     ReviewedTokens,
     StaticTokens,
     read_service_accounts,
+    service_accounts,
 )
-from tenantzone_manager.server.token_review import ApiServerReview
+from tenantzone_manager.server.token_review import IN_POD, SERVER, ApiServerReview
 from tenantzone_manager.timing import Timing
 
 AUDIENCE = "tenantzone-manager"
@@ -51,16 +53,19 @@ def _settings(options: argparse.Namespace) -> AppSettings:
         grpc=options.grpc,
         redis_prefix=options.redis_prefix,
         authenticator=_authenticator(options),
-        manager=Settings(timing, index, options.orphan_grace, options.events),
+        manager=Settings(timing, index, options.orphan_grace, options.events, options.credentials),
     )
 
 
-def _authenticator(options: argparse.Namespace) -> Authenticator:
+def _authenticator(options: argparse.Namespace) -> Callable[[Catalog], Authenticator]:
+    made: Authenticator = Anyone()
     if options.tokens:
-        return StaticTokens(options.tokens)
-    if options.service_accounts:
-        return ReviewedTokens(ApiServerReview(), options.audience, read_service_accounts(options.service_accounts))
-    return Anyone()
+        made = StaticTokens(options.tokens)
+    if not options.service_accounts:
+        return lambda _: made
+    fixed = read_service_accounts(options.service_accounts)
+    review = ApiServerReview(options.api_server, options.api_server_credentials)
+    return lambda catalog: ReviewedTokens(review, options.audience, service_accounts(fixed, catalog))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -83,6 +88,19 @@ def _parser() -> argparse.ArgumentParser:
     who.add_argument("--anyone", action="store_true", help="everybody may do everything: for playing")
     parser.add_argument(
         "--audience", default=AUDIENCE, help="that service accounts' tokens are made for (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--api-server", default=SERVER, metavar="URL", help="that reviews tokens (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--api-server-credentials",
+        type=Path,
+        default=IN_POD,
+        metavar="DIR",
+        help="token and ca.crt for it (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--credentials", type=Path, metavar="DIR", help="credentials of storages, each in a file that storages name"
     )
     timing, index = Timing(), IndexSettings()
     for name, default, what in (

@@ -12,6 +12,7 @@ from urllib.parse import urlparse
 
 from aiohttp import web
 
+from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.index.backend import IndexBackend
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import CacheManager, Settings
@@ -34,7 +35,8 @@ class AppSettings:
     http: tuple[str, int] = ("127.0.0.1", 9470)
     grpc: tuple[str, int] = ("127.0.0.1", 9471)
     redis_prefix: str = "tenantzone/"
-    authenticator: Authenticator = field(default_factory=Anyone)
+    authenticator: Callable[[Catalog], Authenticator] = lambda _: Anyone()
+    """Made when it is known what is registered."""
     manager: Settings = field(default_factory=Settings)
 
 
@@ -73,9 +75,10 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
     manager = CacheManager(backend_of(settings.index, settings.redis_prefix), settings.manager)
     await manager.start()
     service = Service(manager)
-    rpc = grpc.server(manager, service, settings.authenticator)
+    authenticator = settings.authenticator(manager.catalog)
+    rpc = grpc.server(manager, service, authenticator)
     runner = web.AppRunner(
-        http.application(manager, service, settings.authenticator), access_log=None, shutdown_timeout=STOP_SECONDS
+        http.application(manager, service, authenticator), access_log=None, shutdown_timeout=STOP_SECONDS
     )
     try:
         await runner.setup()

@@ -1,4 +1,4 @@
-"""What is registered: storages, groups and instances; kept in the index, and in memory as it was read last."""
+"""What is registered: storages, groups, instances, service accounts; in the index, and in memory as last read."""
 
 from typing import TypeVar
 
@@ -10,6 +10,7 @@ from tenantzone_manager.core.settings import (
     InstanceGroup,
     InstanceQuota,
     Quota,
+    ServiceAccount,
     Storage,
     check_group,
     check_instance,
@@ -18,6 +19,8 @@ from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 
 _T = TypeVar("_T")
+_NOT_OF_THE_PLACE = ("takeover", "credentials")
+"""Options of a storage that say nothing of where it lies."""
 
 
 class NotFound(Exception):
@@ -39,6 +42,7 @@ class Catalog:
         self.groups: dict[str, InstanceGroup] = {}
         self.instances: dict[str, Instance] = {}
         self.storages: dict[str, Storage] = {}
+        self.service_accounts: dict[str, ServiceAccount] = {}
         self.is_stale = True
         """Whether another process may have changed it since it was read."""
         self._index = index
@@ -51,6 +55,7 @@ class Catalog:
             self.groups = await self._all(spaces.GROUPS, InstanceGroup)
             self.instances = await self._all(spaces.INSTANCES, Instance)
             self.storages = await self._all(spaces.STORAGES, Storage)
+            self.service_accounts = await self._all(spaces.SERVICE_ACCOUNTS, ServiceAccount)
         except BaseException:
             self.is_stale = True
             raise
@@ -110,7 +115,9 @@ class Catalog:
         if members := [instance.name for instance in self.instances_of(name)]:
             raise Refused(f"group {name} has instances: {', '.join(members[:5])}; unregister them first")
         address = Address(spaces.GROUPS, name.encode())
-        await self._index.read_modify_write([address], lambda _: {address: None}, terms=_terms(group, lifted=True))
+        evictions = Address(spaces.EVICTIONS, name.encode())
+        gone = {address: None, evictions: None}
+        await self._index.read_modify_write(list(gone), lambda _: gone, terms=_terms(group, lifted=True))
         del self.groups[name]
 
     async def register_instance(self, instance: Instance) -> Instance:
@@ -180,6 +187,22 @@ class Catalog:
         await self._index.delete(spaces.STORAGES, [name.encode()])
         self.storages.pop(name, None)
 
+    async def put_service_account(self, account: ServiceAccount) -> None:
+        """Have engines that show tokens of a service account touch a pool's instances, and no other pool's."""
+        await self._index.put(spaces.SERVICE_ACCOUNTS, {account.name.encode(): account})
+        self.service_accounts[account.name] = account
+
+    async def remove_service_account(self, name: str) -> None:
+        """Know a service account no longer.
+
+        Raises:
+            NotFound: it is not registered.
+        """
+        if name not in self.service_accounts:
+            raise NotFound(f"there is no service account {name}")
+        await self._index.delete(spaces.SERVICE_ACCOUNTS, [name.encode()])
+        self.service_accounts.pop(name, None)
+
     async def _all(self, space: str, kind: type[_T]) -> dict[str, _T]:
         found: dict[str, _T] = {}
         cursor = b""
@@ -190,12 +213,12 @@ class Catalog:
                 return found
 
     def _changed(self, space: str) -> None:
-        if space in ("", spaces.GROUPS, spaces.INSTANCES, spaces.STORAGES):
+        if space in ("", spaces.GROUPS, spaces.INSTANCES, spaces.STORAGES, spaces.SERVICE_ACCOUNTS):
             self.is_stale = True
 
 
 def _place_of(storage: Storage) -> tuple[str, dict[str, str | int | bool]]:
-    return storage.type, {name: value for name, value in storage.options.items() if name != "takeover"}
+    return storage.type, {name: value for name, value in storage.options.items() if name not in _NOT_OF_THE_PLACE}
 
 
 def _terms(group: InstanceGroup | None, lifted: bool = False) -> list[Terms]:

@@ -6,12 +6,14 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from tenantzone_manager import spaces
 from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.core.reclaiming import Reclaimed
+from tenantzone_manager.core.settings import Evictions
 from tenantzone_manager.events import Events
 from tenantzone_manager.index.backend import Address, IndexBackend, IndexUnavailable
 from tenantzone_manager.index.meta_index import Found, IndexSettings, MetaIndex
@@ -22,6 +24,7 @@ from tenantzone_manager.reclaimer import Reclaimer
 from tenantzone_manager.removing import Remover
 from tenantzone_manager.storages.backend import StorageError
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
+from tenantzone_manager.storages.types import make
 from tenantzone_manager.timing import Timing
 from tenantzone_manager.touches import FLUSH_SECONDS, Touches
 from tenantzone_manager.writing import Writer
@@ -44,6 +47,8 @@ class Settings:
     orphan_grace: float = GRACE_SECONDS
     events: Path | None = None
     """Where the trace is written; None: nowhere."""
+    credentials: Path | None = None
+    """Folder with credentials of storages, each in a file; None: there is none."""
 
 
 class CacheManager:
@@ -87,7 +92,8 @@ class CacheManager:
         """
         timing = self.settings.timing
         await self.index.start()
-        self.storages = DataStorageManager(await self._identity(), self.clock)
+        make_backend = partial(make, credentials=self.settings.credentials)
+        self.storages = DataStorageManager(await self._identity(), self.clock, make_backend)
         self.touches = Touches(self.index)
         self.reader = Reader(self.index, self.catalog, self.storages, self.touches, self.clock)
         self.writer = Writer(self.index, self.catalog, self.storages, timing, self.clock)
@@ -132,6 +138,7 @@ class CacheManager:
         began = time.monotonic()
         done = await self.reclaimer.reclaim()
         self.metrics.reclaimed(done, time.monotonic() - began)
+        await self._count_evictions(done)
         if done.evicted.blocks or done.deleted or done.expired:
             self.events.note(
                 "reclaim",
@@ -142,6 +149,20 @@ class CacheManager:
                 deleted_bytes=done.deleted_bytes,
             )
         return done
+
+    async def _count_evictions(self, done: Reclaimed) -> None:
+        """Add up in the index what each group has lost: another manager may be asked, or lead tomorrow."""
+        lost = {Address(spaces.EVICTIONS, name.encode()): removed for name, removed in done.evicted_of.items()}
+
+        def modifier(found: Found) -> dict[Address, Evictions]:
+            before = {address: found[address] or Evictions() for address in lost}
+            return {
+                address: Evictions(before[address].blocks + removed.blocks, before[address].bytes + removed.bytes)
+                for address, removed in lost.items()
+            }
+
+        if lost:
+            await self.index.read_modify_write(list(lost), modifier)
 
     async def _identity(self) -> str:
         address = Address(spaces.IDENTITY, b"name")

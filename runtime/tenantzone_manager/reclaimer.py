@@ -77,9 +77,9 @@ class Reclaimer:
         for group in list(self._catalog.groups.values()):
             done.expired += await self._expire(group)
             await self._delete_due(group, done)
-            done.evicted += await self._evict_unused(group)
-            done.evicted += await self._evict_surplus(group)
-        done.evicted += await self._evict_from_full_storages()
+            done.note_evicted(group.name, await self._evict_unused(group))
+            done.note_evicted(group.name, await self._evict_surplus(group))
+        await self._evict_from_full_storages(done)
         return done
 
     async def _expire(self, group: InstanceGroup) -> int:
@@ -203,9 +203,8 @@ class Reclaimer:
             evicted += removed
         return evicted
 
-    async def _evict_from_full_storages(self) -> Removed:
+    async def _evict_from_full_storages(self, done: Reclaimed) -> None:
         """Bring storages below their watermarks, at the cost of the groups that use them."""
-        evicted = Removed()
         for storage in list(self._catalog.storages.values()):
             if storage.limit is None or storage.watermark is None:
                 continue
@@ -219,8 +218,7 @@ class Reclaimer:
                 accounts = await self._accounts(group, instances, [storage.type])
                 removed = await self._evict(group, instances, storage.type, over, accounts, storage.name)
                 over -= removed.bytes
-                evicted += removed
-        return evicted
+                done.note_evicted(group.name, removed)
 
     async def _evict(
         self,

@@ -7,7 +7,7 @@ import msgspec
 from tenantzone_manager.core import books
 from tenantzone_manager.core.quota import Charge
 from tenantzone_manager.core.records import decode_block, encode_block
-from tenantzone_manager.core.settings import Instance, InstanceGroup, Storage
+from tenantzone_manager.core.settings import Evictions, Instance, InstanceGroup, ServiceAccount, Storage
 from tenantzone_manager.core.slots import SlotFile
 from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Codec
@@ -15,6 +15,9 @@ from tenantzone_manager.index.meta_index import Codec
 GROUPS: Final = "groups"
 INSTANCES: Final = "instances"
 STORAGES: Final = "storages"
+SERVICE_ACCOUNTS: Final = "service-accounts"
+EVICTIONS: Final = "evictions"
+"""Has a record for each group that something was evicted of."""
 IDENTITY: Final = "identity"
 """Has one record: the name of the index, by which storages know whose they are."""
 
@@ -55,5 +58,7 @@ _CODECS: Final = {
     GROUPS: _json(InstanceGroup),
     INSTANCES: _json(Instance),
     STORAGES: _json(Storage),
+    SERVICE_ACCOUNTS: _json(ServiceAccount),
+    EVICTIONS: _json(Evictions),
     IDENTITY: _json(str),
 }

@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from tenantzone_contract.text import printable
 from tenantzone_replay.load import TraceError
 
 
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         options.run(options)
     except TraceError as error:
-        sys.exit(f"tenantzone-replay: {error}")
+        sys.exit(f"tenantzone-replay: {printable(str(error))}")
 
 
 if __name__ == "__main__":

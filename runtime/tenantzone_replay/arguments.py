@@ -9,7 +9,7 @@ from typing import Final
 from tenantzone_contract.config import ConfigError, ZoneConfig
 from tenantzone_contract.config_text import parse_config
 from tenantzone_replay.hardware import MODELS, Hardware
-from tenantzone_replay.load import Asked, TraceError
+from tenantzone_replay.load import MAX_BLOCKS, MAX_TENANTS, Asked, TraceError
 from tenantzone_replay.measured import read_measured
 from tenantzone_replay.measures import Target
 from tenantzone_replay.mix import Source, mixed, parse_source
@@ -33,7 +33,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
         help="FILE[,format=F][,rate=2][,shift=SECONDS][,burst=START:SECONDS:TIMES][,tenant=NAME][,requests=N]; "
         "several are mixed; 'chats[,tenants=8][,skew=1][,turns=6][,…]' are made up",
     )
-    load.add_argument("--tenants", type=_positive, default=8, help="where the trace names none (default: %(default)s)")
+    load.add_argument("--tenants", type=_tenants, default=8, help="where the trace names none (default: %(default)s)")
     load.add_argument("--rule", choices=SHARES, default="zipf", help="of their parts (default: %(default)s)")
     engine = parser.add_argument_group("the engine")
     engine.add_argument("--model", choices=MODELS, default="8b", help="default: %(default)s")
@@ -84,6 +84,10 @@ def setting_of(options: argparse.Namespace) -> Setting:
     if shape.blocks < 1:
         needed = "--blocks" if options.profile else "more --gpus"
         raise TraceError(f"{hardware.title} leaves no room for a cache: name {needed}")
+    if shape.blocks > MAX_BLOCKS:
+        raise TraceError(
+            f"an engine of {shape.blocks:,} blocks is more than {MAX_BLOCKS:,}: each is an object of vLLM's"
+        )
     target = Target(options.ttft, options.tpot)
     return Setting(load, found, shape, hardware, target, options.steps_in_flight, options.in_flight)
 
@@ -130,6 +134,13 @@ def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number
+
+
+def _tenants(text: str) -> int:
+    number = _positive(text)
+    if number > MAX_TENANTS:
+        raise argparse.ArgumentTypeError(f"{text} are more than {MAX_TENANTS:,}, as many as are compared")
     return number
 
 

@@ -2,6 +2,18 @@
 
 import hashlib
 from dataclasses import dataclass, replace
+from typing import Final
+
+MAX_TOKENS: Final = 2**22
+"""Of one prompt or answer: four times what the longest models take."""
+MAX_TENANTS: Final = 10_000
+"""Of one load, each of which is measured."""
+MAX_BLOCKS: Final = 4_000_000
+"""Of an engine; each is an object of vLLM's, of some hundred bytes."""
+MAX_NAME: Final = 253
+"""Letters of a tenant's name, as Kubernetes has it."""
+MAX_SECONDS: Final = 400 * 86_400.0
+"""From a load's beginning to its last request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
-from tenantzone_replay.load import Asked, content_id
+from tenantzone_replay.load import MAX_SECONDS, MAX_TENANTS, MAX_TOKENS, Asked, content_id
 
 CONTENT_TOKENS: Final = 64
+_MOST: Final = {
+    "tenants": MAX_TENANTS, "skew": 100, "seconds": MAX_SECONDS, "chats": 1e6, "turns": 40, "pause": MAX_SECONDS,
+    "system": MAX_TOKENS, "said": MAX_TOKENS // 512, "answer": MAX_TOKENS // 512, "seed": 2**63,
+}  # fmt: skip
 _SHORTEST: Final = 16
 """Tokens of what somebody says."""
 
@@ -52,8 +56,10 @@ class Chats:
         if name not in kinds:
             raise ValueError(f"chats have {', '.join(f'{each}=' for each in kinds)}")
         number = kinds[name](value)
-        if number < 0 or (not number and name not in ("skew", "system", "seed")):
+        if not number >= 0 or (not number and name not in ("skew", "system", "seed")):
             raise ValueError(f"{name}= must be above 0")
+        if number > _MOST[name]:
+            raise ValueError(f"{name}= must be at most {_MOST[name]:,}")
         changed: dict[str, Any] = {name: number}
         return replace(self, **changed)
 

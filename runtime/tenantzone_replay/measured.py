@@ -116,10 +116,18 @@ def read_measured(path: Path) -> Measured:
         told = json.loads(path.read_text())
         if told.pop("format") != FORMAT:
             raise TraceError(f"{path}: its format is another one; measure the engine again")
-        return Measured(*(type_of(told[each.name]) for each, type_of in zip(fields(Measured), _TYPES, strict=True)))
+        found = Measured(*(type_of(told[each.name]) for each, type_of in zip(fields(Measured), _TYPES, strict=True)))
+        amounts = [getattr(found, each.name) for each in fields(Measured)[1:]]
+        if not all(0 <= each < 1e15 for each in amounts) or found.block_tokens < 1 or found.gpu_count < 1:
+            raise TraceError(f"{path}: expected seconds, blocks and GPUs, none of them negative or without end")
+        if not found.step + found.request + found.token:
+            raise TraceError(f"{path}: expected that a step takes some time")
+        return found
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror}") from None
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except TraceError:
+        raise
+    except (AttributeError, KeyError, TypeError, OverflowError, ValueError) as error:
         raise TraceError(f"{path} was not written by fit: {error!r}") from None
 
 

@@ -7,11 +7,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from tenantzone_replay.load import Asked, TraceError, content_id
+from tenantzone_replay.load import MAX_SECONDS, Asked, TraceError, content_id
 from tenantzone_replay.made_up import Chats
 from tenantzone_replay.readers import READERS, guess_format
 
 MADE_UP: Final = "chats"
+_MOST_RATE: Final = 1e6
+_MOST_TIMES: Final = 1000
 _APART: Final = 2**63
 """Ids of contents are smaller."""
 
@@ -55,6 +57,9 @@ class Source:
         for number, asked in enumerate(islice(self._read(), self.requests)):
             # What was written down in another order came no later than what is told before it.
             latest = max(latest, asked.arrival / self.rate + self.shift)
+            if latest > MAX_SECONDS:
+                days = f"{latest / 86_400:,.0f} days after the beginning, more than {MAX_SECONDS / 86_400:.0f}"
+                raise TraceError(f"{self.path}: request {number + 1} comes {days}; are its times in another unit?")
             asked = replace(asked, arrival=latest, tenant=self.tenant or asked.tenant)
             yield asked
             yield from self._repeated(asked, number)
@@ -113,17 +118,19 @@ def _with_option(source: Source, name: str, value: str) -> Source:
         return replace(source, format=value)
     if name == "tenant" and value:
         return replace(source, tenant=value)
-    if name == "requests":
+    if name == "requests" and int(value) > 0:
         return replace(source, requests=int(value))
-    if name == "shift" and float(value) >= 0:
+    if name == "shift" and 0 <= float(value) <= MAX_SECONDS:
         return replace(source, shift=float(value))
-    if name == "rate" and float(value) > 0:
+    if name == "rate" and 0 < float(value) <= _MOST_RATE:
         return replace(source, rate=float(value))
     if name == "burst":
         begin, seconds, times = value.split(":")
+        if not 1 <= int(times) <= _MOST_TIMES:
+            raise ValueError(f"TIMES is from 1 to {_MOST_TIMES:,}")
         return replace(source, burst=Burst(float(begin), float(seconds), int(times)))
     if source.chats is not None:
         return replace(source, chats=source.chats.with_option(name, value))
     raise ValueError(
-        "expected format=, rate= above 0, shift= of at least 0, burst=START:SECONDS:TIMES, tenant= or requests="
+        "expected format=, rate= above 0, shift= of at least 0, burst=START:SECONDS:TIMES, tenant= or requests= above 0"
     )

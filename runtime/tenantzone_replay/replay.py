@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tenantzone_replay.clock import VirtualClock
-from tenantzone_replay.load import TraceError
+from tenantzone_replay.load import MAX_BLOCKS, TraceError
 from tenantzone_replay.measures import Result, TenantMeasures
 from tenantzone_replay.observer import Observer
 from tenantzone_replay.policies import Policy
@@ -19,8 +19,6 @@ from tenantzone_runtime.engine.modelless import ModellessScheduler
 
 MOMENTS: Final = 120
 """Of a load, at which the engine is looked at."""
-MOST_BLOCKS: Final = 4_000_000
-"""That an engine without eviction may have; each is an object of vLLM's, of some hundred bytes."""
 
 
 def replay(setting: Setting, policy: Policy) -> Result:
@@ -80,9 +78,9 @@ def _shape(setting: Setting, policy: Policy) -> EngineShape:
     if not policy.infinite:
         return setting.shape
     blocks = setting.profile.blocks(setting.shape.block_tokens)
-    if blocks > MOST_BLOCKS:
+    if blocks > MAX_BLOCKS:
         raise TraceError(
-            f"without eviction the load needs up to {blocks:,} blocks, more than {MOST_BLOCKS:,}: leave the policy "
+            f"without eviction the load needs up to {blocks:,} blocks, more than {MAX_BLOCKS:,}: leave the policy "
             f"{policy.name!r} away, or choose larger blocks (--block-tokens)"
         )
     return replace(setting.shape, blocks=max(blocks, setting.shape.blocks))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from tenantzone_replay.load import Asked
+from tenantzone_replay.load import MAX_NAME, MAX_TENANTS, Asked, TraceError
 
 Rule = Literal["zipf", "equal"]
 
@@ -50,7 +50,24 @@ class ByConversation:
 
 
 def with_tenants(load: Iterable[Asked], count: int, rule: Rule) -> Iterator[Asked]:
-    """The same load; who is named by nobody is one of ``count`` tenants, ``tenant-0`` to the last."""
+    """The same load; who is named by nobody is one of ``count`` tenants, ``tenant-0`` to the last.
+
+    Raises:
+        TraceError: there are too many tenants, or one has a name that can't be shown.
+    """
     by_conversation = ByConversation([f"tenant-{number}" for number in range(count)], SHARES[rule](count))
-    for asked in load:
+    known: set[str] = set()
+    for number, asked in enumerate(load, 1):
+        if asked.tenant not in known:
+            if len(asked.tenant) > MAX_NAME or not asked.tenant.isprintable():
+                name = repr(asked.tenant[:50])
+                raise TraceError(
+                    f"the tenant of request {number} is {name}; expected a name of up to {MAX_NAME} letters"
+                )
+            known.add(asked.tenant)
+            if len(known) > MAX_TENANTS:
+                raise TraceError(
+                    f"there are more than {MAX_TENANTS:,} tenants, as many as are compared, up to request {number}; "
+                    f"take fewer requests (FILE,requests=N), or give the trace fewer tenants"
+                )
         yield asked if asked.tenant else replace(asked, tenant=by_conversation.tenant_of(asked.conversation))

@@ -9,7 +9,9 @@ from tenantzone_replay.hardware import Hardware
 
 _HOUSEKEEPING_SECONDS = 0.1
 _IDLE_SECONDS = 1.0
-"""That an engine with nothing to do sleeps at most."""
+"""That an engine with nothing to do sleeps at most, ..."""
+_LONGER = 0.01
+"""... or so much of the time for which it has had nothing to do: a trace may have a night in it, or a year."""
 _EMPTY_STEP_SECONDS = 1e-3
 """Before an engine in which nothing can be scheduled looks again."""
 
@@ -96,7 +98,8 @@ class VirtualEngine:
                 if arrival is None:
                     return
                 # What time alone does to zones is done meanwhile.
-                self._pass_time(min(arrival, self._clock.seconds + _IDLE_SECONDS))
+                idle = self._clock.seconds - self._busy_until
+                self._pass_time(min(arrival, self._clock.seconds + max(_IDLE_SECONDS, _LONGER * idle)))
                 continue
             self._await_step()
 

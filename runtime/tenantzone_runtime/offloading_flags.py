@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tenantzone_runtime.shared.client import check_url
+
 CONNECTOR: Final = "ZoneOffloadingConnector"
 CONNECTOR_MODULE: Final = "tenantzone_runtime.engine.offloading_connector"
 _SPEC: Final = "ZoneOffloadingSpec"
@@ -15,7 +17,10 @@ _SPEC_MODULE: Final = "tenantzone_runtime.engine.offloading_spec"
 _CHUNK_SIZES: Final = ("block_size", "blocks_per_chunk")
 _EVENTS: Final = "self_describing_kv_events"
 _KNOWN: Final = frozenset(
-    ("spec_name", "spec_module_path", "cpu_bytes_to_use", "disk_folder", "disk_bytes", *_CHUNK_SIZES, _EVENTS)
+    (
+        *("spec_name", "spec_module_path", "cpu_bytes_to_use", "disk_folder", "disk_bytes"),
+        *("manager_url", "manager_token_file", *_CHUNK_SIZES, _EVENTS),
+    )
 )
 TIERS_FLAG: Final = "--kv-transfer-config"
 SHARED_MEMORY: Final = Path("/dev/shm")
@@ -31,6 +36,16 @@ class DiskFlags:
 
 
 @dataclass(frozen=True, slots=True)
+class ManagerFlags:
+    """The KV-cache manager whose storages an engine shares with others."""
+
+    url: str
+    """Of its HTTP port."""
+    token_file: Path | None = None
+    """Has the token to show; None: it is shown none."""
+
+
+@dataclass(frozen=True, slots=True)
 class TierFlags:
     """The tiers of one engine."""
 
@@ -38,6 +53,7 @@ class TierFlags:
     disk: DiskFlags | None = None
     tokens_per_chunk: int | None = None
     """What is moved at once; None: a block."""
+    manager: ManagerFlags | None = None
 
 
 class TierFlagError(ValueError):
@@ -66,6 +82,10 @@ def kv_transfer_config(flags: TierFlags) -> str:
     }
     if flags.disk is not None:
         extra |= {"disk_folder": str(flags.disk.folder), "disk_bytes": flags.disk.bytes}
+    if flags.manager is not None:
+        extra["manager_url"] = flags.manager.url
+        if flags.manager.token_file is not None:
+            extra["manager_token_file"] = str(flags.manager.token_file)
     if flags.tokens_per_chunk is not None:
         extra["block_size"] = flags.tokens_per_chunk
     return json.dumps(
@@ -116,13 +136,33 @@ def read_tier_flags(extra: Mapping[str, Any]) -> TierFlags:
     for name, ours in (("spec_name", _SPEC), ("spec_module_path", _SPEC_MODULE)):
         if extra.get(name) != ours:
             raise TierFlagError(f"{name} in kv_connector_extra_config must be {ours}")
-    cpu_bytes = _bytes(extra, "cpu_bytes_to_use")
+    return TierFlags(_bytes(extra, "cpu_bytes_to_use"), _disk(extra), manager=_manager(extra))
+
+
+def _disk(extra: Mapping[str, Any]) -> DiskFlags | None:
     if "disk_folder" not in extra and "disk_bytes" not in extra:
-        return TierFlags(cpu_bytes)
-    folder = extra.get("disk_folder")
-    if not isinstance(folder, str) or not Path(folder).is_absolute():
-        raise TierFlagError(f"disk_folder must be a path from the root, as /data/cache is; it is {folder!r}")
-    return TierFlags(cpu_bytes, DiskFlags(Path(folder), _bytes(extra, "disk_bytes")))
+        return None
+    return DiskFlags(_path(extra, "disk_folder"), _bytes(extra, "disk_bytes"))
+
+
+def _manager(extra: Mapping[str, Any]) -> ManagerFlags | None:
+    if "manager_url" not in extra and "manager_token_file" not in extra:
+        return None
+    url = extra.get("manager_url")
+    if not isinstance(url, str):
+        raise TierFlagError(f"manager_url must be the URL of a KV-cache manager; it is {url!r}")
+    try:
+        check_url(url)
+    except ValueError as error:
+        raise TierFlagError(f"manager_url: {error}") from None
+    return ManagerFlags(url, _path(extra, "manager_token_file") if "manager_token_file" in extra else None)
+
+
+def _path(extra: Mapping[str, Any], name: str) -> Path:
+    path = extra.get(name)
+    if not isinstance(path, str) or not Path(path).is_absolute():
+        raise TierFlagError(f"{name} must be a path from the root, as /data/cache is; it is {path!r}")
+    return Path(path)
 
 
 def check_shared_memory(size: int, engine_id: str = "", folder: Path = SHARED_MEMORY) -> None:

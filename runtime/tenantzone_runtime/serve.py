@@ -19,6 +19,7 @@ from tenantzone_runtime import logs, settings
 from tenantzone_runtime.offloading_flags import (
     TIERS_FLAG,
     DiskFlags,
+    ManagerFlags,
     TierFlagError,
     TierFlags,
     check_kv_transfer_config,
@@ -117,6 +118,8 @@ def _tiers(own: argparse.Namespace, arguments: Sequence[str]) -> list[str]:
     if own.cpu_tier is None:
         if own.disk_tier is not None or own.disk_tier_size is not None:
             raise UsageError("--disk-tier needs --cpu-tier: what is read from the disk goes through CPU memory")
+        if own.manager_url is not None or own.manager_token_file is not None:
+            raise UsageError("--manager-url needs --cpu-tier: what is read from storages goes through CPU memory")
         for value in given:
             check_kv_transfer_config(value)
         return []
@@ -127,10 +130,26 @@ def _tiers(own: argparse.Namespace, arguments: Sequence[str]) -> list[str]:
     if own.disk_tier is not None and own.disk_tier.exists() and not own.disk_tier.is_dir():
         raise UsageError(f"--disk-tier {own.disk_tier} is not a folder")
     disk = None if own.disk_tier is None else DiskFlags(own.disk_tier.absolute(), own.disk_tier_size)
-    value = kv_transfer_config(TierFlags(own.cpu_tier, disk, own.tier_chunk))
+    value = kv_transfer_config(TierFlags(own.cpu_tier, disk, own.tier_chunk, _manager(own)))
     if not own.show_flags:
         check_kv_transfer_config(value)
     return [TIERS_FLAG, value]
+
+
+def _manager(own: argparse.Namespace) -> ManagerFlags | None:
+    """The KV-cache manager that is meant.
+
+    Raises:
+        UsageError: what is said of it does not go together.
+    """
+    if own.manager_url is None:
+        if own.manager_token_file is not None:
+            raise UsageError("--manager-token-file needs --manager-url: whom the token is shown to")
+        return None
+    token = own.manager_token_file
+    if token is not None and token.is_dir():
+        raise UsageError(f"--manager-token-file {token} is a folder; give the file that has the token")
+    return ManagerFlags(own.manager_url, None if token is None else token.absolute())
 
 
 def _size(text: str) -> int:
@@ -282,6 +301,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--disk-tier-size", type=_size, metavar="SIZE", help="what they may take of the disk, as 500GiB"
+    )
+    parser.add_argument(
+        "--manager-url",
+        metavar="URL",
+        help="and in storages that the pool's engines share, by the KV-cache manager there, as http://HOST:9470"
+        " (default: none)",
+    )
+    parser.add_argument(
+        "--manager-token-file",
+        type=Path,
+        metavar="FILE",
+        help="the token to show to it, read again as it is renewed (default: none is shown)",
     )
     parser.add_argument(
         "--tier-chunk",

@@ -28,6 +28,8 @@ def test_nothing_is_wrong_with_a_healthy_set_up():
     assert [(finding.subject, finding.message) for finding in diagnose(HEALTHY)] == [
         ("API server", "answers, v1.36.3"),
         ("clock", "this machine's is within 5s of the API server's"),
+        ("CRD kvcachegroups", "installed, v1alpha1, as this version ships it"),
+        ("CRD kvstorages", "installed, v1alpha1, as this version ships it"),
         ("CRD tenantzones", "installed, v1alpha1, as this version ships it"),
         ("CRD zonepools", "installed, v1alpha1, as this version ships it"),
         ("your rights", "you may read all that there is to check in namespace shop"),

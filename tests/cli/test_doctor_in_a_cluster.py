@@ -67,7 +67,8 @@ def levels(answer: subprocess.CompletedProcess[str]) -> dict[str, str]:
 
 
 def test_a_cluster_with_nothing_in_it_is_told_what_to_install(clinic: Clinic, plugin: Plugin):
-    clinic.kubectl("delete", "crd", "--ignore-not-found", "tenantzones.tenantzone.io", "zonepools.tenantzone.io")
+    kinds = [f"{file.stem}.tenantzone.io" for file in (REPOSITORY / "crds").glob("*.yaml")]
+    clinic.kubectl("delete", "crd", "--ignore-not-found", *kinds)
 
     answer = plugin("tz", "doctor")
 

@@ -50,6 +50,7 @@ def spec(kube: Kube, name: str) -> dict[str, Any]:
 
 NEWER_USES = {
     "adapters.yaml",
+    "advice-pool.yaml",
     "auto-register-pool.yaml",
     "fairness.yaml",
     "identity-certificate.yaml",

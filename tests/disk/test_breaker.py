@@ -67,3 +67,13 @@ def test_a_success_closes_it():
     assert not breaker.is_open
     assert breaker.allows(1.0)
     assert breaker.allows(1.0)
+
+
+def test_what_fails_after_it_opened_and_began_before_makes_no_pause_longer():
+    breaker = Breaker()
+    for _ in range(8):
+        breaker.failed(0.0)
+    assert breaker.allows(1.0)
+    breaker.failed(1.0)
+    assert not breaker.allows(2.9)
+    assert breaker.allows(3.0)

@@ -12,8 +12,20 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from tenantzone_contract.identity import IdentityConfig, Jwt, Proof, SecretHeader, TrustedHeader
+from tenantzone_runtime.door.connections import bound_connections
 from tenantzone_runtime.door.known import MAX_AGE_SECONDS
-from tests.door.harness import PROMPT, body_seen, call, door, error_of, eventually, give_keys, give_zones, tenant_seen
+from tests.door.harness import (
+    PROMPT,
+    body_seen,
+    call,
+    door,
+    error_of,
+    eventually,
+    give_keys,
+    give_zones,
+    serving,
+    tenant_seen,
+)
 from tests.door.identities import (
     AUDIENCE,
     BY_CERTIFICATE,
@@ -130,22 +142,39 @@ class TestTrustedHeader:
         refused(ask(app, THROUGH_GATEWAY, key="acme-key"), 503)
 
     @pytest.mark.parametrize(
-        ("client", "is_let_in"),
+        ("peer", "is_let_in"),
         [
-            (("10.1.2.3", 1), True),
-            (("::ffff:10.1.2.3", 1), True),
-            (("11.1.2.3", 1), False),
-            (("fd00::1", 1), False),
-            (("not an address", 1), False),
+            ("10.1.2.3", True),
+            ("::ffff:10.1.2.3", True),
+            ("11.1.2.3", False),
+            ("fd00::1", False),
+            ("not an address", False),
             (None, False),
         ],
     )
-    def test_networks_are_a_further_condition(self, tmp_path, client, is_let_in):
+    def test_networks_are_a_further_condition(self, tmp_path, peer, is_let_in):
         proof = Proof(secret_header=SecretHeader(name="x-proof"))
         header = TrustedHeader(name="x-tenant", proof=proof, networks=("10.0.0.0/8",))
         app = opened(tmp_path, IdentityConfig(trusted_header=header), secret=SECRET)
-        assert ask(app, THROUGH_GATEWAY, more={"client": client}).status_code == (200 if is_let_in else 401)
-        refused(ask(app, {"x-tenant": "acme"}, more={"client": client}), 401)
+        scope = {"client": ("10.1.2.3", 1), "extensions": {"tenantzone.peer": peer}}
+        assert ask(app, THROUGH_GATEWAY, more=scope).status_code == (200 if is_let_in else 401)
+        refused(ask(app, {"x-tenant": "acme"}, more=scope), 401)
+
+    @pytest.mark.parametrize(("network", "status"), [("127.0.0.0/8", 200), ("10.0.0.0/8", 401)])
+    @pytest.mark.parametrize("forwarding", ["X-Forwarded-For", "Forwarded"])
+    def test_no_header_says_where_a_connection_comes_from(self, tmp_path, monkeypatch, network, status, forwarding):
+        """Uvicorn takes it for the client's address, of whoever is on loopback or FORWARDED_ALLOW_IPS."""
+        monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+        bound_connections()
+        proof = Proof(secret_header=SecretHeader(name="x-proof"))
+        header = TrustedHeader(name="x-tenant", proof=proof, networks=(network,))
+        app = opened(tmp_path, IdentityConfig(trusted_header=header), secret=SECRET)
+        said = {"X-Forwarded-For": "10.1.2.3", "Forwarded": "for=10.1.2.3"}[forwarding]
+        with serving(app) as url:
+            answer = httpx.post(
+                f"{url}/v1/completions", json=PROMPT, headers=THROUGH_GATEWAY | {forwarding: said}, timeout=30
+            )
+        assert answer.status_code == status
 
 
 class TestClientCertificate:

@@ -1,11 +1,14 @@
 """What a request may have the engine do with each token."""
 
+import asyncio
+
 import pytest
-from vllm.sampling_params import RepetitionDetectionParams
+from vllm.sampling_params import RepetitionDetectionParams, SamplingParams
 from vllm.v1.core.sched.utils import check_sequence_repetition
 
 from tenantzone_runtime.door.sampling import LONGEST
-from tests.door.harness import PROMPT, body_seen, call, door, error_of
+from tenantzone_runtime.engine.prompt_logprobs import bound_prompt_logprobs
+from tests.door.harness import PROMPT, body_seen, call, door, echo, error_of
 
 ROUTES = ["/v1/completions", "/v1/chat/completions", "/v1/chat/completions/batch", "/v1/responses", "/v1/messages"]
 
@@ -83,6 +86,9 @@ def test_what_is_let_through_costs_a_step_little_with_the_worst_of_answers(wante
         ({"prompt": ["a"] * 100, "max_tokens": 300, "logprobs": 5}, "logprobs"),
         ({"max_tokens": "50_000", "logprobs": "20"}, "logprobs"),
         ({"max_output_tokens": 10_000, "top_logprobs": 20, "stream": False}, "top_logprobs"),
+        ({"max_tokens": 2000, "logprobs": 1, "logprob_token_ids": list(range(100))}, "logprob_token_ids"),
+        ({"max_tokens": 1, "logprobs": -1}, "logprobs"),
+        ({"max_tokens": 1, "logprobs": -1, "stream": True}, "logprobs"),
     ],
 )
 def test_an_answer_in_one_piece_has_not_too_many_log_probabilities(folder, body, param):
@@ -105,6 +111,63 @@ def test_an_answer_in_one_piece_has_not_too_many_log_probabilities(folder, body,
 )
 def test_log_probabilities_are_had_as_usual(folder, body):
     body_seen(call(door(folder), key="acme-key", body={**PROMPT, **body}))
+
+
+class Prompts:
+    """vLLM's server, as it hands prompts of so many tokens to the engine, one after the other."""
+
+    def __init__(self, *tokens: int, **params: int) -> None:
+        self.tokens = tokens
+        self.params = SamplingParams(**params)
+        self.handed_over = 0
+
+    async def __call__(self, scope, receive, send):
+        for tokens in self.tokens:
+            prompt = {"type": "token", "prompt_token_ids": [1] * tokens}
+            begun = asyncio.ensure_future(bound_prompt_logprobs(prompt, self.params, 1000))
+            gone = asyncio.ensure_future(until_gone(receive))
+            await asyncio.wait((begun, gone), return_when=asyncio.FIRST_COMPLETED)
+            gone.cancel()
+            if not begun.done():
+                begun.cancel()
+                return
+            self.handed_over += 1
+        await echo(scope, receive, send)
+
+
+async def until_gone(receive):
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/chat/completions/batch"])
+@pytest.mark.parametrize(
+    ("body", "prompts", "handed_over", "param"),
+    [
+        ({"prompt_logprobs": 20}, Prompts(6241, prompt_logprobs=20), 1, None),
+        ({"prompt_logprobs": 20}, Prompts(6242, prompt_logprobs=20), 0, "prompt_logprobs"),
+        ({"echo": True, "logprobs": 1}, Prompts(65_537, prompt_logprobs=1), 0, "echo"),
+        ({"echo": True, "top_logprobs": 1, "stream": True}, Prompts(65_537, prompt_logprobs=1), 0, "echo"),
+        ({"prompt_logprobs": 0, "echo": True}, Prompts(131_073, prompt_logprobs=0), 0, "prompt_logprobs"),
+        ({"prompt_logprobs": -1}, Prompts(132, prompt_logprobs=-1), 0, "prompt_logprobs"),
+        ({"prompt_logprobs": 1}, Prompts(*[4096] * 16, prompt_logprobs=1), 16, None),
+        ({"prompt_logprobs": 1}, Prompts(*[4096] * 17, prompt_logprobs=1), 16, "prompt_logprobs"),
+        ({"prompt_logprobs": 1, "n": 5}, Prompts(15_000, prompt_logprobs=1, n=5), 0, "prompt_logprobs"),
+        ({}, Prompts(1_000_000), 1, None),
+    ],
+)
+def test_log_probabilities_of_prompts_are_bounded_together(folder, path, body, prompts, handed_over, param):
+    prompts.handed_over = 0
+    answer = call(door(folder, prompts), path=path, key="acme-key", body={**PROMPT, **body})
+    assert answer.status_code == (400 if param else 200)
+    assert prompts.handed_over == handed_over
+    if param:
+        error = error_of(answer)
+        assert (error["param"], "log probabilities of prompts" in error["message"]) == (param, True)
+
+
+def test_where_no_door_is_they_are_not():
+    asyncio.run(bound_prompt_logprobs({"prompt_token_ids": [1] * 10**6}, SamplingParams(prompt_logprobs=20), 1000))
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**64), 2**70])

@@ -15,23 +15,42 @@ def clock():
 
 
 @pytest.fixture(scope="session")
-def starting_tiered(request):
-    """An engine with tiers, while it starts and to start again; one process has all tests that want it."""
-    from tests.engine import tiered_engine
-    from tests.engine.real_engine import StartingEngine
+def cache_manager(request, tmp_path_factory):
+    """The KV-cache manager of the engines with tiers."""
+    from tests.engine.tiered_engines import start_manager
 
     assert runs_here(request.session) or hasattr(request.config, "workerinput")
-    starting = StartingEngine(tiered_engine.options)
-    yield starting
-    starting.stop()
+    manager = start_manager(tmp_path_factory.mktemp("manager"))
+    yield manager
+    manager.kill()
 
 
 @pytest.fixture(scope="session")
-def tiered(starting_tiered):
-    """The same, as soon as it serves tenants of `tiered_engine.ZONES`."""
-    from tests.engine import tiered_engine
+def tiered_starting(cache_manager, tmp_path_factory):
+    """Two engines with tiers, of one pool; the first has a disk."""
+    from tests.engine.tiered_engines import start_pair
 
-    engine = starting_tiered.await_health()
-    engine.add_keys(*tiered_engine.TENANTS)
-    engine.declare(*tiered_engine.ZONES)
+    pair = start_pair(cache_manager, tmp_path_factory.mktemp("token") / "token")
+    yield pair
+    for each in pair:
+        each.stop()
+
+
+@pytest.fixture(scope="session")
+def tiered(tiered_starting):
+    """The first of them."""
+    return _declared(tiered_starting[0].await_health())
+
+
+@pytest.fixture(scope="session")
+def tiered_pair(tiered, tiered_starting):
+    """Both."""
+    return tiered, _declared(tiered_starting[1].await_health())
+
+
+def _declared(engine):
+    from tests.engine.tiered_engines import TENANTS, ZONES
+
+    engine.add_keys(*TENANTS)
+    engine.declare(*ZONES)
     return engine

@@ -43,7 +43,7 @@ class RealEngine:
         self.keys_folder.mkdir()
         self.salt_folder.mkdir()
         self.salt_key = b""
-        self._give_salt_key()
+        self.give_salt_key(new_salt_key())
         self.pid = 0
         self._generations = itertools.count(1)
         self.cached_tokens_before_any_config: list[int] = []
@@ -79,13 +79,14 @@ class RealEngine:
 
     def renew_salt_key(self) -> None:
         """Put a new salt key in place, and wait until the engine and its front door have it."""
-        self._give_salt_key()
+        self.give_salt_key(new_salt_key())
         status = SaltKeyStatus(id=salt_key_id(self.salt_key))
         self.wait(lambda: self.report().salt_key == status, "the engine has the new salt key")
         time.sleep(DOOR_DELAY_SECONDS)
 
-    def _give_salt_key(self) -> None:
-        self.salt_key = new_salt_key()
+    def give_salt_key(self, key: bytes) -> None:
+        """Put a salt key in place."""
+        self.salt_key = key
         unfinished = self.salt_folder / "unfinished"
         unfinished.write_text(self.salt_key.hex())
         unfinished.rename(self.salt_folder / SALT_KEY_FILE)
@@ -138,14 +139,24 @@ class StartingEngine:
 
     Args:
         options: vLLM's, beyond those that every engine here has; made of the engine's address and its folder.
+        beside: another engine of the same pool, with whose model and salt key this one begins; None: it has its own.
         variables: of the environment, beyond our own.
     """
 
-    def __init__(self, options: Callable[[str, Path], list[str]], **variables: str) -> None:
+    def __init__(
+        self,
+        options: Callable[[str, Path], list[str]],
+        beside: "StartingEngine | None" = None,
+        **variables: str,
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tenantzone-engine-")
         folder = Path(self._folder.name)
-        tiny_model.make(folder / "tiny")
         self.engine = RealEngine(folder, free_address(API_PORT, ADMIN_PORT))
+        self._model = folder / "tiny" if beside is None else beside._model
+        if beside is None:
+            tiny_model.make(self._model)
+        else:
+            self.engine.give_salt_key(beside.engine.salt_key)
         self._lock = (folder / "lock").open("w")
         self._options = options(self.engine.address, folder)
         self._variables = variables
@@ -153,7 +164,7 @@ class StartingEngine:
 
     def _start(self) -> None:
         self.server = Server(
-            [*_command(Path(self._folder.name) / "tiny", self.engine), *self._options],
+            [*_command(self._model, self.engine), *self._options],
             log=self.engine.log,
             keep_open=self._lock.fileno(),
             env={
@@ -167,11 +178,15 @@ class StartingEngine:
         )
         self.engine.pid = self.server.pid
 
-    def restart(self) -> RealEngine:
-        """Kill the engine with all of its processes, and start it again with the same folders."""
+    def kill(self) -> None:
+        """Kill the engine with all of its processes."""
         for process in [*psutil.Process(self.server.pid).children(recursive=True), psutil.Process(self.server.pid)]:
             process.kill()
         self.server.stop()
+
+    def restart(self) -> RealEngine:
+        """Kill the engine, and start it again with the same folders."""
+        self.kill()
         self._start()
         return self.await_health()
 

@@ -260,6 +260,66 @@ def test_a_form_that_is_no_grammar_is_the_clients_mistake_and_one_that_is_is_kep
     assert ask(regex="[0-9]{3}").choices[0].text.isdecimal()
 
 
+LEADING_NOWHERE = {
+    "a schema that is itself": {"json": {"$ref": "#"}},
+    "one of two that are each other": {
+        "json": {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
+    },
+    "a rule that is itself": {"grammar": "root ::= root"},
+    "a rule that begins with itself": {"grammar": 'root ::= root "a"'},
+    "two rules that begin with each other": {"grammar": 'root ::= a\na ::= b "x"\nb ::= a "z"'},
+    "nowhere after the first token": {"grammar": 'root ::= "b" x\nx ::= x'},
+    "a pattern that nothing fits": {"json": {"type": "string", "pattern": "^[^\\s\\S]$"}},
+}
+
+
+@pytest.mark.parametrize("form", LEADING_NOWHERE.values(), ids=LEADING_NOWHERE.keys())
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_form_that_leads_nowhere_is_the_clients_mistake(engine, form, stream):
+    engine.declare(zone("acme"))
+    body = {"model": "tiny", "prompt": "hello", "max_tokens": 9, "structured_outputs": form, "stream": stream}
+    answer = httpx.post(
+        f"http://{engine.address}:8000/v1/completions",
+        json=body,
+        headers={"authorization": "Bearer key-of-acme"},
+        timeout=60,
+    )
+    events = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: {")]
+    error = json.loads(events[-1] if answer.status_code == 200 else answer.text)["error"]
+    assert (error["type"], error["code"]) == ("BadRequestError", 400)
+    assert "the form that the answer should have" in error["message"] or "grammar" in error["message"]
+
+
+def test_a_rule_that_begins_with_itself_and_ends_is_written(engine):
+    engine.declare(zone("acme"))
+    answer = engine.client("acme").completions.create(
+        model="tiny",
+        prompt="hello",
+        max_tokens=5,
+        extra_body={"structured_outputs": {"grammar": 'root ::= root "a" | "b"'}},
+    )
+    assert answer.choices[0].text.startswith("ba"[: len(answer.choices[0].text)])
+
+
+@pytest.mark.parametrize(
+    ("asked", "param"), [({"prompt_logprobs": 20}, "prompt_logprobs"), ({"echo": True, "logprobs": 20}, "echo")]
+)
+def test_log_probabilities_of_prompts_are_bounded_for_all_prompts_of_a_body(engine, asked, param):
+    engine.declare(zone("acme"))
+    prompts = [[number + 1] * 3200 for number in range(2)]
+    asked = {"model": "tiny", "max_tokens": 1, **asked}
+    with httpx.Client(headers={"authorization": "Bearer key-of-acme"}, timeout=120) as client:
+        address = f"http://{engine.address}:8000/v1/completions"
+        refused = client.post(address, json={**asked, "prompt": prompts})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
+        served = client.post(address, json={**asked, "prompt": prompts[0][:200]})
+    assert served.status_code == 200
+    (choice,) = served.json()["choices"]
+    told = choice["prompt_logprobs"] if param == "prompt_logprobs" else choice["logprobs"]["top_logprobs"]
+    assert len(told) >= 200
+    assert len(told[1]) > 1
+
+
 def test_a_key_that_was_just_added_works_without_a_restart(engine):
     engine.declare(zone("late"))
     with pytest.raises(openai.AuthenticationError):

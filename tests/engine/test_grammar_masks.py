@@ -1,10 +1,10 @@
-"""A grammar by which the next token takes too long costs its own request, and nobody else a step."""
+"""A grammar that takes too long, or leads nowhere, costs its own request, and nobody else a step."""
 
 import hashlib
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ from vllm.v1.request import Request
 
 from hack.harness.scheduler import AnyToken, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import ZoneConfig
+from tenantzone_runtime.engine.grammar_work import GivenUp, Work
 from tests.door.harness import eventually
 from tests.engine.test_refused import refusal
 
@@ -67,6 +68,49 @@ class Dear(Grammar):
         super().fill_bitmask(rows, row)
 
 
+class SlowToTakeIn(Grammar):
+    """One that takes a processor for each token that was chosen, or drafted, until it is told that it is over."""
+
+    def __init__(self, name: int) -> None:
+        super().__init__(name)
+        self.over = threading.Event()
+
+    def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
+        while not self.over.is_set():
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 10_000)
+        return True
+
+    def validate_tokens(self, tokens: list[int]) -> list[int]:
+        self.accept_tokens("", tokens)
+        return tokens
+
+
+class Noting(Grammar):
+    """One that notes what it takes in, and in which thread."""
+
+    def __init__(self, name: int) -> None:
+        super().__init__(name)
+        self.taken_in: list[int] = []
+        self.threads: set[int] = set()
+
+    def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
+        self.taken_in += tokens
+        self.threads.add(threading.get_ident())
+        return True
+
+    def rollback(self, count: int) -> None:
+        del self.taken_in[len(self.taken_in) - count :]
+
+    def validate_tokens(self, tokens: list[int]) -> list[int]:
+        self.threads.add(threading.get_ident())
+        return tokens[:1]
+
+
+class Rejecting(Grammar):
+    def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
+        return False
+
+
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     return vllm_config(tmp_path_factory.mktemp("model"))
@@ -87,10 +131,10 @@ def slow() -> Iterator[Slow]:
     grammar.over.set()
 
 
-def send(driver: Driver, tenant: str, grammar: Grammar) -> Request:
+def send(driver: Driver, tenant: str, grammar: Grammar, max_tokens: int = 2) -> Request:
     ready: Future[Grammar] = Future()
     ready.set_result(grammar)
-    return driver.send(tenant, prompt(1), grammar=ready, max_tokens=2)
+    return driver.send(tenant, prompt(1), grammar=ready, max_tokens=max_tokens)
 
 
 def step(driver: Driver) -> dict[str, list[int]]:
@@ -102,6 +146,12 @@ def step(driver: Driver) -> dict[str, list[int]]:
     return {name: sorted(set(mask.tolist())) for name, mask in masks.items()}
 
 
+def on_several_threads(driver: Driver) -> None:
+    manager = driver.scheduler.structured_output_manager
+    manager.fill_bitmask_parallel_threshold, manager.fill_bitmask_parallel_batch_size = 1, 1
+    manager.executor_for_fillmask = ThreadPoolExecutor(3)
+
+
 def busy(driver: Driver) -> bool:
     return any(worker.is_alive() for worker in driver.scheduler._masks._left.values())
 
@@ -109,11 +159,7 @@ def busy(driver: Driver) -> bool:
 @pytest.mark.parametrize("threads", [False, True], ids=["one after the other", "on several threads"])
 def test_the_step_goes_on_without_it_and_its_client_hears_why(driver: Driver, slow: Slow, threads: bool):
     if threads:
-        manager = driver.scheduler.structured_output_manager
-        manager.fill_bitmask_parallel_threshold, manager.fill_bitmask_parallel_batch_size = 1, 1
-        from concurrent.futures import ThreadPoolExecutor
-
-        manager.executor_for_fillmask = ThreadPoolExecutor(3)
+        on_several_threads(driver)
     first, ended, last = send(driver, "gold", Grammar(1)), send(driver, "acme", slow), send(driver, "gold", Grammar(2))
     masks = step(driver)
     assert not slow.over.is_set(), "nobody waits until it is made"
@@ -201,6 +247,109 @@ def test_two_tenants_that_do_so_are_told_apart(driver: Driver, slow: Slow):
         assert driver.finished[refused.request_id] == "error"
     finally:
         other.over.set()
+
+
+def test_to_take_in_a_token_holds_up_no_step_either(driver: Driver):
+    slow = SlowToTakeIn(3)
+    try:
+        ended, stays = send(driver, "acme", slow, max_tokens=5), send(driver, "gold", Grammar(1), max_tokens=3)
+        assert step(driver) == {ended.request_id: [3], stays.request_id: [1]}
+        assert step(driver) == {ended.request_id: [-1], stays.request_id: [1]}
+        assert not slow.over.is_set(), "nobody waits until it is taken in"
+        assert driver.finished == {ended.request_id: "error"}
+        assert refusal(driver, ended).message.startswith("the form that the answer should have takes")
+        later = send(driver, "acme", Grammar(2))
+        assert step(driver) == {stays.request_id: [1]}
+        assert "ask without a form, or later" in refusal(driver, later).message
+    finally:
+        slow.over.set()
+    eventually(lambda: not busy(driver))
+    driver.check()
+
+
+def test_nor_does_it_hold_one_up_to_look_at_drafted_tokens(driver: Driver):
+    slow = SlowToTakeIn(3)
+    try:
+        ended = send(driver, "acme", slow, max_tokens=5)
+        step(driver)
+        assert driver.scheduler.structured_output_manager.validate_tokens(ended, [1, 2]) == []
+        assert not slow.over.is_set()
+        step(driver)
+        assert refusal(driver, ended).message.startswith("the form that the answer should have takes")
+    finally:
+        slow.over.set()
+
+
+def test_what_waits_for_the_first_mask_ends_with_the_others_of_its_tenant(driver: Driver, slow: Slow):
+    ready: Future[Grammar] = Future()
+    waits = driver.send("acme", prompt(1), grammar=ready, max_tokens=2)
+    send(driver, "acme", slow)
+    step(driver)
+    ready.set_result(Slow(8))
+    step(driver)
+    step(driver)
+    assert "ask without a form, or later" in refusal(driver, waits).message
+    assert len(driver.scheduler._masks._left) == 1
+
+
+def test_tokens_are_taken_in_beside_the_step_before_the_next_mask_and_drafts_come_after_them(driver: Driver):
+    grammar = Noting(3)
+    request = send(driver, "acme", grammar, max_tokens=4)
+    step(driver)
+    assert grammar.taken_in == []
+    chosen = list(request.output_token_ids)
+    assert driver.scheduler.structured_output_manager.validate_tokens(request, [7, 8]) == [7]
+    assert grammar.taken_in == chosen
+    step(driver)
+    step(driver)
+    assert grammar.taken_in == list(request.output_token_ids)[:2]
+    assert threading.get_ident() not in grammar.threads
+
+
+def test_drafts_that_a_step_left_taken_in_are_taken_back_before_the_next_one(driver: Driver):
+    grammar = Noting(3)
+    request = send(driver, "acme", grammar, max_tokens=4)
+    step(driver)
+    guarded, work = request.structured_output_request.grammar, Work()
+    guarded.begin(work)
+    guarded.catch_up(0)
+    guarded.accept_tokens(request.request_id, [7])
+    work.is_given_up = True
+    with pytest.raises(GivenUp):
+        guarded.fill_bitmask(None, 0)
+    assert grammar.taken_in == [*request.output_token_ids, 7]
+    guarded.work = None
+    step(driver)
+    assert grammar.taken_in == list(request.output_token_ids)[:1]
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["one after the other", "on several threads"])
+def test_a_form_by_which_no_token_may_come_is_its_clients_mistake(driver: Driver, threads: bool):
+    if threads:
+        on_several_threads(driver)
+    ended, stays = send(driver, "acme", Grammar(0)), send(driver, "gold", Grammar(1))
+    assert step(driver) == {ended.request_id: [-1], stays.request_id: [1]}
+    assert driver.finished == {ended.request_id: "error"}
+    told = refusal(driver, ended)
+    assert (told.status, "no token may come next" in told.message) == (400, True)
+    assert step(driver) == {stays.request_id: [1]}
+    driver.check()
+
+
+def test_a_token_that_does_not_fit_is_the_engines_mistake(driver: Driver):
+    request = send(driver, "acme", Rejecting(3), max_tokens=5)
+    step(driver)
+    step(driver)
+    assert driver.finished == {request.request_id: "error"}
+    assert refusal(driver, request) is None
+
+
+def test_but_where_drafts_led_nowhere_it_is_the_forms(driver: Driver):
+    request = send(driver, "acme", Rejecting(3), max_tokens=5)
+    step(driver)
+    request.structured_output_request.grammar.led_nowhere = True
+    step(driver)
+    assert "no token may come next" in refusal(driver, request).message
 
 
 def test_an_engine_that_is_short_of_processors_ends_nobody(driver: Driver):

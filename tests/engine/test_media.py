@@ -205,3 +205,34 @@ def test_requests_that_are_aborted_leave_room(make):
     assert show(driver, "acme", "cat") == 1
     cache = driver.scheduler.encoder_cache_manager
     assert cache.num_freeable_slots == cache.cache_size
+
+
+@pytest.mark.parametrize("tenants", [("acme", "burst"), ("acme", "burst", "calm", "dusk")])
+@pytest.mark.shows("multimodal models")
+def test_an_image_whose_tokens_attend_to_each_other_is_computed_in_one_step(make, config, tenants):
+    """As vLLM has it for models such as Gemma 3: a zone whose share of the step is less than an image saves it up."""
+    config.scheduler_config.disable_chunked_mm_input = True
+    driver = make(budget=8, cache=8, capacity=1000)
+    driver.declare(*(zone(tenant) for tenant in tenants))
+    size = 400
+    places = [(8, size), (8 + size, size), (3 * size, size)]
+    for tenant in tenants:
+        for _ in range(2):
+            shown = [(f"{tenant} {place}", place, length) for place, length in places]
+            driver.send(tenant, prompt(110), images=shown, max_tokens=4)
+    shared = 0
+    while driver.scheduler.has_unfinished_requests():
+        running = {each: each.num_computed_tokens for each in driver.scheduler.requests.values()}
+        output, result = driver.schedule()
+        in_prompts = {name for name in output.num_scheduled_tokens if driver.scheduler.requests[name].is_prefill_chunk}
+        shared += len(in_prompts) > 1
+        for request, before in running.items():
+            after = request.num_computed_tokens
+            cut = [place for place, length in places if before <= place < after < place + length]
+            assert not cut, f"{request.request_id} from {before} to {after}"
+        assert output.total_num_scheduled_tokens, "an empty step"
+        driver.update(output, result)
+    driver.check()
+    assert shared
+    assert set(driver.finished.values()) == {"length"}
+    assert len(driver.finished) == 2 * len(tenants)

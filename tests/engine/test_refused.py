@@ -143,12 +143,22 @@ def test_its_client_hears_why_with_a_status_of_its_own(driver, tenant, blocks, s
 
 
 def test_an_error_of_the_engine_stays_one(driver):
+    request = driver.send("acme", prompt(1))
+    driver.scheduler.end_with_error(request)
+    driver.run()
+    assert driver.finished[request.request_id] == "error"
+    assert refusal(driver, request) is None
+
+
+def test_a_form_that_does_not_compile_is_the_clients_mistake(driver):
     grammar = Future()
     grammar.set_exception(RuntimeError("it does not compile"))
     request = driver.send("acme", prompt(1), grammar=grammar)
     driver.run()
     assert driver.finished[request.request_id] == "error"
-    assert refusal(driver, request) is None
+    told = refusal(driver, request)
+    assert (told.status, "can't make a grammar of the form" in told.message) == (400, True)
+    assert driver.scheduler.requests == {}
 
 
 def test_no_text_that_a_client_stops_at_is_taken_for_a_refusal():

@@ -11,29 +11,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tenantzone_contract.tiers import TierShare
-from tests.engine.tiered_engine import (
-    BLOCK_TOKENS,
-    PROMPT_BLOCKS,
-    ZONES,
-    ask,
-    at_rest,
-    disk_problem,
-    in_tier,
-    lost_chunks,
-    prompt,
-)
+from tests.engine.test_tiers_http import PROMPT_BLOCKS, ask, at_rest, in_tier, prompt
+from tests.engine.tiered_engines import BLOCK_TOKENS, ZONES
 from tests.zones.core import declare
+
+pytestmark = pytest.mark.flagged_engine
 
 WHOLE = PROMPT_BLOCKS * BLOCK_TOKENS
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="a file system of its own takes root to mount")
 
 
 @pytest.fixture(scope="module")
-def root(starting_tiered):
+def root(tiered):
     """The disk tier's folder."""
-    return starting_tiered.engine.log.parent / "disk"
+    return tiered.log.parent / "disk"
 
 
 @pytest.fixture
@@ -59,6 +53,22 @@ def leave_to_the_disk(engine):
 
 def files_in(root):
     return [path for path in (root / "objects").rglob("*-*") if path.is_file()]
+
+
+def lost_chunks(engine, tenant):
+    """Chunks of a tenant that the disk did not give or take, by reason; only what there was."""
+    (family,) = (
+        each
+        for each in text_string_to_metric_families(engine.metrics())
+        if each.name == "tenantzone_zone_tier_lost_chunks"
+    )
+    ours = [each for each in family.samples if {("tenant", tenant), ("tier", "disk")} <= set(each.labels.items())]
+    return {each.labels["reason"]: int(each.value) for each in ours if each.value}
+
+
+def disk_problem(engine):
+    """What the disk fails at now, as the engine says."""
+    return next(each for each in engine.report().tiers if each.tier == "disk").problem
 
 
 def again(engine, fault, text, answer):

@@ -1,23 +1,51 @@
 """Tiers of a real engine: what left its blocks comes back from CPU memory and from the disk, to its tenant only."""
 
-from tests.engine.tiered_engine import (
-    BLOCK_BYTES,
-    BLOCK_TOKENS,
-    PROMPT_BLOCKS,
-    ZONES,
-    ask,
-    at_rest,
-    flood,
-    in_tier,
-    prompt,
-)
+import time
+
+import pytest
+
+from tests.engine.tiered_engines import BLOCK_BYTES, BLOCK_TOKENS, ZONES
 from tests.zones.core import declare
+
+pytestmark = pytest.mark.flagged_engine
+
+PROMPT_BLOCKS = 10
+
+
+def prompt(name):
+    """Of 10 blocks; a byte is a token."""
+    return (f"{name}: " * 400)[: PROMPT_BLOCKS * BLOCK_TOKENS + 5]
+
+
+def ask(engine, tenant, text):
+    """What is answered, and how many tokens of the prompt were cached."""
+    answer = engine.client(tenant).completions.create(model="tiny", prompt=text, max_tokens=8, temperature=0)
+    return answer.choices[0].text, answer.usage.prompt_tokens_details.cached_tokens
+
+
+def flood(engine, name, prompts):
+    """Turn the pool over, and so much of CPU memory."""
+    for number in range(prompts):
+        ask(engine, "flood", prompt(f"{name} {number}"))
+
+
+def in_tier(engine, tenant, tier):
+    """What a report says of a tenant's zone in a tier."""
+    return next(each for each in engine.zone(tenant).tiers if each.tier == tier)
 
 
 def has_receipt(engine, tenant, purge):
     """Whether the journal says that the disk has removed all that a purge had removed from it."""
     lines = [line for path in engine.journal_folder.iterdir() for line in path.read_text().splitlines()]
     return any(all(f'"{word}"' in line for word in ("tier_receipt", "disk", tenant, purge)) for line in lines)
+
+
+def at_rest(engine):
+    """What was stored is on the disk, too, as far as it goes there."""
+    held = -1
+    while (now := next(each for each in engine.report().tiers if each.tier == "disk").held_bytes) != held:
+        held = now
+        time.sleep(0.3)
 
 
 def test_what_a_flood_drives_out_of_the_blocks_comes_back_from_cpu_memory(tiered):
@@ -78,10 +106,10 @@ def test_what_nobody_used_for_so_long_is_gone_from_each_tier(tiered):
     tiered.declare(*ZONES)
 
 
-def test_an_engine_that_was_killed_finds_its_disk_again(tiered, starting_tiered):
+def test_an_engine_that_was_killed_finds_its_disk_again(tiered, tiered_starting):
     text, _ = ask(tiered, "calm", prompt("kept"))
     at_rest(tiered)
-    starting_tiered.restart()
+    tiered_starting[0].restart()
     tiered.wait(lambda: in_tier(tiered, "calm", "disk").held_bytes, "the disk is listed")
     assert in_tier(tiered, "calm", "cpu").held_bytes == 0, "memory is gone with the process"
     assert ask(tiered, "calm", prompt("kept")) == (text, PROMPT_BLOCKS * BLOCK_TOKENS)

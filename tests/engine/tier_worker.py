@@ -16,7 +16,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import (
 from vllm.v1.outputs import KVConnectorOutput
 
 from hack.harness.scheduler import BLOCK_TOKENS
-from tenantzone_runtime.disk.jobs import JobEnd
+from tenantzone_runtime.disk.transfers import JobEnd
 from tenantzone_runtime.engine.disk_tier import ZoneDiskTier
 from tenantzone_runtime.offloading_flags import CONNECTOR, CONNECTOR_MODULE
 from tenantzone_runtime.zones.tier import Tier, TransferBounds

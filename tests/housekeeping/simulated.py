@@ -17,7 +17,7 @@ from tenantzone_contract.blocks import BlockUse
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.tiers import TierName
 from tenantzone_runtime.disk.figures import Receipt
-from tenantzone_runtime.housekeeping.engine import ServedEngine
+from tenantzone_runtime.housekeeping.engine import ServedEngine, ServedSharedTier
 from tenantzone_runtime.zones.tier import Tier, TransferBounds
 from tenantzone_runtime.zones.zone import Zone
 
@@ -58,6 +58,7 @@ class SimulatedEngine:
         self.block_ids = range(capacity)
         self.zone_lock = threading.Lock()
         now = time.monotonic()
+        self.shared_tiers: list[ServedSharedTier] = []
         self.tiers = [SimulatedTier(Tier(name, chunks, CHUNK_BYTES, NO_BOUNDS, now)) for name, chunks in tiers.items()]
 
     # What housekeeping asks

@@ -25,6 +25,11 @@ def operator(users_path: None) -> Image:
 
 
 @pytest.fixture(scope="module")
+def manager(users_path: None) -> Image:
+    return build("manager")
+
+
+@pytest.fixture(scope="module")
 def engine(users_path: None) -> Image:
     return build("engine")
 
@@ -70,6 +75,23 @@ def test_the_operators_image_lists_what_is_in_it(operator):
     assert {name: versions[name] for name in installed} == installed
     packages = python(operator, "import os; print(*os.listdir('/var/lib/dpkg/status.d'))").split()
     assert {"libc6", "libssl3"} <= set(packages)
+
+
+def test_the_managers_image_runs_has_no_shell_and_lists_what_is_in_it(manager):
+    config = manager.inspect()["config"]
+    assert config["User"] == "65532:65532"
+    assert config["Labels"]["org.opencontainers.image.version"] == VERSION
+    done = manager.run(*config["Entrypoint"], "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: tenantzone-manager")
+    # What is imported only when a storage or an index needs it is there, too.
+    assert python(manager, "import aiobotocore.session, grpc, redis.asyncio, sqlite3; print('all')") == "all"
+    programs = python(manager, "import glob; print(*glob.glob('/bin/*'), *glob.glob('/usr/local/bin/*'))").split()
+    assert {Path(program).name for program in programs} == {"python3", "python3.11"}
+    listed = json.loads(python(manager, "print(open('/usr/share/sbom/tenantzone-manager.cdx.json').read())"))
+    names = {part["name"].lower() for part in listed["components"]}
+    assert {"aiobotocore", "grpcio", "redis", "msgspec"} <= names
+    assert "kopf" not in names
 
 
 def test_the_engines_image_lists_what_is_in_it(engine):

@@ -10,6 +10,7 @@ import pytest
 from hack.images.build import ROOT, TARGETS
 from hack.version import VERSION
 
+TO_PUSH = ["operator", "manager", "engine"]
 REGISTRY = "registry.example/team"
 
 
@@ -31,19 +32,16 @@ def asked(builder: Path) -> Sequence[Sequence[str]]:
     return [line.split() for line in builder.with_name("asked").read_text().splitlines()]
 
 
-def test_the_images_of_operator_and_engine_are_built_and_pushed(builder: Path):
+def test_the_images_are_built_and_pushed(builder: Path):
     done = push(builder, f"REGISTRY={REGISTRY}")
 
     assert done.returncode == 0, done.stderr
-    images = [f"{REGISTRY}/tenantzone-{target}:{VERSION}" for target in ("operator", "engine")]
+    images = [f"{REGISTRY}/tenantzone-{target}:{VERSION}" for target in TO_PUSH]
     assert [(words[0], words[-2 if words[0] == "build" else -1]) for words in asked(builder)] == [
-        ("build", images[0]),
-        ("push", images[0]),
-        ("build", images[1]),
-        ("push", images[1]),
+        (step, image) for image in images for step in ("build", "push")
     ]
     targets = [words[words.index("--target") + 1] for words in asked(builder) if words[0] == "build"]
-    assert targets == ["operator", "engine"]
+    assert targets == TO_PUSH
     assert set(targets) <= set(TARGETS)
 
 

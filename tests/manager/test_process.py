@@ -146,7 +146,7 @@ async def test_tokens_are_reviewed_and_their_service_accounts_are_pools(tmp_path
         return {"t1": "ml/engine", "t2": "ml/stranger"}.get(token, "") if audience == "ours" else ""
 
     now = [0.0]
-    tokens = ReviewedTokens(review, "ours", read_service_accounts(tmp_path / "accounts"), lambda: now[0])
+    tokens = ReviewedTokens(review, "ours", read_service_accounts(tmp_path / "accounts").get, lambda: now[0])
     assert (await tokens.authenticate("t1")).pool == "ml/chat"
     assert (await tokens.authenticate("t1")).pool == "ml/chat"
     assert asked == ["t1"]

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlparse
 
 import boto3
 import pytest
+from botocore.auth import S3SigV4Auth
 from moto.server import ThreadedMotoServer
 
 from tenantzone_manager.core.settings import Storage
@@ -109,3 +110,39 @@ async def test_a_server_that_is_gone_or_belongs_to_another_index_is_passed_over(
     started = await playing.write(keys("x"))
     assert started.standings == [Standing.WRITE]
     assert started.locations[0].storage == "disk"
+
+
+async def test_a_storage_has_credentials_of_its_own_that_may_change(
+    s3: Any, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(key: str) -> None:
+        text = f"[default]\naws_access_key_id = {key}\naws_secret_access_key = secret\n"
+        (tmp_path / "bucket-a").write_text(text)
+
+    used: list[str] = []
+    sign = S3SigV4Auth.add_auth
+
+    def note(signer: S3SigV4Auth, request: Any) -> None:
+        used.append(signer.credentials.access_key)
+        sign(signer, request)
+
+    monkeypatch.setattr(S3SigV4Auth, "add_auth", note)
+    options: dict[str, str | int | bool] = {"bucket": "cache", "prefix": "own", "endpoint": endpoint, "region": "r"}
+    storage = Storage("bucket", "S3", {**options, "credentials": "bucket-a"})
+    made = make(storage, "an index", tmp_path)
+    with pytest.raises(StorageError, match="no credentials"):
+        await made.check_health()
+    for key in ("first", "second"):
+        write(key)
+        used.clear()
+        await made.check_health()
+        assert set(used) == {key}
+    await made.close()
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "."])
+def test_credentials_are_in_their_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="must be the name of a file"):
+        make(Storage("bucket", "S3", {"bucket": "b", "credentials": name}), "an index", tmp_path)
+    with pytest.raises(ValueError, match="started with --credentials"):
+        make(Storage("bucket", "S3", {"bucket": "b", "credentials": "bucket-a"}), "an index")

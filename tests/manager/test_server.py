@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import CacheManager, Settings
 from tenantzone_manager.server import grpc, http
-from tenantzone_manager.server.access import StaticTokens
+from tenantzone_manager.server.access import Caller, StaticTokens, service_accounts
 from tenantzone_manager.server.service import CALLS, Service
 from tests.manager.asking import Client, Refusal, over_grpc, over_http
 
@@ -137,6 +137,8 @@ async def test_what_pools_share_is_the_administrators(ask: Client, call: str) ->
     fields: dict[str, Any] = {
         "PutInstanceGroup": {"group": {"name": "g", "storages": ["disk"]}},
         "RegisterStorage": {"storage": {"name": "s", "type": "FileSystem", "options": {"root": "/"}}},
+        "PutServiceAccount": {"account": {"name": "ml/engine", "pool": "ml/chat"}},
+        "RemoveServiceAccount": {"name": "ml/engine"},
     }.get(call, {})
     if "Storage" in call and call not in ("RegisterStorage", "ListStorages", "GetAvailableStorage"):
         fields = {"name": "disk"}
@@ -252,6 +254,44 @@ async def test_storages_come_go_and_are_switched(ask: Client, tmp_path: Path) ->
     assert "there is no folder" in answer["problem"]
     await ask("UnRegisterStorage", "root", name="more")
     assert [each["storage"]["name"] for each in (await ask("ListStorages", "root"))["storages"]] == ["disk"]
+
+
+async def test_service_accounts_are_put_listed_and_removed(ask: Client, manager: CacheManager) -> None:
+    await ask("PutServiceAccount", "root", account={"name": "ml/engine", "pool": "ml/other"})
+    await ask("PutServiceAccount", "root", account={"name": "ml/engine", "pool": "ml/chat"})
+    assert (await ask("ListServiceAccounts", "root"))["accounts"] == [{"name": "ml/engine", "pool": "ml/chat"}]
+    who = service_accounts({"tz/operator": Caller("tz/operator", is_admin=True)}, manager.catalog)
+    assert who("ml/engine") == Caller("ml/engine", "ml/chat")
+    assert who("tz/operator") == Caller("tz/operator", is_admin=True)
+    for wrong in ({"name": "engine", "pool": "ml/chat"}, {"name": "ml/engine", "pool": "ML/chat"}):
+        with pytest.raises(Refusal, match="INVALID_ARGUMENT"):
+            await ask("PutServiceAccount", "root", account=wrong)
+    await ask("RemoveServiceAccount", "root", name="ml/engine")
+    assert who("ml/engine") is None
+    with pytest.raises(Refusal, match="there is no service account ml/engine"):
+        await ask("RemoveServiceAccount", "root", name="ml/engine")
+
+
+async def test_nobody_registers_himself_as_an_administrator(ask: Client, manager: CacheManager) -> None:
+    await ask("PutServiceAccount", "root", account={"name": "tz/operator", "pool": "ml/chat"})
+    who = service_accounts({"tz/operator": Caller("tz/operator", is_admin=True)}, manager.catalog)
+    assert who("tz/operator") == Caller("tz/operator", is_admin=True)
+
+
+@pytest.mark.usefixtures("team")
+async def test_what_a_group_has_lost_is_told_and_forgotten_with_it(ask: Client, manager: CacheManager) -> None:
+    await write(ask, block_keys=KEYS)
+    group = {"name": "team", "storages": ["disk"], "total": {"limit": 4 * 4096, "watermark": 0.25}}
+    answer = await ask("PutInstanceGroup", "root", group=group)
+    assert (answer["instances"], answer.get("evicted_blocks", 0)) == (1, 0)
+    await manager.reclaim()
+    await manager.reclaim()
+    (told,) = (await ask("ListInstanceGroups", "root"))["groups"]
+    assert (told["evicted_blocks"], told["evicted_bytes"]) == (2, 2 * 4096)
+    assert await manager.index.count("evictions") == 1
+    await manager.catalog.forget_instance("chat-1")
+    await ask("RemoveInstanceGroup", "root", group="team")
+    assert await manager.index.count("evictions") == 0
 
 
 @pytest.mark.usefixtures("team")

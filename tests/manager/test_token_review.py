@@ -40,7 +40,7 @@ async def test_an_engine_s_token_is_known_by_its_audience(
 ) -> None:
     review = ApiServerReview(control_plane.server, credentials)
     engine = Caller(f"{namespace}/engine", pool=f"{namespace}/chat")
-    tokens = ReviewedTokens(review, AUDIENCE, {engine.name: engine})
+    tokens = ReviewedTokens(review, AUDIENCE, {engine.name: engine}.get)
     ours = token_of(control_plane, namespace, "engine", f"--audience={AUDIENCE}")
     assert await tokens.authenticate(ours) == engine
     for wrong in (

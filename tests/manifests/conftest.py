@@ -44,7 +44,8 @@ def schemas(cluster_with_kinds: ControlPlane, tmp_path_factory: pytest.TempPathF
 def rendered() -> Mapping[str, Objects]:
     """All that we ship, each as its users get it."""
     overlays = {name: kustomize(folder) for name, folder in OVERLAYS.items()}
-    return overlays | {"chart": template(), "chart-with-monitoring": template({"monitoring": {"enabled": True}})}
+    charts = {f"chart-with-{part}": template({part: {"enabled": True}}) for part in ("monitoring", "manager")}
+    return overlays | {"chart": template()} | charts
 
 
 @pytest.fixture(scope="session")

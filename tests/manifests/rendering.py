@@ -20,6 +20,7 @@ OVERLAYS = {
     "monitoring": "overlays/monitoring",
     "cpu-demo": "overlays/cpu-demo",
     "gpu": "overlays/gpu",
+    "manager": "overlays/manager",
 }
 ENGINES = ("cpu-demo", "gpu")
 """Those that say no namespace: they go where the user's is."""

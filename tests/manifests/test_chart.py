@@ -53,6 +53,43 @@ def test_with_monitoring_the_chart_makes_what_the_overlay_makes():
     assert template({"monitoring": {"enabled": True}}) == without_namespace(kustomize("overlays/monitoring"))
 
 
+def test_with_the_manager_the_chart_makes_what_the_overlay_makes():
+    assert template({"manager": {"enabled": True}}) == without_namespace(kustomize("overlays/manager"))
+
+
+def test_the_manager_is_as_the_values_say():
+    values = {
+        "enabled": True,
+        "index": "redis://redis:6379/0",
+        "replicas": 3,
+        "image": {"repository": "registry.example/manager", "tag": "1.2.3"},
+        "extraArgs": ["--lease=5"],
+        "volumes": [{"name": "kv", "nfs": {"server": "nfs", "path": "/kv"}}],
+        "volumeMounts": [{"name": "kv", "mountPath": "/mnt/kv"}],
+    }
+    spec = template({"manager": values})["StatefulSet", "tenantzone-manager"]["spec"]
+    (made,) = spec["template"]["spec"]["containers"]
+
+    assert (spec["replicas"], "volumeClaimTemplates" in spec) == (3, False)
+    assert (made["args"][0], made["args"][-1]) == ("--index=redis://redis:6379/0", "--lease=5")
+    assert made["image"] == "registry.example/manager:1.2.3"
+    assert values["volumeMounts"][0] in made["volumeMounts"]
+    assert values["volumes"][0] in spec["template"]["spec"]["volumes"]
+    assert "index" not in [mount["name"] for mount in made["volumeMounts"]]
+
+
+def test_an_index_in_a_file_has_one_manager():
+    assert "needs manager.index" in refusal({"manager": {"enabled": True, "replicas": 2}})
+
+
+def test_the_manager_s_volume_is_as_the_values_say():
+    values = {"manager": {"enabled": True, "storage": {"size": "1Ti", "className": "fast"}}}
+    (claim,) = template(values)["StatefulSet", "tenantzone-manager"]["spec"]["volumeClaimTemplates"]
+
+    assert claim["spec"]["storageClassName"] == "fast"
+    assert claim["spec"]["resources"]["requests"]["storage"] == "1Ti"
+
+
 def test_the_chart_brings_the_crds():
     objects = template(None, "--include-crds")
 
@@ -70,7 +107,7 @@ def test_the_chart_has_the_projects_version():
 
 
 def test_everything_follows_the_namespace_of_the_release():
-    monitored = {"monitoring": {"enabled": True}}
+    monitored = {"monitoring": {"enabled": True}, "manager": {"enabled": True}}
     elsewhere = template(monitored, namespace="elsewhere")
 
     # As JSON: where YAML breaks a long line depends on how long the name is.

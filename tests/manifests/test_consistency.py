@@ -1,20 +1,24 @@
 """What the objects say of each other: labels, ports and names are found where they are looked for."""
 
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tenantzone_manager.__main__ import AUDIENCE, _parser
 from tests.manifests.rendering import ENGINES, MANIFESTS, OVERLAYS, Objects, kustomize
 
 Template = dict[str, Any]
-OPERATOR = ("base", "ha", "monitoring")
+OPERATOR = ("base", "ha", "monitoring", "manager")
+WORKLOADS = ("Deployment", "StatefulSet")
 
 
 def templates(objects: Objects) -> list[Template]:
-    return [body["spec"]["template"] for (kind, _), body in objects.items() if kind == "Deployment"]
+    return [body["spec"]["template"] for (kind, _), body in objects.items() if kind in WORKLOADS]
 
 
 def selectors(objects: Objects) -> Iterator[tuple[str, dict[str, str]]]:
@@ -25,9 +29,9 @@ def selectors(objects: Objects) -> Iterator[tuple[str, dict[str, str]]]:
             yield f"{kind} {name}", spec["selector"]
         elif kind == "NetworkPolicy":
             yield f"{kind} {name}", spec["podSelector"]["matchLabels"]
-        elif kind in ("PodDisruptionBudget", "Deployment", "ZonePool"):
+        elif kind in ("PodDisruptionBudget", *WORKLOADS, "ZonePool"):
             yield f"{kind} {name}", spec["selector"]["matchLabels"]
-        if kind == "Deployment":
+        if kind in WORKLOADS:
             for constraint in spec["template"]["spec"].get("topologySpreadConstraints", []):
                 yield f"{kind} {name}", constraint["labelSelector"]["matchLabels"]
 
@@ -43,7 +47,7 @@ def ports_of_services_and_probes(objects: Objects) -> Iterator[tuple[str, str]]:
         if kind == "Service":
             yield from ((f"{kind} {name}", port["targetPort"]) for port in body["spec"]["ports"])
         elif kind == "NetworkPolicy":
-            rules = body["spec"]["ingress"]
+            rules = body["spec"].get("ingress", [])
             yield from ((f"{kind} {name}", port["port"]) for rule in rules for port in rule["ports"])
     for template in templates(objects):
         for container in template["spec"]["containers"]:
@@ -53,19 +57,19 @@ def ports_of_services_and_probes(objects: Objects) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_each_selector_finds_the_pods(rendered, overlay):
-    (template,) = templates(rendered[overlay])
-    labels = template["metadata"]["labels"]
+    labels = [template["metadata"]["labels"] for template in templates(rendered[overlay])]
 
+    assert len(labels) == (2 if overlay == "manager" else 1)
     for who, wanted in selectors(rendered[overlay]):
-        assert wanted.items() <= labels.items(), who
+        assert any(wanted.items() <= of_pods.items() for of_pods in labels), who
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_each_port_that_is_named_is_a_containers(rendered, overlay):
-    (template,) = templates(rendered[overlay])
+    named = {name for template in templates(rendered[overlay]) for name in ports(template)}
 
     for who, port in ports_of_services_and_probes(rendered[overlay]):
-        assert port in ports(template), who
+        assert port in named, who
 
 
 @pytest.mark.parametrize("overlay", [*ENGINES, "ha", "monitoring"])
@@ -143,6 +147,40 @@ def test_who_brings_pods_of_his_own_is_told_so_too(page):
 
 def test_an_engine_gets_no_token_and_the_operator_one_because_it_asks(rendered):
     for overlay in OVERLAYS:
-        (template,) = templates(rendered[overlay])
-        assert template["spec"]["automountServiceAccountToken"] is (overlay in OPERATOR), overlay
+        for template in templates(rendered[overlay]):
+            is_operator = template["metadata"]["labels"].get("app.kubernetes.io/name") == "tenantzone-operator"
+            assert template["spec"]["automountServiceAccountToken"] is is_operator, overlay
+            assert is_operator or overlay not in OPERATOR or overlay == "manager"
     assert kustomize("base")["ServiceAccount", "tenantzone-operator"]["automountServiceAccountToken"] is False
+
+
+def test_the_operator_finds_the_manager_and_shows_it_a_token_of_its_audience(rendered):
+    objects = rendered["manager"]
+    service = objects["Service", "tenantzone-manager"]
+    spec = objects["Deployment", "tenantzone-operator"]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    flags = dict(argument.split("=", 1) for argument in container["args"] if argument.startswith("--manager-"))
+    (http,) = [port["port"] for port in service["spec"]["ports"] if port["name"] == "http"]
+    assert flags["--manager-url"] == f"http://{service['metadata']['name']}.{service['metadata']['namespace']}:{http}"
+    (volume,) = [each for each in spec["volumes"] if each["name"] == "manager-token"]
+    (source,) = volume["projected"]["sources"]
+    (mount,) = [each for each in container["volumeMounts"] if each["name"] == "manager-token"]
+    assert source["serviceAccountToken"]["audience"] == AUDIENCE
+    assert flags["--manager-token-file"] == f"{mount['mountPath']}/{source['serviceAccountToken']['path']}"
+    accounts = json.loads(objects["ConfigMap", "tenantzone-manager-service-accounts"]["data"]["accounts.json"])
+    assert accounts == {f"{service['metadata']['namespace']}/{spec['serviceAccountName']}": {"admin": True}}
+
+
+def test_the_manager_takes_the_flags_that_it_is_started_with(rendered):
+    (container,) = rendered["manager"]["StatefulSet", "tenantzone-manager"]["spec"]["template"]["spec"]["containers"]
+    options = _parser().parse_args(container["args"])
+    mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {str(path.parent) for path in (Path(options.index), options.service_accounts)} <= mounted
+    assert str(options.credentials) in mounted
+    assert str(options.api_server_credentials) in mounted
+    assert {options.listen[1], options.grpc[1]} == {port["containerPort"] for port in container["ports"]}
+
+
+def test_no_right_is_granted_for_the_manager_where_there_is_none(rendered):
+    for overlay in ("base", "ha", "monitoring"):
+        assert not [name for name in rendered[overlay] if "manager" in name[1]]

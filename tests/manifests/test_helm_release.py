@@ -11,7 +11,7 @@ from hack.manifests.tools import helm
 from tests.manifests.rendering import MANIFESTS, template
 
 NAMESPACE = "zones"
-CRDS = {"tenantzones.tenantzone.io", "zonepools.tenantzone.io"}
+CRDS = {f"{file.stem}.tenantzone.io" for file in (CHART / "crds").glob("*.yaml")}
 
 
 class Helm:

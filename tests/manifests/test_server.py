@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 
 import pytest
 import yaml
@@ -25,8 +26,10 @@ def restricted(cluster_with_kinds) -> Cluster:
 def pods(objects: Objects) -> Iterator[dict]:
     """As the controllers would make them."""
     for (kind, name), body in objects.items():
-        if kind == "Deployment":
-            template = body["spec"]["template"]
+        if kind in ("Deployment", "StatefulSet"):
+            template = deepcopy(body["spec"]["template"])
+            for claim in body["spec"].get("volumeClaimTemplates", ()):
+                template["spec"]["volumes"].append({"name": claim["metadata"]["name"], "emptyDir": {}})
             metadata = {
                 **template["metadata"],
                 "name": name,
@@ -35,7 +38,7 @@ def pods(objects: Objects) -> Iterator[dict]:
             yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
-@pytest.mark.parametrize("overlay", [*OVERLAYS, "chart", "chart-with-monitoring"])
+@pytest.mark.parametrize("overlay", [*OVERLAYS, "chart", "chart-with-monitoring", "chart-with-manager"])
 def test_the_server_takes_everything_without_a_warning(restricted, rendered, overlay):
     text = yaml.safe_dump_all(rendered[overlay].values())
     namespace = ("--namespace", RESTRICTED) if overlay in ENGINES else ()

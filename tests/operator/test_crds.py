@@ -12,11 +12,13 @@ import yaml
 from hack.controlplane import Cluster
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.tier_summary import TierSummary
+from tenantzone_operator.cache_manager.declared import read_group, read_storage
 from tenantzone_operator.kube.resources import read_pool, read_zone
 
 CRDS = Path(__file__).parents[2] / "crds"
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
 PROOF = {"secretHeader": {"name": "x-proof"}}
+READ = {"TenantZone": read_zone, "ZonePool": read_pool, "KVStorage": read_storage, "KVCacheGroup": read_group}
 USES = sorted((SAMPLES / "uses").glob("*.yaml"))
 
 
@@ -30,6 +32,14 @@ def zone(**spec: Any) -> str:
 
 def pool(**spec: Any) -> str:
     return manifest("ZonePool", {"selector": {"matchLabels": {"app": "vllm"}}} | spec)
+
+
+def storage(kind: str, **spec: Any) -> str:
+    return manifest("KVStorage", {"type": kind} | spec)
+
+
+def group(**spec: Any) -> str:
+    return manifest("KVCacheGroup", {"storages": ["nfs"]} | spec)
 
 
 @pytest.mark.controlplane
@@ -114,6 +124,43 @@ def pool(**spec: Any) -> str:
             id="a level for nobody",
         ),
         pytest.param(
+            pool(advice={"mode": "Auto"}),
+            "mode Auto changes only what advice.bounds names",
+            id="no bounds to change in",
+        ),
+        pytest.param(pool(advice={"mode": "Auto", "bounds": {}}), "spec.advice.bounds", id="bounds of nothing"),
+        pytest.param(pool(advice={"mode": "Off"}), '"Never", "Recommend", "Auto"', id="another mode"),
+        pytest.param(pool(advice={"window": "5s"}), "advice.window (5s) must be from 10s to 24h", id="a short window"),
+        pytest.param(pool(advice={"window": "25h"}), "advice.window (25h) must be", id="a long window"),
+        pytest.param(
+            pool(advice={"bounds": {"limit": {"min": "9%", "max": "8%"}}}),
+            "bounds.limit.min must not be above bounds.limit.max",
+            id="limits from more to less",
+        ),
+        pytest.param(
+            pool(advice={"bounds": {"weight": {"min": 9, "max": 8}}}),
+            "bounds.weight.min must not be above",
+            id="weights from more to less",
+        ),
+        pytest.param(
+            pool(advice={"bounds": {"ttl": {"min": "90m", "max": "1h"}}}),
+            "bounds.ttl.min must not be above bounds.ttl.max",
+            id="times from more to less",
+        ),
+        pytest.param(
+            pool(advice={"bounds": {"ttl": {"min": "500ms", "max": "1h"}}}),
+            "bounds.ttl.min must not be below 1s",
+            id="a time that is none",
+        ),
+        pytest.param(
+            pool(advice={"bounds": {"watermarks": {"min": 0.2, "max": 0.1}}}),
+            "bounds.watermarks.min must not be above",
+            id="watermarks from more to less",
+        ),
+        pytest.param(
+            pool(advice={"bounds": {"evictionPolicies": ["FIFO"]}}), '"LRU", "Clock"', id="a policy that there is not"
+        ),
+        pytest.param(
             zone(fairness={"header": "authorization"}),
             "fairness.header ('authorization') must be a header of its own",
             id="users by their tenant's key",
@@ -196,6 +243,55 @@ def pool(**spec: Any) -> str:
         pytest.param(
             pool(tiers={"disk": {"bytes": 1, "folder": "cache"}}), "spec.tiers.disk.folder", id="a folder from nowhere"
         ),
+        pytest.param(pool(tiers={"manager": {}}), "serviceAccountName", id="engines that nobody knows"),
+        pytest.param(
+            storage("S3", fileSystem={"path": "/kv"}),
+            "type says which one of fileSystem and s3 has to be there",
+            id="a storage of another type than it says",
+        ),
+        pytest.param(
+            storage("FileSystem"),
+            "type says which one of fileSystem and s3 has to be there",
+            id="a storage that is nowhere",
+        ),
+        pytest.param(storage("Tape"), '"FileSystem", "S3"', id="an unknown storage"),
+        pytest.param(
+            storage("FileSystem", fileSystem={"path": "kv"}), "spec.fileSystem.path", id="a storage in no folder"
+        ),
+        pytest.param(
+            storage("FileSystem", fileSystem={"path": "/kv"}, watermark="90%"),
+            "watermark is a part of capacity; set capacity, too",
+            id="a watermark of nothing",
+        ),
+        pytest.param(
+            storage("FileSystem", fileSystem={"path": "/kv"}, capacity="0Gi"),
+            "capacity must be 1 or more",
+            id="a storage without room",
+        ),
+        pytest.param(
+            storage("S3", s3={"bucket": "kv-cache", "endpoint": "http://user:secret@minio:9000"}),
+            "spec.s3.endpoint",
+            id="credentials in a URL",
+        ),
+        pytest.param(
+            storage("S3", s3={"bucket": "kv-cache", "credentialsKey": "../key"}),
+            "spec.s3.credentialsKey",
+            id="credentials elsewhere",
+        ),
+        pytest.param(group(storages=[]), "spec.storages", id="a group without a storage"),
+        pytest.param(group(storages=["a", "a"]), "a storage is named twice", id="a storage that is named twice"),
+        pytest.param(group(quota={"watermark": "90%"}), "spec.quota.limit", id="a watermark of no quota"),
+        pytest.param(group(quota={"limit": "10%"}), "spec.quota.limit", id="a quota in percent"),
+        pytest.param(
+            group(types=[{"type": "S3", "limit": 1}, {"type": "S3", "limit": 2}]),
+            "Duplicate value",
+            id="two quotas of one type",
+        ),
+        pytest.param(
+            group(pools=[{"namespace": "a", "name": "b"}] * 2), "Duplicate value", id="a pool that is named twice"
+        ),
+        pytest.param(group(ttl="10ms"), "ttl (10ms) must not be below 1s", id="a group's short ttl"),
+        pytest.param(group(evictionPolicy="FIFO"), '"LRU", "LFU"', id="an unknown policy of a group"),
         pytest.param(zone(tenant="-acme"), "spec.tenant", id="a tenant that could not be a file's name"),
         pytest.param(manifest("TenantZone", {}), "spec.pool", id="a zone without a pool"),
         pytest.param(zone(reserve="40%"), 'unknown field "spec.reserve"', id="a field with a typing error"),
@@ -299,6 +395,37 @@ def test_what_can_not_be_changed(stored: Cluster, name: str, patch: dict[str, An
 
 
 @pytest.mark.controlplane
+@pytest.mark.parametrize(
+    ("first", "second", "refusal"),
+    [
+        ({"type": "S3", "s3": {"bucket": "one-bucket"}}, {"s3": {"bucket": "other-bucket"}}, "bucket is immutable"),
+        ({"type": "S3", "s3": {"bucket": "one-bucket"}}, {"s3": {"prefix": "p"}}, "even from or to unset"),
+        (
+            {"type": "FileSystem", "fileSystem": {"path": "/kv"}},
+            {"fileSystem": {"path": "/other"}},
+            "fileSystem is immutable",
+        ),
+        (
+            {"type": "FileSystem", "fileSystem": {"path": "/kv"}},
+            {"type": "S3", "fileSystem": None, "s3": {"bucket": "one-bucket"}},
+            "type is immutable",
+        ),
+        ({"type": "S3", "s3": {"bucket": "one-bucket"}}, {"s3": {"credentialsKey": "key"}, "capacity": "1Gi"}, ""),
+    ],
+)
+def test_where_a_storage_lies_is_not_changed(
+    control_plane: Cluster, first: dict[str, Any], second: dict[str, Any], refusal: str
+):
+    control_plane.kubectl("apply", "--filename=-", stdin=manifest("KVStorage", first, "immutable"))
+    patch = ("--type=merge", "--patch", json.dumps({"spec": second}))
+    answer = control_plane.kubectl("patch", "kvstorage", "immutable", *patch, check=False)
+    control_plane.kubectl("delete", "kvstorage", "immutable")
+
+    assert (answer.returncode != 0) is bool(refusal)
+    assert refusal in answer.stderr
+
+
+@pytest.mark.controlplane
 def test_what_is_filled_in(control_plane: Cluster):
     answer = control_plane.kubectl("create", "--dry-run=server", "--output=json", "--filename=-", stdin=zone())
 
@@ -382,8 +509,8 @@ def test_the_sample_of_a_use_is_applied_without_being_stored(control_plane: Clus
     for body in answer.get("items", [answer]):
         # A dry run is given neither a version nor, by some servers, a generation.
         body["metadata"] |= {"resourceVersion": "1"}
-        read = read_zone(body) if body["kind"] == "TenantZone" else read_pool(body)
-        assert read.config is not None, read.invalid
+        read = READ[body["kind"]](body)
+        assert read.invalid == ""
     assert control_plane.kubectl("get", "zones", "--namespace", namespace, "--output=name").stdout == ""
 
 

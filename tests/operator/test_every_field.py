@@ -108,6 +108,18 @@ OPERATORS_OWN: dict[str, Any] = {
     "selector.matchExpressions.[].values.[]": "gold",
     "adminPort": 9000,
     "blocksPerEngine": 500,
+    "advice.mode": "Auto",
+    "advice.window": "5m",
+    "advice.bounds.limit.min": "30%",
+    "advice.bounds.limit.max": "70%",
+    "advice.bounds.weight.min": 2,
+    "advice.bounds.weight.max": 9,
+    "advice.bounds.ttl.min": "5m",
+    "advice.bounds.ttl.max": "5h",
+    "advice.bounds.evictionPolicies.[]": "LFU",
+    "advice.bounds.watermarks.min": 0.1,
+    "advice.bounds.watermarks.max": 0.2,
+    "tiers.manager.serviceAccountName": "engines",
 }
 """Fields of a ZonePool for which the operator answers: no engine knows them."""
 
@@ -285,7 +297,18 @@ def test_a_level_has_as_many_tenants_in_the_crd_as_in_the_contract():
 
 def test_what_the_operator_answers_for_it_reads():
     selector = {"matchLabels": {"app": "vllm"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
-    spec = {"selector": selector}
+    bounds = {
+        "limit": {"min": "20%", "max": "80%"},
+        "weight": {"min": 1, "max": 8},
+        "ttl": {"min": "1m", "max": "1h"},
+        "evictionPolicies": ["LRU"],
+        "watermarks": {"min": 0.0, "max": 0.5},
+    }
+    spec = {
+        "selector": selector,
+        "advice": {"mode": "Recommend", "window": "10m", "bounds": bounds},
+        "tiers": {"manager": {}},
+    }
     for field, value in OPERATORS_OWN.items():
         assert pool(**with_value(spec, field, value)) != pool(**spec), field
 

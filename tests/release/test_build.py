@@ -39,7 +39,7 @@ def test_it_has_wheel_chart_contents_and_checksums_and_nothing_else(built: Path,
         [
             f"tenantzone-{version}-py3-none-any.whl",
             f"tenantzone-{version}.tgz",
-            *(f"tenantzone-{part}-{version}.cdx.json" for part in ("operator", "engine-cpu", "engine-gpu")),
+            *(f"tenantzone-{part}-{version}.cdx.json" for part in ("operator", "manager", "engine-cpu", "engine-gpu")),
             "SHA256SUMS",
         ]
     )

@@ -55,10 +55,10 @@ class Request:
     def is_done(self) -> bool:
         return self.ticks >= (self.longest - self.prompt + 1) * self.pace
 
-    def solo_steps(self, step_tokens: int | None) -> int:
+    def solo_steps(self, step_tokens: int | None, chunk_tokens: int) -> int:
         """Steps that it takes alone, from where it is."""
         each = self.chunk * BLOCK_TOKENS
-        prompt = -(-self.needed * BLOCK_TOKENS // min(each, step_tokens or each))
+        prompt = -(-self.needed * BLOCK_TOKENS // (min(each, step_tokens or each) // chunk_tokens * chunk_tokens))
         return (self.longest - self.prompt + 1) * self.pace - self.ticks + prompt
 
 
@@ -79,7 +79,7 @@ class History:
         self.config = None
         self.seen = set()
         self.seats, self.headroom, self.by_priority = 3, 0, False
-        self.step_tokens, self.depth, self.is_learned = None, 1, False
+        self.step_tokens, self.chunk_tokens, self.depth, self.is_learned = None, 1, 1, False
         self._start(0.0)
 
     def _saw(self, what):
@@ -91,7 +91,9 @@ class History:
         self.tenancy = WatchedTenancy(self, CAPACITY, now)
         self.ledger = self.tenancy.ledger
         self.world = World(CAPACITY, now)
-        self.engine = HistoryEngine(self, self.seats, self.headroom, self.by_priority, self.step_tokens, self.depth)
+        self.engine = HistoryEngine(
+            self, self.seats, self.headroom, self.by_priority, self.step_tokens, self.chunk_tokens, self.depth
+        )
         self.arbiter = WatchedArbiter(self, self.tenancy, self.engine)
         self.tokens = StepTokensWatched(self, is_learned=self.is_learned)
         self.requests: list[Request] = []

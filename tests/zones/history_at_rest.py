@@ -37,7 +37,7 @@ class HistoryAtRest(HistoryCounted):
                 waiting.remove(request)
                 self.end(request)
         bound = SECONDS_AT_REST + int(HOPELESS_SECONDS) * len(waiting)
-        solo_steps = sum(request.solo_steps(self.step_tokens) for request in waiting)
+        solo_steps = sum(request.solo_steps(self.step_tokens, self.chunk_tokens) for request in waiting)
         # Where targets count, others' prompts may get a chunk now and then.
         bound += STEPS_PER_SOLO_STEP * solo_steps * (1 if self.step_tokens is None else SITS_OUT_AT_MOST)
         for _ in range(bound):

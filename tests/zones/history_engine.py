@@ -14,18 +14,19 @@ class HistoryEngine:
         headroom: blocks that are to stay free or cached while others run.
         by_priority: whether requests with a lower number go first, as clients say.
         step_tokens: that a step computes at the most; None: prompts are computed whole.
+        chunk_tokens: of which a prompt's computed tokens are a multiple after each step, until it is computed whole.
         depth: steps in flight.
     """
 
-    chunk_tokens = 1
     tokens_each = 1
 
-    def __init__(self, history, seats, headroom, by_priority, step_tokens, depth):
+    def __init__(self, history, seats, headroom, by_priority, step_tokens, chunk_tokens, depth):
         self.history = history
         self.seats = seats
         self.headroom = headroom
         self.by_priority = by_priority
         self.step_tokens = step_tokens
+        self.chunk = chunk_tokens
         self.depth = depth
         self.is_open = True
         self.goes_on = True
@@ -88,6 +89,9 @@ class HistoryEngine:
     def tokens_left(self, work):
         left = work.to_compute - work.computed if work.running else BLOCK_TOKENS * work.needed
         return max(0, min(left, BLOCK_TOKENS * work.chunk))
+
+    def chunk_tokens(self, work):
+        return self.chunk
 
     def tokens_computed(self, work):
         return work.computed

@@ -32,8 +32,10 @@ class HistoryInSteps(History):
         self.is_in_step = False
 
     def _go_on(self, request):
-        wanted = self.engine.tokens_left(request) if self.engine.is_in_prompt(request) else 1
-        granted = self.tokens.ask(request, wanted)
+        if self.engine.is_in_prompt(request):
+            granted = self.tokens.ask(request, self.engine.tokens_left(request), known=request.computed)
+        else:
+            granted = self.tokens.ask(request, 1)
         if not granted:
             return
         count = self.engine.blocks_for(request, granted)
@@ -64,8 +66,14 @@ class HistoryInSteps(History):
             # As vLLM does, it computes the last token of its prompt in any case.
             hits = min(request.hits, request.needed, len(request.claim.cached))
             known = min(BLOCK_TOKENS * hits, BLOCK_TOKENS * request.needed - 1)
-            granted = self.tokens.ask(request, min(BLOCK_TOKENS * request.needed - known, BLOCK_TOKENS * request.chunk))
-            assert granted, "next, and without tokens"
+            if self.chunk_tokens > 1:
+                known -= known % self.chunk_tokens
+            wanted = min(BLOCK_TOKENS * request.needed - known, BLOCK_TOKENS * request.chunk)
+            granted = self.tokens.ask(request, wanted, known=known)
+            if not granted:
+                # vLLM looks at nobody else where what is left of a step does not reach to where a chunk may end.
+                assert self.tokens.left < self.chunk_tokens, "next, and without tokens"
+                return
             if known or turns_down:
                 self.tokens.note_useless()
             if turns_down:

@@ -53,10 +53,20 @@ class StepTokensWatched:
         is_there = zone.requests or self._history.now - zone.last_active <= zone.spec.idle.after_seconds
         return bool(zone.spec.latency) and bool(is_there)
 
-    def ask(self, work, wanted):
-        """How many tokens of a request are computed in this step, of so many that it asks for."""
-        most = wanted if self.left is None else min(self.left, wanted)
-        granted = self._history.arbiter.tokens_for(work, most) if most else 0
+    def ask(self, work, wanted, known=None):
+        """How many tokens of a request are computed in this step, of so many that it asks for.
+
+        Args:
+            work: the request.
+            wanted: tokens.
+            known: how many of its prompt are computed, if it is that what is to be computed further.
+        """
+
+        def fitting(most):
+            return most if known is None else self._fitting(work, known, wanted, most)
+
+        most = fitting(wanted if self.left is None else min(self.left, wanted))
+        granted = self._history.arbiter.tokens_for(work, most, fitting) if most else 0
         assert 0 <= granted <= most
         if granted < most:
             self._history._saw("tokens are withheld")
@@ -66,10 +76,17 @@ class StepTokensWatched:
             self._withheld.add(work)
         return granted
 
+    def _fitting(self, work, known, wanted, most):
+        """vLLM lets each chunk of a prompt but the last one end where it can go on."""
+        chunk = self._engine.chunk
+        if most == wanted and known + wanted >= BLOCK_TOKENS * work.needed:
+            return most
+        return max(0, (known + most) // chunk * chunk - known)
+
     def may_leave_waiting(self, front):
         """Whether a request may wait for tokens although some are left: those that targets leave for nobody."""
-        # Those of a request that generated and was preempted for its seat are nobody's.
-        are_nobodys = self.left is not None and self.left <= len(self._engine.sent_back)
+        # Those of a request that generated and was preempted for its seat are nobody's, nor are fewer than a chunk.
+        are_nobodys = self.left is not None and self.left < max(len(self._engine.sent_back) + 1, self._engine.chunk)
         return front.zone.wait_reason == "tokens" and bool(self._counts or are_nobodys)
 
     def note_useless(self):
@@ -102,7 +119,7 @@ class StepTokensWatched:
         # Requests of several zones may have counted on the same seat, or on the same blocks.
         is_sure = self._engine.is_open and self._engine.free_seats
         is_sure = is_sure and all(zone.wait_reason in (None, "tokens") for zone in self._engine.queues)
-        if self.left and is_sure and not self._useless:
+        if self.left is not None and self.left >= self._engine.chunk and is_sure and not self._useless:
             assert not waiting, "tokens are left over"
             assert not self._withheld, "tokens are left over"
 

@@ -43,7 +43,7 @@ class SmallEngine:
         self.seats = seats
         self.headroom = headroom
         self.step_tokens = step_tokens
-        self.chunk_tokens = chunk_tokens
+        self.chunk = chunk_tokens
         self.tokens_each = 1
         self.depth = depth
         self.is_open = True
@@ -210,11 +210,14 @@ class SmallEngine:
             work.computed += count
         return budget - count
 
+    def chunk_tokens(self, work):
+        return self.chunk
+
     def _fitting(self, work, most):
         """How many of at most so many tokens of a prompt can be computed."""
         if most >= self.tokens_left(work):
             return self.tokens_left(work)
-        return (work.computed + most) // self.chunk_tokens * self.chunk_tokens - work.computed
+        return (work.computed + most) // self.chunk * self.chunk - work.computed
 
     def _put_first(self, work):
         self.queues.setdefault(work.zone, []).insert(0, work)

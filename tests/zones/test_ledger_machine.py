@@ -54,12 +54,16 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
         headroom=st.sampled_from([0, 0, 2, 5]),
         by_priority=st.booleans(),
         step_tokens=st.sampled_from([None, 1000, 200, 64, 24, 7]),
+        chunk_blocks=st.sampled_from([0, 0, 1, 2]),
         depth=st.integers(1, 2),
         is_learned=st.booleans(),
     )
-    def first_config(self, config, seats, headroom, by_priority, step_tokens, depth, is_learned):
+    def first_config(self, config, seats, headroom, by_priority, step_tokens, chunk_blocks, depth, is_learned):
         self.seats, self.headroom, self.by_priority = seats, headroom, by_priority
         self.step_tokens, self.depth, self.is_learned = step_tokens, depth, is_learned
+        # As vLLM's adapter has it: a block that no step can fill is filled by several, which may end anywhere.
+        chunk_tokens = BLOCK_TOKENS * chunk_blocks
+        self.chunk_tokens = chunk_tokens if chunk_tokens and chunk_tokens <= (step_tokens or 0) else 1
         self._start(self.now)
         if config is not None:
             self.reload(config)

@@ -12,6 +12,7 @@ from tenantzone_cli.doctor.cluster_checks import (
 from tenantzone_cli.doctor.facts import Facts, gather
 from tenantzone_cli.doctor.finding import Finding, fail, ok
 from tenantzone_cli.doctor.pool_checks import check_pools, check_zones
+from tenantzone_cli.doctor.storage_checks import check_manager, check_storages
 
 _CHECKS = (
     check_clock,
@@ -22,6 +23,8 @@ _CHECKS = (
     check_operator_rights,
     check_pools,
     check_zones,
+    check_manager,
+    check_storages,
 )
 
 

@@ -10,14 +10,17 @@ from tenantzone_cli.live import EngineAnswer, ask_engines, engine_pods
 from tenantzone_cli.names import (
     API,
     GROUP,
+    GROUPS,
+    MANAGER,
     OPERATOR,
     OPERATOR_SELECTOR,
     POOLS,
+    STORAGES,
     ZONES,
     config_map_name,
     within,
 )
-from tenantzone_cli.resources import Pod, Pool, Zone, read_pod, read_pool, read_zone
+from tenantzone_cli.resources import Pod, Pool, Thing, Zone, read_pod, read_pool, read_thing, read_zone
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -71,6 +74,10 @@ class Facts:
     """The pods that each pool selects."""
     answers: Sequence[EngineAnswer] = ()
     """Of those that are ready."""
+    storages: Outcome[Sequence[Thing]] = ()
+    groups: Outcome[Sequence[Thing]] = ()
+    manager: Outcome[Body] = field(default_factory=dict)
+    """The StatefulSet of the KV-cache manager."""
 
     @property
     def now(self) -> float:
@@ -113,6 +120,9 @@ def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
         configs={pool.key: attempt(_config, api, pool) for pool in known},
         pods=pods,
         answers=ask_engines(api, [(pool, pod) for pool in known for pod in _ready(pods[pool.key])]),
+        storages=attempt(_things, api, STORAGES),
+        groups=attempt(_things, api, GROUPS),
+        manager=attempt(api.get, f"{within('/apis/apps/v1', operator_namespace, 'statefulsets')}/{MANAGER}"),
     )
 
 
@@ -122,6 +132,10 @@ def _zones(api: Api, namespace: str | None) -> Sequence[Zone]:
 
 def _pools(api: Api, namespace: str | None) -> Sequence[Pool]:
     return [read_pool(body) for body in api.list(within(API, namespace, POOLS))]
+
+
+def _things(api: Api, plural: str) -> Sequence[Thing]:
+    return [read_thing(body) for body in api.list(within(API, None, plural))]
 
 
 def _operator_pods(api: Api, namespace: str) -> Sequence[Pod]:

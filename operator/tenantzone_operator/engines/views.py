@@ -14,6 +14,8 @@ _LONGEST_ERROR = 1000
 _IN_THREAD_ZONES = 200
 _TAKEN_BACK: tuple[EvictionReason, ...] = ("reclaim", "due")
 """Reasons of evictions that hit what a zone had borrowed."""
+_FOR_ROOM: tuple[EvictionReason, ...] = ("quiet", "reclaim", "own", "relief")
+"""Reasons of evictions that somebody's request was the cause of, other than its zone's limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,16 @@ class ZoneView:
     """Of the evicted blocks: those that it had borrowed."""
     awaited_seats: int
     """What it reserves by name of the requests that run at once, and of which the engine has too few."""
+    waiting_for: str | None = None
+    """Why its next request waits; None: none does, or it has all that it needs."""
+    evicted_by_limit: int = 0
+    """Of the evicted blocks: those that went because the zone was at its own limit, ..."""
+    evicted_by_ttl: int = 0
+    """... that nobody had used for as long as it keeps them, ..."""
+    evicted_by_watermark: int = 0
+    """... that went although nobody needed them yet, ..."""
+    evicted_for_room: int = 0
+    """... and that its own or others' requests needed."""
     purge: PurgeReport | None = None
     """The last one that the engine has carried out; None: there was none, or it is too old to carry one out."""
     unscrubbed: int = 0
@@ -136,6 +148,11 @@ def zone_view(report: ZoneReport) -> ZoneView:
         blocks_evicted=min(sum(evicted.values()), MAX_COUNT) if evicted else 0,
         taken_back=sum(evicted.get(reason, 0) for reason in _TAKEN_BACK) if evicted else 0,
         awaited_seats=report.awaited_seats,
+        waiting_for=sys.intern(report.waiting_for) if report.waiting_for is not None else None,
+        evicted_by_limit=evicted.get("limit", 0),
+        evicted_by_ttl=evicted.get("ttl", 0),
+        evicted_by_watermark=evicted.get("watermark", 0),
+        evicted_for_room=sum(evicted.get(reason, 0) for reason in _FOR_ROOM),
         purge=report.purge,
         # It changes with each block, and only what is known of a purge is shown.
         unscrubbed=report.unscrubbed_blocks if report.purge is not None else 0,

@@ -35,6 +35,12 @@ class Type(StrEnum):
     """Every ready engine has the tiers below its blocks as the spec says. Only where the spec says anything of them."""
     NOT_ENFORCED = "NotEnforced"
     """A field is set on which nothing acts. Present only then."""
+    REGISTERED = "Registered"
+    """The KV-cache manager has it as the spec says. Of a KVStorage or KVCacheGroup only."""
+    HEALTHY = "Healthy"
+    """The KV-cache manager could use it when it last tried. Of a KVStorage only."""
+    POOLS_RESOLVED = "PoolsResolved"
+    """Each pool that it names is there, and its engines are known. Of a KVCacheGroup only."""
 
 
 class Reason(StrEnum):
@@ -96,6 +102,24 @@ class Reason(StrEnum):
     TIER_FAILING = "TierFailing"
     # NotEnforced
     FIELDS_NOT_ENFORCED = "FieldsNotEnforced"
+    # Registered, and Invalid and Deleting
+    REGISTERED = "Registered"
+    MANAGER_REFUSED = "ManagerRefused"
+    MANAGER_UNREACHABLE = "ManagerUnreachable"
+    """Of Healthy, too."""
+    STORAGE_NOT_FOUND = "StorageNotFound"
+    # Healthy
+    HEALTHY = "Healthy"
+    UNHEALTHY = "Unhealthy"
+    NOT_REGISTERED = "NotRegistered"
+    # PoolsResolved
+    RESOLVED = "Resolved"
+    NO_POOLS = "NoPools"
+    POOLS_UNRESOLVED = "PoolsUnresolved"
+    # Ready of a KVStorage or KVCacheGroup, and those above
+    READY = "Ready"
+    DISABLED = "Disabled"
+    NO_STORAGE = "NoStorage"
 
 
 @dataclass(frozen=True, slots=True)

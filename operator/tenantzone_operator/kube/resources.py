@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, PURGE_ANNOTATION, PoolConfig, PurgeId, ZoneConfig
 from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
+from tenantzone_operator.kube.advice_spec import AdviceSpec, read_advice
 from tenantzone_operator.kube.not_enforced import pool_fields
 from tenantzone_operator.kube.specs import Body, pool_config, zone_config
 
@@ -71,6 +72,9 @@ class Pool:
     not_enforced: tuple[str, ...]
     """Fields that are set although nothing acts on them."""
     status: Body
+    advice: AdviceSpec
+    service_account: str = ""
+    """Whose tokens its engines show the KV-cache manager; empty: they have nothing to do with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ class Pod:
 
 def read_zone(body: Body) -> Zone:
     """A TenantZone from its JSON in the API."""
-    meta, spec = _meta(body), body.get("spec", {})
+    meta, spec = read_meta(body), body.get("spec", {})
     tenant = spec.get("tenant", meta.name)
     purge = (body["metadata"].get("annotations") or {}).get(PURGE_ANNOTATION, "")
     _, purge_invalid = _build(lambda: _PURGE_ID.validate_python(purge))
@@ -119,17 +123,20 @@ def share_config(found: Zone, known: Zone) -> Zone:
 
 def read_pool(body: Body) -> Pool:
     """A ZonePool from its JSON in the API."""
-    meta, spec = _meta(body), body.get("spec", {})
+    meta, spec = read_meta(body), body.get("spec", {})
     config, invalid = _build(lambda: pool_config(meta.namespace, meta.name, spec))
+    advice, advice_invalid = _build(lambda: read_advice(spec.get("advice") or {}))
     return Pool(
         meta=meta,
         selector=spec.get("selector", {}),
         admin_port=spec.get("adminPort", DEFAULT_ADMIN_PORT),
         blocks_per_engine=spec.get("blocksPerEngine"),
-        config=config,
-        invalid=invalid,
+        config=config if advice is not None else None,
+        invalid=invalid or advice_invalid,
         not_enforced=pool_fields(spec),
         status=_shared(body.get("status", {})),
+        advice=advice or AdviceSpec(),
+        service_account=(spec.get("tiers", {}).get("manager") or {}).get("serviceAccountName", ""),
     )
 
 
@@ -138,7 +145,7 @@ def read_pod(body: Body) -> Pod:
     metadata, status = body["metadata"], body.get("status", {})
     conditions = {condition["type"]: condition["status"] for condition in status.get("conditions") or []}
     return Pod(
-        meta=_meta(body),
+        meta=read_meta(body),
         labels=metadata.get("labels") or {},
         ip=status.get("podIP") or "",
         ready=conditions.get("Ready") == "True",
@@ -157,10 +164,11 @@ def _mounted_secrets(volumes: Sequence[Body]) -> tuple[str, ...]:
     return tuple(sorted(sys.intern(name) for name in names if name))
 
 
-def _meta(body: Body) -> Meta:
+def read_meta(body: Body) -> Meta:
+    """The metadata of an object from its JSON in the API; of one in no namespace, the namespace is empty."""
     metadata = body["metadata"]
     return Meta(
-        namespace=sys.intern(metadata["namespace"]),
+        namespace=sys.intern(metadata.get("namespace", "")),
         name=sys.intern(metadata["name"]),
         uid=metadata["uid"],
         generation=metadata.get("generation", 0),

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 from tenantzone_operator.kube.store import Key
 from tenantzone_operator.pool.outcome import Outcome
@@ -14,10 +15,16 @@ class Leader:
 
     Args:
         make_reconciler: called for each term, so that nothing of an earlier one is believed.
+        beside: what else is to be done throughout a term, each until it is cancelled.
     """
 
-    def __init__(self, make_reconciler: Callable[[], Reconciler]) -> None:
+    def __init__(
+        self,
+        make_reconciler: Callable[[], Reconciler],
+        beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
+    ) -> None:
         self._make_reconciler = make_reconciler
+        self._beside = beside
         self._reconciler: Reconciler | None = None
         self._began_at: float | None = None
         self._listed_at: float | None = None
@@ -63,12 +70,17 @@ class Leader:
             list_all: puts the store right. A watch that lags would make the new leader undo what the old one did.
         """
         self._began_at = time.monotonic()
+        beside: list[asyncio.Task[None]] = []
         try:
             await list_all()
             self._reconciler = self._make_reconciler()
             self._reconciler.check_all()
+            beside += [asyncio.create_task(work()) for work in self._beside]
             await asyncio.Event().wait()
         finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             stopped, self._reconciler = self._reconciler, None
             self._began_at = None
             if stopped is not None:

@@ -23,6 +23,7 @@ from tenantzone_operator.metrics.instruments import RECONCILE_SECONDS, RECONCILE
 from tenantzone_operator.planning.capacity import planned_size
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import Plan, leaving, make_plan
+from tenantzone_operator.pool.advising import Advising
 from tenantzone_operator.pool.delivery import Delivery
 from tenantzone_operator.pool.mounts import Mounts
 from tenantzone_operator.pool.outcome import Outcome, engine_outcomes
@@ -96,6 +97,7 @@ class PoolWorker:
         self._recorder = recorder
         self._reclaims = Reclaims()
         self._zone_statuses = ZoneStatuses()
+        self._advising = Advising()
         self._pool_status: dict[str, Status] = {}
         """By the pool's uid: as it was made last."""
         self._statuses = StatusWriter(store, api, recorder, slots)
@@ -223,11 +225,12 @@ class PoolWorker:
         if pool is not None and is_refused and await self._delivery.has_changed(pool):
             await self._delivery.recall(pool)
         size = planned_size(pool, [observation.blocks for observation in observations])
+        advised = self._advising.over(pool, view.zones)
         # Of thousands of zones it takes long, and other pools need not wait for it.
         plan = await asyncio.to_thread(
             make_plan,
-            pool,
-            view.zones,
+            advised.pool,
+            advised.zones,
             in_force=self._history.newest,
             last_generation=pool.status.get("configGeneration", 0) if pool is not None else 0,
             size=size,
@@ -279,10 +282,18 @@ class PoolWorker:
                 token_not_made=self._mounts.token_not_made,
                 unwatched=self._mounts.unwatched(view.pool),
             )
+            status |= self._advising.status(view.pool, view.zones, observations, self._history, before)
         else:
             status = leaving_pool_status(view.told_pool, before=before, now=now)
         self._pool_status = {view.told_pool.meta.uid: status}
         return status
+
+    def _has_new_adjustments(self, view: View) -> bool:
+        """Whether the pool's status was written with others than were looked at: the engines are to get them."""
+        written = self._store.pools.get(self._key)
+        if written is None or view.pool is None:
+            return False
+        return written.status.get("adjustments") != view.pool.status.get("adjustments")
 
     async def _tell(
         self, view: View, plan: Plan, observations: list[Observation], size: int | None, looking_since: float
@@ -313,6 +324,8 @@ class PoolWorker:
         waits = [
             await self._statuses.write(view, zones, pool, may_go_on),
             *self._mounts.retry_seconds,
+            self._advising.pause_seconds(view.pool),
+            0.0 if self._has_new_adjustments(view) else None,
         ]
         wait = min((wait for wait in waits if wait is not None), default=None)
         if self._later is not None:

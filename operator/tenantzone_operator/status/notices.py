@@ -21,6 +21,10 @@ class Notable(StrEnum):
     CONFIG_REJECTED = "ConfigRejected"
     PURGED = "Purged"
     PURGE_INVALID = "PurgeInvalid"
+    REGISTERED = "Registered"
+    NOT_REGISTERED = "NotRegistered"
+    STORAGE_UNHEALTHY = "StorageUnhealthy"
+    STORAGE_HEALTHY = "StorageHealthy"
 
 
 @dataclass(frozen=True, slots=True)

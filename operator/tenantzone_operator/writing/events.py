@@ -166,7 +166,7 @@ class Recorder:
                 return
 
     async def _send(self, series: _Series) -> None:
-        namespace = series.regarding["namespace"]
+        namespace = _namespace(series)
         shown = {"count": series.count, "lastObservedTime": series.last}
         if series.written:
             try:
@@ -187,7 +187,7 @@ class Recorder:
         event: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"namespace": series.regarding["namespace"], "name": series.name},
+            "metadata": {"namespace": _namespace(series), "name": series.name},
             "eventTime": series.first,
             "reportingController": f"{GROUP}/{FIELD_MANAGER}",
             "reportingInstance": self._instance,
@@ -206,10 +206,15 @@ def _regarding(kind: str, meta: Meta) -> dict[str, str]:
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": kind,
-        "namespace": meta.namespace,
+        **({"namespace": meta.namespace} if meta.namespace else {}),
         "name": meta.name,
         "uid": meta.uid,
     }
+
+
+def _namespace(series: _Series) -> str:
+    """Where its Event is: beside the object, and if that is in no namespace, where Kubernetes has such Events."""
+    return series.regarding.get("namespace", "default")
 
 
 def _stamp() -> str:

@@ -28,9 +28,20 @@ class Reclaimed:
     deleted: int = 0
     """Locations whose bytes are gone."""
     deleted_bytes: int = 0
-    evicted: Removed = field(default_factory=Removed)
+    evicted_of: dict[str, Removed] = field(default_factory=dict)
+    """By group, what ceased to serve."""
     failed: int = 0
     """Locations whose storage did not delete them; they are tried again."""
+
+    @property
+    def evicted(self) -> Removed:
+        """What ceased to serve, of all groups."""
+        return sum(self.evicted_of.values(), Removed())
+
+    def note_evicted(self, group: str, removed: Removed) -> None:
+        """Note what ceased to serve of a group."""
+        if removed.blocks:
+            self.evicted_of[group] = self.evicted_of.get(group, Removed()) + removed
 
 
 @dataclass(frozen=True, slots=True)

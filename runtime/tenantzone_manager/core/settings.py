@@ -8,6 +8,8 @@ from msgspec import Meta
 
 NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$"
 Name = Annotated[str, Meta(pattern=NAME, description="Letters, digits, dots, underscores, hyphens; at most 128.")]
+QUALIFIED_NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"
+QualifiedName = Annotated[str, Meta(pattern=QUALIFIED_NAME, description="NAMESPACE/NAME, as Kubernetes has both.")]
 Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
 EvictionPolicy = Literal["LRU", "LFU"]
@@ -101,6 +103,21 @@ class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """Bytes of all groups together: no write is begun that would pass it."""
     watermark: Fraction | None = None
     """Of the limit: what is used above it is evicted, of the groups that use it."""
+
+
+class ServiceAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whose engines show the tokens of a Kubernetes service account. No administrator is made so."""
+
+    name: QualifiedName
+    pool: QualifiedName
+    """Whose instances they may touch."""
+
+
+class Evictions(msgspec.Struct, frozen=True, array_like=True):
+    """What the reclaimer has evicted of a group since it is there."""
+
+    blocks: int = 0
+    bytes: int = 0
 
 
 def check_group(group: InstanceGroup) -> None:

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.core.settings import Instance
 
 
@@ -124,7 +125,7 @@ class ReviewedTokens:
     Args:
         review: asks the API server.
         audience: that tokens must be made for.
-        service_accounts: whose pool, or an administrator, each is, by ``NAMESPACE/NAME``.
+        known: whose pool, or an administrator, a ``NAMESPACE/NAME`` is; None: nobody's.
         clock: monotonic, in seconds.
     """
 
@@ -132,32 +133,43 @@ class ReviewedTokens:
         self,
         review: Review,
         audience: str,
-        service_accounts: Mapping[str, Caller],
+        known: Callable[[str], Caller | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._review = review
         self._audience = audience
-        self._accounts = service_accounts
+        self._caller = known
         self._clock = clock
-        self._known: dict[bytes, tuple[float, str]] = {}
+        self._reviewed: dict[bytes, tuple[float, str]] = {}
 
     async def authenticate(self, token: str) -> Caller:
         account = await self._account(token) if token else ""
-        if account not in self._accounts:
+        caller = self._caller(account) if account else None
+        if caller is None:
             raise Unauthenticated(
                 f"show a token of a service account that is known, made for the audience {self._audience}"
             )
-        return self._accounts[account]
+        return caller
 
     async def _account(self, token: str) -> str:
         digest, now = _digest(token), self._clock()
-        until, account = self._known.get(digest, (0.0, ""))
+        until, account = self._reviewed.get(digest, (0.0, ""))
         if now >= until:
             account = await self._review(token, self._audience)
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            self._known[digest] = now + _REMEMBERED_SECONDS, account
+            if len(self._reviewed) >= _MOST:
+                self._reviewed.clear()
+            self._reviewed[digest] = now + _REMEMBERED_SECONDS, account
         return account
+
+
+def service_accounts(fixed: Mapping[str, Caller], catalog: Catalog) -> Callable[[str], Caller | None]:
+    """Whose each service account is: as it was said at the start, else as administrators have registered it since."""
+
+    def caller(name: str) -> Caller | None:
+        registered = catalog.service_accounts.get(name)
+        return fixed.get(name) or (Caller(name, registered.pool) if registered is not None else None)
+
+    return caller
 
 
 def read_service_accounts(path: Path) -> dict[str, Caller]:

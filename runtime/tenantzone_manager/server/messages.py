@@ -8,7 +8,15 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from tenantzone_manager.core.settings import Bytes, Instance, InstanceGroup, Name, Storage
+from tenantzone_manager.core.settings import (
+    Bytes,
+    Instance,
+    InstanceGroup,
+    Name,
+    QualifiedName,
+    ServiceAccount,
+    Storage,
+)
 from tenantzone_manager.core.writing import Ending, Standing
 from tenantzone_manager.reading import LocationPlace, Query
 
@@ -204,6 +212,11 @@ class GroupResponse(Answer):
     group: InstanceGroup
     total: Usage
     types: dict[str, Usage]
+    instances: int
+    """How many are in it."""
+    evicted_blocks: int
+    """Since the group is there, from one storage type each."""
+    evicted_bytes: int
 
 
 class ListInstanceGroupsResponse(Answer):
@@ -241,6 +254,24 @@ class ListStoragesResponse(Answer):
     """Storages."""
 
     storages: list[StorageResponse]
+
+
+class PutServiceAccountRequest(Message):
+    """A service account as it shall be from now on."""
+
+    account: ServiceAccount
+
+
+class OfServiceAccount(Message):
+    """A request about a service account."""
+
+    name: QualifiedName
+
+
+class ListServiceAccountsResponse(Answer):
+    """The service accounts that administrators have registered, without those that the manager was started with."""
+
+    accounts: list[ServiceAccount]
 
 
 class ErrorBody(Answer):

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from tenantzone_manager import spaces
 from tenantzone_manager.catalog import NotFound, Refused
 from tenantzone_manager.core import books
 from tenantzone_manager.core.hashing import block_keys
 from tenantzone_manager.core.quota import Account
 from tenantzone_manager.core.reclaiming import Removed
-from tenantzone_manager.core.settings import Instance, InstanceGroup
+from tenantzone_manager.core.settings import Evictions, Instance, InstanceGroup
 from tenantzone_manager.events import shortened
 from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.manager import CacheManager
@@ -215,6 +216,19 @@ class Service:
         available = self._manager.storages.get_available_storage(group.storages)
         return m.ListStoragesResponse(storages=[await self._storage_response(each.name) for each in available])
 
+    async def put_service_account(self, _: Caller, request: m.PutServiceAccountRequest) -> m.Done:
+        await self._manager.catalog.put_service_account(request.account)
+        self._manager.events.note("put_service_account", account=request.account.name, pool=request.account.pool)
+        return m.Done()
+
+    async def remove_service_account(self, _: Caller, request: m.OfServiceAccount) -> m.Done:
+        await self._manager.catalog.remove_service_account(request.name)
+        self._manager.events.note("remove_service_account", account=request.name)
+        return m.Done()
+
+    async def list_service_accounts(self, _: Caller, __: m.Empty) -> m.ListServiceAccountsResponse:
+        return m.ListServiceAccountsResponse(accounts=list(self._manager.catalog.service_accounts.values()))
+
     async def show_in_metrics(self) -> None:
         """Bring the gauges up to date, for a scrape.
 
@@ -272,7 +286,16 @@ class Service:
         names = {where: books.group_chain(group.name, where)[0] for where in self._types()}
         accounts = await self._manager.index.accounts([f"g/{group.name}", *names.values()])
         types = {where: _usage(accounts[name]) for where, name in names.items() if name in accounts}
-        return m.GroupResponse(group=group, total=_usage(accounts.get(f"g/{group.name}", Account())), types=types)
+        (lost,) = await self._manager.index.get(spaces.EVICTIONS, [group.name.encode()])
+        evictions: Evictions = lost.value if lost is not None else Evictions()
+        return m.GroupResponse(
+            group=group,
+            total=_usage(accounts.get(f"g/{group.name}", Account())),
+            types=types,
+            instances=len(self._manager.catalog.instances_of(group.name)),
+            evicted_blocks=evictions.blocks,
+            evicted_bytes=evictions.bytes,
+        )
 
     async def _storage_response(self, name: str) -> m.StorageResponse:
         account = books.storage_account(name)
@@ -325,6 +348,9 @@ CALLS: Final = (
     Call("DisableStorage", m.OfStorage, m.StorageResponse, Service.disable_storage),
     Call("ListStorages", m.Empty, m.ListStoragesResponse, Service.list_storages),
     Call("GetAvailableStorage", m.OfGroup, m.ListStoragesResponse, Service.get_available_storage),
+    Call("PutServiceAccount", m.PutServiceAccountRequest, m.Done, Service.put_service_account),
+    Call("RemoveServiceAccount", m.OfServiceAccount, m.Done, Service.remove_service_account),
+    Call("ListServiceAccounts", m.Empty, m.ListServiceAccountsResponse, Service.list_service_accounts),
 )
 
 

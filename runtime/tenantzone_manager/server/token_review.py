@@ -7,6 +7,7 @@ from typing import Final
 
 import aiohttp
 
+SERVER: Final = "https://kubernetes.default.svc"
 IN_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PREFIX: Final = "system:serviceaccount:"
 
@@ -19,7 +20,7 @@ class ApiServerReview:
         credentials: folder with ``token`` and ``ca.crt``.
     """
 
-    def __init__(self, server: str = "https://kubernetes.default.svc", credentials: Path = IN_POD) -> None:
+    def __init__(self, server: str = SERVER, credentials: Path = IN_POD) -> None:
         self._url = f"{server}/apis/authentication.k8s.io/v1/tokenreviews"
         self._credentials = credentials
         self._session: aiohttp.ClientSession | None = None

@@ -1,7 +1,9 @@
 """A bucket of an S3 server. One object per part: ``PREFIX/GROUP/INSTANCE/KEY-LOCATION.SPEC``."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -24,7 +26,7 @@ _AT_ONCE: Final = 1000
 
 
 class S3Storage(DataStorageBackend):
-    """Credentials are found as every AWS client finds them: environment, files, or the pod's identity.
+    """Credentials are in a file of its own, or found as every AWS client finds them: environment, pod's identity.
 
     Args:
         bucket: it must be there.
@@ -33,6 +35,8 @@ class S3Storage(DataStorageBackend):
         region: empty: what the environment says.
         owner: of the index; a prefix that belongs to another one is left alone.
         takeover: make it this index's, whoever had it: what that one wrote is removed as orphans.
+        credentials: a file as AWS's clients have it, with a profile ``default``, read again when it changes; None: they
+            are found as every AWS client finds them.
         timeout_seconds: of a request.
     """
 
@@ -44,6 +48,7 @@ class S3Storage(DataStorageBackend):
         region: str,
         owner: str,
         takeover: bool,
+        credentials: Path | None = None,
         timeout_seconds: float = 5.0,
     ) -> None:
         self._bucket = bucket
@@ -59,6 +64,8 @@ class S3Storage(DataStorageBackend):
             self._options["endpoint_url"] = endpoint
         if region:
             self._options["region_name"] = region
+        self._credentials = credentials
+        self._read_credentials = b""
         self._stack = contextlib.AsyncExitStack()
         self._client: Any = None
 
@@ -75,6 +82,7 @@ class S3Storage(DataStorageBackend):
         return [await self._is_whole(place) for place in places]
 
     async def check_health(self) -> None:
+        await self._look_at_credentials()
         client = await self._connected()
         name = f"{self._prefix}/owner".lstrip("/")
         found = "" if self._takeover else await self._read(name)
@@ -107,10 +115,27 @@ class S3Storage(DataStorageBackend):
 
     async def _connected(self) -> Any:
         if self._client is None:
+            session = get_session()
+            if self._credentials is not None:
+                await self._look_at_credentials()
+                session.set_config_variable("credentials_file", str(self._credentials))
+                session.set_config_variable("profile", "default")
             with _told():
-                client = get_session().create_client("s3", **self._options)
+                client = session.create_client("s3", **self._options)
                 self._client = await self._stack.enter_async_context(client)
         return self._client
+
+    async def _look_at_credentials(self) -> None:
+        """Have the next request connect anew if they have changed since the last one was connected."""
+        if self._credentials is None:
+            return
+        try:
+            found = await asyncio.to_thread(self._credentials.read_bytes)
+        except OSError as error:
+            raise StorageError(f"no credentials: {error}") from error
+        if found != self._read_credentials:
+            self._read_credentials = found
+            await self.close()
 
     async def _read(self, name: str) -> str:
         client = await self._connected()

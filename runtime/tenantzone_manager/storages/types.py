@@ -1,15 +1,16 @@
 """Which storage types there are. One more is a module with a subclass of ``DataStorageBackend``, and a line here."""
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from tenantzone_manager.core.settings import Storage
+from tenantzone_manager.core.settings import NAME, Storage
 from tenantzone_manager.storages.backend import DataStorageBackend
 from tenantzone_manager.storages.file_system import FileSystemStorage
 
 
-def _file_system(storage: Storage, owner: str) -> DataStorageBackend:
+def _file_system(storage: Storage, owner: str, _: Path | None) -> DataStorageBackend:
     options = _Options(storage)
     root = Path(options.text("root"))
     if not root.is_absolute():
@@ -20,7 +21,7 @@ def _file_system(storage: Storage, owner: str) -> DataStorageBackend:
     return made
 
 
-def _s3(storage: Storage, owner: str) -> DataStorageBackend:
+def _s3(storage: Storage, owner: str, folder: Path | None) -> DataStorageBackend:
     from tenantzone_manager.storages.s3 import S3Storage  # its client takes a second to import
 
     options = _Options(storage)
@@ -31,27 +32,46 @@ def _s3(storage: Storage, owner: str) -> DataStorageBackend:
         options.text("region", ""),
         owner,
         options.flag("takeover"),
+        _credentials(storage, options.text("credentials", ""), folder),
     )
     options.end()
     return made
 
 
-STORAGE_TYPES: Final[Mapping[str, Callable[[Storage, str], DataStorageBackend]]] = {
+def _credentials(storage: Storage, name: str, folder: Path | None) -> Path | None:
+    """The file of this name in the folder of credentials; None: none is named."""
+    if not name:
+        return None
+    if not re.fullmatch(NAME, name):
+        raise ValueError(f"storage {storage.name}: option credentials must be the name of a file, and not {name!r}")
+    if folder is None:
+        raise ValueError(
+            f"storage {storage.name}: option credentials needs a manager that was started with --credentials"
+        )
+    return folder / name
+
+
+STORAGE_TYPES: Final[Mapping[str, Callable[[Storage, str, Path | None], DataStorageBackend]]] = {
     "FileSystem": _file_system,
     "S3": _s3,
 }
 """By name, what makes one of it for an index; raises :class:`ValueError` for options that are not its own."""
 
 
-def make(storage: Storage, owner: str) -> DataStorageBackend:
+def make(storage: Storage, owner: str, credentials: Path | None = None) -> DataStorageBackend:
     """The backend of a storage for an index.
+
+    Args:
+        storage: as it is registered.
+        owner: of the index.
+        credentials: folder with those that storages name; None: there is none.
 
     Raises:
         ValueError: there is no such type, or it has no such option.
     """
     if storage.type not in STORAGE_TYPES:
         raise ValueError(f"storage {storage.name}: type {storage.type} is none of {', '.join(STORAGE_TYPES)}")
-    return STORAGE_TYPES[storage.type](storage, owner)
+    return STORAGE_TYPES[storage.type](storage, owner, credentials)
 
 
 class _Options:

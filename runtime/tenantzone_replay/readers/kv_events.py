@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tenantzone_replay.load import Asked, TraceError, content_id, first_arrival_at_zero
+from tenantzone_replay.load import MAX_TOKENS, Asked, TraceError, content_id, first_arrival_at_zero
 from tenantzone_replay.readers.lines import count, json_lines, members, number
 
 _REMEMBERED_BLOCKS = 1_000_000
@@ -36,7 +36,7 @@ def read(path: Path) -> Iterator[Asked]:
             if fields.get("type") != "BlockStored" or fields.get("medium") not in (None, "GPU"):
                 continue
             size = max(1, count(place, fields, "block_size"))
-            content, tenant = chains.add(place, fields)
+            content, tenant = chains.add(place, fields, MAX_TOKENS // size)
             yield Asked(
                 arrival=arrival,
                 # One token more than its full blocks: a prompt's last token is always computed.
@@ -66,15 +66,21 @@ class _Chains:
     def __init__(self) -> None:
         self._before: OrderedDict[int, tuple[int | None, str]] = OrderedDict()
 
-    def add(self, place: str, fields: Mapping[str, Any]) -> tuple[tuple[int, ...], str]:
-        """Note a chain; returns the ids of all its blocks from the first on, and its tenant."""
+    def add(self, place: str, fields: Mapping[str, Any], most: int) -> tuple[tuple[int, ...], str]:
+        """Note a chain; returns the ids of all its blocks from the first on, and its tenant.
+
+        Raises:
+            TraceError: it is none, or has more blocks than ``most``, as one that bites its tail has.
+        """
         hashes = fields.get("block_hashes")
         if not isinstance(hashes, list) or not hashes:
             raise TraceError(f"{place}: block_hashes is missing or empty")
         parent = fields.get("parent_block_hash")
         before = None if parent is None else _id(parent)
         tenant = _salt(fields) if before is None or before not in self._before else self._before[before][1]
-        begin = self._back_from(before)
+        begin = self._back_from(before, most)
+        if len(begin) + len(hashes) > most:
+            raise TraceError(f"{place}: the chain that ends in this block has more than {most:,} blocks")
         ids = [_id(each) for each in hashes]
         for block in ids:
             self._before[block] = before, tenant
@@ -84,9 +90,9 @@ class _Chains:
             self._before.popitem(last=False)
         return (*begin, *ids), tenant
 
-    def _back_from(self, block: int | None) -> list[int]:
+    def _back_from(self, block: int | None, most: int) -> list[int]:
         chain: list[int] = []
-        while block is not None:
+        while block is not None and len(chain) <= most:
             chain.append(block)
             block = self._before[block][0] if block in self._before else None
         return chain[::-1]
@@ -98,6 +104,11 @@ def _id(block_hash: Any) -> int:
 
 def _salt(fields: Mapping[str, Any]) -> str:
     """The last text among what is hashed beside the first block's tokens: a LoRA's name stands before the salt."""
-    keys = (fields.get("extra_keys") or [None])[0] or []
-    texts = [key for key in keys if isinstance(key, str) and key != fields.get("lora_name")]
+    every = fields.get("extra_keys")
+    keys = every[0] if isinstance(every, list) and every else None
+    texts = [
+        key
+        for key in (keys if isinstance(keys, list) else ())
+        if isinstance(key, str) and key != fields.get("lora_name")
+    ]
     return texts[-1] if texts else ""

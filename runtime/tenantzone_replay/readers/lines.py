@@ -3,12 +3,16 @@
 import csv
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
-from tenantzone_replay.load import TraceError
+from tenantzone_replay.load import MAX_TOKENS, TraceError
+
+_LONGEST_LINE: Final = 2**23
+"""Letters. A prompt of four million tokens has less to tell."""
 
 
 def open_text(path: Path) -> TextIO:
@@ -19,9 +23,34 @@ def open_text(path: Path) -> TextIO:
 
 
 def first_line(path: Path) -> str:
-    """The first line that is not empty; an empty one if there is none."""
-    with open_text(path) as lines:
-        return next((line.strip() for line in lines if line.strip()), "")
+    """The first line that is not empty; an empty one if there is none.
+
+    Raises:
+        TraceError: the file can't be read.
+    """
+    return next((line.strip() for _, line in text_lines(path) if line.strip()), "")
+
+
+def text_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file, from number 1 on. However long one is, no more of it is read than a trace may have.
+
+    Raises:
+        TraceError: the file can't be read, or is none of lines.
+    """
+    number = 0
+    try:
+        with open_text(path) as file:
+            while line := file.readline(_LONGEST_LINE + 1):
+                number += 1
+                if len(line) > _LONGEST_LINE:
+                    raise TraceError(f"{path}, line {number}: it has more than {_LONGEST_LINE:,} letters; no trace has")
+                yield number, line
+    except (EOFError, zlib.error):
+        raise TraceError(f"{path}, after line {number}: it is cut off, or no gzip any more; copy it again") from None
+    except UnicodeDecodeError:
+        raise TraceError(f"{path}, after line {number}: it is no text in UTF-8") from None
+    except OSError as error:
+        raise TraceError(f"{path}, after line {number}: {error.strerror or error}") from None
 
 
 def json_lines(path: Path, *, may_be_cut_off: bool = False) -> Iterator[tuple[str, Any]]:
@@ -34,32 +63,36 @@ def json_lines(path: Path, *, may_be_cut_off: bool = False) -> Iterator[tuple[st
     Raises:
         TraceError: a line is no JSON.
     """
-    with open_text(path) as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            place = f"{path}, line {number}"
-            try:
-                yield place, json.loads(line)
-            except ValueError as error:
-                if may_be_cut_off and not line.endswith("\n"):
-                    return
-                raise TraceError(f"{place}: no JSON: {error}") from None
+    for number, line in text_lines(path):
+        if not line.strip():
+            continue
+        place = f"{path}, line {number}"
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if may_be_cut_off and not line.endswith("\n"):
+                return
+            raise TraceError(f"{place}: no JSON: {error}") from None
+        yield place, found
 
 
 def csv_rows(path: Path, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:
     """The rows of a table whose first line names its columns, and where each stands.
 
     Raises:
-        TraceError: one of these columns is missing.
+        TraceError: one of these columns is missing, or it is no table.
     """
-    with open_text(path) as lines:
-        rows = csv.DictReader(lines)
+    rows = csv.DictReader(line for _, line in text_lines(path))
+    try:
         for column in columns:
             if column not in (rows.fieldnames or ()):
-                raise TraceError(f"{path}: column {column!r} is missing; it has {', '.join(rows.fieldnames or ())}")
+                raise TraceError(
+                    f"{path}: column {column!r} is missing; it has {', '.join(rows.fieldnames or ())[:200]}"
+                )
         for row in rows:
             yield f"{path}, line {rows.line_num}", row
+    except csv.Error as error:
+        raise TraceError(f"{path}, line {rows.line_num}: no table: {error}") from None
 
 
 def members(place: str, line: Any) -> Mapping[str, Any]:
@@ -83,7 +116,7 @@ def number(place: str, line: Mapping[str, Any], *names: str, default: float | No
         if line.get(name) not in (None, ""):
             try:
                 found = float(line[name])
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 found = -1.0
             if not 0 <= found < 1e15:
                 raise TraceError(f"{place}: {name} is {str(line[name])[:50]!r}; expected a number of at least 0")
@@ -93,9 +126,21 @@ def number(place: str, line: Mapping[str, Any], *names: str, default: float | No
     return default
 
 
-def count(place: str, line: Mapping[str, Any], *names: str, default: int | None = None) -> int:
+def whole(place: str, line: Mapping[str, Any], *names: str, default: int | None = None) -> int:
     """The same, as a whole number."""
     return int(number(place, line, *names, default=default))
+
+
+def count(place: str, line: Mapping[str, Any], *names: str, default: int | None = None, most: int = MAX_TOKENS) -> int:
+    """The same, of things of which there are no more than so many: tokens, if nothing else is said.
+
+    Raises:
+        TraceError: as with `number`, or it is more.
+    """
+    found = whole(place, line, *names, default=default)
+    if found > most:
+        raise TraceError(f"{place}: {' or '.join(names)} is {found:,}; no request has more than {most:,}")
+    return found
 
 
 def seconds(place: str, line: Mapping[str, Any], *names: str) -> float:
@@ -108,7 +153,9 @@ def seconds(place: str, line: Mapping[str, Any], *names: str) -> float:
         text = line.get(name)
         if isinstance(text, str):
             try:
-                return float(text)
+                return number(place, {name: float(text)}, name)
+            except TraceError:
+                raise
             except ValueError:
                 pass
             try:

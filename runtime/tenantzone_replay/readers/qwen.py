@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 
-from tenantzone_replay.load import Asked
-from tenantzone_replay.readers.lines import count, json_lines, members, number
+from tenantzone_replay.load import Asked, TraceError
+from tenantzone_replay.readers.lines import count, json_lines, members, number, whole
 from tenantzone_replay.readers.prompts import known_prompt
 
 CONTENT_TOKENS = 16
@@ -27,8 +27,10 @@ def read(path: Path) -> Iterator[Asked]:
     conversation_of: OrderedDict[int, int] = OrderedDict()
     for place, line in json_lines(path):
         fields = members(place, line)
-        chat = count(place, fields, "chat_id")
+        chat = whole(place, fields, "chat_id")
         parent = fields.get("parent_chat_id", -1)
+        if not isinstance(parent, int):
+            raise TraceError(f"{place}: parent_chat_id is {str(parent)[:50]!r}; expected a whole number, -1 for none")
         conversation = conversation_of[chat] = conversation_of.get(parent, chat)
         if len(conversation_of) > _REMEMBERED_CHATS:
             conversation_of.popitem(last=False)

@@ -16,6 +16,9 @@ _FORMAT = 1
 _LETTERS = 8
 """Of a block's hash."""
 _PATTERN = "requests-*.jsonl*"
+_MOST_UNDER_WAY = 100_000
+_MOST_ANSWERS = 16_384
+"""To one prompt; vLLM's own bound."""
 
 Arrival = tuple[float, int, Asked]
 """Unix time, place in the file, and the request, whose own time is not set."""
@@ -64,6 +67,10 @@ def _in_order(paths: list[Path]) -> Iterator[Arrival]:
                 heapq.heappush(waiting, (number(where, fields, "time"), place, asked))
             while waiting and waiting[0][0] <= oldest:
                 yield heapq.heappop(waiting)
+            if len(waiting) > _MOST_UNDER_WAY:
+                raise TraceError(
+                    f"{where}: by its lines, more than {_MOST_UNDER_WAY:,} requests were under way at once"
+                )
     while waiting:
         yield heapq.heappop(waiting)
 
@@ -89,7 +96,7 @@ def _requests(where: str, fields: Mapping[str, Any]) -> Iterator[Asked]:
         conversation=content[0] if content else 0,
         tenant=str(fields.get("tenant") or (f"caller-{caller}" if caller else "")),
     )
-    for _ in range(max(1, count(where, fields, "answers", default=1))):
+    for _ in range(max(1, count(where, fields, "answers", default=1, most=_MOST_ANSWERS))):
         yield asked
 
 

@@ -17,6 +17,7 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 class Breaker:
     """One of one disk, for one way. Times are of any clock that does not run backwards, in seconds."""
 
+    longest_pause: float = LONGEST_PAUSE_SECONDS
     openings: int = 0
     """How often it opened, or stayed open after a try."""
     error: str = ""
@@ -24,8 +25,8 @@ class Breaker:
     _failures: int = 0
     _pause: float = 0.0
     _closed_from: float = 0.0
-    _is_trying: bool = False
-    """Whether something is tried of which the end was not told."""
+    _is_tried: bool = False
+    """Whether one was let through since the last that failed."""
 
     @property
     def is_open(self) -> bool:
@@ -39,14 +40,13 @@ class Breaker:
         if now < self._closed_from:
             return False
         self._closed_from = now + self._pause
-        self._is_trying = True
+        self._is_tried = True
         return True
 
     def succeeded(self) -> None:
         """A transfer has ended well."""
         self._failures = 0
         self._pause = 0.0
-        self._is_trying = False
 
     def note(self, error: Exception, doing: str) -> None:
         """Something could not be done now; the first time, that is logged."""
@@ -55,14 +55,14 @@ class Breaker:
         self.failed(time.monotonic(), str(error))
 
     def failed(self, now: float, error: str = "", *, at_once: bool = False) -> None:
-        """A transfer has failed; ``at_once`` opens whatever went before, for one that held somebody up.
-
-        While it is open only the one that is tried counts: others were under way when it opened.
-        """
+        """A transfer has failed; ``at_once`` opens whatever went before, for one that held somebody up."""
         self._failures += 1
         self.error = error
-        if self._is_trying or (not self._pause and (at_once or self._failures >= FAILURES)):
-            self._is_trying = False
-            self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
+        if self._pause and not self._is_tried:
+            # It began before those failed that opened it, and says no more than they did.
+            return
+        self._is_tried = False
+        if at_once or self._pause or self._failures >= FAILURES:
+            self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), self.longest_pause)
             self._closed_from = now + self._pause
             self.openings += 1

@@ -1,4 +1,4 @@
-"""Sealing: what is on the disk opens only as the chunk that was written, for the zone and instance that wrote it.
+"""Sealing: what is stored opens only as the chunk that was written, for the zone and instance that wrote it.
 
 AES-GCM (NIST SP 800-38D) with 256 bits, by a key for each zone and each of its purges, which HKDF (RFC 5869) derives of
 the pool's salt key. So what was written before a purge opens no more, whoever puts it back. What is under the seal
@@ -36,10 +36,10 @@ class Seal(Protocol):
     def sealed_size(self, content_bytes: int) -> int:
         """The size of a file with so many bytes of content."""
 
-    def seal(self, content: memoryview, key: bytes, nonce: bytes, sealed: bytearray) -> None:
+    def seal(self, content: memoryview, key: bytes, nonce: bytes, sealed: bytearray | memoryview) -> None:
         """Put into ``sealed`` what to write for a chunk, by its key and a nonce that no other has."""
 
-    def open(self, sealed: bytearray, key: bytes, nonce: bytes, content: memoryview) -> None:
+    def open(self, sealed: bytearray | memoryview, key: bytes, nonce: bytes, content: memoryview) -> None:
         """Put into ``content`` what is in a file.
 
         Raises:
@@ -54,12 +54,13 @@ class ZoneSeal:
         salt_key: the pool's.
         instance: of the zone.
         purge: the id of the zone's last purge; empty: none.
+        use: where chunks are stored: what is sealed for one use does not open for another.
     """
 
-    def __init__(self, salt_key: bytes, instance: Instance, purge: str) -> None:
+    def __init__(self, salt_key: bytes, instance: Instance, purge: str, use: bytes = b"tenantzone disk tier") -> None:
         # It shows neither the zone nor the purge.
         self._folder = _digest(instance.digest, purge)
-        info = b"tenantzone disk tier" + bytes.fromhex(_digest(instance.zone, purge))
+        info = use + bytes.fromhex(_digest(instance.zone, purge))
         self._cipher = AESGCM(HKDF(SHA256(), 32, salt=None, info=info).derive(salt_key))
         self._about = _HEADER + bytes.fromhex(self._folder)
 
@@ -70,13 +71,13 @@ class ZoneSeal:
     def sealed_size(self, content_bytes: int) -> int:
         return len(_HEADER) + content_bytes + _TAG_BYTES
 
-    def seal(self, content: memoryview, key: bytes, nonce: bytes, sealed: bytearray) -> None:
+    def seal(self, content: memoryview, key: bytes, nonce: bytes, sealed: bytearray | memoryview) -> None:
         sealed[: len(_HEADER)] = _HEADER
         self._cipher.encrypt_into(nonce, content, self._about + key, memoryview(sealed)[len(_HEADER) :])
 
-    def open(self, sealed: bytearray, key: bytes, nonce: bytes, content: memoryview) -> None:
+    def open(self, sealed: bytearray | memoryview, key: bytes, nonce: bytes, content: memoryview) -> None:
         try:
-            if sealed[: len(_HEADER)] != _HEADER:
+            if bytes(sealed[: len(_HEADER)]) != _HEADER:
                 raise InvalidTag
             self._cipher.decrypt_into(nonce, memoryview(sealed)[len(_HEADER) :], self._about + key, content)
         except InvalidTag:

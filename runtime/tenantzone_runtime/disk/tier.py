@@ -17,12 +17,12 @@ from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.disk.breaker import Breaker
 from tenantzone_runtime.disk.catalog import Catalog
 from tenantzone_runtime.disk.figures import DiskFigures, Receipt, ZoneFigures
-from tenantzone_runtime.disk.jobs import Job, JobEnd, Jobs
+from tenantzone_runtime.disk.jobs import Jobs
 from tenantzone_runtime.disk.layout import ObjectName
 from tenantzone_runtime.disk.objects import Objects
 from tenantzone_runtime.disk.sealing import CorruptObjectError, Seal, new_nonce
 from tenantzone_runtime.disk.spaces import Space
-from tenantzone_runtime.disk.transfers import AbandonedError, Memory, Removal, Transfer, error_of
+from tenantzone_runtime.disk.transfers import AbandonedError, Job, JobEnd, Memory, Removal, Transfer, error_of
 from tenantzone_runtime.disk.workers import Workers
 from tenantzone_runtime.zones.parts import ALL, slices
 from tenantzone_runtime.zones.tier import Tier
@@ -124,7 +124,7 @@ class DiskTier:
             protected: keys of the same prompt's beginning, which must not go for them.
         """
         now = time.monotonic()
-        job = Job(number, False, now, self.chunk_bytes)
+        job: Job[Transfer] = Job(number, False, now, self.chunk_bytes)
         new = [chunk for chunk in chunks if self._catalog.entry(zone, chunk[0]) is None]
         slots = self._slots_for(zone, len(new), protected, now) if new else []
         self.tier.store(zone, slots)
@@ -145,7 +145,7 @@ class DiskTier:
             zone: whose chunks they are.
             chunks: the memory of each is as it was, or all of the chunk, when the job has ended.
         """
-        job = Job(number, True, time.monotonic(), self.chunk_bytes)
+        job: Job[Transfer] = Job(number, True, time.monotonic(), self.chunk_bytes)
         for key, view in chunks:
             entry = self._catalog.entry(zone, key)
             if entry is None or not self.tier.has_stored(zone, entry.slot) or not self.tier.loadable(zone):
@@ -172,11 +172,13 @@ class DiskTier:
         for slot in self._catalog.slots_of(zone, keys):
             self._catalog.forget(self.tier.lose(zone, slot))
 
-    def renew(self, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
-        """Find no more, and remove, all that is there: it was sealed by a key that is not in force any more.
+    def renew(self) -> None:
+        """Find no more, and remove, all that is there: it was sealed by a key that is not in force any more."""
+        for _ in self.renew_in_parts(ALL):
+            pass
 
-        There are pauses after ``at_once`` chunks, in which anything may happen to others.
-        """
+    def renew_in_parts(self, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
+        """Do what `renew` does, with pauses after ``at_once`` chunks, in which anything may happen to others."""
         for tenant in self._catalog.tenants:
             zone, space = self.tier.ledger.zones.get(tenant), self._catalog.reseal(tenant)
             for entries in slices(list(space.entries.items()), at_once):
@@ -275,7 +277,7 @@ class DiskTier:
     # What the threads have done
 
     def _stored(
-        self, job: Job, space: Space, transfer: Transfer, removal: Removal | None, error: Exception | None
+        self, job: Job[Transfer], space: Space, transfer: Transfer, removal: Removal | None, error: Exception | None
     ) -> None:
         space.transfers -= 1
         counts = self.tier.counts_of(transfer.zone)
@@ -290,7 +292,7 @@ class DiskTier:
         self._catalog.forget(self.tier.stored([transfer.slot], success=error is None))
         self._jobs.chunk_ended(job, key, error)
 
-    def _loaded(self, job: Job, space: Space, transfer: Transfer, error: Exception | None) -> None:
+    def _loaded(self, job: Job[Transfer], space: Space, transfer: Transfer, error: Exception | None) -> None:
         space.transfers -= 1
         counts = self.tier.counts_of(transfer.zone)
         lost = False
@@ -312,7 +314,7 @@ class DiskTier:
         self._catalog.forget(self.tier.loaded([transfer.slot]))
         self._jobs.chunk_ended(job, transfer.name.key, error)
 
-    def _is_late(self, job: Job, now: float) -> None:
+    def _is_late(self, job: Job[Transfer], now: float) -> None:
         """Let nobody wait for a job any longer. What is on its way goes on, and is charged until it ends."""
         for transfer in job.left.values():
             self.tier.counts_of(transfer.zone).late += 1
@@ -345,5 +347,5 @@ class DiskTier:
         workers.submit(tenant, lambda: self._events.put(partial(ended, error_of(work))))
 
 
-def _way(job: Job) -> str:
+def _way(job: Job[Transfer]) -> str:
     return "load" if job.is_load else "store"

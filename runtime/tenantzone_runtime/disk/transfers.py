@@ -2,8 +2,8 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
 from tenantzone_runtime.disk.layout import ObjectName
 from tenantzone_runtime.disk.objects import Objects
@@ -11,6 +11,16 @@ from tenantzone_runtime.disk.sealing import CorruptObjectError, Seal
 from tenantzone_runtime.zones.zone import Zone
 
 _T = TypeVar("_T")
+
+
+class UsesMemory(Protocol):
+    """What is on its way from or to memory of the caller's."""
+
+    @property
+    def memory(self) -> "Memory": ...
+
+
+_Transfer = TypeVar("_Transfer", bound=UsesMemory)
 
 
 class AbandonedError(Exception):
@@ -56,16 +66,17 @@ class Memory:
         self._lock = threading.Lock()
 
     def use(self, work: Callable[[memoryview], _T]) -> _T:
-        """Do something with the memory that waits for nothing, once; it is the caller's again then.
+        """Do something with the memory that waits for nothing, once; it is the caller's again if it could be done.
 
         Raises:
-            AbandonedError: it was taken back.
+            AbandonedError: it was taken back, or used before.
         """
         with self._lock:
-            view, self._view = self._view, None
-            if view is None:
+            if self._view is None:
                 raise AbandonedError
-            return work(view)
+            done = work(self._view)
+            self._view = None
+            return done
 
     def take_back(self) -> None:
         """Nobody reads or writes the memory when this returns, or ever again."""
@@ -107,3 +118,51 @@ def error_of(work: Callable[[], object]) -> Exception | None:
     except (OSError, CorruptObjectError, AbandonedError) as error:
         return error
     return None
+
+
+@dataclass(slots=True)
+class Job(Generic[_Transfer]):
+    """Chunks that the caller gave together."""
+
+    number: int
+    is_load: bool
+    began: float
+    chunk_bytes: int
+    left: dict[bytes, _Transfer] = field(default_factory=dict)
+    moved: list[bytes] = field(default_factory=list)
+    failed: int = 0
+
+    def ended(self, key: bytes, error: Exception | None) -> bool:
+        """Note what became of a chunk; returns whether the job waited for it."""
+        if self.left.pop(key, None) is None:
+            return False
+        if error is None:
+            self.moved.append(key)
+        else:
+            self.failed += 1
+        return True
+
+    def give_up(self) -> None:
+        """Take back the memory of all that is not done."""
+        self.failed += len(self.left)
+        for transfer in self.left.values():
+            transfer.memory.take_back()
+        self.left.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """What became of a job."""
+
+    number: int
+    is_whole: bool
+    """Whether each chunk that was on its way has arrived."""
+    moved: list[bytes]
+    """The keys of those that have."""
+    seconds: float
+    moved_bytes: int
+
+
+def end_of(job: Job[Any], now: float) -> JobEnd:
+    """What became of a job that waits for nothing any more."""
+    return JobEnd(job.number, not job.failed, job.moved, now - job.began, len(job.moved) * job.chunk_bytes)

@@ -25,6 +25,7 @@ from tenantzone_runtime.door.opening import open_all
 from tenantzone_runtime.door.recorder import Recorder, recorded
 from tenantzone_runtime.door.refusals import count_refusal
 from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
+from tenantzone_runtime.door.sampling import prompt_logprobs_field
 from tenantzone_runtime.door.terms import check_terms
 from tenantzone_runtime.door.users import naming_users, user_of
 from tenantzone_runtime.door.verdict import judged
@@ -212,6 +213,7 @@ class TenantMiddleware:
             return body
         check_fields(parsed, route.refused_fields)
         check_terms(parsed, headers, route.path, zone)
+        bearing.prompt_logprobs_field = prompt_logprobs_field(parsed)
         if self._known.config is None:
             return without_seal(parsed)
         user = user_of(headers, zone, self._settings.seal_key)

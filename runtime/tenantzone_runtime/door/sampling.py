@@ -17,6 +17,9 @@ _UNSAID_TOKENS: Final = 4096
 """Of an answer whose length nobody has said: how long it may get the door does not know."""
 _ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _LOGPROBS: Final = ("logprobs", "top_logprobs")
+_LOGPROB_TOKENS: Final = "logprob_token_ids"
+_PROMPT_LOGPROBS: Final = "prompt_logprobs"
+_ECHO: Final = "echo"
 _REPETITION: Final = "repetition_detection"
 _MOST_COMPARED: Final = 2**14
 """Tokens at most, to be compared after each token."""
@@ -43,7 +46,7 @@ def check_sampling(body: Mapping[str, Any]) -> None:
 
 
 def check_logprobs(body: Mapping[str, Any], answers: int) -> None:
-    """Check that an answer in one piece has not too many log probabilities in it.
+    """Check that an answer in one piece, or a stream's piece, has not too many log probabilities in it.
 
     Args:
         body: parsed.
@@ -52,15 +55,42 @@ def check_logprobs(body: Mapping[str, Any], answers: int) -> None:
     Raises:
         Refusal: it has.
     """
-    field, wanted = max(((name, _number(body.get(name))) for name in _LOGPROBS), key=lambda it: it[1])
-    if wanted < 1 or body.get("stream") is True:
+    wanted_by = {name: _logprobs(body.get(name)) for name in _LOGPROBS}
+    wanted_by[_LOGPROB_TOKENS] = _members(body.get(_LOGPROB_TOKENS))
+    field, wanted = max(wanted_by.items(), key=lambda it: it[1])
+    if wanted < 1:
         return
     said = [_number(body[name]) for name in _ANSWER_TOKENS if body.get(name) is not None]
-    if answers * (wanted + 1) * max(said, default=_UNSAID_TOKENS) > MAX_LOGPROBS:
+    # A stream has one token in each piece.
+    tokens = 1 if body.get("stream") is True else max(said, default=_UNSAID_TOKENS)
+    if answers * (wanted + 1) * tokens > MAX_LOGPROBS:
         raise _refused(
             field,
             f"makes an answer of more than {MAX_LOGPROBS} log probabilities, counting {answers} answers of "
-            f"{max(said, default=_UNSAID_TOKENS):g} tokens; stream it, say a smaller max_tokens",
+            f"{tokens:g} tokens; stream it, say a smaller max_tokens",
+        )
+
+
+def prompt_logprobs_field(body: Mapping[str, Any]) -> str:
+    """The field that asks for log probabilities of the prompts, if one does."""
+    return _ECHO if body.get(_PROMPT_LOGPROBS) is None else _PROMPT_LOGPROBS
+
+
+def check_prompt_logprobs(count: int, field: str) -> None:
+    """Check that an answer has not too many log probabilities of its prompts in it, streamed or not.
+
+    Args:
+        count: of all prompts of the body that have become tokens, each as often as it is answered.
+        field: what asks for them.
+
+    Raises:
+        Refusal: it has.
+    """
+    if count > MAX_LOGPROBS:
+        raise _refused(
+            field,
+            f"makes an answer of more than {MAX_LOGPROBS} log probabilities of prompts: for each token of each prompt "
+            "it has one more than are asked for; send fewer or shorter prompts",
         )
 
 
@@ -68,6 +98,16 @@ def _compared(repetition: Mapping[str, Any]) -> float:
     """How many tokens vLLM compares at most: each length of a pattern is tried, and may differ in its last token."""
     size, count = (_number(repetition.get(name)) for name in ("max_pattern_size", "min_count"))
     return size * size * max(count, 2.0) if size > 0 else 0.0
+
+
+def _logprobs(value: object) -> float:
+    number = _number(value)
+    # -1 stands for the whole vocabulary.
+    return float("inf") if number < 0 else number
+
+
+def _members(value: object) -> float:
+    return len(value) if isinstance(value, list) else 0.0
 
 
 def _number(value: object) -> float:

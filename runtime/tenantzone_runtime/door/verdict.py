@@ -46,7 +46,7 @@ def arrive() -> None:
 
 
 async def refuse(status: int, message: str, retry_after: int | None = None, closed_seconds: float = 0.0) -> None:
-    """Have the door answer the request that this is called for with an error; returns if no door is there.
+    """Have the door answer the request that this is called for with an error of the engine's; see `refuse_with`.
 
     Args:
         status: HTTP status, one that the door answers with.
@@ -54,11 +54,16 @@ async def refuse(status: int, message: str, retry_after: int | None = None, clos
         retry_after: seconds after which the client should ask again; None: that is not said.
         closed_seconds: for which the door may refuse by itself whatever else comes of the tenant.
     """
+    headers = {} if retry_after is None else {"retry-after": str(retry_after)}
+    await refuse_with(Refusal(status, "engine", message, headers=headers), closed_seconds)
+
+
+async def refuse_with(refusal: Refusal, closed_seconds: float = 0.0) -> None:
+    """Have the door answer the request that this is called for with a refusal; returns if no door is there."""
     verdict = _current.get()
     if verdict is not None:
-        headers = {} if retry_after is None else {"retry-after": str(retry_after)}
-        verdict.refusal = Refusal(status, "engine", message, headers=headers)
-        verdict.hearing.is_refused(verdict.refusal, closed_seconds)
+        verdict.refusal = refusal
+        verdict.hearing.is_refused(refusal, closed_seconds)
         verdict.is_given.set()
         # Until vLLM cancels this.
         await asyncio.sleep(_PATIENCE_SECONDS)

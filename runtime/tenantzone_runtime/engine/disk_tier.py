@@ -3,23 +3,22 @@
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from vllm.v1.kv_offload.base import (
     Locality,
     LookupResult,
-    Medium,
     OffloadingSpec,
     OffloadKey,
     ReqContext,
     RequestOffloadingContext,
     ScheduleEndContext,
 )
-from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, TransferJob
+from vllm.v1.kv_offload.tiering.base import TransferJob
 
 from tenantzone_contract.config import RuntimeConfig
-from tenantzone_runtime.disk.figures import DiskFigures, Receipt
+from tenantzone_runtime.disk.figures import DiskFigures
 from tenantzone_runtime.disk.tier import Chunks, DiskTier
+from tenantzone_runtime.engine.secondary_tier import ZoneSecondaryTier
 from tenantzone_runtime.zones.zone import Zone
 
 
@@ -33,11 +32,8 @@ class _DiskCaller:
     is_finished: bool = False
 
 
-class ZoneDiskTier(SecondaryTierManager):
-    """The disk tier of one engine, in which each request stores and finds chunks of its zone only.
-
-    A request that was not bound finds nothing and stores nothing. Nothing here waits: what is there is known in memory,
-    and a transfer that is late is reported as failed, its memory being vLLM's again.
+class ZoneDiskTier(ZoneSecondaryTier):
+    """The disk tier of one engine. What is there is known in memory, so that no look-up asks the disk.
 
     Args:
         offloading_spec: vLLM's.
@@ -50,8 +46,6 @@ class ZoneDiskTier(SecondaryTierManager):
         ValueError: the disk's chunks have another length.
     """
 
-    medium: ClassVar[Medium | None] = Medium.STORAGE
-
     def __init__(
         self,
         offloading_spec: OffloadingSpec,
@@ -60,43 +54,23 @@ class ZoneDiskTier(SecondaryTierManager):
         disk: DiskTier,
         read_salt_key: Callable[[], object] = bool,
     ) -> None:
-        super().__init__(offloading_spec, primary_kv_view, tier_type)
-        if self.block_size_bytes != disk.chunk_bytes:
-            raise ValueError(f"the disk's chunks have {disk.chunk_bytes} bytes, vLLM's {self.block_size_bytes}")
-        self.locality = Locality.LOCAL
+        super().__init__(offloading_spec, primary_kv_view, tier_type, Locality.LOCAL, disk)
         self.disk = disk
         self._read_salt_key = read_salt_key
-        self._memory = primary_kv_view.cast("B")
-        self._bound: dict[str, str] = {}
         self._promised: dict[Zone, set[OffloadKey]] = {}
         """What zones were told of in this step, and have not begun to load."""
-        self._loads: set[int] = set()
-
-    def bind(self, request_id: str, tenant: str | None) -> None:
-        """Say whose the next new request of this id is, before it comes.
-
-        Args:
-            request_id: of a request that the scheduler has bound, whatever the request says of itself.
-            tenant: its zone's; None: no zone was declared when it came, and nothing of it goes to the disk.
-        """
-        if tenant is not None:
-            self._bound[request_id] = tenant
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
-        """Enforce a new config of the engine's zones, with the tier's shares, in parts."""
         return self.disk.apply_in_parts(config)
 
     def upkeep(self) -> Iterator[None]:
-        """Do what time does to zones and their chunks, in parts; to be called several times a second."""
         return self.disk.upkeep_in_parts()
 
     def forget_all(self) -> Iterator[None]:
-        """Find nothing again of what is on the disk, in parts: the pool's salt key is another one."""
         self._read_salt_key()
-        return self.disk.renew()
+        return self.disk.renew_in_parts()
 
     def condemn(self, req_context: ReqContext, keys: Iterable[OffloadKey]) -> None:
-        """Keep nothing that a request has stored under these keys: what it computed may be wrong."""
         caller = req_context.get_state(_DiskCaller)
         if caller is not None:
             self.disk.lose(caller.zone, keys)
@@ -104,10 +78,6 @@ class ZoneDiskTier(SecondaryTierManager):
     def figures(self) -> DiskFigures:
         """What there is and what was counted, for a report."""
         return self.disk.figures()
-
-    def take_receipts(self) -> list[Receipt]:
-        """What became of the files of purges and of zones that went, since the last call."""
-        return self.disk.take_receipts()
 
     # Requests
 
@@ -160,29 +130,9 @@ class ZoneDiskTier(SecondaryTierManager):
         self.disk.load(job_metadata.job_id, caller.zone, self._chunks(job_metadata))
         caller.keys.update(dict.fromkeys(job_metadata.keys))
 
-    def get_finished_jobs(self) -> Iterable[JobResult]:
-        results = []
-        for end in self.disk.finished():
-            moved = None
-            if end.number in self._loads:
-                self._loads.discard(end.number)
-                moved = [OffloadKey(key) for key in end.moved]
-            results.append(JobResult(end.number, end.is_whole, moved or None, end.seconds, end.moved_bytes))
-        return results
-
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
         # What was promised is being loaded by now, or vLLM had no room for it.
         self._promised.clear()
 
-    def drain_jobs(self) -> None:
-        """End all jobs at once: vLLM's memory is touched no more, and no disk is waited for."""
-        self.disk.give_up_jobs()
-
-    def shutdown(self) -> None:
-        self.disk.stop()
-        self._memory.release()
-
     def _chunks(self, job: TransferJob) -> Chunks:
-        size = self.block_size_bytes
-        starts = [int(chunk_id) * size for chunk_id in job.chunk_ids]
-        return [(key, self._memory[start : start + size]) for key, start in zip(job.keys, starts, strict=True)]
+        return list(zip(job.keys, self._rows(job), strict=True))

@@ -41,7 +41,7 @@ _MODEL: Final = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "head_dim": 32,
-    "max_position_embeddings": 1 << 20,
+    "max_position_embeddings": 1 << 24,
     "vocab_size": 128,
     "eos_token_id": 2,
 }

@@ -54,6 +54,12 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         for tier in self.manager.secondary_tiers:
             tier.bind(request.request_id, tenant)
 
+    def on_new_request(self, request: Request) -> None:
+        super().on_new_request(request)
+        status = self._req_status[request.request_id]
+        for tier in self.manager.secondary_tiers:
+            tier.know_prompt(status.req_context, status.group_states[0].offload_keys)
+
     # Loads
 
     def get_num_new_matched_tokens(
@@ -75,11 +81,13 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         return super().get_num_new_matched_tokens(request, num_computed_tokens, most)
 
     def is_looking_up(self, request: Request) -> bool:
-        """Whether a request waits for something that is on its way to the CPU memory tier, or out of its blocks."""
+        """Whether a request waits for an answer, for the CPU memory tier, or for what its own blocks held."""
         status = self._req_status.get(request.request_id)
         if status is None or status.deferred_lookup_start_time is None:
             return False
         if status.transfer_jobs or self.manager.primary_tier.is_awaiting(status.req_context):
+            return True
+        if any(tier.is_waiting(status.req_context) for tier in self.manager.secondary_tiers):
             return True
         return bool(self._chunks_being_loaded) and not self._chunks_being_loaded.isdisjoint(_keys(status))
 

@@ -1,4 +1,4 @@
-"""The tiers below an engine's blocks, as vLLM's offloading makes them: CPU memory, and a disk below it."""
+"""The tiers below an engine's blocks, as vLLM's offloading makes them: CPU memory, and what there is below it."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -25,9 +25,19 @@ from tenantzone_contract.instance import Instance
 from tenantzone_runtime.disk.opening import open_disk_tier
 from tenantzone_runtime.engine.disk_tier import ZoneDiskTier
 from tenantzone_runtime.engine.memcpy_worker import MemcpyOffloadingWorker
+from tenantzone_runtime.engine.secondary_tier import ZoneSecondaryTier
+from tenantzone_runtime.engine.shared_tier import ZoneSharedTier
 from tenantzone_runtime.engine.tier_manager import ZoneOffloadingManager
-from tenantzone_runtime.offloading_flags import TierFlags, check_shared_memory, read_tier_flags
+from tenantzone_runtime.offloading_flags import (
+    DiskFlags,
+    ManagerFlags,
+    TierFlags,
+    check_shared_memory,
+    read_tier_flags,
+)
 from tenantzone_runtime.salt import SaltKeySource
+from tenantzone_runtime.shared.opening import open_shared_tier
+from tenantzone_runtime.shared.writing import Shape
 from tenantzone_runtime.zones.tier import Tier, TransferBounds
 
 logger = logging.getLogger(__name__)
@@ -64,7 +74,7 @@ class ZoneTieringManager(TieringOffloadingManager):
     """vLLM's manager of several tiers, in which what zones did not keep in one is not looked for to copy it on."""
 
     primary_tier: ZonePrimaryTier
-    secondary_tiers: list[ZoneDiskTier]
+    secondary_tiers: list[ZoneSecondaryTier]
 
     def on_new_request(
         self, req_context: ReqContext, *, exclude_tier_idx: int | None = None
@@ -83,7 +93,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
 
     Args:
         config: vLLM's.
-        instance: what a tenant's chunks depend on; needed where the manager is made, and there is a disk.
+        instance: what a tenant's chunks depend on; needed where the manager is made, and there is a tier below it.
         salt_key: the pool's; needed there, too.
     """
 
@@ -122,25 +132,47 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             region,
             self.kv_events_config.enable_kv_cache_events,
         )
-        return ZoneTieringManager(primary, self._disk_tiers(primary))
+        return ZoneTieringManager(primary, self._tiers_below(primary.get_kv_memoryview()))
 
-    def _disk_tiers(self, primary: ZonePrimaryTier) -> list[ZoneDiskTier]:
-        disk = self._flags.disk
-        if disk is None:
-            return []
-        instance, salt_key = self._instance, self._salt_key
-        assert instance is not None
-        assert salt_key is not None
+    def _tiers_below(self, view: memoryview) -> list[ZoneSecondaryTier]:
+        disk, manager = self._flags.disk, self._flags.manager
+        tiers: list[ZoneSecondaryTier] = []
+        if disk is not None:
+            tiers.append(self._disk_tier(view, disk))
+        if manager is not None:
+            tiers.append(self._shared_tier(view, manager))
+        return tiers
+
+    def _disk_tier(self, view: memoryview, flags: DiskFlags) -> ZoneDiskTier:
+        salt_key, instance = self._sealed_by()
         if not salt_key.id:
             logger.warning("The disk tier is sealed by a key of this process's own: nothing is found after a restart")
         tier = open_disk_tier(
-            disk.folder,
-            disk.bytes,
-            self.kv_bytes_per_chunk,
-            salt_key=lambda: salt_key.key,
-            instance=lambda tenant: instance(tenant, salt_key.id),
+            flags.folder, flags.bytes, self.kv_bytes_per_chunk, salt_key=lambda: salt_key.key, instance=instance
         )
-        return [ZoneDiskTier(self, primary.get_kv_memoryview(), "disk", tier, salt_key.poll)]
+        return ZoneDiskTier(self, view, "disk", tier, salt_key.poll)
+
+    def _shared_tier(self, view: memoryview, flags: ManagerFlags) -> ZoneSharedTier:
+        salt_key, instance = self._sealed_by()
+        if not salt_key.id:
+            logger.warning("Nothing goes to shared storages until the pool has a salt key")
+        tokens = self.config.groups[0].tokens_per_block * self.blocks_per_chunk
+        tier = open_shared_tier(
+            flags.url,
+            flags.token_file,
+            Shape(self.kv_bytes_per_chunk, tokens),
+            salt_key=lambda: salt_key.key,
+            has_pool_key=lambda: bool(salt_key.id),
+            instance=instance,
+        )
+        return ZoneSharedTier(self, view, "shared", tier, salt_key.poll)
+
+    def _sealed_by(self) -> tuple[SaltKeySource, Callable[[str], Instance]]:
+        """The pool's salt key, and what a tenant's chunks depend on."""
+        instance, salt_key = self._instance, self._salt_key
+        assert instance is not None
+        assert salt_key is not None
+        return salt_key, lambda tenant: instance(tenant, salt_key.id)
 
     def _open_region(self, rank: int | None) -> SharedOffloadRegion:
         size = self.num_chunks * self.kv_bytes_per_chunk

@@ -7,7 +7,7 @@ not take its blocks loses its turn. Who is admitted, goes on and yields is decid
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from threading import RLock
 from typing import Any
 
@@ -27,7 +27,7 @@ from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.early_requests import EarlyRequests
 from tenantzone_runtime.engine.encoder_cache import ZoneEncoderCacheManager
 from tenantzone_runtime.engine.grammar_compilation import cancel_compilation, compile_in_turns
-from tenantzone_runtime.engine.grammar_masks import GrammarMasks
+from tenantzone_runtime.engine.grammar_masks import NOT_COMPILED, GrammarMasks
 from tenantzone_runtime.engine.guard import Guard
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.latencies import note_arrival
@@ -40,6 +40,7 @@ from tenantzone_runtime.engine.step_watch import StepWatch, check_latency
 from tenantzone_runtime.engine.substitution import zone_classes
 from tenantzone_runtime.engine.tiers import tiers_of
 from tenantzone_runtime.engine.versions import check_supported, check_version, end_with_next_output
+from tenantzone_runtime.engine.whole_images import through_image, up_to_image
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
 from tenantzone_runtime.zones.arbiter import Arbiter
 
@@ -218,11 +219,20 @@ class ZoneAwareScheduler(AsyncScheduler):
             self._watch.scheduled(output, now)
             return output
 
+    def _try_schedule_encoder_inputs(
+        self, request: Request, num_computed_tokens: int, num_new_tokens: int, *args: Any, **kwargs: Any
+    ) -> Any:
+        # What a request has no share of the step for is not encoded yet: others need the room.
+        num_new_tokens = self._up_to_image(request, num_computed_tokens, num_new_tokens)
+        if num_new_tokens and self._arbiter.shares_tokens:
+            num_new_tokens = self._part_of_step(self._arbiter.share_of, request, num_computed_tokens, num_new_tokens)
+        return super()._try_schedule_encoder_inputs(request, num_computed_tokens, num_new_tokens, *args, **kwargs)
+
     def _reserve_prefill_lookahead(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
         # vLLM's last question before it takes blocks, for each running request: 0 passes over the request. Where no
         # blocks are to be had, it would preempt whoever came last, or schedule nobody who stands behind.
         if self._arbiter.shares_tokens:
-            num_new_tokens = self._share_of_step(request, num_computed_tokens, num_new_tokens)
+            num_new_tokens = self._part_of_step(self._arbiter.tokens_for, request, num_computed_tokens, num_new_tokens)
         tokens: int = super()._reserve_prefill_lookahead(request, num_computed_tokens, num_new_tokens)
         if not tokens or request.status is not _RUNNING or not self._zones:
             return tokens
@@ -231,20 +241,37 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.kv_cache_manager.let_go_of_skipped(request)
         return tokens if self._arbiter.may_continue(request, self._demand.of_running(request, tokens)) else 0
 
-    def _share_of_step(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
+    def _part_of_step(
+        self, share: Callable[..., int], request: Request, num_computed_tokens: int, num_new_tokens: int
+    ) -> int:
         known = request.num_tokens - num_computed_tokens
         if known < num_new_tokens and request.status is not _RUNNING:
             # vLLM has a request begin with room for drafts where only its last token is left to compute: all, or not.
-            return num_new_tokens if self._arbiter.tokens_for(request, known) == known else 0
-        if not self.need_mamba_block_aligned_split:
-            return self._arbiter.tokens_for(request, num_new_tokens)
+            return num_new_tokens if share(request, known) == known else 0
+        if not self.need_mamba_block_aligned_split and not self._has_whole_images(request):
+            return share(request, num_new_tokens)
 
         def fitting(tokens: int) -> int:
             # vLLM has let the chunk end where a state is kept, before it asked; a shorter one must end so, too.
-            found = num_computed_tokens - request.num_computed_tokens
-            return int(self._mamba_block_aligned_split(request, tokens, found))
+            if self.need_mamba_block_aligned_split:
+                found = num_computed_tokens - request.num_computed_tokens
+                tokens = int(self._mamba_block_aligned_split(request, tokens, found))
+            fits = self._up_to_image(request, num_computed_tokens, tokens)
+            if not fits and tokens and request.status is not _RUNNING:
+                # Up to there its prompt was found cached, and who is behind it would not be looked at.
+                return min(num_new_tokens, through_image(request, num_computed_tokens, self.num_prefill_lookahead))
+            return fits
 
-        return self._arbiter.tokens_for(request, num_new_tokens, fitting)
+        return share(request, num_new_tokens, fitting)
+
+    def _has_whole_images(self, request: Request) -> bool:
+        return bool(request.mm_features) and bool(self.scheduler_config.disable_chunked_mm_input)
+
+    def _up_to_image(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
+        """Of these tokens, those before the first image that they would cut in its midst, where it must be whole."""
+        if not self._zones or not self._has_whole_images(request):
+            return num_new_tokens
+        return up_to_image(request, num_computed_tokens, num_new_tokens, self.num_prefill_lookahead)
 
     def _preempt_request(self, request: Request, timestamp: float, drop_stale_output: bool = False) -> None:
         super()._preempt_request(request, timestamp, drop_stale_output)
@@ -271,14 +298,23 @@ class ZoneAwareScheduler(AsyncScheduler):
         output: GrammarOutput | None = super().get_grammar_bitmask(scheduler_output)
         for request, error in self._masks.take_ended():
             with self.zone_lock:
-                self.refuse(request, error)
+                if error is not None:
+                    self.refuse(request, error)
                 self.end_with_error(request)
         return output
+
+    def _refuse_what_does_not_compile(self) -> None:
+        """Have the clients told whose requests vLLM ends for their grammars: what they sent is no grammar."""
+        for name in self.grammar_compile_error_reqs:
+            request = self.requests.get(name)
+            if request is not None and name not in self._refused and (zone := zone_of(request)) is not None:
+                self.refuse(request, BindingError("unsupported", zone.spec.tenant, NOT_COMPILED))
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
     ) -> dict[int, EngineCoreOutputs]:
         with self.zone_lock:
+            self._refuse_what_does_not_compile()
             end_with_next_output(self, self._refused)
             refusals = {id: error for id, request in self._refused.items() if (error := refusal_of(request))}
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)

@@ -8,7 +8,7 @@ import vllm
 from tenantzone_contract.blocks import BlockUse
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
-from tenantzone_runtime.housekeeping.engine import ServedTier
+from tenantzone_runtime.housekeeping.engine import ServedSharedTier, ServedTier
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
@@ -33,6 +33,7 @@ class ServedScheduler:
         groups = scheduler.kv_cache_manager.coordinator.single_type_managers
         self.block_size_tokens = min(int(caches.block_size) for caches in groups)
         self.tiers: Sequence[ServedTier] = scheduler.tiers.served
+        self.shared_tiers: Sequence[ServedSharedTier] = scheduler.tiers.shared
         self.apply_config = scheduler.apply_config
         self.evict_cache = scheduler.evict_cache
         self.let_time_pass = scheduler.let_time_pass

@@ -7,7 +7,7 @@ from vllm.config import VllmConfig
 from vllm.v1.request import Request
 
 from tenantzone_contract.config import RuntimeConfig
-from tenantzone_runtime.housekeeping.engine import ServedTier
+from tenantzone_runtime.housekeeping.engine import ServedSharedTier, ServedTier
 from tenantzone_runtime.housekeeping.memory_tier import MemoryTier
 from tenantzone_runtime.offloading_flags import CONNECTOR
 from tenantzone_runtime.zones.zone import Zone
@@ -17,6 +17,7 @@ class NoTiers:
     """An engine that has none."""
 
     served: Sequence[ServedTier] = ()
+    shared: Sequence[ServedSharedTier] = ()
 
     def bind(self, request: Request, zone: Zone | None) -> None:
         """Say whose a request is that is about to come."""
@@ -48,7 +49,7 @@ class NoTiers:
 
 
 class Tiers(NoTiers):
-    """CPU memory, and a disk below it if there is one.
+    """CPU memory, and what there is below it: a disk, and storages that engines share.
 
     Args:
         connector: the scheduler's side of the zones' connector.
@@ -58,8 +59,10 @@ class Tiers(NoTiers):
         # Typed where it is made: its module is imported with the connector only, whose vLLM modules older ones lack.
         self._scheduler = connector.scheduler
         manager = self._scheduler.manager
-        self._memory, self._disks = manager.primary_tier, manager.secondary_tiers
-        self.served = (MemoryTier(self._memory.tier), *(tier.disk for tier in self._disks))
+        self._all = (manager.primary_tier, *manager.secondary_tiers)
+        disks = [tier.disk for tier in manager.secondary_tiers if tier.tier_type == "disk"]
+        self.served = (MemoryTier(manager.primary_tier.tier), *disks)
+        self.shared = tuple(tier.shared for tier in manager.secondary_tiers if tier.tier_type == "shared")
 
     def bind(self, request: Request, zone: Zone | None) -> None:
         self._scheduler.bind(request, zone)
@@ -72,15 +75,15 @@ class Tiers(NoTiers):
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
         # From above: what one tier gives up no other gets from it any more.
-        for tier in (self._memory, *self._disks):
+        for tier in self._all:
             yield from tier.apply(config)
 
     def upkeep(self) -> Iterator[None]:
-        for tier in (self._memory, *self._disks):
+        for tier in self._all:
             yield from tier.upkeep()
 
     def forget_all(self) -> Iterator[None]:
-        for tier in (self._memory, *self._disks):
+        for tier in self._all:
             yield from tier.forget_all()
 
 

@@ -16,6 +16,7 @@ from tenantzone_runtime.engine.encoder_cache import ZoneEncoderCacheManager
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.load_queue import LoadQueue
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
+from tenantzone_runtime.engine.whole_images import through_image
 from tenantzone_runtime.zones.eviction import Evictions
 from tenantzone_runtime.zones.zone import Zone
 
@@ -162,8 +163,16 @@ class ZoneEngine:
         slots = 0 if drafting is None else int(drafting.max_num_new_slots_for_drafting) * len(scheduler.running)
         return min(int(scheduler.max_num_scheduled_tokens), max(0, int(config.max_num_batched_tokens) - slots))
 
+    def chunk_tokens(self, request: Request) -> int:
+        scheduler, config = self._scheduler, self._scheduler.scheduler_config
+        if config.disable_chunked_mm_input and request.mm_features:
+            ahead = int(scheduler.num_prefill_lookahead)
+            return max(self._block_tokens, through_image(request, request.num_computed_tokens, ahead))
+        return self._block_tokens
+
     @property
-    def chunk_tokens(self) -> int:
+    def _block_tokens(self) -> int:
+        """Of which a prompt's computed tokens are a multiple after each step where states are kept; else 1."""
         scheduler, config = self._scheduler, self._scheduler.scheduler_config
         most = min(int(scheduler.max_num_scheduled_tokens), config.long_prefill_token_threshold or sys.maxsize)
         block_tokens = int(scheduler.cache_config.block_size)

@@ -1,9 +1,11 @@
 """Hands what the zones did and used to the journal, from time to time."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
+from tenantzone_contract.tiers import SHARED_TIER, AnyTierName
+from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.journal.record import EngineRun
 from tenantzone_runtime.journal.writer import JournalWriter
@@ -110,7 +112,10 @@ class Auditing:
         """Take what has happened, with the lock held; events are made of it later."""
         notes = self._tenancy.ledger.trail.take()
         in_tiers = [tier_trail.take_events(served.tier) for served in self._engine.tiers]
-        receipts = [(served.tier.name, served.take_receipts()) for served in self._engine.tiers]
+        receipts: list[tuple[AnyTierName, Sequence[Receipt]]] = [
+            *((served.tier.name, served.take_receipts()) for served in self._engine.tiers),
+            *((SHARED_TIER, served.take_receipts()) for served in self._engine.shared_tiers),
+        ]
         return chain(
             notes.events(),
             *in_tiers,

@@ -10,6 +10,7 @@ from typing import Protocol
 from tenantzone_contract.blocks import BlockUse
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.disk.figures import Receipt
+from tenantzone_runtime.shared.figures import SharedFigures
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.tier import Tier
 from tenantzone_runtime.zones.zone import Zone
@@ -31,6 +32,16 @@ class ServedTier(Protocol):
 
         A tier whose chunks are free at once has none to give: what a purge came to there is in its zones.
         """
+
+
+class ServedSharedTier(Protocol):
+    """A tier that the engine shares with others, in which it owns no chunks."""
+
+    def figures(self) -> SharedFigures:
+        """What there is and what was counted, of one moment. Called with the engine's lock held."""
+
+    def take_receipts(self) -> Sequence[Receipt]:
+        """As of a :class:`ServedTier`."""
 
 
 class ServedEngine(Protocol):
@@ -73,6 +84,10 @@ class ServedEngine(Protocol):
     @property
     def tiers(self) -> Sequence[ServedTier]:
         """The tiers below its blocks, the fastest first; none: it has none. Always the same."""
+
+    @property
+    def shared_tiers(self) -> Sequence[ServedSharedTier]:
+        """The tiers that it shares with others, below its own; none: it has none. Always the same."""
 
     def running_zones(self) -> Iterable[Zone | None]:
         """The zone of each request that runs; None: it came before any zone was declared.

@@ -6,14 +6,14 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from tenantzone_contract.report import EvictionReason
-from tenantzone_contract.tiers import TierName
+from tenantzone_contract.tiers import SHARED_TIER, AnyTierName
 from tenantzone_runtime.housekeeping import copying
 from tenantzone_runtime.housekeeping.copying import held, in_slices
-from tenantzone_runtime.housekeeping.engine import ServedEngine, ServedTier
+from tenantzone_runtime.housekeeping.engine import ServedEngine, ServedSharedTier, ServedTier
 from tenantzone_runtime.zones.counters import evicted_by_reason
 from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
-from tenantzone_runtime.zones.tier_counts import TierCounts
-from tenantzone_runtime.zones.zone import Zone, ZoneSpec
+from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts
+from tenantzone_runtime.zones.zone import Zone
 
 _COUNTED: Final = tuple(each.name for each in fields(TierCounts) if each.name != "refused_writes")
 _read_counts = attrgetter(*_COUNTED)
@@ -23,8 +23,11 @@ _NOTHING: Final = TierCounts()
 class TierZoneCopy(NamedTuple):
     """One zone in one tier, in chunks, at one moment."""
 
-    spec: ZoneSpec
-    """Of the zone in the tier, whose amounts are chunks."""
+    tenant: str
+    reserved: int
+    limit: int
+    awaited: int
+    """Of its reservation, what does not fit."""
     held: int
     chunk_seconds: float
     evictions: Mapping[EvictionReason, int]
@@ -36,18 +39,24 @@ class TierZoneCopy(NamedTuple):
 class TierCopy:
     """One tier, and the zones that there are in it by their tenants."""
 
-    name: TierName
+    name: AnyTierName
     chunk_bytes: int
     chunk_count: int
+    """0 of a shared tier."""
     held: int
     """Chunks."""
     problem: str
     zones: Mapping[str, TierZoneCopy]
+    questions: Mapping[QuestionOutcome, int] | None = None
+    """Of a shared tier, to the KV-cache manager."""
 
 
 def copy_tiers(engine: ServedEngine) -> list[TierCopy]:
     """All tiers of an engine; its lock must not be held."""
-    return [_copy_tier(engine, served) for served in engine.tiers]
+    return [
+        *(_copy_tier(engine, served) for served in engine.tiers),
+        *(_copy_shared(engine, served) for served in engine.shared_tiers),
+    ]
 
 
 def _copy_tier(engine: ServedEngine, served: ServedTier) -> TierCopy:
@@ -66,7 +75,7 @@ def _copy_tier(engine: ServedEngine, served: ServedTier) -> TierCopy:
                 put_mapping(values, zone.counters.evictions)
 
     copies = {
-        copied.spec.tenant: copied
+        copied.tenant: copied
         for values in in_slices(engine.zone_lock, zones, put, copying.ZONES_AT_ONCE)
         for copied in _taken(iter(values))
     }
@@ -78,4 +87,25 @@ def _taken(values: Iterator[Any]) -> Iterator[TierZoneCopy]:
         held_chunks, chunk_seconds = take(values, 2)
         numbers = dict(zip(_COUNTED, take(values, len(_COUNTED)), strict=True))
         counts = TierCounts(**numbers, refused_writes=take_mapping(values))
-        yield TierZoneCopy(spec, held_chunks, chunk_seconds, evicted_by_reason(take_mapping(values)), counts)
+        yield TierZoneCopy(
+            spec.tenant,
+            spec.quota.reserved,
+            spec.quota.limit,
+            spec.awaited,
+            held_chunks,
+            chunk_seconds,
+            evicted_by_reason(take_mapping(values)),
+            counts,
+        )
+
+
+def _copy_shared(engine: ServedEngine, served: ServedSharedTier) -> TierCopy:
+    with held(engine.zone_lock):
+        figures = served.figures()
+    size = figures.object_bytes
+    zones = {
+        # What it may have, and what of it goes, the manager knows.
+        tenant: TierZoneCopy(tenant, 0, 0, 0, zone.held_bytes // size, 0.0, evicted_by_reason({}), zone.counts)
+        for tenant, zone in figures.zones.items()
+    }
+    return TierCopy(SHARED_TIER, size, 0, figures.held_bytes // size, figures.problem, zones, figures.questions)

@@ -18,13 +18,13 @@ def tier_report(tier: TierCopy) -> TierReport:
 
 def zone_tier_report(tier: TierCopy, zone: TierZoneCopy) -> ZoneTierReport:
     """One zone in one tier."""
-    size, quota, counts = tier.chunk_bytes, zone.spec.quota, zone.counts
+    size, counts = tier.chunk_bytes, zone.counts
     return ZoneTierReport(
         tier=tier.name,
-        reserved_bytes=quota.reserved * size,
-        limit_bytes=quota.limit * size,
+        reserved_bytes=zone.reserved * size,
+        limit_bytes=zone.limit * size,
         held_bytes=zone.held * size,
-        awaited_bytes=zone.spec.awaited * size,
+        awaited_bytes=zone.awaited * size,
         hits=counts.hits,
         evictions=sum(zone.evictions.values()),
         writes_refused=counts.writes_refused,
@@ -42,6 +42,7 @@ def tier_figures(tier: TierCopy) -> TierFigures:
         held_bytes=tier.held * tier.chunk_bytes,
         chunk_bytes=tier.chunk_bytes,
         problem=tier.problem,
+        questions=tier.questions,
     )
 
 
@@ -50,8 +51,8 @@ def zone_tier_figures(tier: TierCopy, zone: TierZoneCopy) -> ZoneTierFigures:
     return ZoneTierFigures(
         tier=tier.name,
         chunk_bytes=tier.chunk_bytes,
-        reserved=zone.spec.quota.reserved,
-        limit=zone.spec.quota.limit,
+        reserved=zone.reserved,
+        limit=zone.limit,
         held=zone.held,
         chunk_seconds=zone.chunk_seconds,
         evictions=zone.evictions,

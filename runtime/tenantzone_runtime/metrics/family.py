@@ -80,6 +80,21 @@ def of_tiers(name: str, help: str, value: Callable[[TierFigures], float]) -> Fam
     return Family(f"tenantzone_tier_{name}", "gauge", ("tier",), help, samples)
 
 
+def of_tiers_by(
+    label: str, name: str, help: str, values: Callable[[TierFigures], Mapping[Key, float] | None], keys: Iterable[Key]
+) -> Family:
+    """Declare a counter of each tier that has such values, with one more label, whose values are those of ``keys``."""
+    known = tuple(keys)
+
+    def samples(engine: EngineFigures) -> Iterator[Sample]:
+        for tier in engine.tiers:
+            found = values(tier)
+            for own, value in each_of(known, found) if found is not None else ():
+                yield (tier.tier, *own), value
+
+    return Family(f"tenantzone_tier_{name}", "counter", ("tier", label), help, samples)
+
+
 def of_zone_tiers(type: Type, name: str, help: str, value: Callable[[ZoneTierFigures], float]) -> Family:
     """Declare a metric with one series for each zone in each tier."""
     return of_zones_by(

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from tenantzone_contract.report import ConfigStatus, EvictionReason, ZoneState
-from tenantzone_contract.tiers import TierName
+from tenantzone_contract.tiers import AnyTierName
 from tenantzone_runtime.zones.audit import RefusalReason
 from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
-from tenantzone_runtime.zones.tier_counts import TierCounts
+from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts
 
 ReloadResult = Literal["applied", "rejected"]
 
@@ -20,7 +20,7 @@ ReloadResult = Literal["applied", "rejected"]
 class ZoneTierFigures(NamedTuple):
     """The figures of one zone in one tier."""
 
-    tier: TierName
+    tier: AnyTierName
     chunk_bytes: int
     reserved: int
     """Chunks, as all that follows."""
@@ -64,12 +64,15 @@ class ZoneFigures(NamedTuple):
 class TierFigures(NamedTuple):
     """The figures of one tier, whoever uses it."""
 
-    tier: TierName
+    tier: AnyTierName
     capacity_bytes: int
+    """0 of a shared tier."""
     held_bytes: int
     chunk_bytes: int
     problem: str
     """What keeps it from storing or loading now; empty: nothing."""
+    questions: Mapping[QuestionOutcome, int] | None = None
+    """To the KV-cache manager; None: the tier has none."""
 
 
 class StepFigures(NamedTuple):

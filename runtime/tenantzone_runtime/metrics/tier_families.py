@@ -3,17 +3,29 @@
 from typing import Final, get_args
 
 from tenantzone_contract.report import EvictionReason
-from tenantzone_runtime.metrics.family import of_tiers, of_zone_tiers, of_zone_tiers_by
-from tenantzone_runtime.zones.tier_counts import Loss, WriteRefusal
+from tenantzone_runtime.metrics.family import of_tiers, of_tiers_by, of_zone_tiers, of_zone_tiers_by
+from tenantzone_runtime.zones.tier_counts import Loss, QuestionOutcome, WriteRefusal
 
 TIERS: Final = (
-    of_tiers("capacity_bytes", "What the tier can hold, in whole chunks.", lambda tier: tier.capacity_bytes),
+    of_tiers(
+        "capacity_bytes",
+        "What the tier can hold, in whole chunks; 0 of a shared tier.",
+        lambda tier: tier.capacity_bytes,
+    ),
     of_tiers("held_bytes", "What it holds, of all zones.", lambda tier: tier.held_bytes),
     of_tiers("chunk_bytes", "A chunk, which it moves at once.", lambda tier: tier.chunk_bytes),
     of_tiers(
         "failing",
         "1 while the tier can't store or can't load; requests compute what it does not give. Else 0.",
         lambda tier: bool(tier.problem),
+    ),
+    of_tiers_by(
+        "outcome",
+        "questions_total",
+        "Requests' questions to the KV-cache manager. late: not answered within 50 ms; failed: not answered; skipped: "
+        "not asked, because others had failed. What was not answered was computed.",
+        lambda tier: tier.questions,
+        get_args(QuestionOutcome),
     ),
     of_zone_tiers("gauge", "held_bytes", "What the zone holds in the tier.", lambda tier: tier.held * tier.chunk_bytes),
     of_zone_tiers(

@@ -62,6 +62,7 @@ class Arbiter(Generic[W]):
             tenancy, engine, self._next_zones, self._free_seats, self._ready, self.times, self.latency
         )
         self.tokens_for = self._tokens.tokens_for
+        self.share_of = self._tokens.share_of
         self._sent_back: dict[Zone, None] = {}
         """Zones of which a request was preempted since the last step: none of theirs is admitted in this one."""
         self._short: dict[Zone, None] = {}

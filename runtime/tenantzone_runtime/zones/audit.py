@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tenantzone_contract.report import EvictionReason
-from tenantzone_contract.tiers import TierName
+from tenantzone_contract.tiers import AnyTierName
 
 Change = Literal["declared", "registered", "changed", "active", "idle", "evicted", "leaving", "removed", "forgotten"]
 """declared, changed, removed: by the config; a zone that is removed while requests of it run is leaving until they end.
@@ -195,7 +195,7 @@ class TierUsage:
 
     kind: ClassVar = "tier_usage"
     zone: str
-    tier: TierName
+    tier: AnyTierName
     counting_since: float
     """When the zone came, on the clock that the core is given; the journal writes Unix time."""
     byte_seconds: float
@@ -208,7 +208,7 @@ class TierPurged:
 
     kind: ClassVar = "tier_purged"
     zone: str
-    tier: TierName
+    tier: AnyTierName
     id: str
     """As somebody gave it."""
     evicted: int
@@ -223,7 +223,7 @@ class TierReceipt:
 
     kind: ClassVar = "tier_receipt"
     zone: str
-    tier: TierName
+    tier: AnyTierName
     id: str | None
     """Of the purge; None: the zone went."""
     chunks: int

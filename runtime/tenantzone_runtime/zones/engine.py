@@ -106,9 +106,8 @@ class Engine(Protocol[W]):
     def step_tokens(self) -> int | None:
         """Tokens that a step computes at the most; None where prompts are computed whole, and can't be shared out."""
 
-    @property
-    def chunk_tokens(self) -> int:
-        """Tokens of a prompt that a step computes at least, or none of it, but for the prompt's end; mostly 1."""
+    def chunk_tokens(self, work: W) -> int:
+        """Tokens of a request's prompt that a step computes now, or none, but for the prompt's end; mostly 1."""
 
     @property
     def tokens_each(self) -> int:

@@ -38,6 +38,13 @@ class Prompts:
     tokens: int = 0
     computed: int = 0
     """Tokens of the first of these that are computed already: each further one is attended to them."""
+    chunk: int = 1
+    """How many tokens of it a step computes at least, or none."""
+
+    @property
+    def at_once(self) -> int:
+        """Tokens of the first that are computed where it is to go on whatever a bound says."""
+        return max(CHUNK, self.chunk)
 
 
 @dataclass(slots=True)
@@ -77,11 +84,6 @@ class Pace(Generic[W]):
         """The same for zones with prompts."""
         self._first_token_seconds: dict[Zone, float] = {}
         """How long the prompts of a zone with a target take alone, of late."""
-
-    @property
-    def _at_once(self) -> int:
-        """Tokens of a prompt that are computed where it is to go on whatever a bound says."""
-        return max(CHUNK, self._engine.chunk_tokens)
 
     def bounds(self) -> dict[Zone, float]:
         """The zones whose targets count now, with the seconds that a step may take for each, the shortest first."""
@@ -130,14 +132,16 @@ class Pace(Generic[W]):
         reachable = self._reachable(bounds)
         overdue = self._overdue(prompts)
         # Whoever has waited for long gets a chunk even where others' prompts would fill the step.
-        kept = 0 if overdue is None else min(self._at_once, budget, prompts[overdue].tokens)
+        kept = 0 if overdue is None else min(prompts[overdue].at_once, budget, prompts[overdue].tokens)
         for zone in bounds:
             others = min((bound for each, bound in reachable.items() if each is not zone), default=inf)
             if zone is overdue:
                 kept = 0
             left = budget - load.prompt_tokens - kept
-            at_least = self._at_once if zone is overdue or not (load.decodes or load.prompt_tokens) else 0
-            self._add_prompts(pacing, load, zone, prompts.get(zone), left, at_least, others)
+            own = prompts.get(zone)
+            goes_on = zone is overdue or not (load.decodes or load.prompt_tokens)
+            at_least = own.at_once if own is not None and goes_on else 0
+            self._add_prompts(pacing, load, zone, own, left, at_least, others)
             self._add_decodes(pacing, load, decodes.pop(zone, ()), others)
         if load.has_prompts:
             bound = self._seconds(load) + BESIDE_FIRST_TOKEN * min(bounds.values())
@@ -253,7 +257,9 @@ class Pace(Generic[W]):
         context = max(each.computed for each in waiting.values())
         count = min(budget, self._tokens_within(load, context, bound))
         is_empty = not (load.decodes or load.prompt_tokens or pacing.of_overdue)
-        pacing.of_others = count if count >= chunk else min(budget, self._at_once) if is_empty else 0
+        at_once = max(each.at_once for each in waiting.values())
+        least = max(chunk, min(each.chunk for each in waiting.values()))
+        pacing.of_others = count if count >= least else min(budget, at_once) if is_empty else 0
 
     def _overdue(self, prompts: Mapping[Zone, Prompts]) -> Zone | None:
         """The zone whose prompts were not computed for the longest time, if that was for too long."""

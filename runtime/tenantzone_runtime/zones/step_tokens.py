@@ -108,7 +108,7 @@ class StepTokens(Generic[W]):
         if not bounds and not self._compete(in_prompts, waiting):
             return
         budget = max(0, engine.step_tokens - (len(engine.running) - len(in_prompts)) * engine.tokens_each)
-        self._chunk = max(engine.chunk_tokens, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
+        self._chunk = max(1, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
         prompts = self._prompts(in_prompts, waiting, budget)
         pacing = self._pace.plan(bounds, prompts, budget, self._chunk) if bounds else None
         if pacing is not None and not self._is_anybody_alone(bounds):
@@ -141,18 +141,27 @@ class StepTokens(Generic[W]):
         """
         if not self.is_shared:
             return wanted
+        granted = self.share_of(work, wanted, fitting)
+        if self._generates(work):
+            self._last = _Granted(work, of_step=granted)
+        else:
+            self._take(work, granted)
+        self._is_empty = self._is_empty and not granted
+        return granted
+
+    def share_of(self, work: W, wanted: int, fitting: Callable[[int], int] | None = None) -> int:
+        """How many tokens `tokens_for` would grant, where it is not known yet whether the engine can use them."""
+        if not self.is_shared:
+            return wanted
         zone = work.zone
         if self._generates(work):
             granted = 0 if self._pacing is not None and work in self._pacing.sit_out else wanted
-            self._last = _Granted(work, of_step=granted)
         else:
             granted = min(wanted, self._left.get(zone, 0) + self._unclaimed)
             if not self._engine.is_running(work):
-                granted = max(min(wanted, self._engine.chunk_tokens), granted)
+                granted = max(min(wanted, self._engine.chunk_tokens(work)), granted)
             if fitting is not None and granted < wanted:
                 granted = fitting(granted)
-            self._take(work, granted)
-        self._is_empty = self._is_empty and not granted
         zone.counters.withheld_tokens += wanted - granted
         return granted
 
@@ -190,13 +199,12 @@ class StepTokens(Generic[W]):
         Returns:
             Zones that were turned away for want of tokens, and are to be looked at again.
         """
-        least = self._engine.chunk_tokens
         with_rest = [zone for zone in self._turned_away if self._left.get(zone)]
-        if self._chunk > least and with_rest:
-            self._chunk = least
+        if self._chunk > 1 and with_rest:
+            self._chunk = 1
             self._turned_away = [zone for zone in self._turned_away if zone not in with_rest]
             return with_rest
-        self._chunk = least
+        self._chunk = 1
         turned_away, self._turned_away = self._turned_away, []
         bounded = [zone for zone, count in self._left.items() if count and not self._is_own(zone)]
         for zone in bounded:
@@ -228,7 +236,7 @@ class StepTokens(Generic[W]):
 
     def _is_enough(self, work: W) -> bool:
         """Whether there are tokens to begin a waiting request with; else it is noted that its zone waits for them."""
-        needed = min(self._chunk, self._engine.tokens_left(work))
+        needed = min(max(self._chunk, self._engine.chunk_tokens(work)), self._engine.tokens_left(work))
         is_enough = self._left.get(work.zone, 0) + self._unclaimed >= needed
         if not is_enough:
             self._tenancy.must_wait_for_tokens(work.zone)
@@ -302,12 +310,12 @@ class StepTokens(Generic[W]):
     def _add(self, prompts: dict[Zone, Prompts], work: W) -> None:
         own = prompts.get(work.zone)
         if own is None:
-            own = prompts[work.zone] = Prompts(0, self._engine.tokens_computed(work))
+            own = prompts[work.zone] = Prompts(0, self._engine.tokens_computed(work), self._engine.chunk_tokens(work))
         own.tokens += self._engine.tokens_left(work)
 
     def _share(self, budget: int, prompts: dict[Zone, Prompts], in_prompts: Iterable[W]) -> None:
         self.is_shared = True
         go_on = {work.zone for work in in_prompts}
-        least = {zone: self._engine.chunk_tokens if zone in go_on else self._chunk for zone in prompts}
+        least = {zone: each.chunk if zone in go_on else max(self._chunk, each.chunk) for zone, each in prompts.items()}
         self._left = self._deficits.share(budget, {zone: each.tokens for zone, each in prompts.items()}, least)
         self._unclaimed = budget - sum(self._left.values())

@@ -11,6 +11,11 @@ limit, or what others are promised or transfer. transfers: as many of its chunks
 tier stores nothing now.
 """
 
+QuestionOutcome = Literal["answered", "late", "failed", "skipped"]
+"""What became of the question of a request, where a tier has to ask what it has. late: it was not answered within its
+budget. failed: the answer was an error. skipped: it was not asked, because others had failed.
+"""
+
 Loss = Literal["corrupt", "vanished", "write", "read", "late"]
 """What became of a chunk instead. corrupt: it is not what was stored: changed, cut off, swapped or another's. vanished:
 it was not there any more. write, read: the storage refused it. late: it was not done when it had to be.

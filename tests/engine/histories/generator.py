@@ -184,7 +184,7 @@ images = st.builds(Image, like=st.sampled_from(list(IMAGES)), is_new=st.booleans
 def sends(draw: st.DrawFn, chosen: Flags, *tenants: str | None) -> Send:
     capacity = chosen.capacity
     # A prompt that is not cut has to be computed in one step, whatever the encoder has room for.
-    takes_images = chosen.encoder is not None and chosen.chunked and not chosen.kinds
+    takes_images = chosen.encoder is not None and chosen.chunked
     return Send(
         tenant=draw(st.sampled_from(tenants)),
         blocks=draw(st.one_of(st.integers(0, 4), st.integers(0, capacity // 3), st.integers(0, capacity - 1))),

@@ -7,6 +7,7 @@ from tenantzone_contract.identity import TrustedHeader
 from tenantzone_runtime.door.answers import Scope
 from tenantzone_runtime.door.identities.asking import check_tenant_name, only_header, unauthorized, unusable
 from tenantzone_runtime.door.identities.proofs import make_proof
+from tenantzone_runtime.door.peer import peer_address
 
 
 class HeaderIdentity:
@@ -47,11 +48,10 @@ class HeaderIdentity:
     def _is_from_gateway(self, scope: Scope) -> bool:
         if not self._networks:
             return True
-        client = scope.get("client")
         try:
-            address = ip_address(client[0]) if client else None
+            address = ip_address(peer_address(scope) or "")
         except ValueError:
             return False
         # An IPv4 address as a socket for both versions shows it.
         mapped = getattr(address, "ipv4_mapped", None)
-        return address is not None and any((mapped or address) in network for network in self._networks)
+        return any((mapped or address) in network for network in self._networks)

@@ -1,0 +1,40 @@
+"""``python -m hack.fleet``: tells the story, and ends; exit code 0 only if each claim held."""
+
+import argparse
+import os
+import signal
+import sys
+
+from openai import OpenAIError
+
+from hack.demo.model import MODELS
+from hack.demo.paths import REPOSITORY, STATE
+from hack.demo.processes import ProcessDiedError
+from hack.demo.stack import AlreadyRunningError
+from hack.fleet.stack import running
+from hack.fleet.story import tell
+from hack.progress import CommandFailed
+
+
+def main() -> int:
+    """Tell the story, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m hack.fleet", description=__doc__)
+    parser.add_argument("--model", choices=MODELS, default="tiny", help="what the engines serve (default: %(default)s)")
+    model = MODELS[parser.parse_args().model]
+    os.chdir(REPOSITORY)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with running(model, STATE / "fleet") as fleet:
+            claims = tell(fleet)
+    except (AlreadyRunningError, CommandFailed, OpenAIError, OSError, ProcessDiedError, RuntimeError) as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted; what the demo had started has ended.", file=sys.stderr)
+        return 130
+    claims.summarize()
+    return claims.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

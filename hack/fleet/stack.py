@@ -1,0 +1,191 @@
+"""What runs in the story: two engines of one pool, a KV-cache manager with its index, and a folder for all three."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from hack.demo.asking import Tenant, tenant_with_key
+from hack.demo.console import chapter, say, wait_until
+from hack.demo.engines import API_PORT, Engine, cores_for, engine_environment, reach_directly, zone_command
+from hack.demo.model import Model, prepare
+from hack.demo.processes import Processes
+from hack.demo.samples import ADMIN_VOLUME, CONFIG_VOLUME, SALT_VOLUME
+from hack.demo.stack import ENGINE_START_SECONDS, fresh_folder
+from hack.demo.tenants import make_keys
+from hack.fleet.redis_server import start_redis
+from hack.harness.cache_manager import CacheManagerProcess
+from hack.ports import free_address
+from tenantzone_contract.admin_token import ACCEPTED_FILE
+from tenantzone_contract.cache_names import zone_group
+from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
+from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.report import DEFAULT_ADMIN_PORT, REPORT_PATH, EngineReport, parse_report
+from tenantzone_contract.salt import SALT_KEY_FILE, new_salt_key
+
+TENANTS: Final = ("acme", "burst")
+_POOL: Final = PoolConfig(namespace="ml", name="chat")
+_TOKEN: Final = "engines of ml-chat"
+_CPU_TIER: Final = "32MiB"
+
+
+@dataclass(slots=True)
+class Fleet:
+    """What runs, as the story sees it."""
+
+    engines: list[Engine]
+    processes: list[Processes]
+    """Of each engine."""
+    manager: CacheManagerProcess
+    model: Model
+    admin_token: str
+    keys: dict[str, str]
+    index: str
+    """What the manager keeps its index in, for people."""
+    floor_chunks: int = 0
+    """That acme's group has."""
+    flood_chunks: int = 0
+    """That burst's has."""
+    _object_bytes: int = field(default=0)
+
+    def tenant(self, name: str, engine: int) -> Tenant:
+        """A tenant as it asks one of the engines."""
+        return tenant_with_key(name, self.keys[name], self.engines[engine], self.model)
+
+    def report(self, engine: int) -> EngineReport:
+        """What an engine says."""
+        url = f"http://{self.engines[engine].ip}:{DEFAULT_ADMIN_PORT}{REPORT_PATH}"
+        answer = httpx.get(url, headers={"Authorization": f"Bearer {self.admin_token}"})
+        return parse_report(answer.content)
+
+    @property
+    def object_bytes(self) -> int:
+        """Of a chunk in the storage."""
+        if not self._object_bytes:
+            self._object_bytes = next(each.chunk_bytes for each in self.report(0).tiers if each.tier == "shared")
+        return self._object_bytes
+
+    def share(self, acme: int, burst: int) -> None:
+        """Give each tenant a group of its own, of so many chunks."""
+        self.floor_chunks, self.flood_chunks = acme, burst
+        groups = [
+            {
+                "name": zone_group(_POOL.namespace, _POOL.name, tenant),
+                "pools": [f"{_POOL.namespace}/{_POOL.name}"],
+                "total": {"limit": chunks * self.object_bytes, "watermark": 0.9},
+            }
+            for tenant, chunks in (("acme", acme), ("burst", burst))
+        ]
+        self.manager.share(*groups)
+
+    def held(self, tenant: str) -> int:
+        """Chunks of a tenant in the storage, as the manager counts them."""
+        group = self.manager.ask("ListInstanceGroups")["groups"]
+        name = zone_group(_POOL.namespace, _POOL.name, tenant)
+        used = next(each["total"]["used"] for each in group if each["group"]["name"] == name)
+        return int(used) // self.object_bytes
+
+    def problem(self, engine: int) -> str:
+        """What keeps an engine from using the storage; empty: nothing."""
+        return next(each.problem for each in self.report(engine).tiers if each.tier == "shared")
+
+    def end(self, engine: int) -> None:
+        """End an engine."""
+        self.processes[engine].__exit__(None, None, None)
+
+
+@contextmanager
+def running(model: Model, folder: Path) -> Iterator[Fleet]:
+    """Start all of it, and end it with the block.
+
+    Args:
+        model: what the engines serve.
+        folder: of this run; what an earlier one left there is removed.
+
+    Raises:
+        AlreadyRunningError: another run uses the folder.
+        ProcessDiedError: one of the processes ended.
+        TimeoutError: an engine did not come up.
+    """
+    prepare(model)
+    logs = folder / "log"
+    with (
+        fresh_folder(folder) as lock,
+        Processes(logs, lock) as others,
+        _killed_last(folder, others) as (manager, index),
+        Processes(logs, lock) as first,
+        Processes(logs, lock) as second,
+    ):
+        processes = [first, second]
+        token = secrets.token_urlsafe(32)
+        keys = make_keys(folder / "keys", TENANTS)
+        engines = list(_start(processes, model, folder, manager, token))
+        say(f"Two engines are starting, on {engines[0].ip} and {engines[1].ip}; their logs are in {logs}.")
+        fleet = Fleet(engines, processes, manager, model, token, keys, index)
+        _await_health(fleet)
+        try:
+            yield fleet
+        except Exception:
+            for each in (others, *processes):
+                each.check()
+            raise
+
+
+@contextmanager
+def _killed_last(folder: Path, others: Processes) -> Iterator[tuple[CacheManagerProcess, str]]:
+    chapter("The KV-cache manager")
+    redis = start_redis(others, folder / "redis")
+    index = "Redis" if redis else "SQLite"
+    manager = CacheManagerProcess(
+        folder / "manager", {_TOKEN: f"{_POOL.namespace}/{_POOL.name}"}, index=redis, arguments=("--lease", "3")
+    )
+    manager.start()
+    manager.share()
+    say(f"It listens on {manager.url}, its index is in {index}, and blocks go to {manager.storage}.")
+    try:
+        yield manager, index
+    finally:
+        manager.kill()
+
+
+def _start(
+    processes: list[Processes], model: Model, folder: Path, manager: CacheManagerProcess, token: str
+) -> Iterator[Engine]:
+    volumes = folder / "volumes"
+    for name in (CONFIG_VOLUME, SALT_VOLUME, ADMIN_VOLUME):
+        (volumes / name).mkdir(parents=True)
+    (volumes / SALT_VOLUME / SALT_KEY_FILE).write_text(new_salt_key().hex())
+    (volumes / ADMIN_VOLUME / ACCEPTED_FILE).write_text(f"{token}\n")
+    (folder / "manager" / "token").write_text(_TOKEN)
+    zones = tuple(ZoneConfig(name=name, tenant=name, generation=1) for name in TENANTS)
+    (volumes / CONFIG_VOLUME / CONFIG_KEY).write_text(dump_config(make_config(1, _POOL, zones)))
+    for number, group in enumerate(processes):
+        engine = Engine(f"engine {'AB'[number]}", free_address(API_PORT, DEFAULT_ADMIN_PORT))
+        reach_directly(engine)
+        shared = ("--cpu-tier", _CPU_TIER, "--manager-url", manager.url)
+        command = zone_command(engine, model, keys=folder / "keys", volumes=volumes, admin_port=DEFAULT_ADMIN_PORT)
+        command += [*shared, "--manager-token-file", str(folder / "manager" / "token")]
+        environment = engine_environment(cores_for(number, len(processes)), POD_NAME=engine.name.replace(" ", "-"))
+        group.start(engine.name.replace(" ", "-"), command, environment)
+        yield engine
+
+
+def _await_health(fleet: Fleet) -> None:
+    def awaited() -> list[str]:
+        for each in fleet.processes:
+            each.check()
+        return [engine.name for engine in fleet.engines if not _is_healthy(engine)]
+
+    say("Engines take two to three minutes to start on two cores.")
+    wait_until(lambda: not awaited(), lambda: " and ".join(awaited()), timeout=ENGINE_START_SECONDS)
+
+
+def _is_healthy(engine: Engine) -> bool:
+    try:
+        return httpx.get(engine.health_url, timeout=5).status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False

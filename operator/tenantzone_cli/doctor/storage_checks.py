@@ -1,0 +1,81 @@
+"""What holds for the KV-cache manager, its storages and its groups. Pure.
+
+A cluster that declares neither, and whose operator is told of no manager, hears nothing of all this.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from tenantzone_cli.api import ApiError
+from tenantzone_cli.doctor.facts import Facts
+from tenantzone_cli.doctor.finding import Finding, fail, name_some, ok, warn
+from tenantzone_cli.names import MANAGER, OPERATOR
+from tenantzone_cli.resources import Thing
+
+_FLAG = "--manager-url="
+_INSTALL = "kubectl apply -k manifests/overlays/manager"
+
+
+def check_manager(facts: Facts) -> Iterator[Finding]:
+    """Check that somebody looks at what is declared, and that the manager beside the operator runs."""
+    subject = "KV-cache manager"
+    declared = [*_listed(facts.storages), *_listed(facts.groups)]
+    url = _manager_url(facts)
+    if url is None:
+        # An operator that is no Deployment may have been told.
+        if declared and not any(thing.status for thing in declared):
+            text = f"{len(declared)} KVStorages and KVCacheGroups are declared, and nobody looks at them"
+            yield fail(subject, text, f"start {OPERATOR} with {_FLAG}URL: {_INSTALL}")
+        return
+    if isinstance(facts.manager, ApiError):
+        if not facts.manager.is_not_found:
+            yield warn(subject, f"its StatefulSet can't be looked at: {facts.manager.message}")
+        elif MANAGER in url:
+            yield fail(subject, f"there is no StatefulSet {MANAGER} in namespace {facts.operator_namespace}", _INSTALL)
+        else:
+            yield ok(subject, f"the operator is told of {url}")
+        return
+    wanted = facts.manager["spec"].get("replicas", 1)
+    ready = facts.manager.get("status", {}).get("readyReplicas", 0)
+    text = f"{ready} of {wanted} pods are ready"
+    logs = f"kubectl -n {facts.operator_namespace} logs statefulset/{MANAGER}"
+    if wanted and ready >= wanted:
+        yield ok(subject, text)
+    else:
+        yield (warn if ready else fail)(subject, f"{text}: engines find nothing that is stored", logs)
+
+
+def check_storages(facts: Facts) -> Iterator[Finding]:
+    """Check that storages and groups can be used."""
+    for what, kind, found in (("storages", "kvs", facts.storages), ("groups", "kvg", facts.groups)):
+        if isinstance(found, ApiError):
+            # A cluster without these kinds is told so by the check of definitions.
+            if not found.is_not_found:
+                yield warn(what, f"were not checked: {found.message}")
+            continue
+        yield from _ready_or_not(what, kind, found)
+
+
+def _ready_or_not(what: str, kind: str, found: Sequence[Thing]) -> Iterator[Finding]:
+    switched_off = [each for each in found if each.spec.get("enabled") is False]
+    for each in found:
+        if each.ready != "True" and each not in switched_off and each.status:
+            message = each.status.get("message", "")
+            yield (fail if each.ready == "False" else warn)(f"{what} {each.name}", message, f"kubectl describe {kind}")
+    well = [each.name for each in found if each.ready == "True"]
+    if well:
+        yield ok(what, f"{len(well)} of {len(found)} can be used: {name_some(well)}")
+    if switched_off:
+        yield ok(what, f"disabled by spec.enabled: {name_some([each.name for each in switched_off])}")
+
+
+def _manager_url(facts: Facts) -> str | None:
+    """What the operator's Deployment says of the manager; None: nothing."""
+    if isinstance(facts.deployment, ApiError):
+        return None
+    containers = facts.deployment["spec"].get("template", {}).get("spec", {}).get("containers", ())
+    arguments = [argument for container in containers for argument in container.get("args") or ()]
+    return next((each.removeprefix(_FLAG) for each in arguments if each.startswith(_FLAG)), None)
+
+
+def _listed(found: Sequence[Thing] | ApiError) -> Sequence[Thing]:
+    return [] if isinstance(found, ApiError) else found

@@ -1,0 +1,311 @@
+"""Decides what a pool is advised, and in mode Auto what is tried, kept and undone: one change at a time.
+
+A window without a change, then a change, then a window with it; the two are compared. What is decided stands in the
+pool's status, and is in force because it stands there (`tenantzone_operator.advice.overlay`). What was seen before a
+change does not: an operator that was started again takes back what was on trial, and may try it again.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_operator.advice.adjustment import (
+    MAX_ADJUSTMENTS,
+    Adjustment,
+    Field,
+    read_adjustments,
+    timestamp,
+)
+from tenantzone_operator.advice.judging import Judgement, judge
+from tenantzone_operator.advice.overlay import Overlaid, holding
+from tenantzone_operator.advice.rules import Proposal, proposals
+from tenantzone_operator.advice.values import (
+    ANYTHING,
+    amount,
+    pool_with_value,
+    value_of,
+    value_of_pool,
+    with_value,
+    within,
+)
+from tenantzone_operator.advice.window import Figures, Window
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.kube.resources import Pool, Zone
+
+REST_WINDOWS: Final = 6
+"""For how long a value that was undone is not tried again, and one that was kept not taken back, ..."""
+MOST_DOUBLINGS: Final = 6
+"""... doubled each time in succession that it is undone, up to so often."""
+_PATIENCE_WINDOWS: Final = 3
+"""For how long a trial of which nothing is seen goes on."""
+_LOOKS: Final = 20
+"""In a window."""
+_LEAST_LOOKS: Final = 3
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What is known at one moment."""
+
+    pool: Pool
+    """As the API server has it."""
+    zones: Sequence[Zone]
+    """The same; those that name the pool."""
+    in_force: Overlaid
+    """Both, as the engines are to have them."""
+    observations: Sequence[Observation]
+    """One for each ready engine."""
+    newest: RuntimeConfig | None
+    """The snapshot that was given out last."""
+    is_acknowledged: bool
+    """Whether all these engines have it."""
+    seconds: float
+    """Of a clock that only goes on."""
+    unix_time: float
+
+
+@dataclass(slots=True)
+class _Trial:
+    proposal: Proposal
+    before: Figures
+    began: float
+    """When it was decided, by the clock."""
+    is_in_force: bool = False
+
+
+class Advisor:
+    """Of one pool."""
+
+    def __init__(self) -> None:
+        self._window = Window()
+        self._began: float | None = None
+        """The window; None: it has to begin."""
+        self._looked = float("-inf")
+        self._trial: _Trial | None = None
+
+    def look(self, now: Moment, before: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of the pool's status that is about advice.
+
+        Args:
+            now: what is known.
+            before: the pool's status until now: as it was made here, whatever somebody wrote since.
+        """
+        if now.pool.advice.mode == "Never" or now.pool.config is None:
+            self._trial = self._began = None
+            return {}
+        adjustments = holding(now.pool, now.zones, read_adjustments(before))
+        recommendation = _still_true(now, before.get("recommendation"))
+        adjustments = self._after_a_restart(adjustments)
+        if self._trial is not None:
+            adjustments = self._try(now, adjustments)
+        elif self._is_over(now):
+            adjustments, recommendation = self._advise(now, adjustments, recommendation)
+        rows = [each.row() for each in sorted(adjustments, key=lambda each: each.since)]
+        found: dict[str, Any] = {"recommendation": recommendation} if recommendation is not None else {}
+        return found | ({"adjustments": rows} if rows else {})
+
+    def _after_a_restart(self, adjustments: list[Adjustment]) -> list[Adjustment]:
+        """Without trials of which nobody knows how it was before them; forget the own one if it is over."""
+        on_trial = {each.key for each in adjustments if each.state == "Trial"}
+        if self._trial is not None and self._trial.proposal.key not in on_trial:
+            self._trial = self._began = None
+        known = self._trial.proposal.key if self._trial is not None else None
+        if on_trial - {known}:
+            self._began = None
+        return [each for found in adjustments if (each := _settled(found, known)) is not None]
+
+    def _is_over(self, now: Moment) -> bool:
+        """Whether the window is; looks at the engines, if it is time for it."""
+        if self._began is None:
+            self._began, self._looked = now.seconds, float("-inf")
+            self._window.begin()
+        window_seconds = now.pool.advice.window_seconds
+        if now.seconds - self._looked >= pause_seconds(window_seconds):
+            self._looked = now.seconds
+            self._window.look(now.observations)
+        return now.seconds - self._began >= window_seconds and self._window.figures.looks >= _LEAST_LOOKS
+
+    def _advise(
+        self, now: Moment, adjustments: list[Adjustment], recommendation: Mapping[str, Any] | None
+    ) -> tuple[list[Adjustment], Mapping[str, Any] | None]:
+        """After a window without a change: what would help, which is tried or recommended."""
+        figures, advice = self._window.figures, now.pool.advice
+        self._began = None
+        if advice.mode == "Auto":
+            for each in _found(now, figures, within_bounds=True):
+                if not _rests(now, adjustments, each) and (more := _begun(now, adjustments, each)) is not None:
+                    self._trial = _Trial(each, figures, now.seconds)
+                    return more, None
+        wanted = (
+            each
+            for each in _found(now, figures, within_bounds=False)
+            if advice.mode == "Recommend" or not within(advice.bounds, each.field, each.value)
+        )
+        return adjustments, _recommended(now, next(wanted, None), recommendation)
+
+    def _try(self, now: Moment, adjustments: list[Adjustment]) -> list[Adjustment]:
+        """Go on with what is on trial, and end it if enough was seen."""
+        trial, window_seconds = self._trial, now.pool.advice.window_seconds
+        assert trial is not None, "there is one"
+        if not trial.is_in_force:
+            self._began = None
+            if _is_in_force(now, trial.proposal):
+                trial.is_in_force = True
+            elif now.seconds - trial.began < window_seconds:
+                return adjustments
+            else:
+                return self._ended(now, adjustments, Judgement(False, "not all engines had it within a window"))
+        if not self._is_over(now) or self._began is None:
+            return adjustments
+        judgement = judge(trial.proposal, trial.before, self._window.figures)
+        if judgement.helped is None and now.seconds - self._began < _PATIENCE_WINDOWS * window_seconds:
+            return adjustments
+        return self._ended(now, adjustments, judgement)
+
+    def _ended(self, now: Moment, adjustments: list[Adjustment], judgement: Judgement) -> list[Adjustment]:
+        trial = self._trial
+        assert trial is not None, "there is one"
+        self._trial = self._began = None
+        return [
+            _judged(each, judgement, now.unix_time) if each.key == trial.proposal.key else each for each in adjustments
+        ]
+
+
+def pause_seconds(window_seconds: float) -> float:
+    """Between two looks at the engines."""
+    return min(max(1.0, window_seconds / _LOOKS), _LONGEST_PAUSE_SECONDS)
+
+
+def _settled(found: Adjustment, known: tuple[str, Field] | None) -> Adjustment | None:
+    """A row without a trial that is not the known one; None: nothing is left of it."""
+    if found.state != "Trial" or found.key == known:
+        return found
+    if not found.previous:
+        return None
+    return replace(
+        found, state="Kept", value=found.previous, previous="", message="was kept before a trial that was cut off"
+    )
+
+
+def _judged(each: Adjustment, judgement: Judgement, unix_time: float) -> Adjustment:
+    ended = replace(each, since=_whole(unix_time), message=judgement.message)
+    if judgement.helped:
+        return replace(ended, state="Kept", undone=0)
+    return replace(ended, state="Undone", undone=each.undone + 1)
+
+
+def _found(now: Moment, figures: Figures, *, within_bounds: bool) -> Iterable[Proposal]:
+    """What would help, as far as it makes sense in a spec."""
+    pool, bounds = now.in_force.pool, now.pool.advice.bounds if within_bounds else ANYTHING
+    assert pool is not None, "there is one"
+    zones = {zone.meta.name: zone for zone in now.in_force.zones}
+    for each in proposals(pool, zones, figures, bounds):
+        makes_sense = (
+            with_value(zones[each.zone], each.field, each.value) is not None
+            if each.zone
+            else pool_with_value(pool, each.value) is not None
+        )
+        if makes_sense and (not within_bounds or within(bounds, each.field, each.value)):
+            yield each
+
+
+def _rests(now: Moment, adjustments: Iterable[Adjustment], wanted: Proposal) -> bool:
+    """Whether the field was changed too short a time ago to be changed so."""
+    known = next((each for each in adjustments if each.key == wanted.key), None)
+    if known is None:
+        return False
+    rest = REST_WINDOWS * now.pool.advice.window_seconds
+    if known.state == "Undone":
+        rest *= 2.0 ** min(max(known.undone, 1) - 1, MOST_DOUBLINGS)
+    elif _goes_on(known, wanted):
+        return False
+    return now.unix_time < known.since + rest
+
+
+def _goes_on(known: Adjustment, wanted: Proposal) -> bool:
+    """Whether a further change has the direction of the one before."""
+    from_, to = amount(known.field, known.previous or known.spec), amount(known.field, known.value)
+    further = amount(known.field, wanted.value)
+    if known.field in (Field.LIMIT, Field.TTL):
+        # Unset is without a bound.
+        from_ = float("inf") if from_ is None else from_
+    return None not in (from_, to, further) and (to - from_) * (further - to) > 0  # type: ignore[operator]
+
+
+def _begun(now: Moment, adjustments: list[Adjustment], wanted: Proposal) -> list[Adjustment] | None:
+    """The rows with a trial among them; None: there is no room for it."""
+    known = next((each for each in adjustments if each.key == wanted.key), None)
+    others = [each for each in adjustments if each is not known]
+    if len(others) >= MAX_ADJUSTMENTS:
+        oldest = min((each for each in others if not each.in_force), key=lambda each: each.since, default=None)
+        if oldest is None:
+            return None
+        others.remove(oldest)
+    zone = next((zone for zone in now.zones if zone.meta.name == wanted.zone), None)
+    assert now.pool.config is not None, "it is valid"
+    config = zone.config if zone is not None else None
+    spec = value_of(config, wanted.field) if config is not None else value_of_pool(now.pool.config)
+    began = Adjustment(
+        zone=wanted.zone,
+        field=wanted.field,
+        spec=spec,
+        value=wanted.value,
+        previous=known.in_force if known is not None else "",
+        state="Trial",
+        reason=wanted.reason,
+        since=_whole(now.unix_time),
+        undone=known.undone if known is not None else 0,
+        message=wanted.message,
+    )
+    return [*others, began]
+
+
+def _is_in_force(now: Moment, wanted: Proposal) -> bool:
+    """Whether all engines have the snapshot with the change."""
+    if now.newest is None or not now.is_acknowledged or not now.observations:
+        return False
+    if not wanted.zone:
+        return value_of_pool(now.newest.pool) == wanted.value
+    entry = next((entry for entry in now.newest.zones if entry.name == wanted.zone), None)
+    return entry is not None and value_of(entry, wanted.field) == wanted.value
+
+
+def _recommended(now: Moment, wanted: Proposal | None, before: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    if wanted is None:
+        return None
+    what = {
+        "zone": wanted.zone,
+        "field": wanted.field.value,
+        "from": wanted.current,
+        "value": wanted.value,
+        "reason": wanted.reason,
+        "message": f"{wanted.field.value}{f' of {wanted.zone}' if wanted.zone else ''}: {wanted.current or 'unset'} -> "
+        f"{wanted.value}, because {wanted.message}",
+    }
+    told = {name: value for name, value in what.items() if value}
+    is_told = before is not None and {name: before.get(name) for name in told} == told
+    return before if is_told else told | {"since": timestamp(now.unix_time)}
+
+
+def _still_true(now: Moment, told: Any) -> Mapping[str, Any] | None:
+    """A recommendation, if what it would change is still as it says; else None."""
+    if not isinstance(told, dict):
+        return None
+    pool, zones = now.in_force.pool, now.in_force.zones
+    assert pool is not None, "there is one"
+    try:
+        field, name = Field(told.get("field", "")), told.get("zone", "")
+        if field is Field.WATERMARK:
+            current = value_of_pool(pool.config) if pool.config is not None else None
+        else:
+            config = next((zone.config for zone in zones if zone.meta.name == name), None)
+            current = value_of(config, field) if config is not None else None
+    except ValueError:
+        return None
+    return told if current == told.get("from", "") else None
+
+
+def _whole(unix_time: float) -> float:
+    return float(int(unix_time))

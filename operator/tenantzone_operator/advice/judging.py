@@ -1,0 +1,89 @@
+"""Whether a change has helped: what was seen before it beside what was seen since."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tenantzone_operator.advice.rules import Proposal
+from tenantzone_operator.advice.window import MET, Figures, ZoneFigures
+
+_WORSE: Final = 1.1
+"""By which part a target that is missed must be missed more, to be worse; so much is chance."""
+_BETTER: Final = 0.95
+"""To which part of itself a miss must come down, to be better."""
+_WORSE_HITS: Final = 0.01
+"""By how much the hit rate of all may fall, ..."""
+_WORSE_HITS_OF_ONE: Final = 0.05
+"""... and that of one zone, ..."""
+_BETTER_HITS: Final = 0.005
+"""... and by how much it must rise, to be better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is to become of a change."""
+
+    helped: bool | None
+    """None: too little was seen to say."""
+    message: str
+
+
+def judge(tried: Proposal, before: Figures, after: Figures) -> Judgement:
+    """Whether a change has helped, and made nothing worse.
+
+    Args:
+        tried: the change.
+        before: what was seen until it was made.
+        after: what was seen since it is in force.
+    """
+    if worse := _worse_target(before, after) or _worse_hits(before, after):
+        return Judgement(False, worse)
+    return _gain_of_target(tried, before, after) if tried.reason == "TargetMissed" else _gain(tried, before, after)
+
+
+def _worse_target(before: Figures, after: Figures) -> str:
+    """Who misses a latency target that was met, or misses it by more, in words; empty: nobody."""
+    for name in sorted(after.zones):
+        was, now = _of(before, name).mean_ratio, after.zones[name].mean_ratio
+        if was is not None and now is not None and now > MET and now > _WORSE * was:
+            return f"{name} had {_times(was)} a latency target, and has {_times(now)} since"
+    return ""
+
+
+def _worse_hits(before: Figures, after: Figures) -> str:
+    was, now = before.hit_rate, after.hit_rate
+    if was is not None and now is not None and now < was - _WORSE_HITS:
+        return f"all zones found {was:.1%} of their prompts in the cache, and find {now:.1%} since"
+    for name in sorted(after.zones):
+        was, now = _of(before, name).hit_rate, after.zones[name].hit_rate
+        if was is not None and now is not None and now < was - _WORSE_HITS_OF_ONE:
+            return f"{name} found {was:.1%} of its prompts in the cache, and finds {now:.1%} since"
+    return ""
+
+
+def _gain_of_target(tried: Proposal, before: Figures, after: Figures) -> Judgement:
+    was, now = _of(before, tried.for_zone).mean_ratio, _of(after, tried.for_zone).mean_ratio
+    if was is None or now is None:
+        return Judgement(None, f"{tried.for_zone} had no request that a latency target is about")
+    return Judgement(
+        now <= MET or now <= _BETTER * was,
+        f"{tried.for_zone} had {_times(was)} its latency target, and has {_times(now)} since",
+    )
+
+
+def _gain(tried: Proposal, before: Figures, after: Figures) -> Judgement:
+    name = tried.for_zone or "all zones together"
+    was = (_of(before, tried.for_zone) if tried.for_zone else before).hit_rate
+    now = (_of(after, tried.for_zone) if tried.for_zone else after).hit_rate
+    if was is None or now is None:
+        return Judgement(None, f"{name} had no request")
+    return Judgement(
+        now >= was + _BETTER_HITS, f"{name} found {was:.1%} of the prompts in the cache, and {now:.1%} since"
+    )
+
+
+def _of(figures: Figures, name: str) -> ZoneFigures:
+    return figures.zones.get(name) or ZoneFigures()
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f} times"

@@ -1,0 +1,197 @@
+"""Which change would help, by what was seen in a window: a rule for each field and direction, the most urgent first."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.share import percentage
+from tenantzone_operator.advice.adjustment import Field
+from tenantzone_operator.advice.values import duration, fraction, value_of, value_of_pool
+from tenantzone_operator.advice.window import Figures
+from tenantzone_operator.kube.advice_spec import Bounds
+from tenantzone_operator.kube.resources import Pool, Zone
+
+Reason = Literal["TargetMissed", "LimitTooLow", "KeptTooShort", "KeptInVain", "CacheTurnedOver", "EvictedEarly"]
+
+_STEP: Final = 1.25
+"""By which part a limit is raised or lowered."""
+_FACTOR: Final = 2.0
+"""By which weights, times and watermarks are."""
+_MUCH: Final = 0.1
+"""Of an engine's blocks: what is less is not worth a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A change of one value."""
+
+    zone: str
+    """Empty: it is the pool's."""
+    field: Field
+    current: str
+    """What is in force; empty: nothing is set."""
+    value: str
+    reason: Reason
+    message: str
+    for_zone: str
+    """Who is to be better off; empty: all together."""
+
+    @property
+    def key(self) -> tuple[str, Field]:
+        return self.zone, self.field
+
+
+def proposals(pool: Pool, zones: Mapping[str, Zone], figures: Figures, bounds: Bounds) -> Iterator[Proposal]:
+    """All changes that would help, as far as bounds let them; each is of one step.
+
+    Args:
+        pool: as it is in force.
+        zones: the same, by name.
+        figures: of the last window.
+        bounds: how far values may go; what has none is not changed.
+    """
+    configs = {name: zone.config for name, zone in zones.items() if zone.config is not None and name in figures.zones}
+    found = _Rules(pool, configs, figures, bounds)
+    yield from found.for_targets()
+    yield from found.for_hits()
+
+
+class _Rules:
+    def __init__(self, pool: Pool, configs: Mapping[str, ZoneConfig], figures: Figures, bounds: Bounds) -> None:
+        self._pool = pool
+        self._configs = configs
+        self._figures = figures
+        self._bounds = bounds
+        self._much = _MUCH * figures.capacity / max(1, figures.looks)
+        """Blocks."""
+
+    def for_targets(self) -> Iterator[Proposal]:
+        """Zones that miss a latency target get what they wait for."""
+        for name in self._figures.missing:
+            if name not in self._configs:
+                continue
+            seen = self._figures.zones[name]
+            ((why, _),) = seen.missed.most_common(1)
+            if why == "Blocks" and seen.waits["limit"]:
+                message = f"{name} misses a latency target while its requests wait for its own limit"
+                yield from self._raise_limit(name, "TargetMissed", message)
+            elif why == "Blocks":
+                yield from self._lower_largest(name)
+            elif why in ("Neighbours", "Seats"):
+                words = "others are computed in its steps" if why == "Neighbours" else "its requests wait for a seat"
+                yield from self._raise_weight(name, f"{name} misses a latency target, and {words}")
+
+    def for_hits(self) -> Iterator[Proposal]:
+        """What is evicted or kept to no use."""
+        is_short = sum(each.evicted_for_room for each in self._figures.zones.values()) >= self._much
+        by_evictions = sorted(self._configs, key=lambda name: (-self._lost(name), name))
+        for name in by_evictions:
+            seen = self._figures.zones[name]
+            if not is_short and seen.evicted_by_limit >= max(1.0, self._mean(seen.cached)):
+                message = f"{name} turned its cache over at its limit, and nobody needed the blocks beyond it"
+                yield from self._raise_limit(name, "LimitTooLow", message)
+            if not is_short and seen.evicted_by_ttl >= max(1.0, self._mean(seen.cached)):
+                yield from self._longer_ttl(name)
+        if is_short:
+            for name in sorted(self._configs):
+                yield from self._shorter_ttl(name)
+        for name in by_evictions:
+            yield from self._other_policy(name)
+        yield from self._lower_watermark()
+
+    def _lost(self, name: str) -> int:
+        seen = self._figures.zones[name]
+        return seen.evicted_by_limit + seen.evicted_for_room
+
+    def _mean(self, summed: float) -> float:
+        return summed / max(1, self._figures.looks)
+
+    def _raise_limit(self, name: str, reason: Reason, message: str) -> Iterator[Proposal]:
+        now, bound = self._limit(name), self._bounds.limit
+        if now is not None and bound is not None and now < 100:
+            value = min(int(max(now + 1, now * _STEP)), int(bound.most), 100)
+            if value > now and value >= bound.least:
+                yield self._of_zone(name, Field.LIMIT, f"{value}%", reason, message, for_zone=name)
+
+    def _lower_largest(self, name: str) -> Iterator[Proposal]:
+        """Whoever holds most above its reservation, and misses no target itself, gets a limit or a lower one."""
+        zones, bound = self._figures.zones, self._bounds.limit
+        others = [other for other in self._configs if other != name and not zones[other].misses]
+        surplus = {other: self._mean(zones[other].held - zones[other].reserved) for other in others}
+        largest = max(others, key=lambda other: (surplus[other], other), default=None)
+        if bound is None or largest is None or surplus[largest] < self._much:
+            return
+        config = self._configs[largest]
+        if isinstance(config.reserved, int) and config.reserved:
+            return
+        held = 100 * zones[largest].held / max(1.0, self._figures.capacity)
+        now = self._limit(largest)
+        # A limit that nobody reaches would do nothing.
+        lower = int(min(held, 100.0 if now is None else now) / _STEP)
+        floor = percentage(config.reserved) if isinstance(config.reserved, str) else 0
+        value = max(lower, floor, int(bound.least), 1)
+        if value < (100 if now is None else now) and value <= bound.most:
+            message = f"{name} misses a latency target for want of blocks, and {largest} holds most above its share"
+            yield self._of_zone(largest, Field.LIMIT, f"{value}%", "TargetMissed", message, for_zone=name)
+
+    def _limit(self, name: str) -> int | None:
+        """Percent of an engine; None: none, or it is in blocks."""
+        config = self._configs[name]
+        is_in_blocks = isinstance(config.reserved, int) and config.reserved
+        return percentage(config.limit) if isinstance(config.limit, str) and not is_in_blocks else None
+
+    def _raise_weight(self, name: str, message: str) -> Iterator[Proposal]:
+        now, bound = self._configs[name].weight, self._bounds.weight
+        if bound is not None:
+            value = int(min(now * _FACTOR, bound.most))
+            if value > now and value >= bound.least:
+                yield self._of_zone(name, Field.WEIGHT, str(value), "TargetMissed", message, for_zone=name)
+
+    def _longer_ttl(self, name: str) -> Iterator[Proposal]:
+        now, bound = self._configs[name].retention.ttl_seconds, self._bounds.ttl
+        if now is not None and bound is not None:
+            value = min(now * _FACTOR, bound.most)
+            if value > now and value >= bound.least:
+                message = f"the cache of {name} goes by its ttl while nobody needs the blocks"
+                yield self._of_zone(name, Field.TTL, duration(value), "KeptTooShort", message, for_zone=name)
+
+    def _shorter_ttl(self, name: str) -> Iterator[Proposal]:
+        """Of who keeps much, asks for much, and finds nothing of it, while others are short."""
+        seen, bound = self._figures.zones[name], self._bounds.ttl
+        is_in_vain = seen.prefix_query_tokens > 0 and not seen.prefix_hit_tokens
+        config = self._configs[name]
+        if bound is None or not is_in_vain or self._mean(seen.cached) < self._much or config.retention.no_store:
+            return
+        now = config.retention.ttl_seconds
+        value = max(bound.least, min(bound.most, bound.most if now is None else now / _FACTOR))
+        if now is None or value < now:
+            message = f"{name} found nothing of what it keeps cached, and others need the blocks"
+            yield self._of_zone(name, Field.TTL, duration(value), "KeptInVain", message, for_zone="")
+
+    def _other_policy(self, name: str) -> Iterator[Proposal]:
+        """Of who turns its cache over and finds a part of it: another order may find more."""
+        seen = self._figures.zones[name]
+        if self._lost(name) < max(1.0, self._mean(seen.cached), self._much) or not seen.prefix_hit_tokens:
+            return
+        now = self._configs[name].eviction_policy
+        for policy in self._bounds.eviction_policies:
+            if policy != now:
+                message = f"{name} turned its cache over, and {policy} may keep more of what is asked for again"
+                yield self._of_zone(name, Field.EVICTION_POLICY, policy, "CacheTurnedOver", message, for_zone=name)
+
+    def _lower_watermark(self) -> Iterator[Proposal]:
+        """What is evicted before anybody needs it costs hits."""
+        config, bound = self._pool.config, self._bounds.watermarks
+        evicted = sum(each.evicted_by_watermark for each in self._figures.zones.values())
+        if config is None or bound is None or evicted < max(1.0, self._much):
+            return
+        now = config.watermarks.high
+        value = max(bound.least, now / _FACTOR if now >= 0.01 else 0.0)
+        current = value_of_pool(config)
+        if value < now and value <= bound.most and fraction(value) != current:
+            message = "blocks are evicted by the watermarks before anybody needs them"
+            yield Proposal("", Field.WATERMARK, current, fraction(value), "EvictedEarly", message, for_zone="")
+
+    def _of_zone(self, name: str, field: Field, value: str, reason: Reason, message: str, *, for_zone: str) -> Proposal:
+        return Proposal(name, field, value_of(self._configs[name], field), value, reason, message, for_zone)

@@ -1,0 +1,131 @@
+"""The values that can be changed: what a spec has, what is within bounds, and a spec with another value."""
+
+from dataclasses import replace
+from math import isfinite
+
+from pydantic import ValidationError
+
+from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
+from tenantzone_contract.share import percentage
+from tenantzone_contract.zone_terms import Retention
+from tenantzone_operator.advice.adjustment import Field
+from tenantzone_operator.kube.advice_spec import Bounds, Range
+from tenantzone_operator.kube.durations import parse_duration
+from tenantzone_operator.kube.resources import Pool, Zone
+
+ANYTHING = Bounds(
+    limit=Range(5, 100),
+    weight=Range(1, 64),
+    ttl=Range(60, 86_400),
+    eviction_policies=("LRU", "Clock", "LFU"),
+    watermarks=Range(0, 1),
+)
+"""What is recommended at most, whatever may be put into force."""
+
+
+def value_of(zone: ZoneConfig, field: Field) -> str:
+    """What a zone's config has, as its spec would have it; empty: nothing."""
+    match field:
+        case Field.LIMIT:
+            return "" if zone.limit is None else str(zone.limit)
+        case Field.WEIGHT:
+            return str(zone.weight)
+        case Field.TTL:
+            seconds = zone.retention.ttl_seconds
+            return "" if seconds is None else duration(seconds)
+        case Field.EVICTION_POLICY:
+            return zone.eviction_policy
+        case Field.WATERMARK:
+            raise ValueError("a zone has no watermarks")
+
+
+def value_of_pool(pool: PoolConfig) -> str:
+    """A pool's high watermark, as its spec would have it."""
+    return fraction(pool.watermarks.high)
+
+
+def duration(seconds: float) -> str:
+    """As a user would write it."""
+    if seconds % 60 == 0:
+        return f"{seconds / 60:.0f}m"
+    return f"{seconds:.0f}s" if seconds % 1 == 0 else f"{int(1000 * seconds)}ms"
+
+
+def fraction(part: float) -> str:
+    """To a thousandth."""
+    return f"{part:.3f}".rstrip("0").rstrip(".")
+
+
+def within(bounds: Bounds, field: Field, value: str) -> bool:
+    """Whether a value is within bounds; what is no value of the field is not."""
+    if field is Field.EVICTION_POLICY:
+        return value in bounds.eviction_policies
+    ranges = {
+        Field.LIMIT: bounds.limit,
+        Field.WEIGHT: bounds.weight,
+        Field.TTL: bounds.ttl,
+        Field.WATERMARK: bounds.watermarks,
+    }
+    found = ranges[field]
+    number = amount(field, value)
+    return found is not None and number is not None and number in found
+
+
+def amount(field: Field, value: str) -> float | None:
+    """The number that a value is; None: it is none of this field."""
+    try:
+        match field:
+            case Field.LIMIT:
+                return float(percentage(value)) if value.endswith("%") else None
+            case Field.TTL:
+                return parse_duration(value)
+            case Field.WEIGHT:
+                return float(int(value))
+            case Field.WATERMARK:
+                return float(value) if isfinite(float(value)) else None
+            case Field.EVICTION_POLICY:
+                return None
+    except ValueError:
+        return None
+
+
+def with_value(zone: Zone, field: Field, value: str) -> Zone | None:
+    """The zone with another value in its config; None: it would make no sense there."""
+    config = zone.config
+    if config is None or field is Field.WATERMARK or value_of(config, field) == value:
+        return None
+    if field is Field.LIMIT and isinstance(config.reserved, int) and config.reserved:
+        # Whether a percentage is less than so many blocks depends on the engine.
+        return None
+    try:
+        changed = _changed(config, field, value)
+    except (ValidationError, ValueError):
+        return None
+    return replace(zone, config=changed)
+
+
+def _changed(config: ZoneConfig, field: Field, value: str) -> ZoneConfig:
+    fields = {name: getattr(config, name) for name in ZoneConfig.model_fields}
+    match field:
+        case Field.LIMIT:
+            fields["limit"] = value
+        case Field.WEIGHT:
+            fields["weight"] = int(value)
+        case Field.TTL:
+            fields["retention"] = Retention(ttl_seconds=parse_duration(value), no_store=config.retention.no_store)
+        case Field.EVICTION_POLICY:
+            fields["eviction_policy"] = value
+    # Checked anew as a whole: a limit may contradict a reservation, and a ttl that of a tier.
+    return ZoneConfig(**fields)
+
+
+def pool_with_value(pool: Pool, value: str) -> Pool | None:
+    """The pool with another high watermark; None: it would make no sense."""
+    if pool.config is None or value_of_pool(pool.config) == value:
+        return None
+    try:
+        high = float(value)
+        marks = Watermarks(low=min(pool.config.watermarks.low, high), high=high)
+    except (ValidationError, ValueError):
+        return None
+    return replace(pool, config=pool.config.model_copy(update={"watermarks": marks}))

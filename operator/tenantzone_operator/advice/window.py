@@ -1,0 +1,152 @@
+"""What the engines' reports come to over some time: counters as they grew, latency targets as they were told."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.engines.reports import TargetReport
+from tenantzone_operator.engines.views import ZoneView
+
+MET: float = 1.15
+"""Times a latency target up to which it is met, as the engines have it."""
+_MOST = 1e6
+
+_COUNTERS = (
+    "prefix_query_tokens",
+    "prefix_hit_tokens",
+    "evicted_by_limit",
+    "evicted_by_ttl",
+    "evicted_by_watermark",
+    "evicted_for_room",
+)
+
+
+@dataclass(slots=True)
+class ZoneFigures:
+    """One zone over all engines; blocks, if nothing else is said."""
+
+    prefix_query_tokens: int = 0
+    prefix_hit_tokens: int = 0
+    evicted_by_limit: int = 0
+    evicted_by_ttl: int = 0
+    evicted_by_watermark: int = 0
+    evicted_for_room: int = 0
+    held: float = 0.0
+    """As are all that follow: summed over the looks."""
+    cached: float = 0.0
+    reserved: float = 0.0
+    told: int = 0
+    """Looks at which some engine said what a latency target comes to."""
+    ratio: float = 0.0
+    """Of the time to its target, the worst of each look."""
+    missed: Counter[str] = field(default_factory=Counter)
+    """Looks at which a target was missed, by the reason of the worst."""
+    waits: Counter[str] = field(default_factory=Counter)
+    """Looks at which a request waited, by what for."""
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Of the prompt tokens that were looked up; None: there was none."""
+        return self.prefix_hit_tokens / self.prefix_query_tokens if self.prefix_query_tokens else None
+
+    @property
+    def mean_ratio(self) -> float | None:
+        return self.ratio / self.told if self.told else None
+
+    @property
+    def misses(self) -> bool:
+        """Whether a latency target was missed at half of the looks or more."""
+        return bool(self.told) and 2 * self.missed.total() >= self.told
+
+
+@dataclass(slots=True)
+class Figures:
+    """A pool over a window."""
+
+    looks: int = 0
+    capacity: float = 0.0
+    """Blocks of all engines, summed over the looks."""
+    zones: dict[str, ZoneFigures] = field(default_factory=dict)
+    """By name."""
+
+    @property
+    def hit_rate(self) -> float | None:
+        queried = sum(each.prefix_query_tokens for each in self.zones.values())
+        return sum(each.prefix_hit_tokens for each in self.zones.values()) / queried if queried else None
+
+    @property
+    def missing(self) -> list[str]:
+        """Zones that miss a latency target, the worst first."""
+        missing = [(name, each.mean_ratio or 0.0) for name, each in self.zones.items() if each.misses]
+        return [name for name, _ in sorted(missing, key=lambda each: (-each[1], each[0]))]
+
+
+class Window:
+    """Adds up what is seen, look by look."""
+
+    def __init__(self) -> None:
+        self.figures = Figures()
+        self._counted: dict[tuple[str, str], tuple[int, ...]] = {}
+
+    def begin(self) -> None:
+        """Begin a new one now; counters go on from where they are."""
+        self.figures = Figures()
+
+    def look(self, observations: Sequence[Observation]) -> None:
+        """Add what the engines say now. An engine that is seen for the first time counts from now on."""
+        figures = self.figures
+        counted: dict[tuple[str, str], tuple[int, ...]] = {}
+        figures.looks += 1
+        worst: dict[str, tuple[float, str]] = {}
+        waits: dict[str, str] = {}
+        for seen in observations:
+            if seen.report is None:
+                # It may answer again, and has gone on counting.
+                counted |= {key: found for key, found in self._counted.items() if key[0] == seen.pod}
+                continue
+            figures.capacity += seen.report.capacity_blocks
+            for name, zone in seen.zones.items():
+                found = figures.zones.setdefault(name, ZoneFigures())
+                counted[seen.pod, name] = now = tuple(getattr(zone, counter) for counter in _COUNTERS)
+                _grow(found, self._counted.get((seen.pod, name)), now)
+                found.held += zone.in_use + zone.cached
+                found.cached += zone.cached
+                found.reserved += zone.reserved
+                if zone.waiting_for is not None:
+                    waits.setdefault(name, zone.waiting_for)
+                if (told := _worst(zone)) is not None:
+                    worst[name] = max(worst.get(name, told), told)
+        for name, reason in waits.items():
+            figures.zones[name].waits[reason] += 1
+        _add_targets(figures, worst)
+        self._counted = counted
+
+
+def _grow(found: ZoneFigures, before: tuple[int, ...] | None, now: tuple[int, ...]) -> None:
+    if before is None:
+        return
+    for counter, was, is_now in zip(_COUNTERS, before, now, strict=True):
+        # An engine that was started again counts from nothing.
+        setattr(found, counter, getattr(found, counter) + (is_now - was if is_now >= was else is_now))
+
+
+def _worst(zone: ZoneView) -> tuple[float, str] | None:
+    """The latency target that is missed most in an engine, as times the target, and why."""
+    latency = zone.latency
+    targets: Iterable[TargetReport | None] = () if latency is None else (latency.token_time, latency.first_token)
+    told = [
+        (min(each.actual_seconds / each.target_seconds, _MOST), each.reason)
+        for each in targets
+        if each is not None and each.actual_seconds is not None
+    ]
+    return max(told, default=None)
+
+
+def _add_targets(figures: Figures, worst: Mapping[str, tuple[float, str]]) -> None:
+    for name, (ratio, reason) in worst.items():
+        found = figures.zones[name]
+        found.told += 1
+        found.ratio += ratio
+        if ratio > MET:
+            found.missed[reason] += 1

@@ -1,0 +1,1 @@
+"""Has the KV-cache manager know what KVStorages, KVCacheGroups and ZonePools declare, and says what it reports."""

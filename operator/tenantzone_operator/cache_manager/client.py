@@ -1,0 +1,108 @@
+"""The KV-cache manager's control plane over HTTP, as the operator asks it; its API is ``tenantzone_manager/server``."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import aiohttp
+
+TIMEOUT_SECONDS: Final = 10.0
+_CONNECT_SECONDS: Final = 3.0
+_NOT_OUR_FAULT: Final = ("UNAUTHENTICATED", "PERMISSION_DENIED", "UNAVAILABLE", "INTERNAL")
+"""Codes of refusals that are not about what was asked: the same may succeed later."""
+
+
+class ManagerUnavailable(Exception):
+    """The manager does not answer, or answers nobody now; what it knows stays as it is."""
+
+
+class ManagerRefused(Exception):
+    """The manager has looked at a request and does not do it; the message says what to change."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether what was asked about is not there."""
+        return self.code == "NOT_FOUND"
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerAddress:
+    """Where the manager is, and what the operator shows it."""
+
+    url: str
+    token_file: Path | None
+    """Read for each request, since a projected token is another one after some time; None: it is shown nothing."""
+
+
+class ManagerClient:
+    """A session with the manager, to be used as a context manager.
+
+    Args:
+        address: of the manager.
+        trace_configs: see each request before it goes out, and may stop it by an exception.
+    """
+
+    def __init__(self, address: ManagerAddress, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()) -> None:
+        self.address = address
+        self._trace_configs = list(trace_configs)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS, sock_connect=_CONNECT_SECONDS)
+        self._session = aiohttp.ClientSession(timeout=timeout, trace_configs=self._trace_configs)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def call(self, name: str, /, **fields: Any) -> dict[str, Any]:
+        """Make a call of the manager's API, and return its answer.
+
+        Raises:
+            ManagerUnavailable: there is no answer, or it is not about what was asked.
+            ManagerRefused: it was not done.
+        """
+        assert self._session is not None, "it is not entered"
+        headers = await self._headers()
+        url = f"{self.address.url.rstrip('/')}/v1/{name}"
+        try:
+            # A redirect could lead the token elsewhere.
+            async with self._session.post(url, json=fields, headers=headers, allow_redirects=False) as response:
+                body = await _read(response)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise ManagerUnavailable(f"{self.address.url}: {error or type(error).__name__}") from error
+        if response.status == 200:
+            return body
+        refusal = body.get("error") or {}
+        code = str(refusal.get("code", ""))
+        message = str(refusal.get("message", "")) or f"status {response.status}"
+        if not code or code in _NOT_OUR_FAULT:
+            raise ManagerUnavailable(f"{self.address.url}: {message}")
+        raise ManagerRefused(code, message)
+
+    async def _headers(self) -> dict[str, str]:
+        if self.address.token_file is None:
+            return {}
+        try:
+            token = await asyncio.to_thread(self.address.token_file.read_text)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ManagerUnavailable(f"no token to show the manager: {error}") from error
+        return {"Authorization": f"Bearer {token.strip()}"}
+
+
+async def _read(response: aiohttp.ClientResponse) -> dict[str, Any]:
+    try:
+        body = json.loads(await response.read())
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise aiohttp.ClientPayloadError(f"status {response.status}, and the answer is not the manager's")
+    return body

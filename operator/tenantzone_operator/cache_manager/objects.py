@@ -1,0 +1,103 @@
+"""KVStorages and KVCacheGroups at the API server: listings, what is written to them, and word that one has changed."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import aiohttp
+
+from tenantzone_operator.cache_manager.declared import FINALIZER, Declared
+from tenantzone_operator.kube.api import Api
+from tenantzone_operator.kube.names import FIELD_MANAGER, GROUP, VERSION
+from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.specs import Body
+
+T = TypeVar("T", bound=Declared)
+STORAGES: Final = "kvstorages"
+GROUPS: Final = "kvcachegroups"
+KINDS: Final = {STORAGES: "KVStorage", GROUPS: "KVCacheGroup"}
+_OURS: Final = f"/apis/{GROUP}/{VERSION}"
+_PAGE: Final = 500
+_GRACE_SECONDS: Final = 5.0
+
+
+class Objects:
+    """The cluster's KVStorages and KVCacheGroups.
+
+    Args:
+        api: of the API server.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._versions: dict[str, str] = {}
+
+    async def list_all(self, plural: str, read: Callable[[Body], T]) -> list[T]:
+        """All objects of a kind, each as what ``read`` makes of it.
+
+        Raises:
+            RestError, aiohttp.ClientError, TimeoutError: see `Rest.call`.
+        """
+        found: list[T] = []
+        params = {"limit": str(_PAGE)}
+        while True:
+            page = await self._api.rest.call("GET", f"{_OURS}/{plural}", params=params)
+            found += map(read, page["items"])
+            token = page["metadata"].get("continue")
+            if not token:
+                self._versions[plural] = page["metadata"]["resourceVersion"]
+                return found
+            params = {"limit": str(_PAGE), "continue": token}
+
+    async def await_change(self, seconds: float) -> None:
+        """Return when an object of either kind has changed since it was listed, or after so many seconds."""
+        watches = [asyncio.create_task(self._watch(plural, seconds)) for plural in KINDS]
+        try:
+            await asyncio.wait(watches, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for watch in watches:
+                watch.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
+
+    async def hold(self, plural: str, declared: Declared) -> None:
+        """Have an object outlive its deletion until it is let go."""
+        await self._set_finalizers(plural, declared, [*declared.finalizers, FINALIZER])
+
+    async def let_go(self, plural: str, declared: Declared) -> None:
+        """Have an object go that was deleted."""
+        await self._set_finalizers(plural, declared, [each for each in declared.finalizers if each != FINALIZER])
+
+    async def apply_status(self, plural: str, declared: Declared, status: Body) -> None:
+        """Write an object's status."""
+        body = {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": KINDS[plural],
+            "metadata": {"name": declared.meta.name, "uid": declared.meta.uid},
+            "status": status,
+        }
+        path = f"{_OURS}/{plural}/{declared.meta.name}/status"
+        applied = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        await self._write(path, body, "application/apply-patch+yaml", applied)
+
+    async def _set_finalizers(self, plural: str, declared: Declared, finalizers: Iterable[str]) -> None:
+        # With the version, nobody else's finalizer is lost who came in between.
+        metadata = {
+            "uid": declared.meta.uid,
+            "resourceVersion": str(declared.meta.version),
+            "finalizers": list(finalizers),
+        }
+        path = f"{_OURS}/{plural}/{declared.meta.name}"
+        await self._write(path, {"metadata": metadata}, "application/merge-patch+json", {"fieldManager": FIELD_MANAGER})
+
+    async def _write(self, path: str, body: Body, content_type: str, params: dict[str, str]) -> dict[str, Any]:
+        self._api.writes += 1
+        return await self._api.rest.call("PATCH", path, body=body, content_type=content_type, params=params)
+
+    async def _watch(self, plural: str, seconds: float) -> None:
+        """Return at the first event of a kind, and wait long where none can be had."""
+        params = {"resourceVersion": self._versions.get(plural, "0"), "timeoutSeconds": str(int(seconds) + 1)}
+        with suppress(RestError, aiohttp.ClientError, TimeoutError):
+            async for _ in self._api.rest.watch(f"{_OURS}/{plural}", params, seconds + _GRACE_SECONDS):
+                return
+        await asyncio.sleep(seconds)

@@ -1,0 +1,173 @@
+"""The statuses of KVStorages and KVCacheGroups, from what the manager reports; pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tenantzone_contract.quantity import shown_bytes
+from tenantzone_operator.cache_manager.declared import Declared, DeclaredGroup, DeclaredStorage
+from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some, render
+from tenantzone_operator.kube.specs import Body
+
+GAUGES: Final = ("held", "summary", "types", "instances", "evictedBlocks", "evictedBytes")
+"""What changes all the time, and is written less often."""
+_STALLING: Final = (Reason.INVALID, Reason.MANAGER_REFUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What became of an object when the manager was last told of it."""
+
+    unreachable: str = ""
+    """Why the manager does not answer; empty: it does."""
+    refused: str = ""
+    """Why it does not do it; empty: it has, or nobody asked."""
+    reason: Reason = Reason.MANAGER_REFUSED
+    """Of a refusal."""
+    leaving: str = ""
+    """What a deleted object waits for."""
+    report: Body | None = None
+    """What the manager says of it; None: it has no such thing."""
+
+
+def storage_status(storage: DeclaredStorage, found: Found, *, now: str) -> Body:
+    """The status that a KVStorage should have."""
+    registered = _registered(storage, found)
+    healthy = _healthy(found)
+    ready = _first_problem([registered, healthy])
+    if ready is None and storage.wanted.get("enabled") is False:
+        message = "spec.enabled is false: nothing is read or written here"
+        ready = Condition(Type.READY, "False", Reason.DISABLED, message)
+    figures: dict[str, Any] = {"place": storage.place}
+    if found.report is not None:
+        held = found.report.get("used", 0)
+        figures |= {"held": held, "summary": _summary(held, storage.wanted.get("limit"))}
+    else:
+        figures |= _kept(storage)
+    return _status(storage, [registered, healthy], ready, figures, now)
+
+
+def group_status(group: DeclaredGroup, found: Found, unresolved: Sequence[str], usable: int, *, now: str) -> Body:
+    """The status that a KVCacheGroup should have.
+
+    Args:
+        group: as it is declared.
+        found: what became of it.
+        unresolved: why pools that it names can't use it.
+        usable: how many of its storages can be used now.
+        now: RFC 3339.
+    """
+    registered = _registered(group, found)
+    resolved = _resolved(group, unresolved)
+    ready = _first_problem([registered, resolved])
+    if ready is None and found.unreachable:
+        ready = Condition(Type.READY, "Unknown", Reason.MANAGER_UNREACHABLE, found.unreachable)
+    elif ready is None and not usable:
+        message = f"none of its storages can be used: {name_some(group.storages)}; their conditions say why"
+        ready = Condition(Type.READY, "False", Reason.NO_STORAGE, message)
+    figures = _group_figures(group, found.report) if found.report is not None else _kept(group)
+    return _status(group, [registered, resolved], ready, figures, now)
+
+
+def without_gauges(status: Body) -> Body:
+    """A status without what changes all the time."""
+    return {name: value for name, value in status.items() if name not in GAUGES}
+
+
+def _group_figures(group: DeclaredGroup, report: Body) -> dict[str, Any]:
+    held, limit = report["total"].get("used", 0), (group.wanted.get("total") or {}).get("limit")
+    limits: Mapping[str, Body] = group.wanted.get("types") or {}
+    used = {kind: usage.get("used", 0) for kind, usage in (report.get("types") or {}).items()}
+    types = [
+        {
+            "type": kind,
+            "held": used.get(kind, 0),
+            "summary": _summary(used.get(kind, 0), limits.get(kind, {}).get("limit")),
+        }
+        for kind in sorted(used.keys() | limits.keys())
+    ]
+    return {
+        "held": held,
+        "summary": _summary(held, limit),
+        "types": types,
+        "instances": report.get("instances", 0),
+        "evictedBlocks": report.get("evicted_blocks", 0),
+        "evictedBytes": report.get("evicted_bytes", 0),
+    }
+
+
+def _registered(declared: Declared, found: Found) -> Condition:
+    kind = Type.REGISTERED
+    if declared.meta.deleting:
+        what = f"it goes when {found.leaving}" if found.leaving else found.unreachable
+        return Condition(kind, "False", Reason.DELETING, f"it is being deleted; {what}")
+    if declared.invalid:
+        return Condition(kind, "False", Reason.INVALID, declared.invalid)
+    if found.unreachable:
+        before = _before(declared, kind)
+        if before is not None and before.get("observedGeneration") == declared.meta.generation:
+            # What the manager was told it still knows.
+            return Condition(kind, before["status"], Reason(before["reason"]), before["message"])
+        return Condition(kind, "Unknown", Reason.MANAGER_UNREACHABLE, found.unreachable)
+    if found.refused:
+        return Condition(kind, "False", found.reason, found.refused)
+    return Condition(kind, "True", Reason.REGISTERED, "the KV-cache manager has it as the spec says")
+
+
+def _healthy(found: Found) -> Condition:
+    kind = Type.HEALTHY
+    if found.unreachable:
+        return Condition(kind, "Unknown", Reason.MANAGER_UNREACHABLE, found.unreachable)
+    if found.report is None:
+        return Condition(
+            kind, "Unknown", Reason.NOT_REGISTERED, "the KV-cache manager does not know it, so never tried"
+        )
+    if problem := found.report.get("problem"):
+        return Condition(kind, "False", Reason.UNHEALTHY, str(problem))
+    return Condition(kind, "True", Reason.HEALTHY, "the KV-cache manager could use it when it last tried")
+
+
+def _resolved(group: DeclaredGroup, unresolved: Sequence[str]) -> Condition:
+    kind = Type.POOLS_RESOLVED
+    if unresolved:
+        return Condition(kind, "False", Reason.POOLS_UNRESOLVED, name_some(unresolved, "; "))
+    if not group.pools:
+        return Condition(kind, "True", Reason.NO_POOLS, "it names no pool, so nobody stores anything in it")
+    return Condition(kind, "True", Reason.RESOLVED, "the engines of all its pools are known by their service accounts")
+
+
+def _first_problem(conditions: Sequence[Condition]) -> Condition | None:
+    """Why an object is not ready, of what it takes; None: it is."""
+    for each in sorted(conditions, key=lambda one: one.status == "Unknown"):
+        if each.status != "True":
+            return replace(each, type=Type.READY)
+    return None
+
+
+def _status(
+    declared: Declared, conditions: list[Condition], ready: Condition | None, figures: Mapping[str, Any], now: str
+) -> Body:
+    if ready is None:
+        ready = Condition(Type.READY, "True", Reason.READY, "it can be used")
+    stalled = [replace(ready, type=Type.STALLED, status="True")] if ready.reason in _STALLING else []
+    previous = declared.status.get("conditions", [])
+    rendered = render([*conditions, ready, *stalled], previous, generation=declared.meta.generation, now=now)
+    return {
+        "observedGeneration": declared.meta.generation,
+        "conditions": rendered,
+        "message": ready.message,
+        **figures,
+    }
+
+
+def _kept(declared: Declared) -> dict[str, Any]:
+    """The figures of the last status: a manager that is away has lost nothing."""
+    return {name: declared.status[name] for name in GAUGES if name in declared.status}
+
+
+def _before(declared: Declared, kind: Type) -> Body | None:
+    return next((each for each in declared.status.get("conditions", []) if each["type"] == kind), None)
+
+
+def _summary(held: int, limit: int | None) -> str:
+    return shown_bytes(held) if limit is None else f"{shown_bytes(held)}/{shown_bytes(limit)}"

@@ -1,0 +1,82 @@
+"""What a ZonePool says of advice: whether it is given, whether it is put into force, and within which bounds."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tenantzone_contract.share import percentage
+from tenantzone_operator.kube.durations import parse_duration
+from tenantzone_operator.kube.specs import Body
+
+Mode = Literal["Never", "Recommend", "Auto"]
+
+_DEFAULT_WINDOW = "10m"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From the least to the most, both included; percent, seconds or fractions, as the field has them."""
+
+    least: float
+    most: float
+
+    def __contains__(self, value: float) -> bool:
+        return self.least <= value <= self.most
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far fields may be changed; None or nothing: not at all."""
+
+    limit: Range | None = None
+    """Percent of an engine's blocks."""
+    weight: Range | None = None
+    ttl: Range | None = None
+    """Seconds."""
+    eviction_policies: tuple[str, ...] = ()
+    watermarks: Range | None = None
+    """Fractions of an engine's blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceSpec:
+    """``spec.advice`` of a ZonePool."""
+
+    mode: Mode = "Recommend"
+    window_seconds: float = 600.0
+    bounds: Bounds = Bounds()
+    """Of what mode Auto changes."""
+
+
+def read_advice(spec: Body) -> AdviceSpec:
+    """``spec.advice``, whose absence means that changes are recommended.
+
+    Raises:
+        ValueError: it makes no sense; the message names the field.
+    """
+    try:
+        window_seconds = parse_duration(spec.get("window", _DEFAULT_WINDOW))
+    except ValueError as error:
+        raise ValueError(f"advice.window: {error}") from None
+    return AdviceSpec(spec.get("mode", "Recommend"), window_seconds, _bounds(spec.get("bounds") or {}))
+
+
+def _bounds(spec: Body) -> Bounds:
+    return Bounds(
+        limit=_range("limit", spec.get("limit"), percentage),
+        weight=_range("weight", spec.get("weight"), float),
+        ttl=_range("ttl", spec.get("ttl"), parse_duration),
+        eviction_policies=tuple(spec.get("evictionPolicies", ())),
+        watermarks=_range("watermarks", spec.get("watermarks"), float),
+    )
+
+
+def _range(name: str, spec: Body | None, read: Any) -> Range | None:
+    if spec is None:
+        return None
+    try:
+        least, most = float(read(spec["min"])), float(read(spec["max"]))
+    except ValueError as error:
+        raise ValueError(f"advice.bounds.{name}: {error}") from None
+    if least > most:
+        raise ValueError(f"advice.bounds.{name}: min must not be above max")
+    return Range(least, most)

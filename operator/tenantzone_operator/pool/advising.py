@@ -1,0 +1,53 @@
+"""What a pool is advised, between its objects, its status and its engines."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tenantzone_operator.advice.advisor import Advisor, Moment, pause_seconds
+from tenantzone_operator.advice.overlay import Overlaid, Overlay
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.kube.resources import Pool, Zone
+from tenantzone_operator.status.acknowledgement import History
+
+
+class Advising:
+    """Of one pool."""
+
+    def __init__(self) -> None:
+        self._overlay = Overlay()
+        self._advisor = Advisor()
+        self._in_force = Overlaid(None, ())
+
+    def over(self, pool: Pool | None, zones: Sequence[Zone]) -> Overlaid:
+        """Both as the engines are to have them: as the specs say, but for what the pool's status has in force."""
+        self._in_force = self._overlay.over(pool, zones)
+        return self._in_force
+
+    def status(
+        self,
+        pool: Pool,
+        zones: Sequence[Zone],
+        observations: Sequence[Observation],
+        history: History,
+        before: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """The part of the pool's status that is about advice; see ``Advisor.look``."""
+        told = [seen.report for seen in observations]
+        moment = Moment(
+            pool=pool,
+            zones=zones,
+            in_force=self._in_force,
+            observations=observations,
+            newest=history.newest,
+            is_acknowledged=all(report is not None and history.acknowledges_newest(report) for report in told),
+            seconds=time.monotonic(),
+            unix_time=time.time(),
+        )
+        return self._advisor.look(moment, before)
+
+    def pause_seconds(self, pool: Pool | None) -> float | None:
+        """Until the engines are to be looked at again; None: what is only recommended comes when it comes."""
+        if pool is None or pool.config is None or pool.advice.mode != "Auto":
+            return None
+        return pause_seconds(pool.advice.window_seconds)

@@ -1,0 +1,134 @@
+"""The shared tier as vLLM's tiering manager sees it: storages of many engines, below its own tiers."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from vllm.v1.kv_offload.base import (
+    Locality,
+    LookupResult,
+    OffloadingSpec,
+    OffloadKey,
+    ReqContext,
+    RequestOffloadingContext,
+    ScheduleEndContext,
+)
+from vllm.v1.kv_offload.tiering.base import TransferJob
+
+from tenantzone_runtime.engine.secondary_tier import ZoneSecondaryTier
+from tenantzone_runtime.shared.queries import Finding, Query
+from tenantzone_runtime.shared.storing import Chunks
+from tenantzone_runtime.shared.tier import SharedTier
+
+_RESULTS = {Finding.HIT: LookupResult.HIT, Finding.MISS: LookupResult.MISS, Finding.WAIT: LookupResult.RETRY}
+
+
+@dataclass(slots=True)
+class _SharedCaller:
+    """What the tier keeps on a request."""
+
+    tenant: str
+    query: Query = field(default_factory=lambda: Query(()))
+    is_finished: bool = False
+
+
+class ZoneSharedTier(ZoneSecondaryTier):
+    """One engine's part of the storages that its pool shares.
+
+    A look-up that needs the manager's answer is to be repeated; until it is there, or its time is over, the request
+    waits and nobody else does.
+
+    Args:
+        offloading_spec: vLLM's.
+        primary_kv_view: the CPU memory tier, a row for each chunk.
+        tier_type: the name that vLLM's metrics show.
+        shared: of chunks as long as a row.
+        read_salt_key: has the seals follow the pool's salt key, if it is another one by now.
+    """
+
+    def __init__(
+        self,
+        offloading_spec: OffloadingSpec,
+        primary_kv_view: memoryview,
+        tier_type: str,
+        shared: SharedTier,
+        read_salt_key: Callable[[], object] = bool,
+    ) -> None:
+        super().__init__(offloading_spec, primary_kv_view, tier_type, Locality.REMOTE, shared)
+        self.shared = shared
+        self._read_salt_key = read_salt_key
+        self._promised: dict[str, set[OffloadKey]] = {}
+        """What tenants were told of in this step, and have not begun to load."""
+
+    def forget_all(self) -> Iterator[None]:
+        self._read_salt_key()
+        return super().forget_all()
+
+    def condemn(self, req_context: ReqContext, keys: Iterable[OffloadKey]) -> None:
+        caller = req_context.get_state(_SharedCaller)
+        if caller is not None:
+            self.shared.lose(caller.tenant, keys)
+
+    # Requests
+
+    def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
+        tenant = self._bound.pop(req_context.req_id, None)
+        if tenant is not None:
+            req_context.set_state(_SharedCaller(tenant))
+        return RequestOffloadingContext()
+
+    def know_prompt(self, req_context: ReqContext, keys: Sequence[OffloadKey]) -> None:
+        caller = req_context.get_state(_SharedCaller)
+        if caller is not None:
+            caller.query.keys = keys
+
+    def on_request_finished(self, req_context: ReqContext) -> None:
+        caller = req_context.get_state(_SharedCaller)
+        if caller is not None and not caller.is_finished:
+            caller.is_finished = True
+            self.shared.ended(caller.tenant, caller.query)
+
+    def touch(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
+        """Nothing: the manager notes the use of what it is asked about."""
+
+    def lookup(self, key: OffloadKey, req_context: ReqContext) -> LookupResult:
+        caller = req_context.get_state(_SharedCaller)
+        if caller is None:
+            return LookupResult.MISS
+        promised = self._promised.setdefault(caller.tenant, set())
+        finding = self.shared.find(caller.tenant, caller.query, key, len(promised) - (key in promised))
+        if finding is Finding.HIT:
+            promised.add(key)
+        return _RESULTS[finding]
+
+    def is_waiting(self, req_context: ReqContext) -> bool:
+        caller = req_context.get_state(_SharedCaller)
+        return caller is not None and self.shared.is_waiting(caller.query)
+
+    # Transfers
+
+    def submit_store(self, job_metadata: TransferJob) -> None:
+        caller = job_metadata.req_context.get_state(_SharedCaller)
+        if caller is None:
+            self.shared.end_at_once(job_metadata.job_id)
+            return
+        self.shared.store(job_metadata.job_id, caller.tenant, caller.query, self._chunks(job_metadata))
+
+    def submit_load(self, job_metadata: TransferJob) -> None:
+        caller = job_metadata.req_context.get_state(_SharedCaller)
+        assert caller is not None, "who was told to load has a zone"
+        self._loads.add(job_metadata.job_id)
+        self.shared.load(job_metadata.job_id, caller.tenant, caller.query, self._chunks(job_metadata))
+
+    def on_schedule_end(self, context: ScheduleEndContext) -> None:
+        # What was promised is being loaded by now, or vLLM had no room for it.
+        self._promised.clear()
+
+    def _chunks(self, job: TransferJob) -> Chunks:
+        """A job's chunks by their places in the prompt; without any that are none of its whole chunks."""
+        ends = [job.req_context.get_offload_key_position(key) for key in job.keys]
+        tokens = self.shared.shape.tokens
+        return [
+            (end // tokens - 1, key, row)
+            for end, key, row in zip(ends, job.keys, self._rows(job), strict=True)
+            if end is not None
+        ]

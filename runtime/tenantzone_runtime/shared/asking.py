@@ -1,0 +1,98 @@
+"""Requests' questions to the manager, within their budget; none is asked while it fails."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from tenantzone_runtime.disk.breaker import Breaker
+from tenantzone_runtime.shared.answers import CacheLocations
+from tenantzone_runtime.shared.client import ManagerClient, ManagerError
+from tenantzone_runtime.shared.queries import Query
+from tenantzone_runtime.shared.spaces import SharedZone
+from tenantzone_runtime.shared.threads import Threads
+from tenantzone_runtime.zones.tier_counts import QuestionOutcome
+
+logger = logging.getLogger(__name__)
+
+_PROBE_SECONDS: Final = 5.0
+"""At most, between two tries of a manager that fails."""
+
+
+class Asking:
+    """Asks where prompts can be read, one question for each request.
+
+    Args:
+        client: of the manager.
+        threads: that wait for it.
+    """
+
+    def __init__(self, client: ManagerClient, threads: Threads) -> None:
+        self.breaker = Breaker(longest_pause=_PROBE_SECONDS)
+        self._counts: Counter[QuestionOutcome] = Counter()
+        self._client = client
+        self._threads = threads
+
+    @property
+    def counts(self) -> Counter[QuestionOutcome]:
+        """What became of all questions; a copy that nobody changes."""
+        return self._counts.copy()
+
+    def ask(self, zone: SharedZone, query: Query, now: float, budget: float) -> None:
+        """Ask about a request's whole prompt, unless the manager fails."""
+        if self.breaker.is_open:
+            self._counts["skipped"] += 1
+            query.skip(now)
+            return
+        query.begin(now, budget)
+        keys = list(query.keys)
+        told: list[CacheLocations] = []
+
+        def work() -> None:
+            left = now + budget - time.monotonic()
+            if left <= 0:
+                raise ManagerError("UNAVAILABLE", "the KV-cache manager was not asked in time")
+            told.append(self._client.get_cache_location(zone.space.instance, keys, left))
+
+        self._threads.ask(zone.tenant, work, partial(self._answered, query, keys, told))
+
+    def is_pending(self, query: Query, now: float) -> bool:
+        """Whether a question may still be answered in time."""
+        if query.is_pending:
+            self._threads.take_note()
+        if query.is_late(now):
+            self._counts["late"] += 1
+            query.end()
+        return query.is_pending
+
+    def heard(self, error: Exception | None) -> None:
+        """Note of any call whether the manager is well."""
+        if not isinstance(error, ManagerError) or not error.is_failure:
+            self.breaker.succeeded()
+            return
+        if not self.breaker.is_open:
+            logger.warning("The shared tier could not ask: %s", error)
+        # Whoever is not let in would not be the next time.
+        is_shut_out = error.code in ("UNAUTHENTICATED", "PERMISSION_DENIED")
+        self.breaker.failed(time.monotonic(), str(error), at_once=is_shut_out)
+
+    def _answered(
+        self, query: Query, keys: Sequence[bytes], told: Sequence[CacheLocations], error: Exception | None
+    ) -> None:
+        self.heard(error)
+        if not query.is_pending:
+            # It was late, and counted as that.
+            return
+        if error is None or _is_unknown(error):
+            self._counts["answered"] += 1
+            query.answer(keys, told[0] if told else CacheLocations())
+        else:
+            self._counts["failed"] += 1
+            query.end()
+
+
+def _is_unknown(error: Exception) -> bool:
+    """Whether the manager does not know the instance: no engine has stored anything."""
+    return isinstance(error, ManagerError) and error.code == "NOT_FOUND"

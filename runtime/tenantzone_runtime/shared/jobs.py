@@ -1,0 +1,62 @@
+"""What the caller has given to store and to load, and how it takes its memory back from what is late."""
+
+import time
+
+from tenantzone_runtime.disk.transfers import Job, JobEnd, end_of
+from tenantzone_runtime.shared.reading import LoadedChunk
+from tenantzone_runtime.shared.settings import SharedSettings
+from tenantzone_runtime.shared.spaces import SharedZone
+from tenantzone_runtime.shared.writing import StoredChunk
+
+AnyJob = Job[StoredChunk] | Job[LoadedChunk]
+
+
+class Jobs:
+    """All jobs under way.
+
+    Args:
+        settings: how long they may take.
+    """
+
+    def __init__(self, settings: SharedSettings) -> None:
+        self._patience = {True: settings.load_seconds, False: settings.store_seconds}
+        self._under_way: dict[int, tuple[AnyJob, SharedZone]] = {}
+        self._ends: list[JobEnd] = []
+
+    def begin(self, job: AnyJob, zone: SharedZone | None) -> None:
+        """A job is under way, if any of it is."""
+        if job.left and zone is not None:
+            self._under_way[job.number] = job, zone
+        else:
+            self._ends.append(end_of(job, time.monotonic()))
+
+    def ended(self, job: AnyJob, key: bytes, error: Exception | None) -> None:
+        """One chunk of a job has arrived, or did not; of a job that was given up, nobody asks."""
+        if job.ended(key, error) and not job.left:
+            self._end(job)
+
+    def give_up_late(self) -> None:
+        """Let nobody wait any longer for what is late."""
+        now = time.monotonic()
+        for job, zone in list(self._under_way.values()):
+            if now - job.began > self._patience[job.is_load]:
+                zone.counts.late += len(job.left)
+                self._give_up(job)
+
+    def give_up_all(self) -> None:
+        """No memory of the caller's is touched when this returns."""
+        for job, _ in list(self._under_way.values()):
+            self._give_up(job)
+
+    def take_ends(self) -> list[JobEnd]:
+        """The jobs that have ended since the last call."""
+        ends, self._ends = self._ends, []
+        return ends
+
+    def _give_up(self, job: AnyJob) -> None:
+        job.give_up()
+        self._end(job)
+
+    def _end(self, job: AnyJob) -> None:
+        del self._under_way[job.number]
+        self._ends.append(end_of(job, time.monotonic()))

@@ -1,0 +1,86 @@
+"""What this engine loads: each chunk by itself, from the first storage that gives it back as it was written."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from tenantzone_runtime.disk.sealing import CorruptObjectError
+from tenantzone_runtime.disk.transfers import AbandonedError, Job, Memory
+from tenantzone_runtime.shared.answers import Location
+from tenantzone_runtime.shared.jobs import Jobs
+from tenantzone_runtime.shared.queries import Query
+from tenantzone_runtime.shared.reading import LoadedChunk
+from tenantzone_runtime.shared.sealing import Buffers
+from tenantzone_runtime.shared.spaces import SharedZone, Space
+from tenantzone_runtime.shared.storage_breakers import StorageBreakers
+from tenantzone_runtime.shared.storages import Storages
+from tenantzone_runtime.shared.threads import Threads
+
+
+class Loading:
+    """Loads chunks of which a request was told.
+
+    Args:
+        storages: where they are.
+        buffers: each as long as an object.
+        threads: that wait.
+        jobs: under way.
+        remove: has the manager find chunks no more that are not what they should be.
+        at_once: chunks of each zone.
+    """
+
+    def __init__(
+        self,
+        storages: Storages,
+        buffers: Buffers,
+        threads: Threads,
+        jobs: Jobs,
+        remove: Callable[[Space, Sequence[bytes]], None],
+        at_once: int,
+    ) -> None:
+        self.breakers = StorageBreakers("reads")
+        self._storages, self._buffers = storages, buffers
+        self._threads, self._jobs = threads, jobs
+        self._remove = remove
+        self._at_once = at_once
+
+    def may_load(self, zone: SharedZone, locations: Iterable[Location], promised: int, now: float) -> bool:
+        """Whether a chunk may be loaded now, beside so many that the zone was told of already."""
+        if promised >= self._at_once - zone.loading:
+            return False
+        return any(self.breakers.of(each.storage).allows(now) for each in locations)
+
+    def begin(self, zone: SharedZone, job: Job[LoadedChunk], query: Query, key: bytes, view: memoryview) -> None:
+        """Begin to load a chunk; one that the zone can't have any more counts as failed."""
+        locations = query.found.get(key, [])
+        if not locations or zone.loading >= self._at_once:
+            job.failed += 1
+            return
+        best = sorted(locations, key=lambda each: self.breakers.of(each.storage).is_open)
+        chunk = job.left[key] = LoadedChunk(zone, zone.space, key, best, query.until, Memory(view))
+        zone.loading += 1
+        zone.counts.hits += 1
+        failed: dict[str, str] = {}
+        work = partial(chunk.read, self._storages, self._buffers, failed)
+        self._threads.read(zone.tenant, work, partial(self._ended, job, chunk, failed))
+
+    def _ended(
+        self, job: Job[LoadedChunk], chunk: LoadedChunk, failed: dict[str, str], error: Exception | None
+    ) -> None:
+        chunk.zone.loading -= 1
+        counts = chunk.zone.counts
+        for storage, why in failed.items():
+            self.breakers.note(storage, why)
+        if error is None:
+            counts.read += 1
+            self.breakers.note(chunk.read_from, "")
+        elif isinstance(error, CorruptObjectError):
+            counts.corrupt += 1
+        elif isinstance(error, FileNotFoundError):
+            counts.vanished += 1
+        elif not isinstance(error, AbandonedError):
+            counts.read_failures += 1
+        if isinstance(error, CorruptObjectError | FileNotFoundError) and time.monotonic() < chunk.until:
+            # So that it is computed once, and written anew.
+            self._remove(chunk.space, [chunk.key])
+        self._jobs.ended(job, chunk.key, error)

@@ -1,0 +1,83 @@
+"""Where a chunk lies, as the manager's URI says it, after a look whether an engine may read and write there.
+
+The manager is believed as far as this: a path must be one that only a storage of the manager's has, with the instance
+and the block in it, so that whoever answers in its place has no other file of the engine's read or written.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from tenantzone_runtime.shared.answers import Location
+
+PART: Final = "chunk"
+"""The name of the only part of a location: a chunk has what all workers of an engine have of it."""
+_NAME: Final = r"[A-Za-z0-9._-]+"
+_OBJECT: Final = re.compile(rf"/objects/{_NAME}/(?P<instance>{_NAME})/(?P<first>[0-9a-f]{{2}})/(?P<name>{_NAME})")
+_SLOTS: Final = re.compile(rf"/files/{_NAME}/{_NAME}/[0-9]+/[0-9]{{8,}}")
+
+
+class PlaceError(ValueError):
+    """A location that this engine can't or may not use; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlace:
+    """A file, or a slot of a large one."""
+
+    path: Path
+    offset: int
+    """Bytes; negative: the file is the chunk's alone."""
+
+
+def place_of(location: Location, instance: str, key: bytes, size: int) -> FilePlace:
+    """Where a chunk of so many bytes lies.
+
+    Args:
+        location: as the manager tells it.
+        instance: the one that was asked about.
+        key: of the chunk.
+        size: that it must have.
+
+    Raises:
+        PlaceError: it is of another storage type than files, or no place for this chunk.
+    """
+    (part,) = location.specs if len(location.specs) == 1 else (None,)
+    if part is None or part.name != PART or part.size != size:
+        raise PlaceError(f"location {location.id} has other parts than one {PART} of {size} bytes")
+    url = urlsplit(part.uri)
+    if url.scheme != "file" or url.netloc:
+        raise PlaceError(f"storage {location.storage} is none of files, and this engine reads and writes files only")
+    path = unquote(url.path)
+    query = parse_qs(url.query)
+    if "offset" in query:
+        return FilePlace(_slots(path), _offset(query["offset"][0]))
+    return FilePlace(_own_file(path, f"{key.hex()}-{location.id}.{PART}", instance, key), -1)
+
+
+def _own_file(path: str, name: str, instance: str, key: bytes) -> Path:
+    root, found = _split(path, "/objects/", _OBJECT)
+    if (found["instance"], found["first"], found["name"]) != (instance, key[:1].hex(), name):
+        raise PlaceError(f"{path} is the place of something else")
+    return Path(root + found[0])
+
+
+def _slots(path: str) -> Path:
+    root, found = _split(path, "/files/", _SLOTS)
+    return Path(root + found[0])
+
+
+def _split(path: str, start: str, form: re.Pattern[str]) -> tuple[str, re.Match[str]]:
+    at = path.rfind(start)
+    found = form.fullmatch(path, at) if at > 0 else None
+    if found is None or ".." in Path(path).parts:
+        raise PlaceError(f"{path} is no place of a manager's storage")
+    return path[:at], found
+
+
+def _offset(text: str) -> int:
+    if not text.isdecimal():
+        raise PlaceError(f"{text!r} is no offset")
+    return int(text)

@@ -1,0 +1,62 @@
+"""One question for each request: how much of its prompt the storages have, and where."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from tenantzone_runtime.shared.answers import CacheLocations, Location
+
+
+class Finding(Enum):
+    """What is known of a chunk."""
+
+    MISS = auto()
+    HIT = auto()
+    WAIT = auto()
+    """The manager was asked, and still has time to answer."""
+
+
+@dataclass(eq=False, slots=True)
+class Query:
+    """What one request asks, and what it was told. Times are of a monotonic clock, in seconds."""
+
+    keys: Sequence[bytes]
+    """Of its prompt from the beginning; the list grows with the answer."""
+    asked: float | None = None
+    """When; None: not yet."""
+    deadline: float = 0.0
+    is_pending: bool = False
+    found: dict[bytes, list[Location]] = field(default_factory=dict)
+    """Where each chunk can be read."""
+    until: float = 0.0
+    """For how long what was found can be read."""
+    stored: bool = False
+    """Whether the request has begun to store something, by which its prompt counts as used."""
+
+    def must_ask(self, now: float) -> bool:
+        """Whether nothing is known that may be believed now."""
+        return self.asked is None or (not self.is_pending and bool(self.found) and now >= self.until)
+
+    def skip(self, now: float) -> None:
+        """It is not asked, and nothing is found."""
+        self.asked, self.found = now, {}
+
+    def begin(self, now: float, budget: float) -> None:
+        """It is being asked."""
+        self.asked, self.deadline, self.is_pending = now, now + budget, True
+        self.found = {}
+
+    def is_late(self, now: float) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return self.is_pending and now >= self.deadline
+
+    def end(self) -> None:
+        """Nothing more is waited for."""
+        self.is_pending = False
+
+    def answer(self, keys: Sequence[bytes], told: CacheLocations) -> None:
+        """Take what the manager has said of these keys."""
+        assert self.asked is not None, "who is answered has asked"
+        self.is_pending = False
+        self.until = self.asked + told.lease_seconds
+        self.found = {key: block.locations for key, block in zip(keys, told.blocks, strict=False) if block.locations}

@@ -1,0 +1,64 @@
+"""One load on a thread: a chunk from the first of its locations that gives it back as it was written."""
+
+import time
+from dataclasses import dataclass
+
+from tenantzone_runtime.disk.sealing import CorruptObjectError
+from tenantzone_runtime.disk.transfers import Memory
+from tenantzone_runtime.shared.answers import Location
+from tenantzone_runtime.shared.places import PlaceError, place_of
+from tenantzone_runtime.shared.sealing import Buffers, open_object
+from tenantzone_runtime.shared.spaces import SharedZone, Space
+from tenantzone_runtime.shared.storages import Storages
+
+
+@dataclass(eq=False, slots=True)
+class LoadedChunk:
+    """One chunk on its way from a storage."""
+
+    zone: SharedZone
+    space: Space
+    key: bytes
+    locations: list[Location]
+    """Best first."""
+    until: float
+    """It may be read for so long, on the monotonic clock: its slot may be another block's after that."""
+    memory: Memory
+    read_from: str = ""
+    """The storage that gave it back."""
+
+    def read(self, storages: Storages, buffers: Buffers, failed: dict[str, str]) -> None:
+        """Load the chunk; the memory has nothing that was not stored for it.
+
+        Args:
+            storages: where it is.
+            buffers: each as long as an object.
+            failed: gets why storages failed, by their names.
+
+        Raises:
+            CorruptObjectError: no location has what was written.
+            OSError: no location can be read; ``FileNotFoundError``: it is not there any more.
+            AbandonedError: nobody waits for it any more.
+        """
+        last: Exception = FileNotFoundError("it has no location")
+        for location in self.locations:
+            if time.monotonic() >= self.until:
+                raise FileNotFoundError("its lease is over")
+            try:
+                self._read_from(location, storages, buffers)
+            except (FileNotFoundError, CorruptObjectError) as error:
+                last = error
+            except (OSError, PlaceError) as error:
+                failed[location.storage] = str(error)
+                last = error if isinstance(error, OSError) else OSError(str(error))
+            else:
+                self.read_from = location.storage
+                return
+        raise last
+
+    def _read_from(self, location: Location, storages: Storages, buffers: Buffers) -> None:
+        sealed = buffers.of_this_thread()
+        place = place_of(location, self.space.instance, self.key, buffers.size)
+        if not storages.read(place, sealed):
+            raise CorruptObjectError("the object has another size")
+        self.memory.use(lambda view: open_object(self.space.seal, sealed, self.key, location.id, view))

@@ -1,0 +1,27 @@
+"""How the shared tier asks, and how it moves chunks."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSettings:
+    """Of one engine."""
+
+    askers: int = 4
+    """Threads; so are the next two."""
+    readers: int = 8
+    writers: int = 4
+    query_seconds: float = 0.05
+    """The budget of a request's question: whoever waits for it computes instead."""
+    call_seconds: float = 2.0
+    """That any other call of the manager may take."""
+    load_seconds: float = 2.0
+    """After which a load is given up."""
+    store_seconds: float = 5.0
+    """After which a store is given up: what it has not read by then is not stored."""
+    chunks_at_once: int = 1024
+    """Of each zone on their way, each way."""
+    held_seconds: float = 5.0
+    """Between two looks at what zones hold."""
+    longest_trim_seconds: float = 60.0
+    """Between two looks for what is too old, at most."""

@@ -1,0 +1,49 @@
+"""What the shared tier knows of a zone: its instance at the manager, what is on its way, what was counted."""
+
+import time
+from dataclasses import dataclass, field
+
+from tenantzone_runtime.disk.sealing import Seal
+from tenantzone_runtime.zones.tier_counts import TierCounts
+
+
+@dataclass(eq=False, slots=True)
+class Space:
+    """What one zone has under one seal, at the manager an instance."""
+
+    tenant: str
+    seal: Seal
+    instance: str
+    """Its name."""
+    groups: tuple[str, ...]
+    """In which of the manager's instance groups it may be, the first choice first."""
+    is_registered: bool = False
+    closed_until: float = 0.0
+    """No write is begun before: the manager has not let it register."""
+    transfers: int = 0
+    """Jobs of this engine under way, which may still write."""
+
+    def close(self, seconds: float) -> None:
+        """Begin no write for so long."""
+        self.closed_until = time.monotonic() + seconds
+
+
+@dataclass(eq=False, slots=True)
+class SharedZone:
+    """One zone of the config in force."""
+
+    tenant: str
+    purge: str
+    space: Space
+    no_store: bool
+    """Whether it keeps nothing below its blocks."""
+    ttl: float | None
+    """Seconds after which what nobody has used goes; None: never for that."""
+    counts: TierCounts = field(default_factory=TierCounts)
+    held_bytes: int = 0
+    """By all engines, as the manager said last."""
+    storing: int = 0
+    """Chunks."""
+    loading: int = 0
+    trimmed: float = 0.0
+    """When what is too old was last asked to go."""

@@ -1,0 +1,151 @@
+"""What this engine stores: runs of chunks of prompts, each by one write on a thread."""
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from tenantzone_runtime.disk.transfers import AbandonedError, Job, Memory
+from tenantzone_runtime.shared.asking import Asking
+from tenantzone_runtime.shared.client import ManagerClient, ManagerError
+from tenantzone_runtime.shared.jobs import Jobs
+from tenantzone_runtime.shared.sealing import Buffers
+from tenantzone_runtime.shared.settings import SharedSettings
+from tenantzone_runtime.shared.spaces import SharedZone
+from tenantzone_runtime.shared.storage_breakers import StorageBreakers
+from tenantzone_runtime.shared.storages import Storages
+from tenantzone_runtime.shared.threads import Threads
+from tenantzone_runtime.shared.writing import Shape, StoredChunk, Write, WriteResult
+
+logger = logging.getLogger(__name__)
+
+Chunks = Sequence[tuple[int, bytes, memoryview]]
+"""Indices in the prompt, keys, and the caller's memory of each."""
+
+
+class Storing:
+    """Stores, as far as manager and storages let it.
+
+    Args:
+        client: asks the manager.
+        storages: where chunks go.
+        shape: of them.
+        buffers: each as long as an object.
+        asking: knows whether the manager is well.
+        threads: that wait.
+        jobs: under way.
+        settings: how.
+    """
+
+    def __init__(
+        self,
+        client: ManagerClient,
+        storages: Storages,
+        shape: Shape,
+        buffers: Buffers,
+        asking: Asking,
+        threads: Threads,
+        jobs: Jobs,
+        settings: SharedSettings,
+    ) -> None:
+        self.breakers = StorageBreakers("writes")
+        self.problem = ""
+        """Why a zone may not store; empty: none was refused of late."""
+        self._client, self._storages = client, storages
+        self._shape, self._buffers = shape, buffers
+        self._asking, self._threads, self._jobs = asking, threads, jobs
+        self._settings = settings
+        self._writes: set[Write] = set()
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is being written."""
+        return not self._writes
+
+    def begin(self, zone: SharedZone, job: Job[StoredChunk], prompt: Sequence[bytes], chunks: Chunks) -> bool:
+        """Begin to store what may be stored now; returns whether anything is.
+
+        Args:
+            zone: whose.
+            job: gets what is on its way.
+            prompt: keys of the request's chunks from the beginning.
+            chunks: what it has of them.
+        """
+        now = time.monotonic()
+        run = self._run_of(zone, chunks, now)
+        if not run:
+            return False
+        job.left.update((chunk.key, chunk) for chunk in run)
+        named = prompt[: run[-1].index + 1]
+        write = Write(self._client, self._storages, zone.space, named, run, self._shape, self._buffers)
+        self._writes.add(write)
+        zone.storing += len(run)
+        zone.space.transfers += 1
+        closed = self.breakers.closed(now)
+        results: list[WriteResult] = []
+
+        def work() -> None:
+            # The manager takes a writer for dead some time after no caller waits for it any more.
+            results.append(write.run(closed, self._settings.call_seconds, 4 * self._settings.store_seconds))
+
+        self._threads.write(zone.tenant, work, partial(self._ended, zone, job, write, results))
+        return True
+
+    def condemn(self, zone: SharedZone, keys: Iterable[bytes]) -> None:
+        """Keep nothing of what is being stored under these keys."""
+        for write in self._writes:
+            if write.space is zone.space:
+                write.condemned.update(keys)
+
+    def _run_of(self, zone: SharedZone, chunks: Chunks, now: float) -> list[StoredChunk]:
+        """The chunks that may be stored now: one behind the other in their prompt."""
+        if now < zone.space.closed_until or self._asking.breaker.is_open:
+            zone.counts.refuse_writes("closed", len(chunks))
+            return []
+        ordered = sorted(chunks, key=lambda chunk: chunk[0])
+        following = [chunk for number, chunk in enumerate(ordered) if chunk[0] == ordered[0][0] + number]
+        granted = max(0, min(len(following), self._settings.chunks_at_once - zone.storing))
+        zone.counts.refuse_writes("transfers", len(following) - granted)
+        zone.counts.refuse_writes("closed", len(chunks) - len(following))
+        return [StoredChunk(index, key, Memory(view)) for index, key, view in following[:granted]]
+
+    def _ended(
+        self,
+        zone: SharedZone,
+        job: Job[StoredChunk],
+        write: Write,
+        results: Sequence[WriteResult],
+        error: Exception | None,
+    ) -> None:
+        self._writes.discard(write)
+        zone.storing -= len(write.chunks)
+        write.space.transfers -= 1
+        self._asking.heard(error)
+        if error is not None:
+            self._not_begun(zone, error, len(write.chunks))
+        done: set[bytes] = set()
+        for result in results:
+            self._count(zone, result)
+            done.update(result.written, result.there)
+        for chunk in write.chunks:
+            self._jobs.ended(job, chunk.key, None if chunk.key in done else AbandonedError())
+
+    def _count(self, zone: SharedZone, result: WriteResult) -> None:
+        self.problem = ""
+        counts = zone.counts
+        counts.written += len(result.written)
+        counts.write_failures += result.failures
+        for reason, chunks in result.refused.items():
+            counts.refuse_writes(reason, chunks)
+        if result.storage:
+            self.breakers.note(result.storage, result.storage_error)
+
+    def _not_begun(self, zone: SharedZone, error: Exception, chunks: int) -> None:
+        if not isinstance(error, ManagerError) or error.is_failure:
+            zone.counts.write_failures += chunks
+            return
+        zone.counts.refuse_writes("closed", chunks)
+        problem = f"zone {zone.tenant} may not store: {error}"
+        if problem != self.problem:
+            logger.warning("The shared tier: %s", problem)
+        self.problem = problem

@@ -1,0 +1,305 @@
+"""The shared tier: what of a zone lies in storages of many engines, and what of it this engine reads and writes.
+
+All is decided here on the caller's thread, from memory; threads of the tier's own wait for manager and storages. What
+they have done is taken note of when the caller asks for something. Quotas, eviction and floors are the manager's.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from tenantzone_contract.cache_names import instance_name, is_instance_of, pool_group, zone_group
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_runtime.disk.figures import Receipt
+from tenantzone_runtime.disk.sealing import Seal
+from tenantzone_runtime.disk.transfers import Job, JobEnd
+from tenantzone_runtime.shared.answers import Instances
+from tenantzone_runtime.shared.asking import Asking
+from tenantzone_runtime.shared.client import ManagerClient
+from tenantzone_runtime.shared.figures import SharedFigures, figures_of
+from tenantzone_runtime.shared.jobs import Jobs
+from tenantzone_runtime.shared.loading import Loading
+from tenantzone_runtime.shared.queries import Finding, Query
+from tenantzone_runtime.shared.reading import LoadedChunk
+from tenantzone_runtime.shared.removing import Removing
+from tenantzone_runtime.shared.sealing import Buffers, object_size
+from tenantzone_runtime.shared.settings import SharedSettings
+from tenantzone_runtime.shared.spaces import SharedZone, Space
+from tenantzone_runtime.shared.storages import Storages
+from tenantzone_runtime.shared.storing import Chunks, Storing
+from tenantzone_runtime.shared.threads import Threads
+from tenantzone_runtime.shared.writing import Shape, StoredChunk
+
+
+class SharedTier:
+    """One engine's part of the storages that its pool shares.
+
+    Args:
+        client: asks the manager.
+        storages: moves bytes.
+        shape: of chunks.
+        seals: the seal of a tenant's zone since a purge, by tenant and the purge's id (empty: none).
+        has_pool_key: whether the salt key is the pool's: with one of this engine's own, nobody else finds anything.
+        settings: how.
+    """
+
+    def __init__(
+        self,
+        client: ManagerClient,
+        storages: Storages,
+        shape: Shape,
+        seals: Callable[[str, str], Seal],
+        has_pool_key: Callable[[], bool],
+        settings: SharedSettings,
+    ) -> None:
+        self.shape = shape
+        self.zones: dict[str, SharedZone] = {}
+        """Of the config in force, by tenant."""
+        self._client = client
+        self._seals = seals
+        self._has_pool_key = has_pool_key
+        self._settings = settings
+        self._pool: PoolConfig | None = None
+        self._buffers = buffers = Buffers(object_size(seals("", ""), shape.content_bytes))
+        self._threads = threads = Threads(settings)
+        self._jobs = jobs = Jobs(settings)
+        self._asking = asking = Asking(client, threads)
+        self._storing = Storing(client, storages, shape, buffers, asking, threads, jobs, settings)
+        self._loading = Loading(storages, buffers, threads, jobs, self._remove, settings.chunks_at_once)
+        self._removing = Removing(client, partial(threads.ask, ""), self._kept, settings.call_seconds, asking.heard)
+        self._looked = -settings.held_seconds
+        self._is_looking = False
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Of a chunk in memory."""
+        return self.shape.content_bytes
+
+    @property
+    def problem(self) -> str:
+        """What keeps it from storing or loading now, for people; empty: nothing. Read from any thread."""
+        if not self._has_pool_key():
+            return "the pool has no salt key, so no other engine could read what this one stored"
+        breaker = self._asking.breaker
+        troubles = [breaker.error if breaker.is_open else "", self._storing.problem]
+        return "; ".join(filter(None, [*troubles, *self._loading.breakers.problems, *self._storing.breakers.problems]))
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is on its way, and nothing has to go."""
+        loads = any(zone.loading for zone in self.zones.values())
+        return self._storing.is_at_rest and not loads and not self._removing.has_work
+
+    # Requests
+
+    def find(self, tenant: str, query: Query, key: bytes, promised: int = 0) -> Finding:
+        """Whether a chunk can be loaded now. The first call of a request asks the manager about its whole prompt.
+
+        Args:
+            tenant: whose request asks.
+            query: the request's own.
+            key: of the chunk.
+            promised: chunks that the zone was told of, and has not begun to load.
+        """
+        zone, now = self._storing_zone(tenant), time.monotonic()
+        if zone is None:
+            return Finding.MISS
+        if query.must_ask(now):
+            self._asking.ask(zone, query, now, self._settings.query_seconds)
+        if self._asking.is_pending(query, now):
+            return Finding.WAIT
+        locations = query.found.get(key)
+        if locations is None or now >= query.until:
+            zone.counts.misses += 1
+            return Finding.MISS
+        if not self._loading.may_load(zone, locations, promised, now):
+            zone.counts.reads_refused += 1
+            return Finding.MISS
+        return Finding.HIT
+
+    def is_waiting(self, query: Query) -> bool:
+        """Whether a request's question has been asked, and may still be answered in time."""
+        return self._asking.is_pending(query, time.monotonic())
+
+    def ended(self, tenant: str, query: Query) -> None:
+        """A request has ended. If it found all above this tier, and stored nothing, its prompt counts as used now."""
+        zone = self._storing_zone(tenant)
+        if zone is not None and zone.held_bytes and query.keys and query.asked is None and not query.stored:
+            self._asking.ask(zone, query, time.monotonic(), self._settings.call_seconds)
+
+    def store(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
+        """Begin to store what is not there already, as far as the manager lets us; :meth:`finished` tells of the job.
+
+        Args:
+            number: of the job.
+            tenant: whose chunks they are.
+            query: of the request that stores.
+            chunks: the memory stays as it is until the job has ended.
+        """
+        job: Job[StoredChunk] = Job(number, False, time.monotonic(), self.shape.content_bytes)
+        zone = self._storing_zone(tenant)
+        if zone is not None and chunks:
+            query.stored |= self._storing.begin(zone, job, list(query.keys), chunks)
+        self._jobs.begin(job, zone)
+
+    def load(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
+        """Begin to load chunks that the request was told of.
+
+        Args:
+            number: of the job.
+            tenant: whose chunks they are.
+            query: of the request that loads.
+            chunks: the memory of each is as it was, zeros, or all of the chunk, when the job has ended.
+        """
+        job: Job[LoadedChunk] = Job(number, True, time.monotonic(), self.shape.content_bytes)
+        zone = self._storing_zone(tenant)
+        for _, key, view in chunks:
+            if zone is None:
+                job.failed += 1
+            else:
+                self._loading.begin(zone, job, query, key, view)
+        self._jobs.begin(job, zone)
+
+    def end_at_once(self, number: int) -> None:
+        """End a job of somebody who may store nothing."""
+        self._jobs.begin(Job[StoredChunk](number, False, time.monotonic(), self.shape.content_bytes), None)
+
+    def lose(self, tenant: str, keys: Iterable[bytes]) -> None:
+        """Have nobody find what a zone has under these keys, nor what is being stored: it is not what it should be."""
+        zone, lost = self.zones.get(tenant), list(keys)
+        if zone is not None and lost:
+            self._storing.condemn(zone, lost)
+            self._remove(zone.space, lost)
+
+    def finished(self) -> list[JobEnd]:
+        """Take note of what the threads have done; returns the jobs that have ended, also those given up by now."""
+        self._take_note()
+        return self._jobs.take_ends()
+
+    def give_up_jobs(self) -> None:
+        """End all jobs at once: no memory of the caller's is touched when this returns."""
+        self._jobs.give_up_all()
+
+    def renew(self) -> None:
+        """Find nothing more of what was sealed by a key that is not in force any more, and have it go."""
+        for tenant, zone in self.zones.items():
+            self._removing.add(tenant, "", zone.space)
+            zone.space = self._new_space(tenant, zone.purge)
+
+    # Configs and time
+
+    def apply(self, config: RuntimeConfig) -> None:
+        """Follow a new config of the engine's zones.
+
+        What a purge names, and what belongs to zones that are gone or keep nothing, is found no more when this returns;
+        :meth:`take_receipts` tells when it is gone from the storages.
+        """
+        self._pool = config.pool
+        before = self.zones
+        self.zones = {zone.tenant: self._zone(zone, before.get(zone.tenant)) for zone in config.zones}
+        for tenant, gone in before.items():
+            if tenant not in self.zones:
+                self._removing.add(tenant, "", gone.space)
+        self._removing.go_on()
+
+    def upkeep(self) -> None:
+        """Do what time does, and try again what failed; several times a second."""
+        self._take_note()
+        now = time.monotonic()
+        if self._pool is None or not self._has_pool_key() or not self._asking.breaker.allows(now):
+            return
+        if self._asking.breaker.is_open:
+            # No request tries whether the manager is well again: this does.
+            self._looked = -self._settings.held_seconds
+        else:
+            self._removing.go_on()
+            for zone in self.zones.values():
+                self._trim(zone, now)
+        self._look(now)
+
+    def take_receipts(self) -> list[Receipt]:
+        """What became of what purges named, and of zones that went, since the last call."""
+        return self._removing.take_receipts()
+
+    def stop(self) -> None:
+        """Begin nothing more, and let nobody wait."""
+        self.give_up_jobs()
+        self._threads.stop()
+
+    def figures(self) -> SharedFigures:
+        """What there is and what was counted."""
+        return figures_of(self._buffers.size, self.problem, self._asking.counts, self.zones)
+
+    def _take_note(self) -> None:
+        self._threads.take_note()
+        self._jobs.give_up_late()
+
+    # Zones
+
+    def _storing_zone(self, tenant: str) -> SharedZone | None:
+        """The zone of a tenant, if it keeps anything here."""
+        zone = self.zones.get(tenant)
+        return zone if zone is not None and not zone.no_store and self._has_pool_key() else None
+
+    def _zone(self, config: ZoneConfig, before: SharedZone | None) -> SharedZone:
+        no_store = config.retention.no_store or config.offload == "Never"
+        ttl = config.retention.ttl_seconds
+        if before is None:
+            space = self._new_space(config.tenant, config.purge)
+            zone = SharedZone(config.tenant, config.purge, space, no_store, ttl)
+            if no_store:
+                self._removing.add(config.tenant, "", None)
+            return zone
+        if config.purge and config.purge != before.purge:
+            self._removing.add(config.tenant, config.purge, before.space)
+            before.purge, before.space = config.purge, self._new_space(config.tenant, config.purge)
+        elif no_store and not before.no_store:
+            self._removing.add(config.tenant, "", before.space)
+        before.no_store, before.ttl = no_store, ttl
+        return before
+
+    def _new_space(self, tenant: str, purge: str) -> Space:
+        pool = self._pool
+        assert pool is not None, "there is a config"
+        seal = self._seals(tenant, purge)
+        groups = zone_group(pool.namespace, pool.name, tenant), pool_group(pool.namespace, pool.name)
+        return Space(tenant, seal, instance_name(tenant, seal.folder), groups)
+
+    def _kept(self, tenant: str) -> str:
+        zone = self.zones.get(tenant)
+        return "" if zone is None or zone.no_store else zone.space.instance
+
+    def _trim(self, zone: SharedZone, now: float) -> None:
+        """Have go what is too old, of a zone that holds something."""
+        if zone.ttl is None or not zone.held_bytes:
+            return
+        if now - zone.trimmed < min(max(zone.ttl / 4, 0.1), self._settings.longest_trim_seconds):
+            return
+        zone.trimmed = now
+        instance, ttl = zone.space.instance, zone.ttl
+        work = partial(self._client.trim_cache, instance, ttl, self._settings.call_seconds)
+        self._threads.ask("", work, self._asking.heard)
+
+    def _look(self, now: float) -> None:
+        """Ask what zones hold."""
+        if self._is_looking or now - self._looked < self._settings.held_seconds:
+            return
+        self._is_looking, self._looked = True, now
+        told: list[Instances] = []
+
+        def ended(error: Exception | None) -> None:
+            self._is_looking = False
+            self._asking.heard(error)
+            for use in told:
+                for zone in self.zones.values():
+                    mine = (each for each in use.instances if is_instance_of(each.instance.name, zone.tenant))
+                    zone.held_bytes = sum(sum(each.bytes_by_type.values()) for each in mine)
+
+        def work() -> None:
+            told.append(self._client.list_instances(self._settings.call_seconds))
+
+        self._threads.ask("", work, ended)
+
+    def _remove(self, space: Space, keys: Sequence[bytes]) -> None:
+        work = partial(self._client.remove_cache, space.instance, keys, self._settings.call_seconds)
+        self._threads.ask(space.tenant, work, self._asking.heard)

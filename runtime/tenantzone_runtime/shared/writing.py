@@ -1,0 +1,185 @@
+"""One write on a thread: the manager says where, the chunks go there, and the manager learns which ones did."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tenantzone_runtime.disk.sealing import Seal
+from tenantzone_runtime.disk.transfers import AbandonedError, Memory
+from tenantzone_runtime.shared.answers import BlockToWrite, StartedWrite
+from tenantzone_runtime.shared.client import ManagerClient, ManagerError
+from tenantzone_runtime.shared.places import PART, PlaceError, place_of
+from tenantzone_runtime.shared.sealing import Buffers, seal_object
+from tenantzone_runtime.shared.spaces import Space
+from tenantzone_runtime.shared.storages import Storages
+from tenantzone_runtime.zones.tier_counts import WriteRefusal
+
+CLOSED_SECONDS: Final = 10.0
+"""For which nothing is written for a zone that may not register its instance."""
+_REFUSALS: Final[dict[str, WriteRefusal]] = {"no_room": "room", "no_prefix": "closed", "writing": "transfers"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of all chunks of an engine."""
+
+    content_bytes: int
+    tokens: int
+
+
+@dataclass(slots=True)
+class StoredChunk:
+    """One chunk on its way to a storage."""
+
+    index: int
+    """In its prompt."""
+    key: bytes
+    memory: Memory
+
+
+@dataclass(slots=True)
+class WriteResult:
+    """What became of a write."""
+
+    written: list[bytes] = field(default_factory=list)
+    """Keys that can be read now."""
+    there: list[bytes] = field(default_factory=list)
+    """That could be before."""
+    refused: dict[WriteRefusal, int] = field(default_factory=dict)
+    failures: int = 0
+    """Chunks that a storage or the manager failed at."""
+    storage: str = ""
+    """That was written to last."""
+    storage_error: str = ""
+    """Why it failed; empty: it did not."""
+
+
+class Write:
+    """A run of chunks of one prompt, one behind the other.
+
+    Args:
+        client: asks the manager.
+        storages: where chunks go.
+        space: whose they are.
+        prompt: keys from the beginning of the prompt to the last of the chunks.
+        chunks: in its order.
+        shape: of them.
+        buffers: each as long as an object.
+    """
+
+    def __init__(
+        self,
+        client: ManagerClient,
+        storages: Storages,
+        space: Space,
+        prompt: Sequence[bytes],
+        chunks: Sequence[StoredChunk],
+        shape: Shape,
+        buffers: Buffers,
+    ) -> None:
+        self.space, self.chunks = space, chunks
+        self.condemned: set[bytes] = set()
+        """Keys of which nothing may be kept; added to from another thread."""
+        self._client, self._storages = client, storages
+        self._prompt = prompt
+        self._shape = shape
+        self._buffers = buffers
+
+    def run(self, closed: frozenset[str], call_seconds: float, write_seconds: float) -> WriteResult:
+        """Write what is missing.
+
+        Args:
+            closed: names of storages that fail, and are left alone.
+            call_seconds: that a call of the manager may take.
+            write_seconds: after which the manager takes this writer for dead.
+
+        Raises:
+            ManagerError: nothing was begun.
+        """
+        started = self._start(call_seconds, write_seconds)
+        result = WriteResult()
+        keys: list[bytes] = []
+        failed: list[int] = []
+        for chunk, block in zip(self.chunks, started.blocks[self.chunks[0].index :], strict=False):
+            if block.standing == "serving":
+                result.there.append(chunk.key)
+            elif block.location is None:
+                reason = _REFUSALS.get(block.standing, "closed")
+                result.refused[reason] = result.refused.get(reason, 0) + 1
+            else:
+                # What follows a chunk that is missing could never be read.
+                if failed or not self._write(chunk, block, closed, result):
+                    failed.append(len(keys))
+                keys.append(chunk.key)
+        if started.write_id:
+            self._finish(started.write_id, keys, failed, call_seconds, result)
+        return result
+
+    def _start(self, call_seconds: float, write_seconds: float) -> StartedWrite:
+        first = self.chunks[0].index
+        self._register(call_seconds)
+        try:
+            return self._client.start_write_cache(self.space.instance, self._prompt, first, write_seconds, call_seconds)
+        except ManagerError as error:
+            if error.code != "NOT_FOUND":
+                raise
+        # It was purged by another engine, or the manager has lost its index.
+        self.space.is_registered = False
+        self._register(call_seconds)
+        return self._client.start_write_cache(self.space.instance, self._prompt, first, write_seconds, call_seconds)
+
+    def _register(self, call_seconds: float) -> None:
+        if self.space.is_registered:
+            return
+        for number, group in enumerate(self.space.groups, start=1):
+            instance = {
+                "name": self.space.instance,
+                "group": group,
+                "block_size": self._shape.tokens,
+                "specs": [{"name": PART, "size": self._buffers.size}],
+            }
+            try:
+                self._client.register_instance(instance, call_seconds)
+            except ManagerError as error:
+                if error.is_failure:
+                    raise
+                if error.code != "NOT_FOUND" or number == len(self.space.groups):
+                    self.space.close(CLOSED_SECONDS)
+                    raise
+            else:
+                self.space.is_registered = True
+                return
+
+    def _write(self, chunk: StoredChunk, block: BlockToWrite, closed: frozenset[str], result: WriteResult) -> bool:
+        location = block.location
+        assert location is not None, "who may write is told where"
+        result.storage = location.storage
+        if location.storage in closed:
+            result.refused["closed"] = result.refused.get("closed", 0) + 1
+            return False
+        seal: Seal = self.space.seal
+        sealed = self._buffers.of_this_thread()
+        try:
+            place = place_of(location, self.space.instance, chunk.key, self._buffers.size)
+            chunk.memory.use(lambda view: seal_object(seal, view, chunk.key, location.id, sealed))
+            self._storages.write(place, sealed)
+        except AbandonedError:
+            return False
+        except (OSError, PlaceError) as error:
+            result.failures += 1
+            result.storage_error = str(error)
+            return False
+        return True
+
+    def _finish(self, write_id: str, keys: list[bytes], failed: list[int], seconds: float, result: WriteResult) -> None:
+        gone = {*failed, *(index for index, key in enumerate(keys) if key in self.condemned)}
+        for is_last in (False, True):
+            try:
+                told = self._client.finish_write_cache(self.space.instance, write_id, keys, sorted(gone), seconds)
+            except ManagerError:
+                if is_last:
+                    # The manager takes this writer for dead after a while, and has all of it go.
+                    result.failures += len(keys) - len(gone)
+            else:
+                result.written += [key for key, ending in zip(keys, told.endings, strict=False) if ending == "serving"]
+                return

@@ -1,0 +1,30 @@
+"""The two paths through the code lead over files that there are, and past none of the front door's."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RUNTIME, OPERATOR = ROOT / "runtime" / "tenantzone_runtime", ROOT / "operator" / "tenantzone_operator"
+PAGE = (ROOT / "docs" / "paths.md").read_text()
+NAMED = re.findall(r"`([\w/]+\.(?:py|yaml))`", PAGE)
+FOLDERS = (ROOT, ROOT / "runtime", RUNTIME, RUNTIME / "engine", RUNTIME / "door" / "identities", OPERATOR)
+"""Under which the page names files."""
+NOT_PASSED = {"door/__init__.py"}
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMED)))
+def test_each_file_is_there(name: str):
+    assert any((folder / name).is_file() for folder in FOLDERS)
+
+
+def test_each_module_of_the_door_is_passed():
+    modules = {f"door/{path.name}" for path in (RUNTIME / "door").glob("*.py")} - NOT_PASSED
+    assert modules - set(NAMED) == set()
+    assert NOT_PASSED.isdisjoint(NAMED)
+
+
+def test_so_is_each_that_asks_for_grammars():
+    modules = {path.name for path in (RUNTIME / "engine").glob("*grammar*.py")}
+    assert {name for name in modules if f"`{name}`" not in PAGE and f"`engine/{name}`" not in PAGE} == set()

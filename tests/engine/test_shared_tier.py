@@ -1,0 +1,163 @@
+"""The shared tier below vLLM's own tiering manager, with a real manager and files: what comes back, and to whom."""
+
+import time
+from itertools import count
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from vllm.v1.kv_offload.base import LookupResult, ReqContext, ScheduleEndContext, make_offload_key
+from vllm.v1.kv_offload.tiering.manager import CPUPrimaryTierOffloadingManager, TieringOffloadingManager
+
+from tenantzone_runtime.engine.shared_tier import ZoneSharedTier
+from tests.disk.disks import CHUNK, content
+from tests.shared_tier.conftest import manager  # noqa: F401 - a fixture
+from tests.shared_tier.engines import Engine, questions, tenant
+from tests.zones.core import declare
+
+HIT, MISS, RETRY = LookupResult.HIT, LookupResult.MISS, LookupResult.RETRY
+NUMBERS = count()
+ROWS = 8
+TOKENS = 16
+
+
+class Region:
+    """The memory of vLLM's CPU tier."""
+
+    def __init__(self):
+        self.memory = np.zeros((ROWS, CHUNK), dtype=np.uint8)
+
+    def create_kv_memoryview(self):
+        return memoryview(self.memory)
+
+    def cleanup(self):
+        pass
+
+
+class Vllm:
+    """vLLM's tiering manager over a CPU tier of 8 chunks and shared storages."""
+
+    def __init__(self, url, *zones):
+        self.engine = Engine(url, zones=zones)
+        self.region = Region()
+        primary = CPUPrimaryTierOffloadingManager(ROWS, self.region)
+        view = primary.get_kv_memoryview()
+        self.tier = ZoneSharedTier(SimpleNamespace(), view, "shared", self.engine.tier)
+        self.manager = TieringOffloadingManager(primary, [self.tier])
+
+    def request(self, tenant, keys):
+        context = ReqContext(f"request-{next(NUMBERS)}")
+        self.tier.bind(context.req_id, tenant)
+        self.manager.on_new_request(context)
+        self.tier.know_prompt(context, keys)
+        for index, key in enumerate(keys):
+            context.set_offload_key_position(key, (index + 1) * TOKENS)
+        return context
+
+    def step(self):
+        self.manager.on_schedule_end(ScheduleEndContext((), ()))
+        list(self.tier.upkeep())
+
+    def store(self, context, keys):
+        output = self.manager.prepare_store(keys, context)
+        for key, chunk_id in zip(output.keys_to_store, output.store_spec.chunk_ids, strict=True):
+            self.region.memory[chunk_id] = np.frombuffer(content(key), dtype=np.uint8)
+        self.manager.complete_store(output.keys_to_store, context)
+        self.rest()
+
+    def load(self, context, key):
+        """What is in the CPU tier when a look-up has come to an end; None: a miss."""
+        until = time.monotonic() + 30
+        while (result := self.manager.lookup(key, context)) is not HIT:
+            if result is MISS:
+                return None
+            assert time.monotonic() < until
+            self.step()
+        (chunk_id,) = self.manager.prepare_load([key], context).chunk_ids
+        self.manager.complete_load([key], context)
+        return bytes(self.region.memory[chunk_id])
+
+    def rest(self):
+        until = time.monotonic() + 30
+        self.step()
+        while self.manager.has_pending_work() or not self.engine.tier.is_at_rest:
+            assert time.monotonic() < until
+            self.step()
+
+    def end(self):
+        self.manager.shutdown()
+
+
+@pytest.fixture
+def vllm(manager):  # noqa: F811 - the fixture
+    made = []
+
+    def make(*zones):
+        made.append(Vllm(manager.url, *zones))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()
+
+
+def prompt(name, length):
+    return [make_offload_key(f"{name}-{number}".encode() * 4, 0) for number in range(length)]
+
+
+def test_what_one_engine_stored_another_loads_for_its_tenant_only(vllm):
+    acme, burst, keys = tenant(), tenant(), prompt("a", 4)
+    first, second = (vllm(declare(acme), declare(burst)) for _ in range(2))
+    first.store(first.request(acme, keys), keys)
+    mine, other = second.request(acme, keys), second.request(burst, keys)
+    assert second.load(other, keys[0]) is None, "even with the same hash"
+    assert [second.load(mine, key) for key in keys] == [content(key) for key in keys]
+
+
+def test_a_request_waits_for_the_answer_and_asks_once(vllm, manager):  # noqa: F811 - the fixture
+    acme, keys = tenant(), prompt("a", 4)
+    engine = vllm(declare(acme))
+    engine.store(engine.request(acme, keys), keys)
+    engine.manager.reset_cache()
+    asked, request = questions(manager), engine.request(acme, keys)
+    manager.pause()
+    assert [engine.manager.lookup(key, request) for key in keys] == [RETRY] * 4
+    assert engine.tier.is_waiting(request)
+    manager.resume()
+    assert [engine.load(request, key) for key in keys] == [content(key) for key in keys]
+    assert not engine.tier.is_waiting(request)
+    assert questions(manager) == asked + 1
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_who_has_no_zone_stores_and_finds_nothing(vllm, known):
+    acme, keys = tenant(), prompt("a", 2)
+    engine = vllm(declare(acme))
+    stranger = tenant() if known else None
+    engine.store(engine.request(stranger, keys), keys)
+    engine.manager.reset_cache()
+    assert engine.load(engine.request(acme, keys), keys[0]) is None
+    assert engine.load(engine.request(stranger, keys), keys[0]) is None
+
+
+def test_what_may_be_wrong_is_kept_by_nobody(vllm):
+    acme, keys = tenant(), prompt("a", 3)
+    engine = vllm(declare(acme))
+    request = engine.request(acme, keys)
+    engine.store(request, keys)
+    engine.tier.condemn(request, keys)
+    engine.manager.reset_cache()
+    engine.engine.wait(lambda: engine.engine.found(acme, keys) == 0)
+
+
+def test_a_reset_waits_for_no_manager(vllm, manager):  # noqa: F811 - the fixture
+    acme, keys = tenant(), prompt("a", 2)
+    engine = vllm(declare(acme))
+    request = engine.request(acme, keys)
+    manager.pause()
+    output = engine.manager.prepare_store(keys, request)
+    engine.manager.complete_store(output.keys_to_store, request)
+    began = time.monotonic()
+    engine.manager.reset_cache()
+    assert time.monotonic() - began < 10, "a call of the manager has twenty seconds"
+    manager.resume()

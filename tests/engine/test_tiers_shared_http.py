@@ -1,0 +1,141 @@
+"""Two real engines of a pool and a KV-cache manager: a session begun on one goes on on the other, and fails on none."""
+
+import threading
+
+import pytest
+
+from tests.engine.tiered_engines import BLOCK_TOKENS, OBJECT_BYTES, ZONES
+from tests.zones.core import declare
+
+pytestmark = pytest.mark.flagged_engine
+
+SESSION_BLOCKS = 20
+
+
+def prompt(name, blocks=SESSION_BLOCKS):
+    """A byte is a token."""
+    return (f"{name}: " * 1000)[: blocks * BLOCK_TOKENS + 5]
+
+
+def ask(engine, tenant, text, tokens=8):
+    """What is answered, and how many tokens of the prompt were cached."""
+    answer = engine.client(tenant).completions.create(model="tiny", prompt=text, max_tokens=tokens, temperature=0)
+    return answer.choices[0].text, answer.usage.prompt_tokens_details.cached_tokens
+
+
+def stored(manager, tenant):
+    """Chunks of a tenant in storages."""
+    instances = manager.ask("ListInstances")["instances"]
+    mine = [each for each in instances if each["instance"]["name"].startswith(f"{tenant}.")]
+    return sum(sum(each["bytes_by_type"].values()) for each in mine) // OBJECT_BYTES
+
+
+def in_shared(engine, tenant):
+    """What a report says of a tenant's zone in shared storages."""
+    return next(each for each in engine.zone(tenant).tiers if each.tier == "shared")
+
+
+def has_receipt(engine, tenant, purge):
+    lines = [line for path in engine.journal_folder.iterdir() for line in path.read_text().splitlines()]
+    return any(all(f'"{word}"' in line for word in ("tier_receipt", "shared", tenant, purge)) for line in lines)
+
+
+def test_a_session_goes_on_on_another_engine(tiered_pair, cache_manager):
+    first, second = tiered_pair
+    text, cached = ask(first, "acme", prompt("session"), tokens=64)
+    assert cached == 0
+    first.wait(lambda: stored(cache_manager, "acme") >= SESSION_BLOCKS + 1, "the session is in the storage")
+    longer = prompt("session") + text + " and then"
+    told, cached = ask(second, "acme", longer)
+    blocks = stored(cache_manager, "acme")
+    assert cached >= 0.95 * (SESSION_BLOCKS + 1) * BLOCK_TOKENS
+    assert in_shared(second, "acme").hits == cached // BLOCK_TOKENS
+    assert told == ask(first, "acme", longer)[0], "it means the same there"
+    assert blocks >= SESSION_BLOCKS + 1
+    second.wait(lambda: in_shared(second, "acme").held_bytes >= blocks * OBJECT_BYTES, "the report has what is held")
+
+
+def test_another_tenant_finds_nothing(tiered_pair, cache_manager):
+    before = stored(cache_manager, "acme")
+    ask(tiered_pair[0], "acme", prompt("secret"))
+    tiered_pair[0].wait(lambda: stored(cache_manager, "acme") >= before + SESSION_BLOCKS, "it is stored")
+    for engine in tiered_pair:
+        _, cached = ask(engine, "burst", prompt("secret"))
+        assert cached == 0
+
+
+def test_a_flood_takes_nothing_of_a_zone_with_a_group_of_its_own(tiered_pair, cache_manager):
+    first, second = tiered_pair
+    before = stored(cache_manager, "calm")
+    ask(first, "calm", prompt("quiet"))
+    held = before + SESSION_BLOCKS
+    first.wait(lambda: stored(cache_manager, "calm") == held, "it is stored")
+    for number in range(12):
+        ask(first, "flood", prompt(f"flood {number}", 8))
+    assert stored(cache_manager, "calm") == held
+    assert stored(cache_manager, "flood") <= 60
+    _, cached = ask(second, "calm", prompt("quiet"))
+    assert cached == SESSION_BLOCKS * BLOCK_TOKENS
+
+
+def test_a_manager_that_is_killed_under_load_fails_no_request(tiered_pair, cache_manager):
+    first, second = tiered_pair
+    stopping, answers, errors = threading.Event(), [], []
+
+    def keep_asking(engine, name):
+        number = 0
+        while not stopping.is_set():
+            number += 1
+            try:
+                answers.append(ask(engine, "burst", prompt(f"{name} {number % 7}", 6), tokens=4))
+            except Exception as error:
+                errors.append(error)
+
+    threads = [
+        threading.Thread(target=keep_asking, args=(each, name)) for each, name in zip(tiered_pair, "ab", strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    first.wait(lambda: len(answers) >= 8, "there is load", seconds=60)
+    cache_manager.kill()
+    first.wait(lambda: "does not answer" in shared_problem(first), "the engine has noticed", seconds=60)
+    dead = len(answers)
+    first.wait(lambda: len(answers) >= dead + 8, "requests go on", seconds=60)
+    cache_manager.start()
+    first.wait(lambda: not shared_problem(first) and not shared_problem(second), "both are well again", seconds=60)
+    stopping.set()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    ask(first, "acme", prompt("after"))
+    first.wait(lambda: is_found(second, "after"), "what is stored after that is found", seconds=60)
+
+
+def shared_problem(engine):
+    return next(each for each in engine.report().tiers if each.tier == "shared").problem
+
+
+def is_found(engine, name):
+    _, cached = ask(engine, "acme", prompt(name))
+    return cached >= 0.95 * SESSION_BLOCKS * BLOCK_TOKENS
+
+
+def test_a_purge_reaches_the_storages_and_gives_a_receipt(tiered_pair, cache_manager):
+    first, second = tiered_pair
+    ask(first, "dusk", prompt("dusk"))
+    first.wait(lambda: stored(cache_manager, "dusk") >= SESSION_BLOCKS, "it is stored")
+    for engine in tiered_pair:
+        engine.declare(*ZONES[:-1], declare("dusk", purge="again", after=0.0))
+    first.wait(lambda: has_receipt(first, "dusk", "again"), "the journal has the receipt", seconds=60)
+    assert stored(cache_manager, "dusk") == 0
+    _, cached = ask(second, "dusk", prompt("dusk"))
+    assert cached == 0
+
+
+def test_what_an_engine_that_is_killed_has_written_another_one_finds(tiered_pair, tiered_starting, cache_manager):
+    first, second = tiered_pair
+    before = stored(cache_manager, "calm")
+    text, _ = ask(first, "calm", prompt("survivor"))
+    first.wait(lambda: stored(cache_manager, "calm") >= before + SESSION_BLOCKS, "it is stored")
+    tiered_starting[0].kill()
+    assert ask(second, "calm", prompt("survivor")) == (text, SESSION_BLOCKS * BLOCK_TOKENS)

@@ -1,0 +1,52 @@
+"""Two engines of one pool with tiers and a KV-cache manager, for all tests that want some; the first has a disk."""
+
+from pathlib import Path
+
+from hack.harness.cache_manager import CacheManagerProcess
+from tenantzone_contract.tiers import TierShare
+from tests.engine.real_engine import StartingEngine
+from tests.zones.core import declare
+
+BLOCK_TOKENS, BLOCK_BYTES = 32, 32 * 1024
+BLOCKS, CHUNKS, FILES = 32, 44, 400
+FILE_BYTES = BLOCK_BYTES + 4096
+OBJECT_BYTES = BLOCK_BYTES + 32
+"""Of a chunk in a shared storage."""
+KEPT = (TierShare(tier="cpu", reserved="25%"),)
+TENANTS = ("acme", "burst", "calm", "flood", "dusk")
+ZONES = (declare("acme", tiers=KEPT, after=0.0), *(declare(tenant, after=0.0) for tenant in TENANTS[1:]))
+"""Quiet as soon as nothing is asked: what they keep cached goes first."""
+
+
+def start_manager(folder: Path) -> CacheManagerProcess:
+    """A manager in which each tenant has room of its own, but the one that floods: it has some of the pool's."""
+    made = CacheManagerProcess(folder, {"engines": "test/pool"}, arguments=("--lease", "2"))
+    made.start()
+    pools = {"pools": ["test/pool"]}
+    made.share(
+        {"name": "test.pool", **pools, "total": {"limit": 60 * OBJECT_BYTES, "watermark": 0.9}},
+        *(
+            {"name": f"test.pool.{tenant}", **pools, "total": {"limit": 200 * OBJECT_BYTES}}
+            for tenant in TENANTS
+            if tenant != "flood"
+        ),
+    )
+    return made
+
+
+def start_pair(manager: CacheManagerProcess, token: Path) -> list[StartingEngine]:
+    """Both engines, which show this token."""
+    token.write_text("engines\n")
+
+    def options(address: str, folder: Path) -> list[str]:
+        return [
+            "--num-gpu-blocks-override", str(BLOCKS + 1), "--max-model-len", str(BLOCKS * BLOCK_TOKENS),
+            "--cpu-tier", str(CHUNKS * BLOCK_BYTES), "--manager-url", manager.url, "--manager-token-file", str(token),
+        ]  # fmt: skip
+
+    def with_disk(address: str, folder: Path) -> list[str]:
+        disk = ["--disk-tier", str(folder / "disk"), "--disk-tier-size", str(FILES * FILE_BYTES)]
+        return [*options(address, folder), *disk]
+
+    first = StartingEngine(with_disk)
+    return [first, StartingEngine(options, beside=first)]

@@ -1,0 +1,87 @@
+"""A real KV-cache manager as a process, which the API server's TokenReview tells who asks, as in the manifests."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from hack.controlplane import Cluster
+from hack.ports import free_ports
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+SYSTEM = "tenantzone-system"
+AUDIENCE = "tenantzone-manager"
+
+
+class ManagerRefusal(Exception):
+    """What the manager says instead of doing it."""
+
+
+def token_of(cluster: Cluster, namespace: str, account: str, *options: str) -> str:
+    return cluster.kubectl("create", "token", account, "--namespace", namespace, *options).stdout.strip()
+
+
+class ManagerProcess:
+    """One manager over a file, with the rights of its service account.
+
+    Args:
+        cluster: with the manifests' rights.
+        folder: of all that it needs.
+    """
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.port, self._grpc = free_ports(2)
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        credentials = folder / "api-server"
+        credentials.mkdir()
+        view = ("config", "view", "--raw", "--minify", "--output")
+        data = cluster.kubectl(*view, "jsonpath={.clusters[0].cluster.certificate-authority-data}").stdout
+        file = cluster.kubectl(*view, "jsonpath={.clusters[0].cluster.certificate-authority}").stdout
+        (credentials / "ca.crt").write_bytes(base64.b64decode(data) if data else Path(file).read_bytes())
+        (credentials / "token").write_text(token_of(cluster, SYSTEM, "tenantzone-manager"))
+        (folder / "accounts.json").write_text(json.dumps({f"{SYSTEM}/tenantzone-operator": {"admin": True}}))
+        self.token_file = folder / "token"
+        self.token_file.write_text(token_of(cluster, SYSTEM, "tenantzone-operator", f"--audience={AUDIENCE}"))
+        self._command = [
+            *(sys.executable, "-m", "tenantzone_manager", "--index", str(folder / "index.db")),
+            *("--listen", f"127.0.0.1:{self.port}", "--grpc", f"127.0.0.1:{self._grpc}"),
+            *("--service-accounts", str(folder / "accounts.json")),
+            *("--api-server", cluster.server, "--api-server-credentials", str(credentials)),
+            *("--credentials", str(folder), "--lease", "0.2"),
+        ]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        with (self._folder / "manager.log").open("ab") as log:
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=environment)
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def ask(self, call: str, token: str = "", /, **fields: Any) -> dict[str, Any]:
+        """Make a call, as the operator if nothing is shown.
+
+        Raises:
+            ManagerRefusal: it was not done.
+            OSError: there is no answer.
+        """
+        request = urllib.request.Request(f"{self.url}/v1/{call}", json.dumps(fields).encode())
+        request.add_header("Authorization", f"Bearer {token or self.token_file.read_text()}")
+        try:
+            with self._opener.open(request, timeout=10) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise ManagerRefusal(json.load(error)["error"]["message"]) from error

@@ -1,0 +1,316 @@
+"""KVStorages and KVCacheGroups in a real API server, the real operator, and a real KV-cache manager beside them."""
+
+import json
+import secrets
+import shutil
+import urllib.error
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.controlplane import Cluster, ControlPlane
+from tests.operator.conftest import Operator
+from tests.operator.kube import Kube, eventually
+from tests.operator.manager_process import AUDIENCE, MANIFESTS, ManagerProcess, ManagerRefusal, token_of
+from tests.operator.stolen_token import patched, stolen_token
+from tests.operator.world import World, conditions, world_in
+
+pytestmark = pytest.mark.controlplane
+
+SIZE = 4096
+API = "/apis/tenantzone.io/v1alpha1"
+
+
+@dataclass
+class Site:
+    """A cluster with operator and manager."""
+
+    kube: Kube
+    manager: ManagerProcess
+    operator: Operator
+    folder: Path
+
+    def create(self, kind: str, name: str, **spec: Any) -> None:
+        body = {"apiVersion": "tenantzone.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+        self.kube.call("POST", f"{API}/{kind.lower()}s", body)
+
+    def disk(self, name: str, **spec: Any) -> Path:
+        """A storage on a folder of its own."""
+        path = self.folder / name
+        path.mkdir()
+        self.create("KVStorage", name, type="FileSystem", fileSystem={"path": str(path)}, **spec)
+        return path
+
+    def path(self, kind: str, name: str) -> str:
+        return f"{API}/{kind.lower()}s/{name}"
+
+    def change(self, kind: str, name: str, **spec: Any) -> None:
+        self.kube.merge(self.path(kind, name), {"spec": spec})
+
+    def delete(self, kind: str, name: str) -> None:
+        self.kube.call("DELETE", self.path(kind, name))
+
+    def status(self, kind: str, name: str) -> dict[str, Any]:
+        found = self.kube.get(self.path(kind, name))
+        assert found is not None
+        return found.get("status", {})
+
+    def condition(self, kind: str, name: str, condition: str, status: str, reason: str = "") -> dict[str, Any]:
+        """The condition, once it is about the present generation and as it should be."""
+
+        def look() -> dict[str, Any]:
+            found = self.kube.get(self.path(kind, name))
+            assert found is not None
+            present = conditions(found).get(condition)
+            assert present is not None, found
+            is_it = present["observedGeneration"] == found["metadata"]["generation"]
+            assert is_it, present
+            assert (present["status"], reason or present["reason"]) == (status, present["reason"]), json.dumps(present)
+            return present
+
+        return eventually(look)
+
+    def await_gone(self, kind: str, name: str) -> None:
+        eventually(lambda: self.kube.get(self.path(kind, name)) is None)
+
+    def registered(self, call: str, inner: str) -> dict[str, Any]:
+        """What the manager has of a kind, by name."""
+        (listed,) = self.manager.ask(call).values()
+        return {each[inner]["name"]: each for each in listed}
+
+
+@pytest.fixture(scope="module")
+def site(
+    control_plane: Cluster, kube: Kube, operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    if not isinstance(control_plane, ControlPlane):
+        pytest.skip("a cluster that was named may have a manager of its own")
+    shipped = [f"--filename={MANIFESTS / 'manager' / name}" for name in ("rbac.yaml", "guard.yaml")]
+    control_plane.kubectl("apply", *shipped)
+    folder = tmp_path_factory.mktemp("manager")
+    manager = ManagerProcess(control_plane, folder)
+    manager.start()
+    flags = ("--no-leader-elect", "--manager-url", manager.url, "--manager-token-file", str(manager.token_file))
+    operator = Operator(operator_kubeconfig, folder / "operator.log", *flags)
+    operator.start()
+    operator.await_running()
+    eventually(lambda: manager.ask("ListStorages") is not None)
+    yield Site(kube, manager, operator, folder)
+    assert operator.stop() == 0
+    manager.kill()
+    # Other tests ask for all that the operator may do where there is no manager.
+    control_plane.kubectl("delete", *shipped)
+    assert "Traceback" not in operator.log, operator.log
+
+
+@pytest.fixture
+def name() -> str:
+    """Of objects that are in no namespace, so that no two tests meet."""
+    return f"t-{secrets.token_hex(3)}"
+
+
+@pytest.fixture
+def world(site: Site, control_plane: Cluster, kube: Kube, namespace: str) -> Iterator[World]:
+    with world_in(control_plane, kube, namespace) as made:
+        yield made
+
+
+def engine_token(cluster: Cluster, namespace: str, account: str = "engines") -> str:
+    cluster.kubectl("create", "serviceaccount", account, "--namespace", namespace)
+    return token_of(cluster, namespace, account, f"--audience={AUDIENCE}")
+
+
+def write(site: Site, token: str, instance: str, *names: str) -> None:
+    """Write blocks, as an engine does."""
+    keys = [name.encode().hex().upper()[:4] for name in names]  # base64, by its letters
+    started = site.manager.ask("StartWriteCache", token, instance_id=instance, block_keys=keys)
+    for block in started["blocks"]:
+        for spec in block["location"]["specs"]:
+            Path(spec["uri"].removeprefix("file://").partition("?")[0]).write_bytes(b"x" * SIZE)
+    site.manager.ask("FinishWriteCache", token, instance_id=instance, write_id=started["write_id"], block_keys=keys)
+
+
+def register(site: Site, token: str, instance: str, group: str) -> None:
+    described = {"name": instance, "group": group, "block_size": 16, "specs": [{"name": "tp0", "size": SIZE}]}
+    site.manager.ask("RegisterInstance", token, instance=described)
+
+
+def test_a_team_s_engines_store_blocks_within_its_quota_and_all_of_it_goes(
+    site: Site, world: World, control_plane: Cluster, name: str
+) -> None:
+    token = engine_token(control_plane, world.namespace)
+    path = site.disk(name, capacity="1Gi", watermark="90%")
+    pools = [{"namespace": world.namespace, "name": "demo"}]
+    site.create("KVCacheGroup", name, storages=[name], pools=pools, quota={"limit": 4 * SIZE})
+    site.condition("KVStorage", name, "Ready", "True")
+    site.condition("KVCacheGroup", name, "Ready", "False", "PoolsUnresolved")
+    with pytest.raises(ManagerRefusal, match="service account that is known"):
+        register(site, token, name, name)
+
+    world.add_pool(tiers={"manager": {"serviceAccountName": "engines"}})
+    site.condition("KVCacheGroup", name, "Ready", "True")
+    register(site, token, name, name)
+    write(site, token, name, "aa", "bb", "cc")
+    eventually(lambda: site.status("KVCacheGroup", name)["held"] == 3 * SIZE)
+    status = site.status("KVCacheGroup", name)
+    assert (status["summary"], status["instances"]) == ("12Ki/16Ki", 1)
+    assert status["types"] == [{"type": "FileSystem", "held": 3 * SIZE, "summary": "12Ki"}]
+    eventually(lambda: site.status("KVStorage", name)["held"] == 3 * SIZE)
+    shown = control_plane.kubectl("get", "kvstorages,kvcachegroups", "--output=wide").stdout
+    assert "12Ki/1Gi" in shown
+    assert str(path) in shown
+
+    site.change("KVCacheGroup", name, quota={"limit": 4 * SIZE, "watermark": "25%"}, evictionPolicy="LFU", ttl="1h")
+    eventually(lambda: site.status("KVCacheGroup", name)["evictedBlocks"] == 2)
+    told = site.registered("ListInstanceGroups", "group")[name]["group"]
+    assert told["total"] == {"limit": 4 * SIZE, "watermark": 0.25}
+    assert (told["eviction_policy"], told["ttl_seconds"]) == ("LFU", 3600)
+
+    # Deleted in the wrong order, by somebody who does not know it.
+    site.delete("KVStorage", name)
+    waits = site.condition("KVStorage", name, "Registered", "False", "Deleting")
+    assert f"it goes when the groups {name} do not name it any more" in waits["message"]
+    site.delete("KVCacheGroup", name)
+    site.await_gone("KVCacheGroup", name)
+    site.await_gone("KVStorage", name)
+    assert not [file for file in (path / "objects").rglob("*") if file.is_file()]
+    assert name not in site.registered("ListInstances", "instance")
+    assert name not in site.registered("ListStorages", "storage")
+    assert {event["reason"] for event in events(site, name)} >= {"Registered"}
+
+
+def events(site: Site, name: str) -> list[dict[str, Any]]:
+    found = site.kube.get("/apis/events.k8s.io/v1/namespaces/default/events")
+    assert found is not None
+    return [event for event in found["items"] if event["regarding"]["name"] == name]
+
+
+def test_a_storage_that_fails_says_so_and_recovers(site: Site, name: str) -> None:
+    path = site.disk(name)
+    site.condition("KVStorage", name, "Healthy", "True")
+    path.rename(path.with_suffix(".away"))
+    unhealthy = site.condition("KVStorage", name, "Healthy", "False", "Unhealthy")
+    assert "there is no folder" in unhealthy["message"]
+    site.condition("KVStorage", name, "Ready", "False", "Unhealthy")
+    eventually(lambda: "StorageUnhealthy" in {event["reason"] for event in events(site, name)})
+    path.with_suffix(".away").rename(path)
+    site.condition("KVStorage", name, "Ready", "True")
+
+    site.change("KVStorage", name, enabled=False)
+    site.condition("KVStorage", name, "Ready", "False", "Disabled")
+    assert not site.registered("ListStorages", "storage")[name].get("available")
+    site.change("KVStorage", name, enabled=True)
+    site.condition("KVStorage", name, "Ready", "True")
+    site.delete("KVStorage", name)
+    site.await_gone("KVStorage", name)
+
+
+def test_what_is_refused_leaves_what_was_there(site: Site, name: str) -> None:
+    site.disk(name)
+    site.create("KVCacheGroup", name, storages=[name], quota={"limit": "1Gi"})
+    site.condition("KVCacheGroup", name, "Ready", "True")
+    before = site.registered("ListInstanceGroups", "group")[name]
+
+    site.change("KVCacheGroup", name, storages=[name, "nowhere"], quota={"limit": "2Gi"})
+    refused = site.condition("KVCacheGroup", name, "Registered", "False", "StorageNotFound")
+    assert "nowhere" in refused["message"]
+    assert site.registered("ListInstanceGroups", "group")[name] == before
+    site.change("KVCacheGroup", name, storages=[name])
+    site.condition("KVCacheGroup", name, "Ready", "True")
+    assert site.registered("ListInstanceGroups", "group")[name]["group"]["total"] == {"limit": 2**31}
+
+    other = f"{name}-s3"
+    site.create("KVStorage", other, type="S3", s3={"bucket": "cache", "credentialsKey": "none"})
+    site.condition("KVStorage", other, "Registered", "True")
+    assert "no credentials" in site.condition("KVStorage", other, "Healthy", "False")["message"]
+    for kind, each in (("KVCacheGroup", name), ("KVStorage", name), ("KVStorage", other)):
+        site.delete(kind, each)
+        site.await_gone(kind, each)
+
+
+def test_a_manager_that_is_down_changes_nothing_and_is_told_when_it_is_back(site: Site, name: str) -> None:
+    site.disk(name, capacity="1Gi")
+    site.condition("KVStorage", name, "Ready", "True")
+    site.manager.kill()
+    try:
+        gone = site.condition("KVStorage", name, "Healthy", "Unknown", "ManagerUnreachable")
+        assert site.manager.url in gone["message"]
+        assert site.condition("KVStorage", name, "Registered", "True")
+        assert site.status("KVStorage", name)["summary"] == "0/1Gi"
+        site.change("KVStorage", name, capacity="2Gi")
+        site.condition("KVStorage", name, "Registered", "Unknown", "ManagerUnreachable")
+        site.delete("KVStorage", name)
+        assert site.kube.get(site.path("KVStorage", name)) is not None
+    finally:
+        site.manager.start()
+    site.await_gone("KVStorage", name)
+
+
+def test_what_nobody_declares_stays_as_it_is(site: Site, name: str) -> None:
+    path = site.folder / name
+    path.mkdir()
+    by_hand = {"name": f"by-hand-{name}", "type": "FileSystem", "options": {"root": str(path)}}
+    site.manager.ask("RegisterStorage", storage=by_hand)
+    site.disk(f"{name}-declared")
+    site.condition("KVStorage", f"{name}-declared", "Ready", "True")
+    assert site.registered("ListStorages", "storage")[by_hand["name"]]["storage"] == by_hand
+    site.delete("KVStorage", f"{name}-declared")
+    site.await_gone("KVStorage", f"{name}-declared")
+    assert by_hand["name"] in site.registered("ListStorages", "storage")
+    site.manager.ask("UnRegisterStorage", name=by_hand["name"])
+
+
+def test_two_pools_never_share_a_service_account(site: Site, world: World, control_plane: Cluster, name: str) -> None:
+    token = engine_token(control_plane, world.namespace)
+    manager = {"manager": {"serviceAccountName": "engines"}}
+    world.add_pool("first", tiers=manager)
+    eventually(lambda: accounts(site).get(f"{world.namespace}/engines") == f"{world.namespace}/first")
+    world.add_pool("second", tiers=manager)
+    site.disk(name)
+    pools = [{"namespace": world.namespace, "name": pool} for pool in ("first", "second")]
+    site.create("KVCacheGroup", name, storages=[name], pools=pools)
+    unresolved = site.condition("KVCacheGroup", name, "PoolsResolved", "False")
+    assert f"another pool, {world.namespace}/first, names the service account" in unresolved["message"]
+    register(site, token, name, name)
+    assert site.registered("ListInstances", "instance")[name]["instance"]["pool"] == f"{world.namespace}/first"
+
+    world.kube.call("DELETE", f"{API}/namespaces/{world.namespace}/zonepools/first")
+    eventually(lambda: accounts(site).get(f"{world.namespace}/engines") == f"{world.namespace}/second")
+    for kind in ("KVCacheGroup", "KVStorage"):
+        site.delete(kind, name)
+        site.await_gone(kind, name)
+
+
+def accounts(site: Site) -> dict[str, str]:
+    return {each["name"]: each["pool"] for each in site.manager.ask("ListServiceAccounts")["accounts"]}
+
+
+def test_who_has_the_operator_s_token_changes_no_spec(
+    site: Site, control_plane: Cluster, operator_kubeconfig: Path, name: str
+) -> None:
+    site.disk(name)
+    site.condition("KVStorage", name, "Ready", "True")
+    path = site.path("KVStorage", name)
+    with stolen_token(control_plane, operator_kubeconfig) as thief:
+        eventually(lambda: "nothing of a KVStorage" in patched(thief, path, {"spec": {"enabled": False}}))
+        assert "no finalizer but its own" in patched(thief, path, {"metadata": {"finalizers": ["example.com/x"]}})
+        assert "no label, annotation" in patched(thief, path, {"metadata": {"labels": {"a": "b"}}})
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            thief.call("DELETE", path)
+    site.delete("KVStorage", name)
+    site.await_gone("KVStorage", name)
+
+
+def test_an_operator_that_starts_anew_goes_on_where_the_last_one_ended(site: Site, name: str) -> None:
+    path = site.disk(name)
+    site.condition("KVStorage", name, "Ready", "True")
+    site.operator.kill()
+    site.delete("KVStorage", name)
+    shutil.rmtree(path)
+    site.operator.start()
+    site.operator.await_running()
+    site.await_gone("KVStorage", name)
+    assert name not in site.registered("ListStorages", "storage")

@@ -1,0 +1,186 @@
+"""What KVStorages and KVCacheGroups become in the manager's words, and what is said of them; without any server."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tenantzone_operator.cache_manager.declared import DeclaredGroup, DeclaredStorage, read_group, read_storage
+from tenantzone_operator.cache_manager.notices import manager_notices
+from tenantzone_operator.cache_manager.service_accounts import service_accounts, unresolved
+from tenantzone_operator.cache_manager.statuses import Found, group_status, storage_status, without_gauges
+from tenantzone_operator.kube.resources import Pool, read_pool
+from tests.operator.objects import NOW, body
+from tests.operator.test_every_field import leaves_of, with_value
+from tests.operator.world import conditions
+
+CRDS = Path(__file__).parents[2] / "crds"
+FILES = {"type": "FileSystem", "fileSystem": {"path": "/mnt/kv"}}
+BUCKET = {"type": "S3", "s3": {"bucket": "cache"}}
+GROUP = {"storages": ["disk"]}
+LATER = "2026-01-02T00:00:00Z"
+
+FIELDS: dict[str, dict[str, tuple[dict[str, Any], Any]]] = {
+    "kvstorages": {
+        "fileSystem.path": (FILES, "/mnt/other"),
+        "fileSystem.slotsPerFile": (FILES, 8),
+        "s3.bucket": (BUCKET, "other"),
+        "s3.prefix": (BUCKET, "kv"),
+        "s3.endpoint": (BUCKET, "http://minio:9000"),
+        "s3.region": (BUCKET, "eu-1"),
+        "s3.credentialsKey": (BUCKET, "bucket-a"),
+        "capacity": (FILES, "1Ti"),
+        "watermark": (FILES | {"capacity": "1Ti"}, "90%"),
+        "enabled": (FILES, False),
+        "takeOver": (FILES, True),
+    },
+    "kvcachegroups": {
+        "pools.[].namespace": (GROUP | {"pools": [{"namespace": "a", "name": "b"}]}, "c"),
+        "pools.[].name": (GROUP | {"pools": [{"namespace": "a", "name": "b"}]}, "c"),
+        "storages.[]": (GROUP, "other"),
+        "quota.limit": (GROUP | {"quota": {"limit": 1}}, "1Gi"),
+        "quota.watermark": (GROUP | {"quota": {"limit": "1Gi"}}, "80%"),
+        "types.[].type": (GROUP | {"types": [{"type": "S3", "limit": 1}]}, "FileSystem"),
+        "types.[].limit": (GROUP | {"types": [{"type": "S3", "limit": 1}]}, "1Gi"),
+        "types.[].watermark": (GROUP | {"types": [{"type": "S3", "limit": 1}]}, "10%"),
+        "evictionPolicy": (GROUP, "LFU"),
+        "ttl": (GROUP, "1h"),
+    },
+}
+"""Each field of a spec but a storage's type: a spec without it, and a value that must make a difference."""
+
+
+def storage(status: Any = None, *, generation: int = 1, metadata: Any = None, **spec: Any) -> DeclaredStorage:
+    made = body("disk", spec=FILES | spec, status=status or {}, generation=generation, metadata=metadata or {})
+    return read_storage(made)
+
+
+def group(status: Any = None, **spec: Any) -> DeclaredGroup:
+    return read_group(body("team", spec=GROUP | spec, status=status or {}))
+
+
+def pool(name: str, account: str = "", *, age: int = 0, **metadata: Any) -> Pool:
+    tiers = {"manager": {"serviceAccountName": account}} if account else {}
+    spec = {"selector": {"matchLabels": {"app": name}}, "tiers": tiers}
+    return read_pool(body(name, spec=spec, age=age, metadata=metadata))
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_each_field_is_known(kind: str) -> None:
+    assert leaves_of(kind) - {"type"} == FIELDS[kind].keys()
+
+
+@pytest.mark.parametrize(("kind", "field"), [(kind, field) for kind, fields in FIELDS.items() for field in fields])
+def test_each_field_reaches_the_manager(kind: str, field: str) -> None:
+    spec, value = FIELDS[kind][field]
+    read = read_storage if kind == "kvstorages" else read_group
+    before, after = (read(body("x", spec=each)) for each in (spec, with_value(spec, field, value)))
+
+    assert before.invalid == after.invalid == ""
+    assert before.wanted != after.wanted
+
+
+def test_a_storage_is_said_as_the_manager_shows_it_again() -> None:
+    declared = storage(capacity="1Ki", watermark="90%", enabled=True, fileSystem={"path": "/kv", "slotsPerFile": 0})
+    options = {"root": "/kv"}
+    assert declared.wanted == {
+        "name": "disk",
+        "type": "FileSystem",
+        "options": options,
+        "limit": 1024,
+        "watermark": 0.9,
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        (FILES, "/mnt/kv"),
+        (BUCKET, "s3://cache"),
+        ({"type": "S3", "s3": {"bucket": "b", "prefix": "p/q", "endpoint": "http://x:9"}}, "s3://b/p/q at http://x:9"),
+    ],
+)
+def test_a_place_is_told_in_one_line(spec: dict[str, Any], place: str) -> None:
+    assert read_storage(body("x", spec=spec)).place == place
+
+
+def test_a_storage_of_a_newer_type_is_invalid() -> None:
+    declared = storage(type="MemoryPool", fileSystem=None)
+    status = storage_status(declared, Found(), now=NOW)
+    assert "no storage of type MemoryPool" in status["message"]
+    assert conditions({"status": status})["Stalled"]["reason"] == "Invalid"
+
+
+def report(**more: Any) -> dict[str, Any]:
+    return {"storage": {"name": "disk"}, "available": True, "problem": "", "used": 1024, **more}
+
+
+def test_a_manager_that_is_away_takes_nothing_back() -> None:
+    well = storage_status(storage(capacity="1Gi"), Found(report=report()), now=NOW)
+    away = storage_status(storage(well, capacity="1Gi"), Found(unreachable="it is away"), now=LATER)
+    seen = conditions({"status": away})
+    assert seen["Registered"] == conditions({"status": well})["Registered"]
+    assert (seen["Healthy"]["status"], seen["Ready"]["status"]) == ("Unknown", "Unknown")
+    assert (away["held"], away["summary"]) == (1024, "1Ki/1Gi")
+    newer = storage_status(storage(away, generation=2), Found(unreachable="it is away"), now=LATER)
+    assert conditions({"status": newer})["Registered"]["reason"] == "ManagerUnreachable"
+
+
+def test_what_moves_all_the_time_is_no_news() -> None:
+    first = storage_status(storage(), Found(report=report()), now=NOW)
+    second = storage_status(storage(first), Found(report=report(used=2048)), now=LATER)
+    assert first != second
+    assert without_gauges(first) == without_gauges(second)
+
+
+def test_a_group_without_a_usable_storage_is_not_ready() -> None:
+    told = {"group": {"name": "team"}, "total": {"used": 0}}
+    status = group_status(group(), Found(report=told), [], 0, now=NOW)
+    assert conditions({"status": status})["Ready"]["reason"] == "NoStorage"
+    assert conditions({"status": status})["PoolsResolved"]["reason"] == "NoPools"
+    ready = group_status(group(), Found(report=told), [], 1, now=NOW)
+    assert conditions({"status": ready})["Ready"]["status"] == "True"
+
+
+def test_of_two_pools_with_one_service_account_the_older_has_it() -> None:
+    old, young, other = pool("old", "vllm", age=9), pool("young", "vllm", age=1), pool("other")
+    owners, problems = service_accounts([young, old, other])
+    assert owners == {"default/vllm": "default/old"}
+    assert problems.keys() == {("default", "young"), ("default", "other")}
+    wanted = [("default", "old"), ("default", "young"), ("default", "none")]
+    lines = unresolved(wanted, [old, young, other], problems)
+    assert [line.partition(":")[0] for line in lines] == ["ZonePool default/young", "there is no ZonePool default/none"]
+
+
+def test_a_pool_that_is_being_deleted_lets_its_service_account_go() -> None:
+    leaving = pool("old", "vllm", age=9, deletionTimestamp=NOW)
+    owners, problems = service_accounts([leaving, pool("young", "vllm")])
+    assert (owners, problems) == ({"default/vllm": "default/young"}, {})
+
+
+def test_each_change_is_told_once() -> None:
+    def told(before: Any, found: Found) -> tuple[Any, list[str]]:
+        after = storage_status(storage(before), found, now=NOW)
+        return after, [notice.reason.value for notice in manager_notices(before or {}, after)]
+
+    status, reasons = told(None, Found(refused="it lies elsewhere"))
+    assert reasons == ["NotRegistered"]
+    status, reasons = told(status, Found(refused="it lies elsewhere"))
+    assert reasons == []
+    status, reasons = told(status, Found(report=report()))
+    assert reasons == ["Registered"]
+    status, reasons = told(status, Found(report=report(problem="there is no folder")))
+    assert reasons == ["StorageUnhealthy"]
+    status, reasons = told(status, Found(unreachable="it is away"))
+    assert reasons == []
+    status, reasons = told(status, Found(report=report()))
+    assert reasons == []
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_types_are_those_that_the_operator_knows(kind: str) -> None:
+    (version,) = yaml.safe_load((CRDS / f"{kind}.yaml").read_text())["spec"]["versions"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    types = spec["type"] if kind == "kvstorages" else spec["types"]["items"]["properties"]["type"]
+    assert types["enum"] == ["FileSystem", "S3"]

@@ -1,0 +1,27 @@
+"""One parser under atheris, in a process of its own: `tests.parsers.fuzz` starts it with what atheris is to know.
+
+Its arguments: the folder in which atheris is installed, the module that has parsers, the parser's name, and those of
+atheris itself.
+"""
+
+import importlib
+import sys
+
+_FOLLOWED = ("json", "jwt", "tenantzone_contract", "tenantzone_operator", "tenantzone_runtime")
+"""Packages of which atheris sees what was reached."""
+
+
+def main() -> None:
+    """Import the parsers so that atheris sees where they go, and let it write texts until the time is over."""
+    program, folder, module, name, *flags = sys.argv
+    sys.path.append(folder)
+    import atheris
+
+    with atheris.instrument_imports(include=[*_FOLLOWED, module]):
+        parsers = importlib.import_module(module).PARSERS
+    atheris.Setup([program, *flags], parsers[name].try_it)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Managers as processes, for all tests of the shared tier in this process."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from hack.harness.cache_manager import CacheManagerProcess
+from tests.shared_tier.engines import BRIEF, LONG, POOLS, Engine, group
+
+
+def _started(folder, timing) -> CacheManagerProcess:
+    made = CacheManagerProcess(folder, POOLS, arguments=timing)
+    made.start()
+    return made
+
+
+@pytest.fixture(scope="session")
+def manager(tmp_path_factory) -> Iterator[CacheManagerProcess]:
+    made = _started(tmp_path_factory.mktemp("manager"), LONG)
+    made.share(group("chat"), group("other"))
+    yield made
+    made.kill()
+
+
+@pytest.fixture(scope="session")
+def brief(tmp_path_factory) -> Iterator[CacheManagerProcess]:
+    """One whose readers have half a second."""
+    made = _started(tmp_path_factory.mktemp("brief"), BRIEF)
+    made.share(group("chat"))
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def own_manager(tmp_path) -> Iterator[CacheManagerProcess]:
+    """One that the test may do anything to."""
+    made = _started(tmp_path / "manager", LONG)
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def engine(manager):
+    """Makes engines of the pool ``chat``."""
+    made = []
+
+    def make(**options) -> Engine:
+        made.append(Engine(manager.url, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()

@@ -1,0 +1,152 @@
+"""Shared tiers as engines of a pool have them, without an engine, below a real manager and over real files."""
+
+import time
+import urllib.request
+from itertools import count
+
+from tenantzone_contract.config import PoolConfig
+from tenantzone_contract.config_text import make_config
+from tenantzone_runtime.shared.opening import open_shared_tier
+from tenantzone_runtime.shared.queries import Finding, Query
+from tenantzone_runtime.shared.settings import SharedSettings
+from tenantzone_runtime.shared.writing import Shape
+from tests.disk.disks import CHUNK, SALT_KEY, content, instance
+from tests.zones.core import declare
+
+POOLS = {"chat": "ml/chat", "other": "ml/other"}
+LONG, BRIEF = ("--lease", "60"), ("--lease", "0.5")
+"""How long readers have: more than this machine stands still, or as long as a test wants to wait for them."""
+NUMBERS = count(1)
+TENANTS = count(1)
+PATIENT = SharedSettings(query_seconds=20, call_seconds=20, load_seconds=20, store_seconds=20, held_seconds=0.05)
+"""Of tests that ask what is done and not when: this machine may stand still for seconds."""
+
+
+def group(pool, tenant="", **terms):
+    """A group of the manager's for a pool, or for one of its zones."""
+    return {"name": f"ml.{pool}{'.' if tenant else ''}{tenant}", "pools": [f"ml/{pool}"], **terms}
+
+
+def tenant():
+    """A tenant that nobody else has had."""
+    return f"acme-{next(TENANTS)}"
+
+
+def prompt(name, length):
+    """Keys of a prompt's chunks."""
+    return [f"{name}-{number:04}".encode() * 3 for number in range(length)]
+
+
+OBJECT = CHUNK + 12 + 4 + 16
+"""Bytes of a chunk in a storage."""
+
+
+def contents(keys):
+    return [content(key) for key in keys]
+
+
+def objects(manager, tenant=""):
+    """Files of chunks, of a tenant or of all."""
+    return [path for path in manager.storage.rglob("*.chunk") if tenant in str(path)]
+
+
+def questions(manager):
+    """How often the manager was asked for locations."""
+    with urllib.request.urlopen(f"{manager.url}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    counted = [line for line in lines if "requests_total" in line and 'call="GetCacheLocation"' in line]
+    return sum(float(line.split()[-1]) for line in counted)
+
+
+class Engine:
+    """One engine of a pool, whose requests begin and end at once."""
+
+    def __init__(
+        self, url, *tenants, pool="chat", token=None, settings=PATIENT, salt_key=SALT_KEY, has_key=True, zones=(),
+        storages=None, **parts,
+    ):  # fmt: skip
+        self.token = token if token is not None else pool
+        self.parts = parts
+        self.salt_key, self.has_key, self.pool = salt_key, has_key, pool
+        self.ended = {}
+        self.tier = open_shared_tier(
+            url,
+            None,
+            Shape(CHUNK, 16),
+            salt_key=lambda: self.salt_key,
+            has_pool_key=lambda: self.has_key,
+            instance=lambda tenant: instance(tenant, **self.parts),
+            settings=settings,
+            storages=storages,
+        )
+        self.tier._client._token = lambda: self.token
+        self.declare(*(zones or [declare(tenant) for tenant in tenants]))
+
+    def declare(self, *zones):
+        self.tier.apply(make_config(next(NUMBERS), PoolConfig(namespace="ml", name=self.pool), zones))
+
+    def store(self, tenant, keys, first=0):
+        """Store what a request has computed from a chunk on; returns the keys that are there now."""
+        query = Query(keys)
+        number = self.begin_store(tenant, query, first)
+        return sorted(self.end(number).moved)
+
+    def begin_store(self, tenant, query, first=0):
+        number = next(NUMBERS)
+        memory = [memoryview(content(key)) for key in query.keys]
+        chunks = [(index, query.keys[index], memory[index]) for index in range(first, len(query.keys))]
+        self.tier.store(number, tenant, query, chunks)
+        return number
+
+    def found(self, tenant, keys):
+        """How many chunks of a prompt can be loaded."""
+        query = Query(keys)
+        return self.hits(tenant, query)
+
+    def hits(self, tenant, query):
+        for index, key in enumerate(query.keys):
+            while (finding := self.tier.find(tenant, query, key)) is Finding.WAIT:
+                time.sleep(0.001)
+            if finding is Finding.MISS:
+                return index
+        return len(query.keys)
+
+    def load(self, tenant, keys):
+        """What a request loads of a prompt, chunk by chunk."""
+        query = Query(keys)
+        hits = self.hits(tenant, query)
+        number = next(NUMBERS)
+        memory = [bytearray(b"\xff" * CHUNK) for _ in range(hits)]
+        chunks = [(index, keys[index], memoryview(memory[index])) for index in range(hits)]
+        self.tier.load(number, tenant, query, chunks)
+        moved = set(self.end(number).moved)
+        return [bytes(each) for key, each in zip(keys, memory, strict=False) if key in moved]
+
+    def end(self, number):
+        self.wait(lambda: number in self.ended)
+        return self.ended.pop(number)
+
+    def wait(self, condition, seconds=30.0):
+        until = time.monotonic() + seconds
+        while not (result := condition()):
+            assert time.monotonic() < until, "it did not come to that"
+            time.sleep(0.002)
+            self.poll()
+        return result
+
+    def poll(self):
+        self.tier.upkeep()
+        self.ended |= {end.number: end for end in self.tier.finished()}
+
+    def receipt(self):
+        """The next receipt."""
+        receipts = []
+        self.wait(lambda: receipts.extend(self.tier.take_receipts()) or receipts)
+        (receipt,) = receipts
+        return receipt
+
+    def counts(self, tenant):
+        return self.tier.figures().zones[tenant].counts
+
+    def stop(self):
+        self.tier.stop()

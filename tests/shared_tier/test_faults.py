@@ -1,0 +1,189 @@
+"""A manager or a storage that is slow, gone or wrong costs hits, and holds up nobody."""
+
+import threading
+import time
+
+import pytest
+
+from tenantzone_runtime.shared.queries import Finding, Query
+from tenantzone_runtime.shared.settings import SharedSettings
+from tenantzone_runtime.shared.storages import FileStorages
+from tests.shared_tier.engines import PATIENT, Engine, contents, group, prompt
+from tests.zones.core import declare
+
+SHORT = SharedSettings(query_seconds=0.05, call_seconds=0.3, load_seconds=0.3, store_seconds=0.3, held_seconds=0.05)
+KEYS = prompt("a", 4)
+
+
+class HeldStorages(FileStorages):
+    """Files that wait, or fail, when they are told to."""
+
+    def __init__(self):
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+        self.error = None
+
+    def write(self, place, content):
+        self._wait()
+        super().write(place, content)
+
+    def read(self, place, content):
+        self._wait()
+        return super().read(place, content)
+
+    def _wait(self):
+        self.goes_on.wait(30)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def shared(own_manager):
+    own_manager.share(group("chat"))
+    return own_manager
+
+
+@pytest.fixture
+def engine(shared):
+    made = []
+
+    def make(**options):
+        made.append(Engine(shared.url, "acme", **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+def test_a_manager_that_is_killed_costs_hits_until_it_is_back(engine, shared):
+    mine = engine()
+    mine.store("acme", KEYS)
+    shared.kill()
+    for _ in range(20):
+        assert mine.found("acme", KEYS) == 0
+    questions = mine.tier.figures().questions
+    assert questions["failed"] == 5, "after five failures it is asked no more"
+    assert questions["skipped"] == 15
+    assert mine.store("acme", KEYS) == []
+    assert mine.counts("acme").refused_writes == {"closed": 4}
+    assert "does not answer" in mine.tier.problem
+    shared.start()
+    mine.wait(lambda: not mine.tier.problem)
+    assert mine.load("acme", KEYS) == contents(KEYS)
+
+
+def test_a_manager_that_stands_still_is_waited_for_as_long_as_the_budget(engine, shared):
+    mine, patient = engine(settings=SHORT), engine()
+    patient.store("acme", KEYS)
+    shared.pause()
+    query = Query(KEYS)
+    began = time.monotonic()
+    while mine.tier.find("acme", query, KEYS[0]) is Finding.WAIT:
+        assert time.monotonic() - began < 20
+    assert query.deadline - query.asked == pytest.approx(0.05)
+    assert mine.tier.figures().questions["late"] == 1
+    assert mine.tier.find("acme", query, KEYS[0]) is Finding.MISS, "it is not asked again"
+    shared.resume()
+    mine.wait(lambda: mine.found("acme", KEYS) == 4)
+
+
+def test_no_call_waits_for_the_manager(engine, shared):
+    mine = engine()
+    mine.store("acme", KEYS)
+    shared.pause()
+    began = time.monotonic()
+    for number in range(100):
+        mine.tier.find("acme", Query(KEYS), KEYS[0])
+        mine.begin_store("acme", Query(prompt(str(number), 4)))
+        mine.tier.upkeep()
+    mine.tier.give_up_jobs()
+    assert time.monotonic() - began < PATIENT.call_seconds / 2
+    shared.resume()
+
+
+def test_a_storage_that_is_slow_costs_hits_and_touches_no_memory_after_that(engine):
+    storages = HeldStorages()
+    mine = engine(settings=SHORT, storages=storages)
+    mine.wait(lambda: mine.store("acme", KEYS) == KEYS)
+    storages.goes_on.clear()
+    assert mine.load("acme", KEYS) == []
+    assert mine.counts("acme").late == 4
+    storages.goes_on.set()
+    mine.wait(lambda: mine.tier.is_at_rest)
+    assert mine.counts("acme").read == 0
+
+
+def test_a_storage_that_fails_is_left_alone(engine):
+    storages = HeldStorages()
+    mine = engine(storages=storages)
+    mine.store("acme", KEYS)
+    storages.error = OSError(5, "broken")
+    for _ in range(3):
+        mine.load("acme", KEYS)
+    assert mine.counts("acme").read_failures == 8, "after five failures nothing is read, but for what had begun"
+    assert "reads of storage files fail" in mine.tier.problem
+    storages.error = None
+    mine.wait(lambda: mine.load("acme", KEYS) == contents(KEYS))
+    mine.wait(lambda: not mine.tier.problem)
+
+
+def test_what_could_not_be_written_is_found_by_nobody(engine, shared):
+    storages = HeldStorages()
+    mine = engine(storages=storages)
+    storages.error = OSError(28, "no space left")
+    assert mine.store("acme", KEYS) == []
+    assert mine.counts("acme").write_failures == 1, "what follows it is not tried"
+    storages.error = None
+    assert mine.found("acme", KEYS) == 0
+    assert mine.store("acme", KEYS) == KEYS
+
+
+def test_a_folder_that_is_not_mounted_is_told(engine, shared, tmp_path):
+    mine = engine()
+    mine.store("acme", KEYS)
+    shared.storage.rename(tmp_path / "elsewhere")
+    assert mine.load("acme", KEYS) == []
+    assert mine.counts("acme").read_failures == 4, "no chunk is taken for lost"
+    (tmp_path / "elsewhere").rename(shared.storage)
+    mine.wait(lambda: mine.load("acme", KEYS) == contents(KEYS))
+
+
+def test_an_index_that_was_lost_is_an_empty_cache(engine, shared):
+    mine = engine()
+    mine.store("acme", KEYS)
+    shared.kill()
+    for path in shared.folder.glob("index.db*"):
+        path.unlink()
+    shared.start()
+    shared.share(group("chat"), takeover=True)
+    mine.wait(lambda: mine.store("acme", KEYS) == KEYS)
+    assert mine.load("acme", KEYS) == contents(KEYS)
+
+
+def test_a_pool_without_a_group_is_told(own_manager):
+    own_manager.share(group("other"))
+    mine = Engine(own_manager.url, "acme")
+    assert mine.store("acme", KEYS) == []
+    assert "acme may not store: there is no instance group ml.chat" in mine.tier.problem
+    own_manager.share(group("chat"))
+    mine.tier.zones["acme"].space.closed_until = 0.0
+    assert mine.store("acme", KEYS) == KEYS
+    assert not mine.tier.problem
+    mine.stop()
+
+
+def test_a_token_that_is_nobodys_opens_nothing(engine):
+    mine = engine(token="guessed")
+    assert mine.store("acme", KEYS) == []
+    assert mine.found("acme", KEYS) == 0
+    assert "token" in mine.tier.problem
+
+
+def test_a_zone_that_goes_while_nobody_answers_is_gone_later(engine, shared):
+    mine = engine(settings=SHORT)
+    mine.wait(lambda: mine.store("acme", KEYS) == KEYS)
+    shared.kill()
+    mine.declare(declare("burst"))
+    shared.start()
+    mine.wait(lambda: engine().found("acme", KEYS) == 0)

@@ -1,0 +1,94 @@
+"""What has to go from shared storages goes, to the last object: purges, zones that leave, what is too old."""
+
+import time
+
+import pytest
+
+from tenantzone_runtime.shared.queries import Query
+from tests.shared_tier.engines import objects, prompt, tenant
+from tests.zones.core import declare
+
+
+@pytest.fixture
+def manager(brief):
+    """One that waits for readers no longer than a test wants to."""
+    return brief
+
+
+def test_a_purge_takes_all_and_gives_a_receipt(engine, manager):
+    acme, keys = tenant(), prompt("a", 4)
+    mine, other = engine(zones=[declare(acme)]), engine(zones=[declare(acme)])
+    older = engine(zones=[declare(acme)], weights_revision="before")
+    for each in (mine, older):
+        each.store(acme, keys)
+    mine.declare(declare(acme, purge="once"))
+    assert mine.found(acme, keys) == 0
+    receipt = mine.receipt()
+    assert (receipt.tenant, receipt.purge, receipt.chunks, receipt.files, receipt.is_complete) == (
+        acme,
+        "once",
+        8,
+        8,
+        True,
+    )
+    assert not objects(manager, acme)
+    assert other.found(acme, keys) == 0
+    assert mine.store(acme, keys) == keys, "the zone goes on"
+    other.declare(declare(acme, purge="once"))
+    other.receipt()
+    assert other.found(acme, keys) == 4, "what was stored after the purge stays"
+
+
+def test_a_zone_that_goes_leaves_nothing(engine, manager):
+    acme, keys = tenant(), prompt("a", 2)
+    mine = engine(zones=[declare(acme)])
+    mine.store(acme, keys)
+    mine.declare()
+    assert mine.receipt().chunks == 2
+    assert not objects(manager, acme)
+    names = [each["instance"]["name"] for each in manager.ask("ListInstances")["instances"]]
+    assert not [name for name in names if name.startswith(f"{acme}.")]
+
+
+@pytest.mark.parametrize("terms", [{"no_store": True}, {"offload": "Never"}])
+def test_a_zone_that_keeps_nothing_has_nothing_there(engine, manager, terms):
+    acme, keys = tenant(), prompt("a", 2)
+    mine = engine(zones=[declare(acme)])
+    mine.store(acme, keys)
+    mine.declare(declare(acme, **terms))
+    assert mine.found(acme, keys) == 0
+    assert mine.receipt().files == 2
+    assert mine.store(acme, keys) == []
+    assert not objects(manager, acme)
+    mine.declare(declare(acme))
+    assert mine.store(acme, keys) == keys
+
+
+def test_what_nobody_used_for_so_long_goes(engine, manager):
+    acme, keys = tenant(), prompt("a", 2)
+    mine = engine(zones=[declare(acme, ttl=0.5)])
+    mine.store(acme, keys)
+    mine.wait(lambda: not objects(manager, acme))
+    assert mine.found(acme, keys) == 0
+
+
+def test_a_salt_key_that_changes_ends_all(engine, manager):
+    acme, keys = tenant(), prompt("a", 2)
+    mine = engine(zones=[declare(acme)])
+    mine.store(acme, keys)
+    mine.salt_key, mine.parts["salt_key_id"] = b"o" * 32, "other"
+    mine.tier.renew()
+    assert mine.found(acme, keys) == 0
+    mine.wait(lambda: not objects(manager, acme))
+
+
+def test_a_question_that_is_too_old_is_asked_again(engine, manager):
+    acme, keys = tenant(), prompt("a", 2)
+    mine = engine(zones=[declare(acme)])
+    mine.store(acme, keys)
+    query = Query(keys)
+    assert mine.hits(acme, query) == 2
+    mine.wait(lambda: time.monotonic() >= query.until)
+    asked = query.asked
+    assert mine.hits(acme, query) == 2
+    assert query.asked > asked, "what was told may be another block's by now"
