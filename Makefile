@@ -25,7 +25,7 @@ demo: ready ## the product at work on real parts, as a story; MODEL=smollm2 tell
 	@$(DEMO) run $(if $(MODEL),--model $(MODEL))
 
 demo-fleet: python ## two engines that share their tenants' caches through a KV-cache manager, as a story
-	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.fleet $(if $(MODEL),--model $(MODEL))
+	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.fleet
 
 up: ready ## start everything for playing, and say what to try
 	@$(DEMO) up $(if $(MODEL),--model $(MODEL))

@@ -203,7 +203,9 @@ def main() -> None:
     """Print a line for each load, number of tenants and of blocks, partitioned, without lending and with it."""
     parser = argparse.ArgumentParser(prog="python -m bench.lending_hits", description=__doc__)
     parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS), help="default: all of them")
-    parser.add_argument("--flood", type=float, default=4.0, help="of the flood's requests, a second (default: 4)")
+    parser.add_argument(
+        "--flood", type=float, default=4.0, help="of the flood's requests, a second (default: %(default)s)"
+    )
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="default: all of them")
     parser.add_argument("--requests", type=int, default=6000, help="of the trace (default: %(default)s)")
     parser.add_argument("--speed", type=float, default=0.3, help="to the trace's own (default: %(default)s)")

@@ -9,6 +9,7 @@ from string import Template
 from typing import Any, get_args
 
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
+from tenantzone_manager.metrics import Metrics
 from tenantzone_operator.serving import exposition as operator
 from tenantzone_runtime import metrics as engine
 from tenantzone_runtime.door import refusals as door
@@ -23,7 +24,7 @@ _PAGE = Template("""\
 
 <!-- Written by `make metrics-page` from what the code declares. Do not edit by hand. -->
 
-Three processes tell Prometheus what they do. A counter's name ends with `_total`; units are in the names; a series that
+Four processes tell Prometheus what they do. A counter's name ends with `_total`; units are in the names; a series that
 counts is there with 0 from the start, so that a rate has something to rise from.
 
 | where | what |
@@ -31,6 +32,7 @@ counts is there with 0 from the start, so that a rate has something to rise from
 | the engine's admin port ($port), `/metrics` | blocks, requests and durations by zone; the config in force |
 | vLLM's own port, `/metrics` | what vLLM itself tells, and what the front door refuses |
 | the operator's `--metrics-port` | pools, and the operator's own work |
+| the KV-cache manager's HTTP port, `/metrics` | queries, writes, quotas and storages, by group |
 
 ## The engine
 
@@ -77,6 +79,10 @@ $door
 
 $operator
 
+## The KV-cache manager
+
+$manager
+
 `process_…` are those of prometheus_client.
 """)
 
@@ -95,6 +101,7 @@ def page() -> str:
         bounds=", ".join(f"{bound:g}" for bound in BOUNDS),
         door=_table(door.families()),
         operator=_table(operator.families()),
+        manager=_table(Metrics().families),
     )
 
 

@@ -15,6 +15,7 @@ _REPEATING = (
     "docs/quick-start.md",
     "manifests/base/kustomization.yaml",
     "manifests/chart/Chart.yaml",
+    "manifests/manager/kustomization.yaml",
     "manifests/overlays/cpu-demo/kustomization.yaml",
     "manifests/overlays/gpu/kustomization.yaml",
 )

@@ -19,12 +19,11 @@ from hack.progress import CommandFailed
 def main() -> int:
     """Tell the story, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m hack.fleet", description=__doc__)
-    parser.add_argument("--model", choices=MODELS, default="tiny", help="what the engines serve (default: %(default)s)")
-    model = MODELS[parser.parse_args().model]
+    parser.parse_args()
     os.chdir(REPOSITORY)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        with running(model, STATE / "fleet") as fleet:
+        with running(MODELS["tiny"], STATE / "fleet") as fleet:
             claims = tell(fleet)
     except (AlreadyRunningError, CommandFailed, OpenAIError, OSError, ProcessDiedError, RuntimeError) as error:
         print(f"\n{error}", file=sys.stderr)

@@ -30,7 +30,8 @@ from tenantzone_contract.salt import SALT_KEY_FILE, new_salt_key
 TENANTS: Final = ("acme", "burst")
 _POOL: Final = PoolConfig(namespace="ml", name="chat")
 _TOKEN: Final = "engines of ml-chat"
-_CPU_TIER: Final = "32MiB"
+_CPU_TIER: Final = "8MiB"
+"""As much as the blocks of the tiny model: a flood turns both over."""
 
 
 @dataclass(slots=True)

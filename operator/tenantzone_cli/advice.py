@@ -76,10 +76,23 @@ _REASONS = {
     "Blocks": "Raise spec.reserved, or spec.limit if all of that is in use: requests wait for blocks.",
     "Seats": "Raise spec.seats: requests wait for a seat.",
     "Missed": "The engine is newer than this plugin; the message has its own words.",
+    "ManagerRefused": "Correct the field that the message names.",
+    "ManagerUnreachable": (
+        "Look at the KV-cache manager: kubectl tenantzone doctor. What it was told before stays as it is."
+    ),
+    "StorageNotFound": "Create the KVStorage that the message names, or take its type out of the group.",
+    "Unhealthy": "Look at the storage that the message names: requests are served, and other storages used, meanwhile.",
+    "NotRegistered": "Wait, or see why the condition Registered is not true.",
+    "PoolsUnresolved": "Create what the message names, or take it out of the group.",
+    "NoPools": "Name the pools or zones whose engines share it.",
+    "NoStorage": "Create a KVStorage, or enable one: kubectl tenantzone storage.",
     "FieldsNotEnforced": "The fields that the message names do nothing in this version; remove them, or live with it.",
 }
 
-_NOTHING_TO_DO = frozenset({"Accepted", "Acknowledged", "Enforced", "Met", "NotAccepted", "Purged"})
+_NOTHING_TO_DO = frozenset(
+    {"Accepted", "Acknowledged", "Enforced", "Met", "NotAccepted", "Purged"}
+    | {"Registered", "Healthy", "Resolved", "Ready", "Disabled"}
+)
 """NotAccepted says no more than that another condition says why."""
 
 

@@ -11,6 +11,7 @@ from tenantzone_cli.table import render, shown
 from tenantzone_contract.quantity import parse_bytes, shown_bytes
 
 _STORAGE_COLUMNS = ("STORAGE", "TYPE", "HELD", "CAPACITY", "USED%", "ENABLED", "HEALTHY", "READY", "PLACE")
+_ZONE_COLUMNS = ("ZONE", "GROUP", "TYPE", "HELD", "RESERVED")
 _GROUP_COLUMNS = ("GROUP", "TYPE", "HELD", "LIMIT", "USED%", "WATERMARK", "INSTANCES", "EVICTED", "READY")
 
 
@@ -26,7 +27,7 @@ def read_storages(api: Api) -> tuple[list[Thing], list[Thing]]:
 
 
 def tables(storages: Sequence[Thing], groups: Sequence[Thing]) -> Iterator[str]:
-    """Both kinds as tables for people; below them, why something can't be used."""
+    """Both kinds as tables for people, and the zones that groups name; below them, why something can't be used."""
     if not storages and not groups:
         yield "no KVStorage and no KVCacheGroup is declared; docs/kv-cache-manager.md says how to begin"
         return
@@ -34,6 +35,9 @@ def tables(storages: Sequence[Thing], groups: Sequence[Thing]) -> Iterator[str]:
     if groups:
         yield ""
         yield from render(_GROUP_COLUMNS, [row for each in groups for row in _group_rows(each)])
+    if zones := [row for each in groups for row in _zone_rows(each)]:
+        yield ""
+        yield from render(_ZONE_COLUMNS, zones)
     troubles = [line for each in (*storages, *groups) for line in _trouble(each)]
     if troubles:
         yield ""
@@ -81,6 +85,12 @@ def _group_rows(group: Thing) -> Iterator[list[str]]:
         held, limit = told.get("held"), _bytes(own.get("limit"))
         watermark = shown(own.get("watermark"))
         yield ["", told["type"], _amount(held), _amount(limit), _percent(held, limit), watermark, "", "", ""]
+
+
+def _zone_rows(group: Thing) -> Iterator[list[str]]:
+    for told in group.status.get("zones") or ():
+        amounts = (_amount(told.get(field)) for field in ("held", "reserved"))
+        yield [f"{told['namespace']}/{told['name']}", group.name, told["type"], *amounts]
 
 
 def _trouble(thing: Thing) -> Iterator[str]:

@@ -170,7 +170,7 @@ async def run(options: Options) -> None:
             leadership = Leadership(Election(lease, new_identity(), options.lease.timing))
         traces = [fence(lambda: leadership.is_leading)]
         api = await stack.enter_async_context(connected(options.connection, options.namespace, trace_configs=traces))
-        store = Store()
+        store = Store(has_manager=options.manager is not None)
         admin_key = AdminKey(api, options.own_namespace)
         beside = []
         if options.manager is not None:

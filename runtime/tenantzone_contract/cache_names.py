@@ -19,19 +19,40 @@ def pool_group(namespace: str, pool: str) -> str:
     return _short(f"{namespace}.{pool}")
 
 
-def instance_name(tenant: str, digest: str) -> str:
-    """The name of the instance of a tenant's zone.
+def instance_name(tenant: str, purge: str, digest: str) -> str:
+    """The name of the instance of a tenant's zone between two purges.
 
     Args:
         tenant: the zone's.
-        digest: 64 hexadecimal digits, over all that the bytes of its blocks depend on.
+        purge: the id of its last purge; empty: none.
+        digest: hexadecimal digits, over all that the bytes of its blocks depend on; 192 bits of it are in the name.
     """
-    return f"{_part(tenant)}.{digest}"
+    return f"{owner_part(tenant)}.{_mark(purge)}.{digest[:48]}"
+
+
+def owner_part(tenant: str) -> str:
+    """What the names of all instances of a tenant's zone begin with, up to a dot."""
+    return _part(tenant)
+
+
+def owner_of(name: str) -> str:
+    """The owner's part of an instance's name; empty: it is no engine's."""
+    owner, _, rest = name.partition(".")
+    return owner if rest.count(".") == 1 else ""
 
 
 def is_instance_of(name: str, tenant: str) -> bool:
     """Whether an instance is one of a tenant's zone, whatever model it is of."""
-    return name.rpartition(".")[0] == _part(tenant)
+    return owner_of(name) == owner_part(tenant)
+
+
+def is_since_purge(name: str, purge: str) -> bool:
+    """Whether an instance of a zone has nothing in it that was stored before this purge."""
+    return name.split(".")[1:2] == [_mark(purge)]
+
+
+def _mark(purge: str) -> str:
+    return _digest(purge)[:8]
 
 
 def _part(text: str) -> str:

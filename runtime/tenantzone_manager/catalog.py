@@ -83,6 +83,11 @@ class Catalog:
             raise NotFound(f"there is no instance group {name}")
         return self.groups[name]
 
+    def group_meant(self, name: str) -> InstanceGroup | None:
+        """The group of this name, else the one that has it among its aliases; None: there is none."""
+        by_alias = (group for group in self.groups.values() if name in group.aliases)
+        return self.groups.get(name) or next(by_alias, None)
+
     def instances_of(self, group: str) -> list[Instance]:
         """The instances that share the group's quota."""
         return [instance for instance in self.instances.values() if instance.group == group]
@@ -92,12 +97,15 @@ class Catalog:
 
         Raises:
             ValueError: it contradicts itself.
-            Refused: it names a storage that is not registered.
+            Refused: it names a storage that is not registered, or has an alias that another group has.
         """
         check_group(group)
         unknown = [name for name in group.storages if name not in self.storages]
         if unknown:
             raise Refused(f"group {group.name} names storages that are not registered: {', '.join(unknown)}")
+        for other in self.groups.values():
+            if other.name != group.name and (taken := set(group.aliases) & set(other.aliases)):
+                raise Refused(f"group {group.name}: {min(taken)} is an alias of the group {other.name} already")
         address = Address(spaces.GROUPS, group.name.encode())
         terms = [*_terms(self.groups.get(group.name), lifted=True), *_terms(group)]
         latest = {each.chain: each for each in terms}

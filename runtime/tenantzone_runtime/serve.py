@@ -26,6 +26,7 @@ from tenantzone_runtime.offloading_flags import (
     kv_transfer_config,
     parse_bytes,
 )
+from tenantzone_runtime.shared.client import check_url
 from tenantzone_runtime.unsupported import check
 from tenantzone_runtime.usage import FLAGS, UsageError, flag_values
 
@@ -146,6 +147,10 @@ def _manager(own: argparse.Namespace) -> ManagerFlags | None:
         if own.manager_token_file is not None:
             raise UsageError("--manager-token-file needs --manager-url: whom the token is shown to")
         return None
+    try:
+        check_url(own.manager_url)
+    except ValueError as error:
+        raise UsageError(f"--manager-url {error}") from None
     token = own.manager_token_file
     if token is not None and token.is_dir():
         raise UsageError(f"--manager-token-file {token} is a folder; give the file that has the token")

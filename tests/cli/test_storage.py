@@ -26,12 +26,14 @@ def storage(name: str, problem: str = "", **spec: Any) -> Thing:
     return read_thing(made | {"status": storage_status(read_storage(made), Found(report=report), now=NOW)})
 
 
-def group(name: str, usable: int = 1) -> Thing:
+def group(name: str, usable: int = 1, zones: Any = ()) -> Thing:
     quotas = {"quota": {"limit": "20Gi", "watermark": "95%"}, "types": [{"type": "FileSystem", "limit": "8Gi"}]}
     made = body(name, spec={"storages": ["nfs", "bucket"]} | quotas)
     types = {"FileSystem": {"used": 4 * GI}, "S3": {"used": GI}}
     report = {"total": {"used": 5 * GI}, "types": types, "instances": 2, "evicted_blocks": 7, "evicted_bytes": 70}
-    return read_thing(made | {"status": group_status(read_group(made), Found(report=report), [], usable, now=NOW)})
+    return read_thing(
+        made | {"status": group_status(read_group(made), Found(report=report), [], usable, zones, now=NOW)}
+    )
 
 
 def deployed(*arguments: str) -> dict[str, Any]:
@@ -55,6 +57,13 @@ def test_what_is_stored_is_shown_by_storage_and_by_group() -> None:
         [],
         ["off:", "spec.enabled", "is", "false:", "nothing", "is", "read", "or", "written", "here"],
     ]
+
+
+def test_what_zones_are_promised_is_shown() -> None:
+    row = {"namespace": "shop", "name": "acme", "type": "S3", "held": GI, "reserved": 2 * GI}
+    lines = [line.split() for line in tables([storage("nfs")], [group("team", zones=[row])])]
+
+    assert lines[-2:] == [["ZONE", "GROUP", "TYPE", "HELD", "RESERVED"], ["shop/acme", "team", "S3", "1Gi", "2Gi"]]
 
 
 def test_what_nobody_has_looked_at_says_so() -> None:

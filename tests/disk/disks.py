@@ -6,6 +6,7 @@ import time
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from tenantzone_contract.config import PoolConfig
 from tenantzone_contract.config_text import make_config
@@ -25,7 +26,7 @@ NUMBERS = count(1)
 UNBOUNDED = TransferBounds(100, 100)
 
 
-def instance(tenant, **parts):
+def instance(tenant: str, **parts: Any) -> Instance:
     given = {
         "model": "m",
         "weights_revision": "r",

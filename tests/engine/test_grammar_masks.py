@@ -306,6 +306,22 @@ def test_tokens_are_taken_in_beside_the_step_before_the_next_mask_and_drafts_com
     assert threading.get_ident() not in grammar.threads
 
 
+def test_what_vllm_asks_while_it_makes_masks_is_answered_there(driver: Driver):
+    """As 0.33 does of tokens that end an answer's reasoning. Who waited there for that thread would wait for ever."""
+    manager = driver.scheduler.structured_output_manager
+    make, asked = driver.scheduler._masks._make, []
+
+    def ask_and_make(requests, ids, spec_tokens):
+        asked.extend(requests[name].structured_output_request.grammar.validate_tokens([5, 6]) for name in ids)
+        return make(requests, ids, spec_tokens)
+
+    driver.scheduler._masks._make = ask_and_make
+    request = send(driver, "acme", Noting(3), max_tokens=4)
+    assert step(driver) == {request.request_id: [3]}
+    assert asked == [[5]]
+    assert manager.validate_tokens(request, [7, 8]) == [7]
+
+
 def test_drafts_that_a_step_left_taken_in_are_taken_back_before_the_next_one(driver: Driver):
     grammar = Noting(3)
     request = send(driver, "acme", grammar, max_tokens=4)

@@ -236,3 +236,16 @@ def test_an_image_whose_tokens_attend_to_each_other_is_computed_in_one_step(make
     assert shared
     assert set(driver.finished.values()) == {"length"}
     assert len(driver.finished) == 2 * len(tenants)
+
+
+@pytest.mark.parametrize("threshold", [0, 300])
+def test_an_image_for_which_no_step_has_the_tokens_is_cut_as_in_vllm(make, config, threshold):
+    config.scheduler_config.disable_chunked_mm_input = True
+    config.scheduler_config.long_prefill_token_threshold = threshold
+    driver = make(budget=8, cache=16)
+    driver.declare(zone("acme"), zone("burst"))
+    sent = [
+        driver.send(tenant, prompt(60), images=[("cat", 16, 400 if threshold else 600)]) for tenant in ("acme", "burst")
+    ]
+    driver.run()
+    assert [driver.finished[request.request_id] for request in sent] == ["length"] * 2

@@ -161,3 +161,16 @@ def test_a_reset_waits_for_no_manager(vllm, manager):  # noqa: F811 - the fixtur
     engine.manager.reset_cache()
     assert time.monotonic() - began < 10, "a call of the manager has twenty seconds"
     manager.resume()
+
+
+def test_a_beginning_that_only_memory_has_is_stored_with_what_follows(vllm):
+    acme, keys = tenant(), prompt("a", 5)
+    engine, other = vllm(declare(acme)), vllm(declare(acme))
+    first = engine.request(acme, keys[:3])
+    engine.tier.shared.zones[acme].space.close(3600)
+    engine.store(first, keys[:3])
+    engine.tier.shared.zones[acme].space.closed_until = 0.0
+    assert other.load(other.request(acme, keys), keys[0]) is None
+    engine.store(engine.request(acme, keys), keys)
+    returning = other.request(acme, keys)
+    assert [other.load(returning, key) for key in keys] == [content(key) for key in keys]

@@ -1,12 +1,14 @@
 """Requests that wait for something else than blocks, or are made in another way than most."""
 
+from concurrent.futures import Future
+
 import pytest
 from vllm.config.lora import LoRAConfig
 from vllm.lora.request import LoRARequest
 from vllm.v1.engine.parallel_sampling import ParentRequest
 from vllm.v1.request import Request, RequestStatus
 
-from hack.harness.scheduler import SALT_KEY, SEAL_KEY, Driver, make_scheduler, prompt, vllm_config
+from hack.harness.scheduler import SALT_KEY, SEAL_KEY, AnyToken, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.salt import tenant_salt
 from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 from tests.engine.measured import zone
@@ -39,6 +41,25 @@ def test_nobody_yields_to_a_request_whose_adapter_has_no_room(config, clock):
     assert front.status == RequestStatus.WAITING
     clock.run(driver, 200)
     assert driver.finished[front.request_id] == "length"
+
+
+def test_who_waits_behind_a_grammar_that_is_compiled_gets_what_its_zone_reserves(config):
+    driver = Driver(make_scheduler(config, 60))
+    driver.declare(zone("gold", reserved=40), zone("burst"))
+    borrowers = [driver.send("burst", prompt(12), max_tokens=60) for _ in range(4)]
+    driver.step()
+    assert driver.zone("burst").in_use > 20
+    compiling: Future = Future()
+    front = driver.send("gold", prompt(2), max_tokens=3, grammar=compiling)
+    behind = driver.send("gold", prompt(30), max_tokens=3)
+    for _ in range(2):
+        driver.step()
+    assert behind.status == RequestStatus.RUNNING
+    assert any(each.num_preemptions for each in borrowers)
+    assert not front.num_computed_tokens
+    compiling.set_result(AnyToken())
+    driver.run()
+    assert set(driver.finished.values()) == {"length"}
 
 
 def test_requests_of_one_prompt_may_share_their_parameters(config):

@@ -10,7 +10,12 @@ from tenantzone_contract.report import ZoneTierReport
 from tenantzone_contract.tiers import TierShare
 from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.disk.figures import Receipt
+from tenantzone_runtime.disk.sealing import ZoneSeal
 from tenantzone_runtime.journal.bill import Period, make_bill
+from tenantzone_runtime.shared.figures import SharedFigures
+from tenantzone_runtime.shared.spaces import SharedZone, Space
+from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts
+from tests.disk.disks import instance
 from tests.housekeeping.driven import CAPACITY
 from tests.housekeeping.house import House
 from tests.housekeeping.simulated import CHUNK_BYTES, SimulatedEngine
@@ -74,6 +79,43 @@ def test_what_is_stored_loaded_and_refused_is_told(engine: SimulatedEngine, hous
     told = [(tier.tier, tier.capacity_bytes, tier.held_bytes, tier.is_full) for tier in house.report().tiers]
     assert told == [("cpu", 50_000, 30_000, False), ("disk", 200_000, 0, False)]
     assert {tier.chunk_bytes for tier in house.report().tiers} == {CHUNK_BYTES}
+
+
+class SharedByTwo:
+    """A tier of storages that another engine uses, too."""
+
+    def __init__(self) -> None:
+        self.receipts: list[Receipt] = []
+
+    @property
+    def zones(self) -> dict[str, SharedZone]:
+        seal = ZoneSeal(b"k" * 32, instance("acme"), "")
+        space = Space("acme", seal, "acme.0.1", ())
+        counts = TierCounts(hits=3, refused_writes={"room": 2}, corrupt=1)
+        return {"acme": SharedZone("acme", "", space, False, None, counts, held_bytes=5 * CHUNK_BYTES)}
+
+    def figures(self) -> SharedFigures:
+        questions: dict[QuestionOutcome, int] = {"answered": 7, "late": 2}
+        return SharedFigures(CHUNK_BYTES, 5 * CHUNK_BYTES, "it is far away", questions)
+
+    def take_receipts(self) -> list[Receipt]:
+        receipts, self.receipts = self.receipts, []
+        return receipts
+
+
+def test_a_tier_that_is_shared_is_told_as_others_are(engine: SimulatedEngine, house: House) -> None:
+    shared = SharedByTwo()
+    engine.shared_tiers.append(shared)
+    house.enforce(zone("acme"), zone("burst"))
+    acme = await_tier(house, "acme", "shared", held_bytes=5 * CHUNK_BYTES)
+    assert (acme.hits, acme.writes_refused, acme.corrupt, acme.reserved_bytes) == (3, 2, 1, 0)
+    assert "shared" not in tiers_of(house, "burst"), "it has nothing there"
+    told = next(tier for tier in house.report().tiers if tier.tier == "shared")
+    assert (told.held_bytes, told.capacity_bytes, told.problem) == (5 * CHUNK_BYTES, 0, "it is far away")
+    house.await_metric(2, "tier_questions_total", tier="shared", outcome="late")
+    with engine.zone_lock:
+        shared.receipts.append(Receipt("acme", "once", chunks=4, files=4, is_complete=True))
+    eventually(lambda: [each for each in records(house.journal) if each["kind"] == "tier_receipt"])
 
 
 def test_a_floor_that_is_not_held_is_told(engine: SimulatedEngine, house: House) -> None:

@@ -199,6 +199,28 @@ async def test_a_group_that_contradicts_itself_is_refused(ask: Client, group: di
 
 
 @pytest.mark.usefixtures("team")
+async def test_a_group_is_meant_by_its_aliases_too(ask: Client) -> None:
+    group = {"name": "shared", "storages": ["disk"], "pools": ["ml/chat"], "aliases": ["ml.chat", "ml.chat.acme"]}
+    await ask("PutInstanceGroup", "root", group=group)
+    second = {**INSTANCE, "name": "chat-2", "group": "ml.chat"}
+    for _ in range(2):
+        registered = await ask("RegisterInstance", "chat", instance=second)
+        assert registered["instance"]["group"] == "shared"
+    with pytest.raises(Refusal, match="NOT_FOUND"):
+        await ask("RegisterInstance", "other", instance=second)
+    with pytest.raises(Refusal, match="is an alias of the group shared already"):
+        await ask("PutInstanceGroup", "root", group={"name": "more", "storages": ["disk"], "aliases": ["ml.chat"]})
+    # A group of that name comes first; and what is registered stays where its blocks are.
+    own = {"name": "ml.chat.acme", "storages": ["disk"], "pools": ["ml/chat"]}
+    await ask("PutInstanceGroup", "root", group=own)
+    third = {**INSTANCE, "name": "chat-3", "group": "ml.chat.acme"}
+    assert (await ask("RegisterInstance", "chat", instance=third))["instance"]["group"] == "ml.chat.acme"
+    await ask("PutInstanceGroup", "root", group={**group, "aliases": []})
+    await ask("PutInstanceGroup", "root", group={**own, "name": "other", "aliases": ["ml.chat"]})
+    assert (await ask("RegisterInstance", "chat", instance=second))["instance"]["group"] == "shared"
+
+
+@pytest.mark.usefixtures("team")
 async def test_an_instance_never_changes(ask: Client) -> None:
     await ask("RegisterInstance", "chat", instance=INSTANCE)
     with pytest.raises(Refusal, match="registered in another way") as refusal:

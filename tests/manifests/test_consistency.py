@@ -171,6 +171,26 @@ def test_the_operator_finds_the_manager_and_shows_it_a_token_of_its_audience(ren
     assert accounts == {f"{service['metadata']['namespace']}/{spec['serviceAccountName']}": {"admin": True}}
 
 
+@pytest.mark.parametrize("client", ["operator", "engine"])
+def test_who_asks_the_manager_may_reach_it_and_is_let_in(rendered, client):
+    manager = rendered["manager"]["StatefulSet", "tenantzone-manager"]["spec"]["template"]
+    if client == "operator":
+        policy = rendered["manager"]["NetworkPolicy", "tenantzone-operator-manager"]
+        pods = rendered["manager"]["Deployment", "tenantzone-operator"]["spec"]["template"]
+    else:
+        policy = yaml.safe_load((MANIFESTS / "engine" / "manager-access.yaml").read_text())
+        pods = rendered["gpu"]["Deployment", "vllm"]["spec"]["template"]
+    (way,) = policy["spec"]["egress"]
+    (peer,) = way["to"]
+    (admitted,) = rendered["manager"]["NetworkPolicy", "tenantzone-manager"]["spec"]["ingress"]
+
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= pods["metadata"]["labels"].items()
+    assert peer["podSelector"]["matchLabels"].items() <= manager["metadata"]["labels"].items()
+    assert {port["port"] for port in way["ports"]} <= set(ports(manager).values())
+    assert {port["port"] for port in admitted["ports"]} == set(ports(manager))
+    assert admitted["from"] == [{"namespaceSelector": {}}]
+
+
 def test_the_manager_takes_the_flags_that_it_is_started_with(rendered):
     (container,) = rendered["manager"]["StatefulSet", "tenantzone-manager"]["spec"]["template"]["spec"]["containers"]
     options = _parser().parse_args(container["args"])

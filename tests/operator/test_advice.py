@@ -19,6 +19,7 @@ from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reports import LatencyReport, TargetReport
 from tenantzone_operator.engines.views import EngineView, ZoneView
 from tenantzone_operator.kube.resources import Pool, Zone
+from tenantzone_operator.status.notices import pool_notices
 from tests.operator.objects import pool, zone
 
 WINDOW = 100.0
@@ -357,6 +358,18 @@ def test_a_zone_that_is_as_its_spec_says_is_the_very_same_object():
     assert second.zones[0] is first.zones[0]
     assert second.zones[0].config is not None
     assert second.zones[0].config.weight == 2
+
+
+def test_people_are_told_once_of_what_is_tried_kept_and_undone():
+    life = Life(auto(), two_zones(), slow_unless_heavy)
+    told = []
+    for _ in range(60):
+        before = life.status
+        life.step()
+        told += pool_notices(before, life.status)
+    assert [notice.reason for notice in told] == ["Tried", "Kept", "Tried", "Kept"]
+    assert told[0].note.startswith("weight of acme 2 in place of 1: acme misses a latency target")
+    assert not pool_notices(life.status, life.status)
 
 
 # Lives

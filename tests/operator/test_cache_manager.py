@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hack.controlplane import Cluster, ControlPlane
+from tenantzone_contract.cache_names import instance_name, pool_group
 from tests.operator.conftest import Operator
 from tests.operator.kube import Kube, eventually
 from tests.operator.manager_process import AUDIENCE, MANIFESTS, ManagerProcess, ManagerRefusal, token_of
@@ -147,13 +148,16 @@ def test_a_team_s_engines_store_blocks_within_its_quota_and_all_of_it_goes(
     site.create("KVCacheGroup", name, storages=[name], pools=pools, quota={"limit": 4 * SIZE})
     site.condition("KVStorage", name, "Ready", "True")
     site.condition("KVCacheGroup", name, "Ready", "False", "PoolsUnresolved")
+    # As engines name both.
+    meant, instance = pool_group(world.namespace, "demo"), instance_name("acme", "0" * 64)
     with pytest.raises(ManagerRefusal, match="service account that is known"):
-        register(site, token, name, name)
+        register(site, token, instance, meant)
 
     world.add_pool(tiers={"manager": {"serviceAccountName": "engines"}})
+    world.add_zone("acme")
     site.condition("KVCacheGroup", name, "Ready", "True")
-    register(site, token, name, name)
-    write(site, token, name, "aa", "bb", "cc")
+    register(site, token, instance, meant)
+    write(site, token, instance, "aa", "bb", "cc")
     eventually(lambda: site.status("KVCacheGroup", name)["held"] == 3 * SIZE)
     status = site.status("KVCacheGroup", name)
     assert (status["summary"], status["instances"]) == ("12Ki/16Ki", 1)
@@ -163,11 +167,18 @@ def test_a_team_s_engines_store_blocks_within_its_quota_and_all_of_it_goes(
     assert "12Ki/1Gi" in shown
     assert str(path) in shown
 
+    acme = {"namespace": world.namespace, "name": "acme"}
+    promised = [acme | {"types": [{"type": "FileSystem", "reserved": 2 * SIZE}]}]
+    site.change("KVCacheGroup", name, zones=promised)
+    eventually(lambda: site.status("KVCacheGroup", name)["zones"][0]["summary"] == "12Ki/8Ki")
     site.change("KVCacheGroup", name, quota={"limit": 4 * SIZE, "watermark": "25%"}, evictionPolicy="LFU", ttl="1h")
-    eventually(lambda: site.status("KVCacheGroup", name)["evictedBlocks"] == 2)
+    eventually(lambda: site.status("KVCacheGroup", name)["evictedBlocks"] == 1)
     told = site.registered("ListInstanceGroups", "group")[name]["group"]
     assert told["total"] == {"limit": 4 * SIZE, "watermark": 0.25}
     assert (told["eviction_policy"], told["ttl_seconds"]) == ("LFU", 3600)
+    # What was promised was left, though it is above the watermark; what is promised no longer goes.
+    site.change("KVCacheGroup", name, zones=[acme])
+    eventually(lambda: site.status("KVCacheGroup", name)["evictedBlocks"] == 2)
 
     # Deleted in the wrong order, by somebody who does not know it.
     site.delete("KVStorage", name)
@@ -177,7 +188,7 @@ def test_a_team_s_engines_store_blocks_within_its_quota_and_all_of_it_goes(
     site.await_gone("KVCacheGroup", name)
     site.await_gone("KVStorage", name)
     assert not [file for file in (path / "objects").rglob("*") if file.is_file()]
-    assert name not in site.registered("ListInstances", "instance")
+    assert instance not in site.registered("ListInstances", "instance")
     assert name not in site.registered("ListStorages", "storage")
     assert {event["reason"] for event in events(site, name)} >= {"Registered"}
 
@@ -276,6 +287,24 @@ def test_two_pools_never_share_a_service_account(site: Site, world: World, contr
     assert f"another pool, {world.namespace}/first, names the service account" in unresolved["message"]
     register(site, token, name, name)
     assert site.registered("ListInstances", "instance")[name]["instance"]["pool"] == f"{world.namespace}/first"
+
+    # An older group that comes to name a pool has it from then on.
+    site.create("KVCacheGroup", f"{name}-b", storages=[name])
+    site.condition("KVCacheGroup", f"{name}-b", "Registered", "True")
+    site.change("KVCacheGroup", name, pools=[])
+    site.condition("KVCacheGroup", name, "PoolsResolved", "True", "NoPools")
+    site.change("KVCacheGroup", f"{name}-b", pools=pools[:1])
+    site.condition("KVCacheGroup", f"{name}-b", "Ready", "True")
+    site.change("KVCacheGroup", name, pools=pools[:1])
+    site.condition("KVCacheGroup", name, "Ready", "True")
+    site.condition("KVCacheGroup", f"{name}-b", "PoolsResolved", "False")
+    told = site.registered("ListInstanceGroups", "group")
+    assert [told[each]["group"].get("aliases", []) for each in (name, f"{name}-b")] == [
+        [pool_group(world.namespace, "first")],
+        [],
+    ]
+    site.delete("KVCacheGroup", f"{name}-b")
+    site.await_gone("KVCacheGroup", f"{name}-b")
 
     world.kube.call("DELETE", f"{API}/namespaces/{world.namespace}/zonepools/first")
     eventually(lambda: accounts(site).get(f"{world.namespace}/engines") == f"{world.namespace}/second")

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import yaml
 
+from tenantzone_contract.cache_names import pool_group, zone_group
 from tenantzone_operator.cache_manager.declared import DeclaredGroup, DeclaredStorage, read_group, read_storage
+from tenantzone_operator.cache_manager.members import Members, members, service_accounts, with_members, zone_rows
 from tenantzone_operator.cache_manager.notices import manager_notices
-from tenantzone_operator.cache_manager.service_accounts import service_accounts, unresolved
 from tenantzone_operator.cache_manager.statuses import Found, group_status, storage_status, without_gauges
 from tenantzone_operator.kube.resources import Pool, read_pool
-from tests.operator.objects import NOW, body
+from tests.operator.objects import NOW, body, zone
 from tests.operator.test_every_field import leaves_of, with_value
 from tests.operator.world import conditions
 
@@ -36,8 +37,6 @@ FIELDS: dict[str, dict[str, tuple[dict[str, Any], Any]]] = {
         "takeOver": (FILES, True),
     },
     "kvcachegroups": {
-        "pools.[].namespace": (GROUP | {"pools": [{"namespace": "a", "name": "b"}]}, "c"),
-        "pools.[].name": (GROUP | {"pools": [{"namespace": "a", "name": "b"}]}, "c"),
         "storages.[]": (GROUP, "other"),
         "quota.limit": (GROUP | {"quota": {"limit": 1}}, "1Gi"),
         "quota.watermark": (GROUP | {"quota": {"limit": "1Gi"}}, "80%"),
@@ -50,6 +49,17 @@ FIELDS: dict[str, dict[str, tuple[dict[str, Any], Any]]] = {
 }
 """Each field of a spec but a storage's type: a spec without it, and a value that must make a difference."""
 
+OF_MEMBERS = {
+    "pools.[].namespace",
+    "pools.[].name",
+    "zones.[].namespace",
+    "zones.[].name",
+    "zones.[].types.[].type",
+    "zones.[].types.[].reserved",
+    "zones.[].types.[].limit",
+}
+"""Fields that mean what other objects make of them; the tests of members show that."""
+
 
 def storage(status: Any = None, *, generation: int = 1, metadata: Any = None, **spec: Any) -> DeclaredStorage:
     made = body("disk", spec=FILES | spec, status=status or {}, generation=generation, metadata=metadata or {})
@@ -60,6 +70,15 @@ def group(status: Any = None, **spec: Any) -> DeclaredGroup:
     return read_group(body("team", spec=GROUP | spec, status=status or {}))
 
 
+def sharing(of: DeclaredGroup, pools: list[Pool], zones: Any = (), others: Any = ()) -> Members:
+    return members([of, *others], pools, zones, service_accounts(pools)[1])[of.meta.uid]
+
+
+def instance(name: str, pool: str = "default/demo", of: str = "team", **held: int) -> dict[str, Any]:
+    """As the manager lists it."""
+    return {"instance": {"name": name, "group": of, "pool": pool}, "bytes_by_type": held}
+
+
 def pool(name: str, account: str = "", *, age: int = 0, **metadata: Any) -> Pool:
     tiers = {"manager": {"serviceAccountName": account}} if account else {}
     spec = {"selector": {"matchLabels": {"app": name}}, "tiers": tiers}
@@ -68,7 +87,7 @@ def pool(name: str, account: str = "", *, age: int = 0, **metadata: Any) -> Pool
 
 @pytest.mark.parametrize("kind", FIELDS)
 def test_each_field_is_known(kind: str) -> None:
-    assert leaves_of(kind) - {"type"} == FIELDS[kind].keys()
+    assert leaves_of(kind) - {"type"} == FIELDS[kind].keys() | (OF_MEMBERS if kind == "kvcachegroups" else set())
 
 
 @pytest.mark.parametrize(("kind", "field"), [(kind, field) for kind, fields in FIELDS.items() for field in fields])
@@ -148,15 +167,102 @@ def test_of_two_pools_with_one_service_account_the_older_has_it() -> None:
     owners, problems = service_accounts([young, old, other])
     assert owners == {"default/vllm": "default/old"}
     assert problems.keys() == {("default", "young"), ("default", "other")}
-    wanted = [("default", "old"), ("default", "young"), ("default", "none")]
-    lines = unresolved(wanted, [old, young, other], problems)
-    assert [line.partition(":")[0] for line in lines] == ["ZonePool default/young", "there is no ZonePool default/none"]
+    named = group(pools=[{"namespace": "default", "name": name} for name in ("old", "young", "none")])
+    shared = sharing(named, [young, old, other])
+    assert shared.pools == ("default/old",)
+    assert "another pool, default/old, names the service account default/vllm" in shared.problems[0]
+    assert shared.problems[1] == "ZonePool default/none is not there"
 
 
 def test_a_pool_that_is_being_deleted_lets_its_service_account_go() -> None:
     leaving = pool("old", "vllm", age=9, deletionTimestamp=NOW)
     owners, problems = service_accounts([leaving, pool("young", "vllm")])
     assert (owners, problems) == ({"default/vllm": "default/young"}, {})
+
+
+def test_a_pool_is_told_that_there_is_no_manager() -> None:
+    spec = {"selector": {}, "tiers": {"manager": {"serviceAccountName": "vllm"}}}
+    (without,) = read_pool(body("demo", spec=spec)).not_enforced
+    assert "without --manager-url" in without
+    assert read_pool(body("demo", spec=spec), has_manager=True).not_enforced == ()
+    assert read_pool(body("demo", spec={"selector": {}})).not_enforced == ()
+
+
+DIGESTS = ["0" * 64, "1" * 64]
+ACME = {"namespace": "default", "name": "acme"}
+
+
+def test_a_pool_s_zones_share_a_group_by_the_pool_s_name_and_others_by_their_own() -> None:
+    named = group(pools=[{"namespace": "default", "name": "demo"}], zones=[ACME])
+    shared = sharing(named, [pool("demo", "vllm"), pool("other", "x")], [zone("acme", pool="other", tenant="a")])
+    assert shared.problems == ()
+    assert shared.pools == ("default/demo", "default/other")
+    assert shared.aliases == (pool_group("default", "demo"), zone_group("default", "other", "a"))
+    told = with_members(named, shared, [])
+    assert told == named.wanted | {"pools": list(shared.pools), "aliases": list(shared.aliases)}
+
+
+def test_of_two_groups_that_name_one_pool_or_zone_the_older_has_it() -> None:
+    spec = {"pools": [{"namespace": "default", "name": "demo"}], "zones": [ACME]}
+    older = read_group(body("older", age=9, spec=GROUP | spec))
+    younger = read_group(body("younger", age=1, spec=GROUP | spec))
+    known = [pool("demo", "vllm")], [zone("acme")]
+    assert sharing(older, *known, [younger]).problems == ()
+    shared = sharing(younger, *known, [older])
+    assert (shared.pools, shared.aliases) == ((), ())
+    assert shared.problems == (
+        "ZonePool default/demo is in the group older, which is older",
+        "TenantZone default/acme is in the group older, which is older",
+    )
+
+
+def test_a_zone_that_is_not_there_is_named() -> None:
+    assert sharing(group(zones=[ACME]), [pool("demo", "vllm")]).problems == ("TenantZone default/acme is not there",)
+
+
+def test_a_zone_s_quotas_are_those_of_its_instances() -> None:
+    types = [{"type": "S3", "reserved": "1Ki", "limit": "4Ki"}, {"type": "FileSystem", "reserved": 0}]
+    named = group(zones=[ACME | {"types": types}])
+    shared = sharing(named, [pool("demo", "vllm")], [zone("acme")])
+    mine = [instance(f"acme.{digest}", S3=100) for digest in DIGESTS]
+    others = [
+        instance(f"burst.{DIGESTS[0]}"),
+        instance(f"acme.{DIGESTS[0]}", "default/other"),
+        instance(f"acme.{DIGESTS[0]}", of="elsewhere"),
+    ]
+    assert "instances" not in with_members(named, shared, others)
+    first, both = (dict(quotas(named, shared, [*some, *others])) for some in (mine[:1], mine))
+    assert first == {f"acme.{DIGESTS[0]}": {"S3": {"reserved": 1024, "limit": 4096}, "FileSystem": {}}}
+    assert both == {f"acme.{digest}": {"S3": {"reserved": 512, "limit": 2048}, "FileSystem": {}} for digest in DIGESTS}
+    rows = zone_rows(named, shared, [*mine, *others])
+    assert rows == [
+        {"namespace": "default", "name": "acme", "type": "FileSystem", "held": 0, "reserved": 0},
+        {"namespace": "default", "name": "acme", "type": "S3", "held": 200, "reserved": 1024},
+    ]
+
+
+def quotas(named: DeclaredGroup, shared: Members, instances: list[dict[str, Any]]) -> list[tuple[str, Any]]:
+    return list(with_members(named, shared, instances)["instances"].items())
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"types": [{"type": "S3", "limit": "1Ki"}]}, "zones reserve 2Ki of S3, and the group has 1Ki"),
+        ({"quota": {"limit": 2047}}, "zones reserve 2Ki in all"),
+        ({}, ""),
+    ],
+)
+def test_promises_that_can_t_all_be_kept_are_refused(spec: dict[str, Any], words: str) -> None:
+    zones = [{"namespace": "a", "name": name, "types": [{"type": "S3", "reserved": "1Ki"}]} for name in ("b", "c")]
+    declared = group(zones=zones, **spec)
+    assert words in declared.invalid
+    assert bool(declared.invalid) is bool(words)
+
+
+def test_a_zone_s_limit_below_its_reservation_is_refused() -> None:
+    types = [{"type": "S3", "reserved": 2, "limit": 1}]
+    assert "limit must not be below reserved" in group(zones=[ACME | {"types": types}]).invalid
 
 
 def test_each_change_is_told_once() -> None:

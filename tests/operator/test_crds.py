@@ -290,6 +290,13 @@ def group(**spec: Any) -> str:
         pytest.param(
             group(pools=[{"namespace": "a", "name": "b"}] * 2), "Duplicate value", id="a pool that is named twice"
         ),
+        pytest.param(
+            group(
+                zones=[{"namespace": "a", "name": "b", "types": [{"type": "S3", "reserved": "2Gi", "limit": "1Gi"}]}]
+            ),
+            "limit must not be below reserved",
+            id="a zone that is promised more than it may have",
+        ),
         pytest.param(group(ttl="10ms"), "ttl (10ms) must not be below 1s", id="a group's short ttl"),
         pytest.param(group(evictionPolicy="FIFO"), '"LRU", "LFU"', id="an unknown policy of a group"),
         pytest.param(zone(tenant="-acme"), "spec.tenant", id="a tenant that could not be a file's name"),

@@ -12,6 +12,7 @@ from tenantzone_runtime.offloading_flags import (
     CONNECTOR,
     CONNECTOR_MODULE,
     DiskFlags,
+    ManagerFlags,
     TierFlagError,
     TierFlags,
     check_kv_transfer_config,
@@ -41,8 +42,9 @@ def test_what_is_no_size_is_refused(text):
 
 
 @pytest.mark.parametrize("disk", [None, DiskFlags(Path("/data/cache"), 10 * GIB)])
-def test_what_is_written_is_read_again(disk):
-    flags = TierFlags(GIB, disk)
+@pytest.mark.parametrize("manager", [None, ManagerFlags("http://m:9470"), ManagerFlags("https://m", Path("/token"))])
+def test_what_is_written_is_read_again(disk, manager):
+    flags = TierFlags(GIB, disk, manager=manager)
     assert is_ours(kv_transfer_config(flags))
     assert read_tier_flags(extra_of(flags)) == flags
 
@@ -69,6 +71,13 @@ def test_only_the_connector_of_the_zones_is_theirs():
         ({"disk_folder": "cache", "disk_bytes": 1}, "disk_folder must be a path from the root"),
         ({"disk_folder": "/cache"}, "disk_bytes in kv_connector_extra_config must be a number of bytes; it is None"),
         ({"disk_bytes": 1}, "disk_folder must be a path from the root, as /data/cache is; it is None"),
+        ({"manager_url": 1}, "manager_url must be the URL of a KV-cache manager; it is 1"),
+        (
+            {"manager_url": "manager:9470"},
+            "'manager:9470' is no URL of a KV-cache manager; write it as http://HOST:9470",
+        ),
+        ({"manager_token_file": "/token"}, "manager_url must be the URL of a KV-cache manager; it is None"),
+        ({"manager_url": "http://m", "manager_token_file": "token"}, "manager_token_file must be a path from the root"),
     ],
 )
 def test_what_can_not_be_is_refused_by_name(change, message):

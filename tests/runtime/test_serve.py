@@ -189,10 +189,26 @@ def test_show_flags_prints_what_turns_tiers_on(tmp_path):
     }
 
 
+def test_show_flags_prints_what_has_engines_share_storages(tmp_path):
+    shown = run(
+        *("--show-flags", "--cpu-tier", "2GiB"),
+        *("--manager-url", "http://manager:9470", "--manager-token-file", str(tmp_path / "token")),
+    )
+    extra = json.loads(shlex.split(shown.stdout)[-1])["kv_connector_extra_config"]
+    assert (extra["manager_url"], extra["manager_token_file"]) == ("http://manager:9470", str(tmp_path / "token"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--disk-tier", "/data"], "--disk-tier needs --cpu-tier"),
+        (["--manager-url", "http://m"], "--manager-url needs --cpu-tier"),
+        (["--cpu-tier", "1GiB", "--manager-url", "m:9470"], "'m:9470' is no URL of a KV-cache manager"),
+        (["--cpu-tier", "1GiB", "--manager-token-file", "t"], "--manager-token-file needs --manager-url"),
+        (
+            ["--cpu-tier", "1GiB", "--manager-url", "http://m", "--manager-token-file", "/"],
+            "/ is a folder; give the file",
+        ),
         (["--cpu-tier", "1GiB", "--disk-tier", "/data"], "--disk-tier and --disk-tier-size must be given together"),
         (["--cpu-tier", "1GiB", "--kv-transfer-config", "{}"], "--cpu-tier and --kv-transfer-config can't be used"),
         (["--cpu-tier", "1GB"], "'1GB' is no size; write it as 64GiB"),

@@ -146,7 +146,7 @@ class Engine:
         return receipt
 
     def counts(self, tenant):
-        return self.tier.figures().zones[tenant].counts
+        return self.tier.zones[tenant].counts
 
     def stop(self):
         self.tier.stop()

@@ -1,14 +1,17 @@
 """A manager or a storage that is slow, gone or wrong costs hits, and holds up nobody."""
 
+import json
+import socket
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
 from tenantzone_runtime.shared.queries import Finding, Query
 from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.storages import FileStorages
-from tests.shared_tier.engines import PATIENT, Engine, contents, group, prompt
+from tests.shared_tier.engines import OBJECT, PATIENT, Engine, contents, group, prompt
 from tests.zones.core import declare
 
 SHORT = SharedSettings(query_seconds=0.05, call_seconds=0.3, load_seconds=0.3, store_seconds=0.3, held_seconds=0.05)
@@ -178,6 +181,70 @@ def test_a_token_that_is_nobodys_opens_nothing(engine):
     assert mine.store("acme", KEYS) == []
     assert mine.found("acme", KEYS) == 0
     assert "token" in mine.tier.problem
+
+
+def test_a_token_that_no_header_can_have_is_told(engine):
+    mine = engine(token="two\nlines")
+    assert mine.found("acme", KEYS) == 0
+    assert "can't be shown" in mine.tier.problem
+    mine.token = "chat"
+    mine.wait(lambda: mine.store("acme", KEYS) == KEYS)
+
+
+def _answers(connection, text):
+    connection.recv(65536)
+    connection.sendall(text)
+
+
+def _drips(connection, _):
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+    for _ in range(100):
+        connection.sendall(b" ")
+        time.sleep(0.02)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s"
+
+
+def _elsewhere(uri):
+    """An answer by which the first chunk lies there."""
+    parts = [{"name": "chunk", "uri": uri, "size": OBJECT}]
+    location = {"id": "x", "type": "FileSystem", "storage": "files", "specs": parts}
+    body = json.dumps({"lease_seconds": 9, "blocks": [{"locations": [location]}]}).encode()
+    return HEAD % (len(body), body)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (_answers, b""),
+        (_answers, b"no HTTP at all\r\n\r\n"),
+        (_answers, HEAD % (4, b"nope")),
+        (_answers, HEAD % (13, b'{"blocks": 1}')),
+        (_answers, HEAD % (99, b'{"blocks"')),
+        (_answers, _elsewhere("file:///etc/passwd")),
+        (_answers, _elsewhere("file://[x")),
+        (_drips, b""),
+    ],
+)
+def test_whatever_answers_in_its_place_costs_a_hit(answer, text):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection, suppress(OSError):
+                        answer(connection, text)
+
+        threading.Thread(target=serve, daemon=True).start()
+        mine = Engine(f"http://127.0.0.1:{server.getsockname()[1]}", "acme", settings=SHORT)
+        began = time.monotonic()
+        assert mine.load("acme", KEYS) == []
+        assert time.monotonic() - began < 20
+        mine.stop()
+        server.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_zone_that_goes_while_nobody_answers_is_gone_later(engine, shared):

@@ -83,6 +83,20 @@ def test_an_object_opens_at_its_own_place_only(engine, manager):
     assert mine.load(acme, keys) == contents(keys)
 
 
+def test_an_older_write_of_the_same_chunk_does_not_open_at_the_place_of_a_newer(engine, manager):
+    acme, keys = tenant(), prompt("a", 1)
+    mine = engine(zones=[declare(acme)])
+    mine.store(acme, keys)
+    (older,) = objects(manager, acme)
+    content = older.read_bytes()
+    mine.tier.lose(acme, keys)
+    mine.wait(lambda: mine.store(acme, keys) == keys and len(objects(manager, acme)) == 2)
+    (newer,) = set(objects(manager, acme)) - {older}
+    newer.write_bytes(content)
+    assert mine.load(acme, keys) == []
+    assert mine.counts(acme).corrupt == 1
+
+
 @pytest.mark.parametrize("damage", [b"", b"short", b"x" * OBJECT])
 def test_what_was_changed_or_cut_off_is_a_miss(engine, manager, damage):
     acme, keys = tenant(), prompt("a", 1)
@@ -137,7 +151,7 @@ def test_what_is_held_is_told(engine):
     first, second = engine(zones=[declare(acme)]), engine(zones=[declare(acme)])
     first.store(acme, keys)
     for each in (first, second):
-        each.wait(lambda each=each: each.tier.figures().zones[acme].held_bytes == 4 * OBJECT)
+        each.wait(lambda each=each: each.tier.zones[acme].held_bytes == 4 * OBJECT)
 
 
 def test_what_follows_a_chunk_that_is_missing_is_not_stored(engine):
@@ -145,6 +159,22 @@ def test_what_follows_a_chunk_that_is_missing_is_not_stored(engine):
     mine = engine(zones=[declare(acme)])
     assert mine.store(acme, keys, first=2) == []
     assert mine.counts(acme).refused_writes == {"closed": 2}
+    (gap,) = mine.tier.take_gaps()
+    assert (gap.first, gap.end) == (0, 4), "whoever has the beginning may store all of it"
+
+
+def test_runs_of_one_prompt_are_written_one_after_the_other(engine):
+    acme, keys = tenant(), prompt("a", 40)
+    mine = engine(zones=[declare(acme)])
+    query = Query([])
+    numbers = []
+    for end in range(1, 41):
+        query.keys = keys[:end]
+        numbers.append(mine.begin_store(acme, query, end - 1))
+    for number in numbers:
+        mine.end(number)
+    assert mine.counts(acme).written == 40
+    assert not mine.tier.take_gaps()
 
 
 def test_what_may_be_wrong_is_found_by_nobody(engine):

@@ -107,9 +107,14 @@ class Window:
                 continue
             figures.capacity += seen.report.capacity_blocks
             for name, zone in seen.zones.items():
+                before = self._counted.get((seen.pod, name))
+                now = tuple(getattr(zone, counter) for counter in _COUNTERS)
+                # Of thousands most have nothing to tell, and need not be in memory twice.
+                counted[seen.pod, name] = now = before if before == now else now
+                if before is now and name not in figures.zones and _is_empty(zone):
+                    continue
                 found = figures.zones.setdefault(name, ZoneFigures())
-                counted[seen.pod, name] = now = tuple(getattr(zone, counter) for counter in _COUNTERS)
-                _grow(found, self._counted.get((seen.pod, name)), now)
+                _grow(found, before, now)
                 found.held += zone.in_use + zone.cached
                 found.cached += zone.cached
                 found.reserved += zone.reserved
@@ -121,6 +126,10 @@ class Window:
             figures.zones[name].waits[reason] += 1
         _add_targets(figures, worst)
         self._counted = counted
+
+
+def _is_empty(zone: ZoneView) -> bool:
+    return not zone.in_use and not zone.cached and zone.waiting_for is None and zone.latency is None
 
 
 def _grow(found: ZoneFigures, before: tuple[int, ...] | None, now: tuple[int, ...]) -> None:

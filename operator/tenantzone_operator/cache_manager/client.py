@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -70,23 +70,29 @@ class ManagerClient:
             ManagerUnavailable: there is no answer, or it is not about what was asked.
             ManagerRefused: it was not done.
         """
-        assert self._session is not None, "it is not entered"
         headers = await self._headers()
-        url = f"{self.address.url.rstrip('/')}/v1/{name}"
         try:
-            # A redirect could lead the token elsewhere.
-            async with self._session.post(url, json=fields, headers=headers, allow_redirects=False) as response:
-                body = await _read(response)
+            try:
+                status, body = await self._post(name, fields, headers)
+            except aiohttp.ServerDisconnectedError:
+                # It has closed a connection that was kept, as when it was started anew; all calls may be repeated.
+                status, body = await self._post(name, fields, headers)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise ManagerUnavailable(f"{self.address.url}: {error or type(error).__name__}") from error
-        if response.status == 200:
+            raise ManagerUnavailable(f"{self.address.url}: {str(error) or type(error).__name__}") from error
+        if status == 200:
             return body
-        refusal = body.get("error") or {}
-        code = str(refusal.get("code", ""))
-        message = str(refusal.get("message", "")) or f"status {response.status}"
+        refusal = body.get("error")
+        code, message = ("", "") if not isinstance(refusal, dict) else (refusal.get("code"), refusal.get("message"))
         if not code or code in _NOT_OUR_FAULT:
-            raise ManagerUnavailable(f"{self.address.url}: {message}")
-        raise ManagerRefused(code, message)
+            raise ManagerUnavailable(f"{self.address.url}: {message or f'status {status}'}")
+        raise ManagerRefused(str(code), str(message))
+
+    async def _post(self, name: str, fields: Any, headers: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
+        assert self._session is not None, "it is not entered"
+        url = f"{self.address.url.rstrip('/')}/v1/{name}"
+        # A redirect could lead the token elsewhere.
+        async with self._session.post(url, json=fields, headers=headers, allow_redirects=False) as response:
+            return response.status, await _read(response)
 
     async def _headers(self) -> dict[str, str]:
         if self.address.token_file is None:
@@ -95,6 +101,8 @@ class ManagerClient:
             token = await asyncio.to_thread(self.address.token_file.read_text)
         except (OSError, UnicodeDecodeError) as error:
             raise ManagerUnavailable(f"no token to show the manager: {error}") from error
+        if not token.strip() or len(token.split()) > 1:
+            raise ManagerUnavailable(f"no token to show the manager: {self.address.token_file} holds none")
         return {"Authorization": f"Bearer {token.strip()}"}
 
 

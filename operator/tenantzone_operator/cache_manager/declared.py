@@ -1,13 +1,17 @@
 """What KVStorages and KVCacheGroups declare, in the words of the manager's API; pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tenantzone_contract.quantity import parse_bytes
+from tenantzone_contract.quantity import parse_bytes, shown_bytes
 from tenantzone_operator.kube.durations import parse_duration
 from tenantzone_operator.kube.resources import Meta, read_meta
 from tenantzone_operator.kube.specs import Body
+from tenantzone_operator.kube.store import Key
+
+NO_END: Final = 2**63
+"""More bytes than anybody has."""
 
 FINALIZER: Final = "tenantzone.io/kv-cache-manager"
 """Keeps a deleted object until the manager has let its blocks go: nobody else would know where they are."""
@@ -40,12 +44,21 @@ class DeclaredStorage(Declared):
 
 
 @dataclass(frozen=True, slots=True)
+class ZoneQuotas:
+    """A TenantZone that a group names, and what it is promised and bounded to there."""
+
+    zone: Key
+    types: Mapping[str, Body]
+    """By storage type, as the manager says it of an instance: ``reserved`` and ``limit``, as far as they are given."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeclaredGroup(Declared):
     """A KVCacheGroup."""
 
     storages: tuple[str, ...]
-    pools: tuple[tuple[str, str], ...]
-    """Namespace and name of each."""
+    pools: tuple[Key, ...]
+    zones: tuple[ZoneQuotas, ...]
 
 
 def read_storage(body: Body) -> DeclaredStorage:
@@ -58,10 +71,12 @@ def read_storage(body: Body) -> DeclaredStorage:
 def read_group(body: Body) -> DeclaredGroup:
     """A KVCacheGroup from its JSON in the API."""
     meta, spec = read_meta(body), body.get("spec", {})
-    wanted, invalid = _build(lambda: _group(meta.name, spec))
-    pools = tuple((pool["namespace"], pool["name"]) for pool in spec.get("pools", ()))
+    zones: list[ZoneQuotas] = []
+    wanted, invalid = _build(lambda: _group(meta.name, spec, zones))
+    pools = tuple(_key(pool) for pool in spec.get("pools", ()))
     storages = tuple(spec.get("storages", ()))
-    return DeclaredGroup(meta, _finalizers(body), wanted, invalid, body.get("status", {}), storages, pools)
+    status = body.get("status", {})
+    return DeclaredGroup(meta, _finalizers(body), wanted, invalid, status, storages, pools, tuple(zones))
 
 
 def emptied_storage(storage: Body) -> Body:
@@ -96,18 +111,20 @@ def _storage(name: str, spec: Body) -> Body:
     return {**wanted, **_quota("capacity", spec.get("capacity"), spec.get("watermark"))}
 
 
-def _group(name: str, spec: Body) -> Body:
+def _group(name: str, spec: Body, zones: list[ZoneQuotas]) -> Body:
+    """What the spec says without what depends on others: who its pools and zones are. Adds the zones that it names."""
+    zones += [ZoneQuotas(_key(each), _types_of_zone(each)) for each in spec.get("zones", ())]
     quota = spec.get("quota") or {}
     policy, ttl = spec.get("evictionPolicy", "LRU"), spec.get("ttl")
     types = {
         each["type"]: _quota(f"types[{each['type']}].limit", each["limit"], each.get("watermark"))
         for each in spec.get("types", ())
     }
+    _check_promises(zones, types, quota.get("limit"))
     return {
         "name": name,
         "storages": list(spec["storages"]),
         **_given(
-            pools=sorted(f"{pool['namespace']}/{pool['name']}" for pool in spec.get("pools", ())),
             total=_quota("quota.limit", quota.get("limit"), quota.get("watermark")),
             types=types,
             eviction_policy=policy if policy != "LRU" else None,
@@ -116,14 +133,53 @@ def _group(name: str, spec: Body) -> Body:
     }
 
 
+def _types_of_zone(spec: Body) -> dict[str, Body]:
+    name = "/".join(_key(spec))
+    quotas: dict[str, Body] = {}
+    for each in spec.get("types", ()):
+        path = f"zones[{name}].types[{each['type']}]"
+        bounds = {field: _bytes(f"{path}.{field}", each[field]) for field in ("reserved", "limit") if field in each}
+        if bounds.get("limit", NO_END) < bounds.get("reserved", 0):
+            raise ValueError(f"{path}: limit must not be below reserved; raise limit or lower reserved")
+        quotas[each["type"]] = {field: size for field, size in bounds.items() if size or field == "limit"}
+    return quotas
+
+
+def _check_promises(zones: Sequence[ZoneQuotas], types: Mapping[str, Body], limit: int | str | None) -> None:
+    """Refuse what can't all be kept at the same time.
+
+    Raises:
+        ValueError: says what is promised, and what there is.
+    """
+    promised: dict[str, int] = {}
+    for zone in zones:
+        for kind, quota in zone.types.items():
+            promised[kind] = promised.get(kind, 0) + quota.get("reserved", 0)
+    for what, size, room in (
+        *((f"of {kind}", size, types.get(kind, {}).get("limit")) for kind, size in promised.items()),
+        ("in all", sum(promised.values()), _bytes("quota.limit", limit) if limit is not None else None),
+    ):
+        if room is not None and size > room:
+            raise ValueError(f"zones reserve {shown_bytes(size)} {what}, and the group has {shown_bytes(room)}")
+
+
+def _key(spec: Body) -> Key:
+    return spec["namespace"], spec["name"]
+
+
+def _bytes(path: str, amount: int | str) -> int:
+    try:
+        return parse_bytes(amount)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 def _quota(path: str, limit: int | str | None, watermark: str | None) -> Body:
     if limit is None:
         return {}
-    try:
-        size = parse_bytes(limit)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    return {"limit": size} | ({"watermark": int(watermark.removesuffix("%")) / 100} if watermark is not None else {})
+    return {"limit": _bytes(path, limit)} | (
+        {"watermark": int(watermark.removesuffix("%")) / 100} if watermark is not None else {}
+    )
 
 
 def _place(spec: Body) -> str:

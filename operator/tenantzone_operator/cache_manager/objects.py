@@ -50,11 +50,12 @@ class Objects:
                 return found
             params = {"limit": str(_PAGE), "continue": token}
 
-    async def await_change(self, seconds: float) -> None:
-        """Return when an object of either kind has changed since it was listed, or after so many seconds."""
+    async def await_change(self, seconds: float) -> bool:
+        """Return True when an object of either kind has changed since it was listed, False after so many seconds."""
         watches = [asyncio.create_task(self._watch(plural, seconds)) for plural in KINDS]
         try:
-            await asyncio.wait(watches, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(watches, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            return bool(done)
         finally:
             for watch in watches:
                 watch.cancel()
@@ -95,9 +96,9 @@ class Objects:
         return await self._api.rest.call("PATCH", path, body=body, content_type=content_type, params=params)
 
     async def _watch(self, plural: str, seconds: float) -> None:
-        """Return at the first event of a kind, and wait long where none can be had."""
+        """Return at the first event of a kind; where none can be had, not before the caller has given up."""
         params = {"resourceVersion": self._versions.get(plural, "0"), "timeoutSeconds": str(int(seconds) + 1)}
         with suppress(RestError, aiohttp.ClientError, TimeoutError):
             async for _ in self._api.rest.watch(f"{_OURS}/{plural}", params, seconds + _GRACE_SECONDS):
                 return
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(2 * seconds)

@@ -8,7 +8,7 @@ that an object is missing is no command. What was deleted is held by a finalizer
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -24,9 +24,9 @@ from tenantzone_operator.cache_manager.declared import (
     read_group,
     read_storage,
 )
+from tenantzone_operator.cache_manager.members import Members, members, service_accounts, with_members, zone_rows
 from tenantzone_operator.cache_manager.notices import manager_notices
 from tenantzone_operator.cache_manager.objects import GROUPS, KINDS, STORAGES, Objects
-from tenantzone_operator.cache_manager.service_accounts import service_accounts, unresolved
 from tenantzone_operator.cache_manager.statuses import Found, group_status, storage_status, without_gauges
 from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.conditions import Reason, name_some
@@ -39,12 +39,13 @@ logger = logging.getLogger(__name__)
 
 ROUND_SECONDS: Final = 5.0
 """Between two rounds in which nothing was declared anew: how old the manager's figures may be here."""
-LONGEST_SECONDS: Final = 40.0
-"""Between two, after several in which the manager did not answer."""
+LONGEST_SECONDS: Final = 20.0
+"""Between two, after several in which somebody did not answer."""
 GAUGES_SECONDS: Final = 5.0
 """Between two writes of an object's status in which only amounts have changed, ..."""
 GAUGE_WRITES_PER_SECOND: Final = 20
 """... and longer where there are many objects: no more than so many of such writes at a time."""
+_NOBODY: Final = Members((), (), {}, ())
 _PAUSE_SECONDS: Final = 0.3
 """Between two rounds, whatever changes: what comes together is done together."""
 NEEDS_CRDS: Final = "the API server does not know KVStorages and KVCacheGroups: kubectl apply -f crds/"
@@ -93,9 +94,13 @@ class ManagerReconciler:
                 elif self._complaint and not complaint:
                     logger.info("the KV-cache manager answers again")
                 self._complaint = complaint
-                wait = min(2 * wait, LONGEST_SECONDS) if complaint else ROUND_SECONDS
                 await asyncio.sleep(_PAUSE_SECONDS)
-                await self._objects.await_change(wait)
+                has_changed = await self._objects.await_change(wait)
+                # What is declared meanwhile, or written of it, is no reason to ask the manager less often.
+                if not complaint:
+                    wait = ROUND_SECONDS
+                elif not has_changed:
+                    wait = min(2 * wait, LONGEST_SECONDS)
         finally:
             recording.cancel()
             await asyncio.gather(recording, return_exceptions=True)
@@ -108,8 +113,9 @@ class ManagerReconciler:
         """
         storages = await self._objects.list_all(STORAGES, read_storage)
         groups = await self._objects.list_all(GROUPS, read_group)
-        turn = _Turn(self._client, self._objects, storages, groups)
         owners, problems = service_accounts(self._store.pools)
+        shared = members(groups, self._store.pools, self._store.zones, problems)
+        turn = _Turn(self._client, self._objects, storages, groups, shared)
         try:
             await turn.look()
             await turn.keep_storages()
@@ -124,8 +130,9 @@ class ManagerReconciler:
         for storage in turn.left(storages):
             await self._tell(recorder, STORAGES, storage, storage_status(storage, turn.found(storage), now=now))
         for group in turn.left(groups):
-            lines = unresolved(group.pools, self._store.pools, problems)
-            status = group_status(group, turn.found(group), lines, turn.usable(group), now=now)
+            sharing = shared.get(group.meta.uid, _NOBODY)
+            rows = zone_rows(group, sharing, turn.instances)
+            status = group_status(group, turn.found(group), sharing.problems, turn.usable(group), rows, now=now)
             await self._tell(recorder, GROUPS, group, status)
         there = {each.meta.uid for each in (*storages, *groups)}
         self._gauges_at = {uid: at for uid, at in self._gauges_at.items() if uid in there}
@@ -160,8 +167,12 @@ class _Turn:
         objects: Objects,
         storages: Sequence[DeclaredStorage],
         groups: Sequence[DeclaredGroup],
+        shared: Mapping[str, Members],
     ) -> None:
         self.unreachable = ""
+        self.instances: list[Body] = []
+        """All that the manager knows, where zones have quotas of their own."""
+        self._shared = shared
         self._client = client
         self._objects = objects
         self._storages = storages
@@ -178,31 +189,43 @@ class _Turn:
         Raises:
             ManagerUnavailable: it does not answer.
         """
-        listed = await self._ask("ListStorages")
-        self._known_storages = {each["storage"]["name"]: each for each in listed.get("storages", ())}
-        listed = await self._ask("ListInstanceGroups")
-        self._known_groups = {each["group"]["name"]: each for each in listed.get("groups", ())}
+        try:
+            listed = await self._ask("ListStorages")
+            self._known_storages = {each["storage"]["name"]: each for each in listed["storages"]}
+            listed = await self._ask("ListInstanceGroups")
+            self._known_groups = {each["group"]["name"]: each for each in listed["groups"]}
+            if any(group.zones for group in self._groups):
+                self.instances = (await self._ask("ListInstances"))["instances"]
+        except (KeyError, TypeError) as error:
+            message = f"{self._client.address.url} answers, and not as a KV-cache manager does"
+            raise ManagerUnavailable(message) from error
 
     async def keep_storages(self) -> None:
         """Have each storage registered as it is declared."""
         for storage in _present(self._storages):
             name = storage.meta.name
             known = self._known_storages.get(name)
-            await self._keep(STORAGES, storage, known, "storage", "RegisterStorage")
+            await self._keep(STORAGES, storage, storage.wanted, known, "storage", "RegisterStorage")
             report = self._found[storage.meta.uid].report
             if report is not None:
                 self._known_storages[name] = report
 
     async def keep_groups(self) -> None:
         """Have each group as it is declared, and none on storages that nobody declares."""
-        for group in _present(self._groups):
+        # A name can be another group's alias only after the one that had it has lost it.
+        for group in sorted(_present(self._groups), key=self._loses_no_alias):
             known = self._known_groups.get(group.meta.name)
             missing = [name for name in group.storages if name not in self._known_storages]
             if missing:
                 why = f"storages that the KV-cache manager does not have: {name_some(missing)}; make or mend KVStorages"
                 self._found[group.meta.uid] = Found(refused=why, reason=Reason.STORAGE_NOT_FOUND, report=known)
                 continue
-            await self._keep(GROUPS, group, known, "group", "PutInstanceGroup")
+            wanted = with_members(group, self._shared[group.meta.uid], self.instances)
+            await self._keep(GROUPS, group, wanted, known, "group", "PutInstanceGroup")
+
+    def _loses_no_alias(self, group: DeclaredGroup) -> bool:
+        known = self._known_groups.get(group.meta.name, {}).get("group", {})
+        return set(known.get("aliases", ())) <= set(self._shared[group.meta.uid].aliases)
 
     async def keep_service_accounts(self, owners: dict[str, str], namespace: str | None) -> None:
         """Have exactly the engines of these pools let in, of the namespace that is served."""
@@ -251,18 +274,20 @@ class _Turn:
         """Those that have not been let go."""
         return [each for each in declared if each.meta.uid not in self._gone]
 
-    async def _keep(self, plural: str, declared: Declared, known: Body | None, field: str, call: str) -> None:
+    async def _keep(
+        self, plural: str, declared: Declared, wanted: Body, known: Body | None, field: str, call: str
+    ) -> None:
         """Have the manager know an object as it is declared, after it is held."""
         if declared.invalid:
             self._found[declared.meta.uid] = Found(refused=declared.invalid, report=known)
             return
         if not declared.is_held:
             await self._objects.hold(plural, declared)
-        if known is not None and known[field] == declared.wanted:
+        if known is not None and known[field] == wanted:
             self._found[declared.meta.uid] = Found(report=known)
             return
         try:
-            report = await self._ask(call, **{field: declared.wanted})
+            report = await self._ask(call, **{field: wanted})
         except ManagerRefused as error:
             self._found[declared.meta.uid] = Found(refused=str(error), report=known)
             return

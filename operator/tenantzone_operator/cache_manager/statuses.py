@@ -9,7 +9,7 @@ from tenantzone_operator.cache_manager.declared import Declared, DeclaredGroup, 
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some, render
 from tenantzone_operator.kube.specs import Body
 
-GAUGES: Final = ("held", "summary", "types", "instances", "evictedBlocks", "evictedBytes")
+GAUGES: Final = ("held", "summary", "types", "zones", "instances", "evictedBlocks", "evictedBytes")
 """What changes all the time, and is written less often."""
 _STALLING: Final = (Reason.INVALID, Reason.MANAGER_REFUSED)
 
@@ -47,14 +47,23 @@ def storage_status(storage: DeclaredStorage, found: Found, *, now: str) -> Body:
     return _status(storage, [registered, healthy], ready, figures, now)
 
 
-def group_status(group: DeclaredGroup, found: Found, unresolved: Sequence[str], usable: int, *, now: str) -> Body:
+def group_status(
+    group: DeclaredGroup,
+    found: Found,
+    unresolved: Sequence[str],
+    usable: int,
+    zones: Sequence[Mapping[str, Any]] = (),
+    *,
+    now: str,
+) -> Body:
     """The status that a KVCacheGroup should have.
 
     Args:
         group: as it is declared.
         found: what became of it.
-        unresolved: why pools that it names can't use it.
+        unresolved: why pools and zones that it names can't use it.
         usable: how many of its storages can be used now.
+        zones: what zones that it names store.
         now: RFC 3339.
     """
     registered = _registered(group, found)
@@ -65,7 +74,7 @@ def group_status(group: DeclaredGroup, found: Found, unresolved: Sequence[str], 
     elif ready is None and not usable:
         message = f"none of its storages can be used: {name_some(group.storages)}; their conditions say why"
         ready = Condition(Type.READY, "False", Reason.NO_STORAGE, message)
-    figures = _group_figures(group, found.report) if found.report is not None else _kept(group)
+    figures = _group_figures(group, found.report, zones) if found.report is not None else _kept(group)
     return _status(group, [registered, resolved], ready, figures, now)
 
 
@@ -74,7 +83,7 @@ def without_gauges(status: Body) -> Body:
     return {name: value for name, value in status.items() if name not in GAUGES}
 
 
-def _group_figures(group: DeclaredGroup, report: Body) -> dict[str, Any]:
+def _group_figures(group: DeclaredGroup, report: Body, zones: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     held, limit = report["total"].get("used", 0), (group.wanted.get("total") or {}).get("limit")
     limits: Mapping[str, Body] = group.wanted.get("types") or {}
     used = {kind: usage.get("used", 0) for kind, usage in (report.get("types") or {}).items()}
@@ -90,6 +99,7 @@ def _group_figures(group: DeclaredGroup, report: Body) -> dict[str, Any]:
         "held": held,
         "summary": _summary(held, limit),
         "types": types,
+        **({"zones": [{**row, "summary": _summary(row["held"], row["reserved"])} for row in zones]} if zones else {}),
         "instances": report.get("instances", 0),
         "evictedBlocks": report.get("evicted_blocks", 0),
         "evictedBytes": report.get("evicted_bytes", 0),
@@ -131,9 +141,9 @@ def _resolved(group: DeclaredGroup, unresolved: Sequence[str]) -> Condition:
     kind = Type.POOLS_RESOLVED
     if unresolved:
         return Condition(kind, "False", Reason.POOLS_UNRESOLVED, name_some(unresolved, "; "))
-    if not group.pools:
-        return Condition(kind, "True", Reason.NO_POOLS, "it names no pool, so nobody stores anything in it")
-    return Condition(kind, "True", Reason.RESOLVED, "the engines of all its pools are known by their service accounts")
+    if not group.pools and not group.zones:
+        return Condition(kind, "True", Reason.NO_POOLS, "it names no pool and no zone, so nobody stores anything in it")
+    return Condition(kind, "True", Reason.RESOLVED, "all its pools and zones are there, and their engines are known")
 
 
 def _first_problem(conditions: Sequence[Condition]) -> Condition | None:

@@ -121,8 +121,8 @@ def share_config(found: Zone, known: Zone) -> Zone:
     return replace(found, config=known.config) if found.config == known.config else found
 
 
-def read_pool(body: Body) -> Pool:
-    """A ZonePool from its JSON in the API."""
+def read_pool(body: Body, *, has_manager: bool = False) -> Pool:
+    """A ZonePool from its JSON in the API, for an operator that is told of a KV-cache manager or of none."""
     meta, spec = read_meta(body), body.get("spec", {})
     config, invalid = _build(lambda: pool_config(meta.namespace, meta.name, spec))
     advice, advice_invalid = _build(lambda: read_advice(spec.get("advice") or {}))
@@ -133,7 +133,7 @@ def read_pool(body: Body) -> Pool:
         blocks_per_engine=spec.get("blocksPerEngine"),
         config=config if advice is not None else None,
         invalid=invalid or advice_invalid,
-        not_enforced=pool_fields(spec),
+        not_enforced=pool_fields(spec, has_manager),
         status=_shared(body.get("status", {})),
         advice=advice or AdviceSpec(),
         service_account=(spec.get("tiers", {}).get("manager") or {}).get("serviceAccountName", ""),

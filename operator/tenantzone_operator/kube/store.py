@@ -7,6 +7,7 @@ objects of a kind. Kubernetes guarantees that since 1.35; etcd's revisions have 
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from tenantzone_operator.kube.resources import Meta, Pod, Pool, Zone, read_pool, read_zone, share_config
@@ -165,11 +166,15 @@ class View:
 
 
 class Store:
-    """The zones and pools of the cluster, and the pods of each pool."""
+    """The zones and pools of the cluster, and the pods of each pool.
 
-    def __init__(self) -> None:
+    Args:
+        has_manager: whether the operator is told of a KV-cache manager.
+    """
+
+    def __init__(self, *, has_manager: bool = False) -> None:
         self.zones: Shelf[Zone] = Shelf(read_zone, share_config)
-        self.pools: Shelf[Pool] = Shelf(read_pool)
+        self.pools: Shelf[Pool] = Shelf(partial(read_pool, has_manager=has_manager))
         self.pods: dict[Key, Shelf[Pod]] = {}
         """By pool, as far as somebody watches them: what the pool selects, and for a moment what it did before."""
 

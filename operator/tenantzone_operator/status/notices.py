@@ -21,6 +21,9 @@ class Notable(StrEnum):
     CONFIG_REJECTED = "ConfigRejected"
     PURGED = "Purged"
     PURGE_INVALID = "PurgeInvalid"
+    TRIED = "Tried"
+    KEPT = "Kept"
+    UNDONE = "Undone"
     REGISTERED = "Registered"
     NOT_REGISTERED = "NotRegistered"
     STORAGE_UNHEALTHY = "StorageUnhealthy"
@@ -70,12 +73,36 @@ def zone_notices(before: Status, after: Status) -> list[Notice]:
 
 def pool_notices(before: Status, after: Status) -> list[Notice]:
     """What to tell about a ZonePool whose status has changed."""
+    return [*_rejected(before, after), *_adjusted(before, after)]
+
+
+def _rejected(before: Status, after: Status) -> list[Notice]:
     was, now = _condition(before, Type.PROGRAMMED), _condition(after, Type.PROGRAMMED)
     if now.get("reason") != Reason.CONFIG_REJECTED:
         return []
     if was.get("reason") == now["reason"] and was["message"] == now["message"]:
         return []
     return [Notice(Notable.CONFIG_REJECTED, "Program", "Warning", now["message"])]
+
+
+_ADJUSTED = {
+    "Trial": (Notable.TRIED, "Try"),
+    "Kept": (Notable.KEPT, "Keep"),
+    "Undone": (Notable.UNDONE, "Undo"),
+}
+
+
+def _adjusted(before: Status, after: Status) -> list[Notice]:
+    """Values that were put into force in place of what specs say, kept, or undone."""
+    known = before.get("adjustments", [])
+    found = []
+    for row in after.get("adjustments", []):
+        if row not in known and row["state"] in _ADJUSTED:
+            reason, action = _ADJUSTED[row["state"]]
+            what = f"{row['field']}{' of ' + row['zone'] if 'zone' in row else ''}"
+            note = f"{what} {row['value']} in place of {row.get('spec', 'nothing')}: {row.get('message', '')}"
+            found.append(Notice(reason, action, "Normal", note))
+    return found
 
 
 class Reclaims:

@@ -48,6 +48,8 @@ class InstanceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     eviction_policy: EvictionPolicy = "LRU"
     ttl_seconds: Annotated[float, Meta(gt=0)] | None = None
     """A block goes that was not used for so long; None: never for that."""
+    aliases: tuple[Name, ...] = ()
+    """Other names by which who registers an instance may mean it: those of the pools and zones that share it."""
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -65,13 +65,17 @@ class Service:
 
     async def register_instance(self, caller: Caller, request: m.RegisterInstanceRequest) -> m.InstanceResponse:
         instance = request.instance
+        group = self._manager.catalog.group_meant(instance.group)
         if not caller.is_admin:
             if instance.pool not in ("", caller.pool):
                 raise Denied(f"{caller.name} may not register instances of the pool {instance.pool}")
-            group = self._manager.catalog.groups.get(instance.group)
             if group is None or not caller.pool or caller.pool not in group.pools:
                 raise NotFound(f"there is no instance group {instance.group} for the pool {caller.pool}")
             instance = replace(instance, pool=caller.pool)
+        if group is not None and group.name != instance.group:
+            known = self._manager.catalog.instances.get(instance.name)
+            # Its blocks stay where they are when an alias comes to mean another group.
+            instance = replace(instance, group=known.group if known is not None else group.name)
         registered = await self._manager.catalog.register_instance(instance)
         self._manager.events.note("register_instance", instance=instance.name, group=instance.group)
         return await self._instance_response(registered)

@@ -119,7 +119,7 @@ class GrammarMasks:
         """Which of drafted tokens fit, from the first on."""
         if self._left and self._is_left(grammar.tenant):
             return []
-        future = self._ask([grammar], lambda: grammar.valid(tokens))
+        future = self._ask([grammar], lambda: grammar.validate_tokens(tokens))
         return [] if future is None else future.result()
 
     def _ask(self, grammars: Sequence[GuardedGrammar], task: Callable[[], Result]) -> Future[Result] | None:

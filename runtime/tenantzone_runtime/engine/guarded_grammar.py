@@ -78,12 +78,8 @@ class GuardedGrammar(StructuredOutputGrammar):
         return self.work.do(self, partial(self._accept_drafted, request_id, tokens))
 
     def validate_tokens(self, tokens: list[int]) -> list[int]:
-        return self._validate(self, tokens)
-
-    def valid(self, tokens: list[int]) -> list[int]:
-        """What :meth:`validate_tokens` is to say."""
-        assert self.work is not None
-        return self.work.do(self, partial(self._valid, tokens))
+        """Say which tokens fit, from the first on; while masks are made vLLM asks so beside the step already."""
+        return self._validate(self, tokens) if self.work is None else self.work.do(self, partial(self._valid, tokens))
 
     def rollback(self, num_tokens: int) -> None:
         assert self.work is not None

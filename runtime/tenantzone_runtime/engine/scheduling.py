@@ -40,7 +40,7 @@ from tenantzone_runtime.engine.step_watch import StepWatch, check_latency
 from tenantzone_runtime.engine.substitution import zone_classes
 from tenantzone_runtime.engine.tiers import tiers_of
 from tenantzone_runtime.engine.versions import check_supported, check_version, end_with_next_output
-from tenantzone_runtime.engine.whole_images import through_image, up_to_image
+from tenantzone_runtime.engine.whole_images import WholeImages
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
 from tenantzone_runtime.zones.arbiter import Arbiter
 
@@ -86,6 +86,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._demand = Demand(self)
         manager.drafting, manager.max_step_tokens = self._demand.drafting, int(self.max_num_scheduled_tokens)
         self.tiers = tiers_of(self.connector, self.vllm_config)
+        self._images = WholeImages(self)
         self._loads = loads = LoadQueue(self._has_landed, lambda request: engine.can_land(request), manager.admitted)
         self.kv_holding_waiting = loads
         self.waiting.load_begins = loads.begin
@@ -223,7 +224,8 @@ class ZoneAwareScheduler(AsyncScheduler):
         self, request: Request, num_computed_tokens: int, num_new_tokens: int, *args: Any, **kwargs: Any
     ) -> Any:
         # What a request has no share of the step for is not encoded yet: others need the room.
-        num_new_tokens = self._up_to_image(request, num_computed_tokens, num_new_tokens)
+        if self._zones:
+            num_new_tokens = self._images.up_to_first(request, num_computed_tokens, num_new_tokens)
         if num_new_tokens and self._arbiter.shares_tokens:
             num_new_tokens = self._part_of_step(self._arbiter.share_of, request, num_computed_tokens, num_new_tokens)
         return super()._try_schedule_encoder_inputs(request, num_computed_tokens, num_new_tokens, *args, **kwargs)
@@ -248,30 +250,21 @@ class ZoneAwareScheduler(AsyncScheduler):
         if known < num_new_tokens and request.status is not _RUNNING:
             # vLLM has a request begin with room for drafts where only its last token is left to compute: all, or not.
             return num_new_tokens if share(request, known) == known else 0
-        if not self.need_mamba_block_aligned_split and not self._has_whole_images(request):
+        if not self.need_mamba_block_aligned_split and not self._images.has_some(request):
             return share(request, num_new_tokens)
 
         def fitting(tokens: int) -> int:
             # vLLM has let the chunk end where a state is kept, before it asked; a shorter one must end so, too.
             if self.need_mamba_block_aligned_split:
                 found = num_computed_tokens - request.num_computed_tokens
-                tokens = int(self._mamba_block_aligned_split(request, tokens, found))
-            fits = self._up_to_image(request, num_computed_tokens, tokens)
+                return int(self._mamba_block_aligned_split(request, tokens, found))
+            fits = self._images.up_to_first(request, num_computed_tokens, tokens)
             if not fits and tokens and request.status is not _RUNNING:
                 # Up to there its prompt was found cached, and who is behind it would not be looked at.
-                return min(num_new_tokens, through_image(request, num_computed_tokens, self.num_prefill_lookahead))
+                return min(num_new_tokens, self._images.through_first(request, num_computed_tokens))
             return fits
 
         return share(request, num_new_tokens, fitting)
-
-    def _has_whole_images(self, request: Request) -> bool:
-        return bool(request.mm_features) and bool(self.scheduler_config.disable_chunked_mm_input)
-
-    def _up_to_image(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
-        """Of these tokens, those before the first image that they would cut in its midst, where it must be whole."""
-        if not self._zones or not self._has_whole_images(request):
-            return num_new_tokens
-        return up_to_image(request, num_computed_tokens, num_new_tokens, self.num_prefill_lookahead)
 
     def _preempt_request(self, request: Request, timestamp: float, drop_stale_output: bool = False) -> None:
         super()._preempt_request(request, timestamp, drop_stale_output)

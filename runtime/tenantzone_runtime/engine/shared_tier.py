@@ -12,7 +12,7 @@ from vllm.v1.kv_offload.base import (
     RequestOffloadingContext,
     ScheduleEndContext,
 )
-from vllm.v1.kv_offload.tiering.base import TransferJob
+from vllm.v1.kv_offload.tiering.base import ParentManager, TransferJob
 
 from tenantzone_runtime.engine.secondary_tier import ZoneSecondaryTier
 from tenantzone_runtime.shared.queries import Finding, Query
@@ -79,7 +79,7 @@ class ZoneSharedTier(ZoneSecondaryTier):
     def know_prompt(self, req_context: ReqContext, keys: Sequence[OffloadKey]) -> None:
         caller = req_context.get_state(_SharedCaller)
         if caller is not None:
-            caller.query.keys = keys
+            caller.query.keys, caller.query.context = keys, req_context
 
     def on_request_finished(self, req_context: ReqContext) -> None:
         caller = req_context.get_state(_SharedCaller)
@@ -112,6 +112,15 @@ class ZoneSharedTier(ZoneSecondaryTier):
             self.shared.end_at_once(job_metadata.job_id)
             return
         self.shared.store(job_metadata.job_id, caller.tenant, caller.query, self._chunks(job_metadata))
+
+    def serve_external_requests(self, parent: ParentManager) -> None:
+        """Store from CPU memory what prompts begin with and no storage has: what follows could not be stored."""
+        for gap in self.shared.take_gaps():
+            keys = gap.query.keys[gap.first : gap.end]
+            self.submit_store(parent.create_store_job(keys, gap.query.context))
+
+    def has_pending_work(self) -> bool:
+        return self.shared.has_gaps
 
     def submit_load(self, job_metadata: TransferJob) -> None:
         caller = job_metadata.req_context.get_state(_SharedCaller)

@@ -16,7 +16,7 @@ from tenantzone_runtime.engine.encoder_cache import ZoneEncoderCacheManager
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.load_queue import LoadQueue
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
-from tenantzone_runtime.engine.whole_images import through_image
+from tenantzone_runtime.engine.whole_images import WholeImages
 from tenantzone_runtime.zones.eviction import Evictions
 from tenantzone_runtime.zones.zone import Zone
 
@@ -50,6 +50,7 @@ class ZoneEngine:
     ) -> None:
         self._scheduler = scheduler
         self._loads = loads
+        self._images = WholeImages(scheduler)
         self._is_looking_up = is_looking_up
         self._queue = queue
         self._pool = pool
@@ -164,10 +165,8 @@ class ZoneEngine:
         return min(int(scheduler.max_num_scheduled_tokens), max(0, int(config.max_num_batched_tokens) - slots))
 
     def chunk_tokens(self, request: Request) -> int:
-        scheduler, config = self._scheduler, self._scheduler.scheduler_config
-        if config.disable_chunked_mm_input and request.mm_features:
-            ahead = int(scheduler.num_prefill_lookahead)
-            return max(self._block_tokens, through_image(request, request.num_computed_tokens, ahead))
+        if self._images.has_some(request):
+            return self._images.through_first(request, request.num_computed_tokens)
         return self._block_tokens
 
     @property

@@ -11,6 +11,7 @@ from tenantzone_contract.blocks import BlockUse
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.shared.figures import SharedFigures
+from tenantzone_runtime.shared.spaces import SharedZone
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.tier import Tier
 from tenantzone_runtime.zones.zone import Zone
@@ -37,8 +38,12 @@ class ServedTier(Protocol):
 class ServedSharedTier(Protocol):
     """A tier that the engine shares with others, in which it owns no chunks."""
 
+    @property
+    def zones(self) -> Mapping[str, SharedZone]:
+        """Of the config in force, by tenant. Read with the engine's lock held."""
+
     def figures(self) -> SharedFigures:
-        """What there is and what was counted, of one moment. Called with the engine's lock held."""
+        """What there is in all, of one moment. Called with the lock held."""
 
     def take_receipts(self) -> Sequence[Receipt]:
         """As of a :class:`ServedTier`."""

@@ -10,6 +10,7 @@ from tenantzone_contract.tiers import SHARED_TIER, AnyTierName
 from tenantzone_runtime.housekeeping import copying
 from tenantzone_runtime.housekeeping.copying import held, in_slices
 from tenantzone_runtime.housekeeping.engine import ServedEngine, ServedSharedTier, ServedTier
+from tenantzone_runtime.shared.spaces import SharedZone
 from tenantzone_runtime.zones.counters import evicted_by_reason
 from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
 from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts
@@ -85,8 +86,7 @@ def _copy_tier(engine: ServedEngine, served: ServedTier) -> TierCopy:
 def _taken(values: Iterator[Any]) -> Iterator[TierZoneCopy]:
     for spec in values:
         held_chunks, chunk_seconds = take(values, 2)
-        numbers = dict(zip(_COUNTED, take(values, len(_COUNTED)), strict=True))
-        counts = TierCounts(**numbers, refused_writes=take_mapping(values))
+        counts = _take_counts(values)
         yield TierZoneCopy(
             spec.tenant,
             spec.quota.reserved,
@@ -101,11 +101,29 @@ def _taken(values: Iterator[Any]) -> Iterator[TierZoneCopy]:
 
 def _copy_shared(engine: ServedEngine, served: ServedSharedTier) -> TierCopy:
     with held(engine.zone_lock):
-        figures = served.figures()
+        zones, figures = list(served.zones.values()), served.figures()
     size = figures.object_bytes
-    zones = {
-        # What it may have, and what of it goes, the manager knows.
-        tenant: TierZoneCopy(tenant, 0, 0, 0, zone.held_bytes // size, 0.0, evicted_by_reason({}), zone.counts)
-        for tenant, zone in figures.zones.items()
+
+    def put(some: Sequence[SharedZone], values: list[Any]) -> None:
+        for zone in some:
+            values += (zone.tenant, zone.held_bytes)
+            values += _read_counts(zone.counts)
+            put_mapping(values, zone.counts.refused_writes)
+
+    def taken(values: Iterator[Any]) -> Iterator[TierZoneCopy]:
+        for tenant in values:
+            (held_bytes,) = take(values, 1)
+            # What it may have there, and what of it goes, the manager knows.
+            yield TierZoneCopy(tenant, 0, 0, 0, held_bytes // size, 0.0, {}, _take_counts(values))
+
+    copies = {
+        copied.tenant: copied
+        for values in in_slices(engine.zone_lock, zones, put, copying.ZONES_AT_ONCE)
+        for copied in taken(iter(values))
     }
-    return TierCopy(SHARED_TIER, size, 0, figures.held_bytes // size, figures.problem, zones, figures.questions)
+    return TierCopy(SHARED_TIER, size, 0, figures.held_bytes // size, figures.problem, copies, figures.questions)
+
+
+def _take_counts(values: Iterator[Any]) -> TierCounts:
+    numbers = dict(zip(_COUNTED, take(values, len(_COUNTED)), strict=True))
+    return TierCounts(**numbers, refused_writes=take_mapping(values))

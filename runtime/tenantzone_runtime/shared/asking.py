@@ -46,15 +46,15 @@ class Asking:
             self._counts["skipped"] += 1
             query.skip(now)
             return
-        query.begin(now, budget)
-        keys = list(query.keys)
+        query.begin(zone.space, now, budget)
+        keys, instance = list(query.keys), zone.space.instance
         told: list[CacheLocations] = []
 
         def work() -> None:
             left = now + budget - time.monotonic()
             if left <= 0:
                 raise ManagerError("UNAVAILABLE", "the KV-cache manager was not asked in time")
-            told.append(self._client.get_cache_location(zone.space.instance, keys, left))
+            told.append(self._client.get_cache_location(instance, keys, left))
 
         self._threads.ask(zone.tenant, work, partial(self._answered, query, keys, told))
 

@@ -134,11 +134,14 @@ class ManagerClient:
         """
         try:
             status, body = self._post(f"{self._path}/v1/{name}", _encode(asked), time.monotonic() + seconds)
+        except ValueError as error:
+            raise ManagerError("UNAUTHENTICATED", f"the token can't be shown to the manager: {error}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise ManagerError("UNAVAILABLE", f"the KV-cache manager does not answer: {error!r}") from error
+        try:
             if status == http.client.OK:
                 return msgspec.json.decode(body, type=kind)
             told = msgspec.json.decode(body, type=Refusal).error
-        except (OSError, http.client.HTTPException) as error:
-            raise ManagerError("UNAVAILABLE", f"the KV-cache manager does not answer: {error!r}") from error
         except msgspec.DecodeError as error:
             raise ManagerError("INTERNAL", f"the KV-cache manager answered {status}: {error}") from error
         raise ManagerError(told.code, told.message)

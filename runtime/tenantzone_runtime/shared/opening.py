@@ -10,7 +10,7 @@ from tenantzone_contract.instance import Instance
 from tenantzone_runtime.shared.client import ManagerClient
 from tenantzone_runtime.shared.sealing import zone_seal
 from tenantzone_runtime.shared.settings import SharedSettings
-from tenantzone_runtime.shared.storages import FileStorages, Storages
+from tenantzone_runtime.shared.storages import AllStorages, Storages
 from tenantzone_runtime.shared.tier import SharedTier
 from tenantzone_runtime.shared.writing import Shape
 
@@ -39,7 +39,7 @@ def open_shared_tier(
         has_pool_key: whether that is one of the pool's.
         instance: what the chunks of a tenant's zone depend on.
         settings: how chunks are moved.
-        storages: moves bytes; None: to and from files.
+        storages: moves bytes; None: files and S3.
 
     Raises:
         ValueError: the URL can't be used.
@@ -47,7 +47,7 @@ def open_shared_tier(
     client = ManagerClient(url, _TokenFile(token_file) if token_file is not None else str)
     return SharedTier(
         client,
-        storages or FileStorages(),
+        storages or AllStorages(),
         shape,
         lambda tenant, purge: zone_seal(salt_key(), instance(tenant), purge),
         has_pool_key,

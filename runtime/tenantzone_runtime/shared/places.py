@@ -16,6 +16,7 @@ PART: Final = "chunk"
 """The name of the only part of a location: a chunk has what all workers of an engine have of it."""
 _NAME: Final = r"[A-Za-z0-9._-]+"
 _OBJECT: Final = re.compile(rf"/objects/{_NAME}/(?P<instance>{_NAME})/(?P<first>[0-9a-f]{{2}})/(?P<name>{_NAME})")
+_IN_BUCKET: Final = re.compile(rf"(?:.*/)?{_NAME}/(?P<instance>{_NAME})/(?P<name>{_NAME})")
 _SLOTS: Final = re.compile(rf"/files/{_NAME}/{_NAME}/[0-9]+/[0-9]{{8,}}")
 
 
@@ -32,7 +33,18 @@ class FilePlace:
     """Bytes; negative: the file is the chunk's alone."""
 
 
-def place_of(location: Location, instance: str, key: bytes, size: int) -> FilePlace:
+@dataclass(frozen=True, slots=True)
+class ObjectPlace:
+    """An object of an S3 server."""
+
+    bucket: str
+    name: str
+
+
+Place = FilePlace | ObjectPlace
+
+
+def place_of(location: Location, instance: str, key: bytes, size: int) -> Place:
     """Where a chunk of so many bytes lies.
 
     Args:
@@ -42,19 +54,24 @@ def place_of(location: Location, instance: str, key: bytes, size: int) -> FilePl
         size: that it must have.
 
     Raises:
-        PlaceError: it is of another storage type than files, or no place for this chunk.
+        PlaceError: it is in a storage of which this engine knows nothing, or no place for this chunk.
     """
     (part,) = location.specs if len(location.specs) == 1 else (None,)
     if part is None or part.name != PART or part.size != size:
         raise PlaceError(f"location {location.id} has other parts than one {PART} of {size} bytes")
-    url = urlsplit(part.uri)
+    try:
+        url = urlsplit(part.uri)
+    except ValueError as error:
+        raise PlaceError(f"{part.uri!r} is no URI: {error}") from None
+    path, name = unquote(url.path), f"{key.hex()}-{location.id}.{PART}"
+    if url.scheme == "s3" and url.netloc:
+        return _in_bucket(url.netloc, path.removeprefix("/"), name, instance)
     if url.scheme != "file" or url.netloc:
-        raise PlaceError(f"storage {location.storage} is none of files, and this engine reads and writes files only")
-    path = unquote(url.path)
+        raise PlaceError(f"storage {location.storage} is neither of files nor S3, and this engine knows no other")
     query = parse_qs(url.query)
     if "offset" in query:
         return FilePlace(_slots(path), _offset(query["offset"][0]))
-    return FilePlace(_own_file(path, f"{key.hex()}-{location.id}.{PART}", instance, key), -1)
+    return FilePlace(_own_file(path, name, instance, key), -1)
 
 
 def _own_file(path: str, name: str, instance: str, key: bytes) -> Path:
@@ -62,6 +79,13 @@ def _own_file(path: str, name: str, instance: str, key: bytes) -> Path:
     if (found["instance"], found["first"], found["name"]) != (instance, key[:1].hex(), name):
         raise PlaceError(f"{path} is the place of something else")
     return Path(root + found[0])
+
+
+def _in_bucket(bucket: str, path: str, name: str, instance: str) -> ObjectPlace:
+    found = _IN_BUCKET.fullmatch(path)
+    if found is None or (found["instance"], found["name"]) != (instance, name):
+        raise PlaceError(f"{path} of the bucket {bucket} is the place of something else")
+    return ObjectPlace(bucket, path)
 
 
 def _slots(path: str) -> Path:

@@ -1,10 +1,13 @@
 """One question for each request: how much of its prompt the storages have, and where."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any
 
 from tenantzone_runtime.shared.answers import CacheLocations, Location
+from tenantzone_runtime.shared.spaces import Space
 
 
 class Finding(Enum):
@@ -25,6 +28,8 @@ class Query:
     asked: float | None = None
     """When; None: not yet."""
     deadline: float = 0.0
+    space: Space | None = None
+    """Whose instance was asked about; what it has is of no use any more when the zone has another."""
     is_pending: bool = False
     found: dict[bytes, list[Location]] = field(default_factory=dict)
     """Where each chunk can be read."""
@@ -32,6 +37,12 @@ class Query:
     """For how long what was found can be read."""
     stored: bool = False
     """Whether the request has begun to store something, by which its prompt counts as used."""
+    writes: deque[Callable[[], None]] = field(default_factory=deque)
+    """What of it is being written, and what is to be after that: each needs what comes before it in the prompt."""
+    has_caught_up: bool = False
+    """Whether its prompt's beginning was asked for to be stored, too."""
+    context: Any = None
+    """Of whoever asks: what he knows the request by."""
 
     def must_ask(self, now: float) -> bool:
         """Whether nothing is known that may be believed now."""
@@ -41,8 +52,9 @@ class Query:
         """It is not asked, and nothing is found."""
         self.asked, self.found = now, {}
 
-    def begin(self, now: float, budget: float) -> None:
+    def begin(self, space: Space, now: float, budget: float) -> None:
         """It is being asked."""
+        self.space = space
         self.asked, self.deadline, self.is_pending = now, now + budget, True
         self.found = {}
 

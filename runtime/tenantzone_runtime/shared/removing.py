@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tenantzone_contract.cache_names import is_instance_of
+from tenantzone_contract.cache_names import is_instance_of, is_since_purge
 from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.shared.client import ManagerClient, ManagerError
 from tenantzone_runtime.shared.spaces import Space
@@ -17,11 +17,15 @@ AGAIN_SECONDS: Final = 1.0
 
 @dataclass(eq=False, slots=True)
 class _Going:
-    """All of a tenant's instances but those that are kept."""
+    """Instances of a tenant that have to go."""
 
     receipt: Receipt
+    goes: Callable[[str], bool]
+    """Whether an instance of this name is one of them."""
     space: Space | None
     """What this engine may still be writing to."""
+    is_told: bool
+    """Whether there is a receipt even if nothing was there."""
     due: float = 0.0
     is_under_way: bool = False
 
@@ -32,7 +36,6 @@ class Removing:
     Args:
         client: asks the manager.
         run: has a thread do so.
-        kept: the instance of a tenant's zone that stays now; empty: none.
         call_seconds: that a call of the manager may take.
         heard: is told what came of it.
     """
@@ -41,16 +44,15 @@ class Removing:
         self,
         client: ManagerClient,
         run: Callable[[Work, Ended], None],
-        kept: Callable[[str], str],
         call_seconds: float,
         heard: Ended,
     ) -> None:
         self._client = client
         self._run = run
-        self._kept = kept
         self._seconds = call_seconds
         self._heard = heard
-        self._going: list[_Going] = []
+        self._going: dict[str, list[_Going]] = {}
+        """By tenant."""
         self._receipts: list[Receipt] = []
 
     @property
@@ -58,20 +60,45 @@ class Removing:
         """Whether anything has to go."""
         return bool(self._going)
 
-    def add(self, tenant: str, purge: str, space: Space | None) -> None:
-        """Have all of a tenant's instances go, but the one that is kept by then.
+    def is_going(self, instance: str, tenant: str) -> bool:
+        """Whether an instance of a tenant's is about to go, with what is stored in it meanwhile."""
+        return any(each.goes(instance) for each in self._going.get(tenant, ()))
+
+    def add_all(self, tenant: str, space: Space | None) -> None:
+        """Have all of a tenant's instances go: the zone went, or keeps nothing any more.
 
         Args:
             tenant: whose.
-            purge: its id; empty: the zone went, or keeps nothing any more.
-            space: nothing goes before nothing is on its way to it.
+            space: nothing goes before nothing is on its way to it; None: there is none.
         """
-        self._going.append(_Going(Receipt(tenant, purge, 0), space))
+        self._add(_Going(Receipt(tenant, "", 0), lambda name: is_instance_of(name, tenant), space, False))
+
+    def add_before(self, tenant: str, purge: str, space: Space | None, *, is_told: bool) -> None:
+        """Have all of a tenant's instances go that may have something from before a purge.
+
+        Args:
+            tenant: whose.
+            purge: its id.
+            space: nothing goes before nothing is on its way to it; None: there is none.
+            is_told: whether there is a receipt even if nothing was there.
+        """
+
+        def goes(name: str) -> bool:
+            return is_instance_of(name, tenant) and not is_since_purge(name, purge)
+
+        self._add(_Going(Receipt(tenant, purge, 0), goes, space, is_told))
+
+    def add_one(self, space: Space) -> None:
+        """Have a space's own instance go, and no other."""
+        self._add(_Going(Receipt(space.tenant, "", 0), lambda name: name == space.instance, space, False))
+
+    def _add(self, going: _Going) -> None:
+        self._going.setdefault(going.receipt.tenant, []).append(going)
 
     def go_on(self) -> None:
         """Have go what is due."""
         now = time.monotonic()
-        for going in self._going:
+        for going in [each for some in self._going.values() for each in some]:
             if not going.is_under_way and now >= going.due and not (going.space and going.space.transfers):
                 going.is_under_way = True
                 self._begin(going)
@@ -82,11 +109,10 @@ class Removing:
         return receipts
 
     def _begin(self, going: _Going) -> None:
-        kept = self._kept(going.receipt.tenant)
         found: list[str] = []
 
         def work() -> None:
-            found.extend(self._remove(going.receipt, kept))
+            found.extend(self._remove(going))
 
         def ended(error: Exception | None) -> None:
             self._heard(error)
@@ -94,23 +120,31 @@ class Removing:
             if error is not None or found:
                 going.due = time.monotonic() + AGAIN_SECONDS
                 return
-            self._going.remove(going)
-            # Each chunk was one object.
-            going.receipt.files = going.receipt.chunks
-            going.receipt.is_complete = True
-            self._receipts.append(going.receipt)
+            self._end(going)
 
         self._run(work, ended)
 
-    def _remove(self, receipt: Receipt, kept: str) -> list[str]:
+    def _end(self, going: _Going) -> None:
+        receipt = going.receipt
+        others = self._going[receipt.tenant]
+        others.remove(going)
+        if not others:
+            del self._going[receipt.tenant]
+        # Each chunk was one object.
+        receipt.files = receipt.chunks
+        receipt.is_complete = True
+        if going.is_told or receipt.chunks:
+            self._receipts.append(receipt)
+
+    def _remove(self, going: _Going) -> list[str]:
         """Have go what can; returns the names of instances that are still there."""
         left = []
         for use in self._client.list_instances(self._seconds).instances:
             name = use.instance.name
-            if name == kept or not is_instance_of(name, receipt.tenant):
+            if not going.goes(name):
                 continue
             try:
-                receipt.chunks += self._client.trim_cache(name, 0.0, self._seconds).blocks
+                going.receipt.chunks += self._client.trim_cache(name, 0.0, self._seconds).blocks
                 self._client.unregister_instance(name, self._seconds)
             except ManagerError as error:
                 if error.is_failure:

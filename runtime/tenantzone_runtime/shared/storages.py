@@ -1,22 +1,24 @@
-"""Reads and writes chunks where the manager says, on threads that may wait."""
+"""Reads and writes chunks where the manager says, on threads that may wait: files, and objects of S3 servers."""
 
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from tenantzone_runtime.shared.places import FilePlace
+from tenantzone_runtime.shared.places import FilePlace, ObjectPlace, Place
+from tenantzone_runtime.shared.s3 import S3Storages, open_s3
 
 
 class Storages(Protocol):
     """All that the shared tier does with storages. Every call may block, and raise :class:`OSError`."""
 
-    def write(self, place: FilePlace, content: bytearray) -> None:
+    def write(self, place: Place, content: bytearray) -> None:
         """Write a chunk; another engine that opens it after this reads all of it."""
 
-    def read(self, place: FilePlace, content: bytearray) -> bool:
+    def read(self, place: Place, content: bytearray) -> bool:
         """Read a chunk; False: what is there has another length than ``content``."""
 
 
@@ -55,6 +57,32 @@ class FileStorages:
                     return False
                 filled += count
             return True
+
+
+class AllStorages:
+    """Files and objects, each where it belongs. An S3 client is made when the first object is asked for."""
+
+    def __init__(self) -> None:
+        self._files = FileStorages()
+        self._lock = threading.Lock()
+        self._s3: S3Storages | None = None
+
+    def write(self, place: Place, content: bytearray) -> None:
+        if isinstance(place, ObjectPlace):
+            self._opened_s3().write(place, content)
+        else:
+            self._files.write(place, content)
+
+    def read(self, place: Place, content: bytearray) -> bool:
+        if isinstance(place, ObjectPlace):
+            return self._opened_s3().read(place, content)
+        return self._files.read(place, content)
+
+    def _opened_s3(self) -> S3Storages:
+        with self._lock:
+            if self._s3 is None:
+                self._s3 = open_s3()
+            return self._s3
 
 
 def _write(descriptor: int, content: bytearray, offset: int) -> None:

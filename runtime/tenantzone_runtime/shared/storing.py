@@ -3,12 +3,14 @@
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from tenantzone_runtime.disk.transfers import AbandonedError, Job, Memory
 from tenantzone_runtime.shared.asking import Asking
 from tenantzone_runtime.shared.client import ManagerClient, ManagerError
 from tenantzone_runtime.shared.jobs import Jobs
+from tenantzone_runtime.shared.queries import Query
 from tenantzone_runtime.shared.sealing import Buffers
 from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.spaces import SharedZone
@@ -21,6 +23,17 @@ logger = logging.getLogger(__name__)
 
 Chunks = Sequence[tuple[int, bytes, memoryview]]
 """Indices in the prompt, keys, and the caller's memory of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Chunks of a request's prompt that no storage has, without which what it stores can't be stored either."""
+
+    query: Query
+    first: int
+    """Index."""
+    end: int
+    """Of the first chunk after those that it has tried to store."""
 
 
 class Storing:
@@ -51,6 +64,8 @@ class Storing:
         self.breakers = StorageBreakers("writes")
         self.problem = ""
         """Why a zone may not store; empty: none was refused of late."""
+        self.gaps: list[Gap] = []
+        """Of prompts whose beginnings are not there, since they were taken last."""
         self._client, self._storages = client, storages
         self._shape, self._buffers = shape, buffers
         self._asking, self._threads, self._jobs = asking, threads, jobs
@@ -62,21 +77,22 @@ class Storing:
         """Whether nothing is being written."""
         return not self._writes
 
-    def begin(self, zone: SharedZone, job: Job[StoredChunk], prompt: Sequence[bytes], chunks: Chunks) -> bool:
-        """Begin to store what may be stored now; returns whether anything is.
+    def begin(self, zone: SharedZone, job: Job[StoredChunk], query: Query, chunks: Chunks) -> None:
+        """Begin to store what may be stored now.
 
         Args:
             zone: whose.
             job: gets what is on its way.
-            prompt: keys of the request's chunks from the beginning.
-            chunks: what it has of them.
+            query: of the request, whose chunks are written one run after the other.
+            chunks: what it has of its prompt.
         """
         now = time.monotonic()
         run = self._run_of(zone, chunks, now)
         if not run:
-            return False
+            return
+        query.stored = True
         job.left.update((chunk.key, chunk) for chunk in run)
-        named = prompt[: run[-1].index + 1]
+        named = list(query.keys[: run[-1].index + 1])
         write = Write(self._client, self._storages, zone.space, named, run, self._shape, self._buffers)
         self._writes.add(write)
         zone.storing += len(run)
@@ -88,8 +104,10 @@ class Storing:
             # The manager takes a writer for dead some time after no caller waits for it any more.
             results.append(write.run(closed, self._settings.call_seconds, 4 * self._settings.store_seconds))
 
-        self._threads.write(zone.tenant, work, partial(self._ended, zone, job, write, results))
-        return True
+        ended = partial(self._ended, zone, job, query, write, results)
+        query.writes.append(partial(self._threads.write, zone.tenant, work, ended))
+        if len(query.writes) == 1:
+            query.writes[0]()
 
     def condemn(self, zone: SharedZone, keys: Iterable[bytes]) -> None:
         """Keep nothing of what is being stored under these keys."""
@@ -113,10 +131,14 @@ class Storing:
         self,
         zone: SharedZone,
         job: Job[StoredChunk],
+        query: Query,
         write: Write,
         results: Sequence[WriteResult],
         error: Exception | None,
     ) -> None:
+        query.writes.popleft()
+        if query.writes:
+            query.writes[0]()
         self._writes.discard(write)
         zone.storing -= len(write.chunks)
         write.space.transfers -= 1
@@ -126,6 +148,9 @@ class Storing:
         done: set[bytes] = set()
         for result in results:
             self._count(zone, result)
+            if result.first_missing is not None and not query.has_caught_up:
+                query.has_caught_up = True
+                self.gaps.append(Gap(query, result.first_missing, write.chunks[-1].index + 1))
             done.update(result.written, result.there)
         for chunk in write.chunks:
             self._jobs.ended(job, chunk.key, None if chunk.key in done else AbandonedError())

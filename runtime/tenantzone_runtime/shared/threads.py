@@ -1,5 +1,6 @@
 """Threads that wait in place of the caller, and what they have done, which is noted on the caller's own thread."""
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -9,6 +10,8 @@ from tenantzone_runtime.disk.transfers import AbandonedError
 from tenantzone_runtime.disk.workers import Workers
 from tenantzone_runtime.shared.client import ManagerError
 from tenantzone_runtime.shared.settings import SharedSettings
+
+logger = logging.getLogger(__name__)
 
 Work = Callable[[], object]
 """May raise what a manager, a storage or a seal does."""
@@ -63,5 +66,9 @@ def _error_of(work: Work) -> Exception | None:
     try:
         work()
     except (OSError, ManagerError, CorruptObjectError, AbandonedError) as error:
+        return error
+    except Exception as error:
+        # Whatever a manager answers, the thread goes on, and somebody learns what went wrong.
+        logger.exception("the shared tier failed at something")
         return error
     return None

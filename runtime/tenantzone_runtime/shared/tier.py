@@ -5,18 +5,18 @@ they have done is taken note of when the caller asks for something. Quotas, evic
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from tenantzone_contract.cache_names import instance_name, is_instance_of, pool_group, zone_group
+from tenantzone_contract.cache_names import instance_name, owner_of, owner_part, pool_group, zone_group
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.disk.sealing import Seal
 from tenantzone_runtime.disk.transfers import Job, JobEnd
-from tenantzone_runtime.shared.answers import Instances
 from tenantzone_runtime.shared.asking import Asking
 from tenantzone_runtime.shared.client import ManagerClient
-from tenantzone_runtime.shared.figures import SharedFigures, figures_of
+from tenantzone_runtime.shared.figures import SharedFigures
 from tenantzone_runtime.shared.jobs import Jobs
 from tenantzone_runtime.shared.loading import Loading
 from tenantzone_runtime.shared.queries import Finding, Query
@@ -26,7 +26,7 @@ from tenantzone_runtime.shared.sealing import Buffers, object_size
 from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.spaces import SharedZone, Space
 from tenantzone_runtime.shared.storages import Storages
-from tenantzone_runtime.shared.storing import Chunks, Storing
+from tenantzone_runtime.shared.storing import Chunks, Gap, Storing
 from tenantzone_runtime.shared.threads import Threads
 from tenantzone_runtime.shared.writing import Shape, StoredChunk
 
@@ -66,7 +66,7 @@ class SharedTier:
         self._asking = asking = Asking(client, threads)
         self._storing = Storing(client, storages, shape, buffers, asking, threads, jobs, settings)
         self._loading = Loading(storages, buffers, threads, jobs, self._remove, settings.chunks_at_once)
-        self._removing = Removing(client, partial(threads.ask, ""), self._kept, settings.call_seconds, asking.heard)
+        self._removing = Removing(client, partial(threads.ask, ""), settings.call_seconds, asking.heard)
         self._looked = -settings.held_seconds
         self._is_looking = False
 
@@ -108,7 +108,7 @@ class SharedTier:
             self._asking.ask(zone, query, now, self._settings.query_seconds)
         if self._asking.is_pending(query, now):
             return Finding.WAIT
-        locations = query.found.get(key)
+        locations = query.found.get(key) if query.space is zone.space else None
         if locations is None or now >= query.until:
             zone.counts.misses += 1
             return Finding.MISS
@@ -139,7 +139,7 @@ class SharedTier:
         job: Job[StoredChunk] = Job(number, False, time.monotonic(), self.shape.content_bytes)
         zone = self._storing_zone(tenant)
         if zone is not None and chunks:
-            query.stored |= self._storing.begin(zone, job, list(query.keys), chunks)
+            self._storing.begin(zone, job, query, chunks)
         self._jobs.begin(job, zone)
 
     def load(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
@@ -154,11 +154,24 @@ class SharedTier:
         job: Job[LoadedChunk] = Job(number, True, time.monotonic(), self.shape.content_bytes)
         zone = self._storing_zone(tenant)
         for _, key, view in chunks:
-            if zone is None:
+            if zone is None or query.space is not zone.space:
                 job.failed += 1
             else:
                 self._loading.begin(zone, job, query, key, view)
         self._jobs.begin(job, zone)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether there are any to take."""
+        return bool(self._storing.gaps)
+
+    def take_gaps(self) -> list[Gap]:
+        """Beginnings of prompts that are not there, as after the manager was away; each request's once.
+
+        Whoever has them in memory may store them with what follows.
+        """
+        gaps, self._storing.gaps = self._storing.gaps, []
+        return gaps
 
     def end_at_once(self, number: int) -> None:
         """End a job of somebody who may store nothing."""
@@ -183,8 +196,9 @@ class SharedTier:
     def renew(self) -> None:
         """Find nothing more of what was sealed by a key that is not in force any more, and have it go."""
         for tenant, zone in self.zones.items():
-            self._removing.add(tenant, "", zone.space)
-            zone.space = self._new_space(tenant, zone.purge)
+            before, zone.space = zone.space, self._new_space(tenant, zone.purge)
+            if before.instance != zone.space.instance:
+                self._removing.add_one(before)
 
     # Configs and time
 
@@ -199,7 +213,7 @@ class SharedTier:
         self.zones = {zone.tenant: self._zone(zone, before.get(zone.tenant)) for zone in config.zones}
         for tenant, gone in before.items():
             if tenant not in self.zones:
-                self._removing.add(tenant, "", gone.space)
+                self._removing.add_all(tenant, gone.space)
         self._removing.go_on()
 
     def upkeep(self) -> None:
@@ -227,8 +241,9 @@ class SharedTier:
         self._threads.stop()
 
     def figures(self) -> SharedFigures:
-        """What there is and what was counted."""
-        return figures_of(self._buffers.size, self.problem, self._asking.counts, self.zones)
+        """What there is in all; what there is of each zone is in ``zones``."""
+        held = sum(zone.held_bytes for zone in self.zones.values())
+        return SharedFigures(self._buffers.size, held, self.problem, self._asking.counts)
 
     def _take_note(self) -> None:
         self._threads.take_note()
@@ -237,9 +252,12 @@ class SharedTier:
     # Zones
 
     def _storing_zone(self, tenant: str) -> SharedZone | None:
-        """The zone of a tenant, if it keeps anything here."""
+        """The zone of a tenant, if it keeps anything here now."""
         zone = self.zones.get(tenant)
-        return zone if zone is not None and not zone.no_store and self._has_pool_key() else None
+        if zone is None or zone.no_store or not self._has_pool_key():
+            return None
+        # One that was gone, or kept nothing, begins anew when all is gone that it had.
+        return None if self._removing.is_going(zone.space.instance, tenant) else zone
 
     def _zone(self, config: ZoneConfig, before: SharedZone | None) -> SharedZone:
         no_store = config.retention.no_store or config.offload == "Never"
@@ -248,13 +266,17 @@ class SharedTier:
             space = self._new_space(config.tenant, config.purge)
             zone = SharedZone(config.tenant, config.purge, space, no_store, ttl)
             if no_store:
-                self._removing.add(config.tenant, "", None)
+                self._removing.add_all(config.tenant, None)
+            elif config.purge:
+                # An engine before this one may have ended in the midst of it.
+                self._removing.add_before(config.tenant, config.purge, None, is_told=False)
             return zone
         if config.purge and config.purge != before.purge:
-            self._removing.add(config.tenant, config.purge, before.space)
-            before.purge, before.space = config.purge, self._new_space(config.tenant, config.purge)
-        elif no_store and not before.no_store:
-            self._removing.add(config.tenant, "", before.space)
+            old, before.space = before.space, self._new_space(config.tenant, config.purge)
+            before.purge = config.purge
+            self._removing.add_before(config.tenant, config.purge, old, is_told=True)
+        if no_store and not before.no_store:
+            self._removing.add_all(config.tenant, before.space)
         before.no_store, before.ttl = no_store, ttl
         return before
 
@@ -263,11 +285,7 @@ class SharedTier:
         assert pool is not None, "there is a config"
         seal = self._seals(tenant, purge)
         groups = zone_group(pool.namespace, pool.name, tenant), pool_group(pool.namespace, pool.name)
-        return Space(tenant, seal, instance_name(tenant, seal.folder), groups)
-
-    def _kept(self, tenant: str) -> str:
-        zone = self.zones.get(tenant)
-        return "" if zone is None or zone.no_store else zone.space.instance
+        return Space(tenant, seal, instance_name(tenant, purge, seal.folder), groups)
 
     def _trim(self, zone: SharedZone, now: float) -> None:
         """Have go what is too old, of a zone that holds something."""
@@ -285,18 +303,17 @@ class SharedTier:
         if self._is_looking or now - self._looked < self._settings.held_seconds:
             return
         self._is_looking, self._looked = True, now
-        told: list[Instances] = []
+        held = Counter[str]()
 
         def ended(error: Exception | None) -> None:
             self._is_looking = False
             self._asking.heard(error)
-            for use in told:
-                for zone in self.zones.values():
-                    mine = (each for each in use.instances if is_instance_of(each.instance.name, zone.tenant))
-                    zone.held_bytes = sum(sum(each.bytes_by_type.values()) for each in mine)
+            for zone in self.zones.values() if error is None else ():
+                zone.held_bytes = held[owner_part(zone.tenant)]
 
         def work() -> None:
-            told.append(self._client.list_instances(self._settings.call_seconds))
+            for use in self._client.list_instances(self._settings.call_seconds).instances:
+                held[owner_of(use.instance.name)] += sum(use.bytes_by_type.values())
 
         self._threads.ask("", work, ended)
 

@@ -48,6 +48,8 @@ class WriteResult:
     refused: dict[WriteRefusal, int] = field(default_factory=dict)
     failures: int = 0
     """Chunks that a storage or the manager failed at."""
+    first_missing: int | None = None
+    """Index of the first chunk of the prompt that is neither there nor this write's; None: there is none."""
     storage: str = ""
     """That was written to last."""
     storage_error: str = ""
@@ -97,7 +99,7 @@ class Write:
             ManagerError: nothing was begun.
         """
         started = self._start(call_seconds, write_seconds)
-        result = WriteResult()
+        result = WriteResult(first_missing=_first_missing(started))
         keys: list[bytes] = []
         failed: list[int] = []
         for chunk, block in zip(self.chunks, started.blocks[self.chunks[0].index :], strict=False):
@@ -183,3 +185,7 @@ class Write:
             else:
                 result.written += [key for key, ending in zip(keys, told.endings, strict=False) if ending == "serving"]
                 return
+
+
+def _first_missing(started: StartedWrite) -> int | None:
+    return next((index for index, block in enumerate(started.blocks) if block.standing == "no_prefix"), None)

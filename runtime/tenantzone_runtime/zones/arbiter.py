@@ -215,7 +215,8 @@ class Arbiter(Generic[W]):
 
     def _claim(self, zone: Zone) -> None:
         """Make room for a zone's next request if the zone is entitled to it, and note if it must wait."""
-        work = self._engine.front(zone)
+        # What waits for something else, such as a grammar, is passed over in the step, and this one comes.
+        work, _ = next(candidates(self._engine, zone), (self._engine.front(zone), 0))
         denied = self._denied(work)
         count, is_rough = self._blocks_to_claim(work) if denied is None else (denied.blocks, False)
         if count and self._yielding.is_entitled_to(work, count):

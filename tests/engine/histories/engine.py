@@ -257,6 +257,7 @@ def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
         watermark=flags.watermark,
         scheduler_reserve_full_isl=flags.whole_prompts,
         policy=flags.policy,
+        disable_chunked_mm_input=flags.whole_images,
         async_scheduling=flags.steps_in_flight > 1,
     )
     if flags.steps_in_flight > 2:

@@ -59,6 +59,8 @@ class Flags:
     """``--speculative-config``: a method, and how many tokens are drafted at a time; None: none are."""
     encoder: tuple[int, int] | None
     """Embeddings of images that a step may make, and that stay cached; None: the model takes no images."""
+    whole_images: bool
+    """``--disable-chunked-mm-input``: no step computes a part of an image."""
     steps_in_pauses: bool
     """Whether configs and time change one zone after the other, with a step in between."""
     tiers: TierFlags | None

@@ -70,12 +70,20 @@ def flags(draw: st.DrawFn) -> Flags:
     kinds = draw(st.sampled_from([()] * len(KINDS) + [each for each in KINDS if _goes(each, chunked, prefix_caching)]))
     window = draw(st.sampled_from([None, None, 64])) if not kinds else 64
     encoder = draw(st.sampled_from([None, None, (64, 64), (64, 160), (160, 320)]))
+    batched_tokens = draw(st.sampled_from([1024, 64, 128, 256, 12]))
+    long_prefill = draw(st.sampled_from([0, 0, 0, 16, 40]))
+    drafting = draw(st.sampled_from([each for each in DRAFTING if _drafts(each, kinds, window)]))
+    # What others generate must leave room for an image in each step, and chunks may end where states are kept, or where
+    # modules draft.
+    may_be_whole = encoder is not None and chunked and batched_tokens > 256 and not long_prefill
+    may_be_whole = may_be_whole and (drafting is None or drafting[0] != "mtp")
+    may_be_whole = may_be_whole and not any("align" in kind for kind in kinds)
     return Flags(
         capacity=draw(st.sampled_from([40, 60, 100])),
         seats=draw(st.sampled_from([64, 2, 3, 4, 8])),
-        batched_tokens=draw(st.sampled_from([1024, 64, 128, 256, 12])),
+        batched_tokens=batched_tokens,
         chunked=chunked,
-        long_prefill=draw(st.sampled_from([0, 0, 0, 16, 40])),
+        long_prefill=long_prefill,
         watermark=draw(st.sampled_from([0.0, 0.0, 0.02, 0.1])),
         whole_prompts=draw(st.sampled_from([True, True, False])),
         window=window,
@@ -85,8 +93,9 @@ def flags(draw: st.DrawFn) -> Flags:
         steps_in_flight=draw(st.sampled_from([1, 2, 3, 5])),
         step_seconds=draw(st.sampled_from([0.02, 0.5, 2.0])),
         token_seconds=draw(st.sampled_from([0.0, 0.0005])),
-        drafting=draw(st.sampled_from([each for each in DRAFTING if _drafts(each, kinds, window)])),
+        drafting=drafting,
         encoder=encoder,
+        whole_images=may_be_whole and draw(st.booleans()),
         steps_in_pauses=draw(st.sampled_from([False, False, True])),
         tiers=draw(st.one_of(st.none(), tiers)) if chunked and not kinds else None,
     )

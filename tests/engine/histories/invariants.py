@@ -141,6 +141,7 @@ class Invariants:
         for request in self._refused:
             assert request.request_id not in scheduled, "a refused request is scheduled"
             assert not after.used.get(request), "a refused request gets blocks"
+        self._images_are_computed_whole(output)
         self._seats_are_not_exceeded(before, after)
         self._nobody_new_passes_a_limit(before, after)
         self._blocks_are_taken_for_a_reason(before, after)
@@ -148,6 +149,19 @@ class Invariants:
             self._what_has_landed_runs(before, after)
             self._who_runs_is_scheduled(before, after, scheduled)
             self._an_entitled_zone_gets_in(before)
+
+    def _images_are_computed_whole(self, output: SchedulerOutput) -> None:
+        if not self._scheduler.scheduler_config.disable_chunked_mm_input:
+            return
+        cached = output.scheduled_cached_reqs
+        begins = {each.req_id: each.num_computed_tokens for each in output.scheduled_new_reqs}
+        begins |= dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+        for name, begin in begins.items():
+            end = begin + output.num_scheduled_tokens[name]
+            for feature in self._scheduler.requests[name].mm_features:
+                place = feature.mm_position
+                cut = begin <= place.offset < end < place.offset + place.length
+                assert not cut, "an image is cut in its midst"
 
     def _seats_are_not_exceeded(self, before: Snapshot, after: Snapshot) -> None:
         seats = self._scheduler.max_num_running_reqs

@@ -129,6 +129,11 @@ def could_be_admitted(scheduler: Scheduler, request: Request) -> bool:
 
 def _tokens_to_compute(driver: Driver, request: Request) -> int:
     """Tokens that vLLM would compute for a running request, had the step no bound."""
+    return _fitting(driver, request, _tokens_left(driver, request))
+
+
+def _tokens_left(driver: Driver, request: Request) -> int:
+    """The same, wherever states are kept."""
     if request.next_decode_eligible_step > driver.scheduler.current_step + 1:
         # What it generated last is still on its way through the stages of a pipeline.
         return 0
@@ -137,11 +142,11 @@ def _tokens_to_compute(driver: Driver, request: Request) -> int:
     if placeholders > 0 and request.num_computed_tokens + 2 - placeholders >= end:
         return 0
     left = request.num_tokens_with_spec + placeholders - request.num_computed_tokens
-    return _fitting(driver, request, min(left, driver.scheduler.max_model_len - request.num_computed_tokens - 1))
+    return min(left, driver.scheduler.max_model_len - request.num_computed_tokens - 1)
 
 
 def _growth(driver: Driver, request: Request) -> int:
-    tokens = min(_tokens_to_compute(driver, request), driver.scheduler.max_num_scheduled_tokens)
+    tokens = min(_tokens_left(driver, request), driver.scheduler.max_num_scheduled_tokens)
     threshold = driver.scheduler.scheduler_config.long_prefill_token_threshold
     if threshold and len(driver.scheduler.requests) > 1:
         tokens = min(tokens, threshold)

@@ -1,0 +1,169 @@
+"""Which pools and zones share which group, and by whose tokens their engines are known; pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tenantzone_contract.cache_names import is_instance_of, pool_group, zone_group
+from tenantzone_operator.cache_manager.declared import DeclaredGroup
+from tenantzone_operator.kube.resources import Pool, Zone
+from tenantzone_operator.kube.specs import Body
+from tenantzone_operator.kube.store import Key
+
+TAKEN: Final = "another pool, {other}, names the service account {account} before it; give its engines one of their own"
+MISSING: Final = "it does not name the service account of its engines in spec.tiers.manager"
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Who shares a group."""
+
+    pools: tuple[str, ...]
+    """Whose engines may register instances in it, as NAMESPACE/POOL."""
+    aliases: tuple[str, ...]
+    """Names by which engines mean it: those of its pools and zones."""
+    zones: Mapping[Key, Zone]
+    """The TenantZones that it names, as far as they are there."""
+    problems: tuple[str, ...]
+    """Why others that it names do not share it, one line each."""
+
+
+def service_accounts(pools: Iterable[Pool]) -> tuple[dict[str, str], dict[Key, str]]:
+    """Each service account's pool, as NAMESPACE/NAME both, and why other pools have none.
+
+    Of two pools that name one service account the older has it: else each could touch the other's blocks.
+    """
+    owners: dict[str, str] = {}
+    problems: dict[Key, str] = {}
+    for pool in sorted(pools, key=lambda each: each.meta.age_order):
+        key = (pool.meta.namespace, pool.meta.name)
+        if pool.meta.deleting:
+            continue
+        if not pool.service_account:
+            problems[key] = MISSING
+            continue
+        account = f"{pool.meta.namespace}/{pool.service_account}"
+        if account in owners:
+            problems[key] = TAKEN.format(other=owners[account], account=account)
+        else:
+            owners[account] = "/".join(key)
+    return owners, problems
+
+
+def members(
+    groups: Iterable[DeclaredGroup], pools: Iterable[Pool], zones: Iterable[Zone], problems: Mapping[Key, str]
+) -> dict[str, Members]:
+    """Who shares each group, by its uid. Of two groups that name one pool or zone the older has it.
+
+    Args:
+        groups: all of them.
+        pools: all that there are.
+        zones: the same.
+        problems: why pools have no service account.
+    """
+    known_pools = {(pool.meta.namespace, pool.meta.name) for pool in pools if not pool.meta.deleting}
+    known_zones = {(zone.meta.namespace, zone.meta.name): zone for zone in zones if not zone.meta.deleting}
+    taken: dict[str, str] = {}
+    made = {}
+    for group in sorted(groups, key=lambda each: each.meta.age_order):
+        if not group.meta.deleting:
+            made[group.meta.uid] = _members(group, known_pools, known_zones, problems, taken)
+    return made
+
+
+def with_members(group: DeclaredGroup, shared: Members, instances: Sequence[Body]) -> dict[str, Any]:
+    """A group in the manager's words, with who shares it and what its zones' instances are promised."""
+    made = {**group.wanted}
+    if quotas := _instance_quotas(group, shared, instances):
+        made["instances"] = quotas
+    if shared.pools:
+        made["pools"] = list(shared.pools)
+    if shared.aliases:
+        made["aliases"] = list(shared.aliases)
+    return made
+
+
+def zone_rows(group: DeclaredGroup, shared: Members, instances: Sequence[Body]) -> list[dict[str, Any]]:
+    """What each zone that a group names stores in each storage type, and what it is promised."""
+    rows = []
+    for quotas in group.zones:
+        zone = shared.zones.get(quotas.zone)
+        held: dict[str, int] = dict.fromkeys(quotas.types, 0)
+        for instance in _instances_of(zone, group, instances) if zone is not None else ():
+            for kind, size in (instance.get("bytes_by_type") or {}).items():
+                held[kind] = held.get(kind, 0) + size
+        for kind, size in sorted(held.items()):
+            reserved = quotas.types.get(kind, {}).get("reserved", 0)
+            namespace, name = quotas.zone
+            rows.append({"namespace": namespace, "name": name, "type": kind, "held": size, "reserved": reserved})
+    return rows
+
+
+def _members(
+    group: DeclaredGroup,
+    known_pools: set[Key],
+    known_zones: Mapping[Key, Zone],
+    problems: Mapping[Key, str],
+    taken: dict[str, str],
+) -> Members:
+    pools: set[str] = set()
+    aliases: dict[str, None] = {}
+    zones: dict[Key, Zone] = {}
+    lines: list[str] = []
+
+    def join(what: str, pool: Key, alias: str) -> bool:
+        why = problems.get(pool) if pool in known_pools else "is not there"
+        if why is not None:
+            lines.append(
+                f"ZonePool {'/'.join(pool)} {why}" if pool not in known_pools else f"ZonePool {'/'.join(pool)}: {why}"
+            )
+            return False
+        if taken.setdefault(alias, group.meta.name) != group.meta.name:
+            lines.append(f"{what} is in the group {taken[alias]}, which is older")
+            return False
+        pools.add("/".join(pool))
+        aliases[alias] = None
+        return True
+
+    for namespace, name in group.pools:
+        join(f"ZonePool {namespace}/{name}", (namespace, name), pool_group(namespace, name))
+    for quotas in group.zones:
+        what = f"TenantZone {'/'.join(quotas.zone)}"
+        zone = known_zones.get(quotas.zone)
+        if zone is None:
+            lines.append(f"{what} is not there")
+        elif join(what, (zone.meta.namespace, zone.pool), zone_group(zone.meta.namespace, zone.pool, zone.tenant)):
+            zones[quotas.zone] = zone
+    return Members(tuple(sorted(pools)), tuple(aliases), zones, tuple(dict.fromkeys(lines)))
+
+
+def _instance_quotas(
+    group: DeclaredGroup, shared: Members, instances: Sequence[Body]
+) -> dict[str, dict[str, dict[str, int]]]:
+    """By instance and storage type; of a zone with several instances each has an equal part."""
+    quotas: dict[str, dict[str, dict[str, int]]] = {}
+    for declared in group.zones:
+        zone = shared.zones.get(declared.zone)
+        of_zone = _instances_of(zone, group, instances) if zone is not None and declared.types else []
+        for instance in of_zone:
+            quotas[instance["instance"]["name"]] = {
+                kind: _part(quota, len(of_zone)) for kind, quota in declared.types.items()
+            }
+    return quotas
+
+
+def _instances_of(zone: Zone, group: DeclaredGroup, instances: Sequence[Body]) -> list[Body]:
+    pool = f"{zone.meta.namespace}/{zone.pool}"
+    return [
+        each
+        for each in instances
+        if each["instance"]["group"] == group.meta.name
+        and each["instance"].get("pool") == pool
+        and is_instance_of(each["instance"]["name"], zone.tenant)
+    ]
+
+
+def _part(quota: Body, count: int) -> dict[str, int]:
+    """An equal part of a quota, without what is the default."""
+    parts = {field: size // count for field, size in quota.items()}
+    return {field: size for field, size in parts.items() if size or field == "limit"}

@@ -1,0 +1,89 @@
+"""Objects of S3 servers, by AWS' own client, on threads that may wait.
+
+Endpoint, region and credentials are found as every AWS client finds them: environment, files, or the pod's identity.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from tenantzone_runtime.shared.places import ObjectPlace
+
+_SECONDS: Final = 2.0
+"""That a connection and each part of an answer may take: nobody waits for a load any longer."""
+_MISSING: Final = ("404", "NoSuchKey", "NotFound")
+
+
+class S3Storages:
+    """Buckets.
+
+    Args:
+        client: botocore's, which any number of threads may use.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def write(self, place: ObjectPlace, content: bytearray) -> None:
+        """Write an object; who reads it after this reads all of it.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        with _told():
+            self._client.put_object(Bucket=place.bucket, Key=place.name, Body=bytes(content))
+
+    def read(self, place: ObjectPlace, content: bytearray) -> bool:
+        """Read an object; False: it has another length than ``content``.
+
+        Raises:
+            OSError: it could not be read; ``FileNotFoundError``: it is not there.
+        """
+        with _told():
+            answer = self._client.get_object(Bucket=place.bucket, Key=place.name)
+            if answer["ContentLength"] != len(content):
+                answer["Body"].close()
+                return False
+            filled = 0
+            while part := answer["Body"].read(2**20):
+                content[filled : filled + len(part)] = part
+                filled += len(part)
+            return filled == len(content)
+
+
+def open_s3() -> S3Storages:
+    """A client of S3 servers.
+
+    Raises:
+        OSError: the client is not installed, or finds no region or credentials.
+    """
+    try:
+        from botocore.config import Config
+        from botocore.session import get_session
+    except ImportError:
+        raise OSError("storages of type S3 need botocore: pip install 'tenantzone[s3]'") from None
+    config = Config(
+        connect_timeout=_SECONDS, read_timeout=_SECONDS, max_pool_connections=16, retries={"total_max_attempts": 2}
+    )
+    with _told():
+        return S3Storages(get_session().create_client("s3", config=config))
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Errors of the client as those of files.
+
+    Raises:
+        OSError: what was wrong.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") in _MISSING:
+            raise FileNotFoundError(str(error)) from error
+        raise OSError(str(error)) from error
+    except (BotoCoreError, HTTPError) as error:
+        raise OSError(str(error)) from error

@@ -1,0 +1,143 @@
+"""What the operator makes of what answers where the KV-cache manager should be."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from hack.ports import free_ports
+from tenantzone_operator.__main__ import main
+from tenantzone_operator.cache_manager.client import ManagerAddress, ManagerClient, ManagerRefused, ManagerUnavailable
+
+Serve = Callable[[Any], Any]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Serves one answer to all that is asked, and returns the server."""
+    servers = []
+
+    async def start(answer: Callable[[web.Request], Any]) -> TestServer:
+        app = web.Application()
+        app.router.add_post("/v1/{call}", answer)
+        server = TestServer(app)
+        await server.start_server()
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        await server.close()
+
+
+async def asked(url: str, token_file: Path | None = None) -> dict[str, Any]:
+    async with ManagerClient(ManagerAddress(url, token_file)) as client:
+        return await client.call("PutServiceAccount", name="a/b")
+
+
+def refusal(code: str) -> str:
+    return json.dumps({"error": {"code": code, "message": "its own words"}})
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "words"),
+    [
+        (200, "no JSON", "is not the manager's"),
+        (200, "[]", "is not the manager's"),
+        (404, "404: Not Found", "status 404"),
+        (500, '{"error": "else"}', "status 500"),
+        (401, refusal("UNAUTHENTICATED"), "its own words"),
+        (403, refusal("PERMISSION_DENIED"), "its own words"),
+        (503, refusal("UNAVAILABLE"), "its own words"),
+    ],
+)
+async def test_what_is_no_answer_of_a_manager_is_none(serve: Serve, status: int, text: str, words: str) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=text, status=status)
+
+    server = await serve(answer)
+    with pytest.raises(ManagerUnavailable, match=words) as error:
+        await asked(str(server.make_url("/")))
+    assert str(server.port) in str(error.value)
+
+
+async def test_a_refusal_is_one(serve: Serve) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=refusal("FAILED_PRECONDITION"), status=409)
+
+    server = await serve(answer)
+    with pytest.raises(ManagerRefused, match="its own words") as error:
+        await asked(str(server.make_url("/")))
+    assert not error.value.is_missing
+
+
+async def test_the_token_follows_no_redirect(serve: Serve, tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    async def note(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization", ""))
+        return web.json_response({})
+
+    elsewhere = await serve(note)
+
+    async def lead(_: web.Request) -> web.Response:
+        return web.Response(status=307, headers={"Location": str(elsewhere.make_url("/v1/PutServiceAccount"))})
+
+    (tmp_path / "token").write_text("secret\n")
+    server = await serve(lead)
+    with pytest.raises(ManagerUnavailable):
+        await asked(str(server.make_url("/")), tmp_path / "token")
+    assert seen == []
+    assert await asked(str(elsewhere.make_url("/")), tmp_path / "token") == {}
+    assert seen == ["Bearer secret"]
+
+
+async def test_a_connection_that_was_closed_meanwhile_is_made_again(serve: Serve) -> None:
+    requests: list[int] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        requests.append(1)
+        if len(requests) == 1:
+            assert request.transport is not None
+            request.transport.close()
+        return web.json_response({"done": True})
+
+    server = await serve(answer)
+    assert await asked(str(server.make_url("/"))) == {"done": True}
+    assert len(requests) == 2
+
+
+@pytest.mark.parametrize("text", ["", "\n", "two words"])
+async def test_a_file_without_a_token_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "token").write_text(text)
+    for file, words in ((tmp_path / "token", "holds none"), (tmp_path / "none", "No such file")):
+        with pytest.raises(ManagerUnavailable, match=words):
+            await asked("http://127.0.0.1:9", file)
+
+
+async def test_nobody_there_is_told_with_the_address() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(ManagerUnavailable, match=f"127.0.0.1:{port}"):
+        await asked(f"http://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--manager-token-file", "/token"], "--manager-token-file needs --manager-url"),
+        (["--manager-url", "tenantzone-manager:9470"], "--manager-url must be like http://"),
+        (["--manager-url", "ftp://manager"], "--manager-url must be like http://"),
+        (["--manager-url", "http://user:secret@manager"], "--manager-url must be like http://"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: list[str], words: str
+) -> None:
+    monkeypatch.setattr("sys.argv", ["tenantzone-operator", *flags])
+    with pytest.raises(SystemExit):
+        main()
+    assert words in capsys.readouterr().err

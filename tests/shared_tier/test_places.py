@@ -1,0 +1,107 @@
+"""Where an engine reads and writes what a manager says: in storages, at the place of this chunk, and nowhere else."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenantzone_runtime.shared.answers import Location, Part
+from tenantzone_runtime.shared.places import PlaceError, place_of
+from tenantzone_runtime.shared.storages import FileStorages
+
+KEY, INSTANCE, SIZE = b"\xab\xcd", "acme.0123", 64
+NAME = f"{KEY.hex()}-loc.chunk"
+OWN = f"/mnt/kv/objects/ml.chat/{INSTANCE}/ab/{NAME}"
+
+
+def place(path, query=f"?size={SIZE}", scheme="file://", name="chunk", size=SIZE):
+    uri = f"{scheme}{path}{query}"
+    return place_of(Location("loc", "FileSystem", "files", [Part(name, uri, size)]), INSTANCE, KEY, SIZE)
+
+
+def test_a_file_of_its_own_and_a_slot():
+    assert (str(place(OWN).path), place(OWN).offset) == (OWN, -1)
+    slot = place("/mnt/kv/files/ml.chat/0a1b/4096/00000007", "?size=64&blkid=3&offset=12288")
+    assert (slot.path.name, slot.offset) == ("00000007", 12288)
+    assert str(place("/mnt/a%20b" + OWN).path).startswith("/mnt/a b/")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd",
+        f"/objects/ml.chat/{INSTANCE}/ab/{NAME}",
+        OWN.replace(INSTANCE, "burst.0123"),
+        OWN.replace("/ab/", "/ac/"),
+        OWN.replace("-loc.", "-other."),
+        OWN.replace("abcd-", "abce-"),
+        OWN.replace("/mnt/kv", "/mnt/../etc"),
+        OWN.replace("ml.chat", ".."),
+        OWN + "/more",
+        "",
+    ],
+)
+def test_what_is_no_place_of_this_chunk_is_refused(path):
+    with pytest.raises(PlaceError):
+        place(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scheme": "http://"}, "neither of files nor S3"),
+        ({"scheme": "file://host"}, "neither of files nor S3"),
+        ({"query": "?size=64&offset=-1"}, "no place of a manager's storage"),
+        ({"name": "tp0"}, "other parts"),
+        ({"size": 65}, "other parts"),
+    ],
+)
+def test_what_an_engine_can_not_use_is_refused_by_name(change, message):
+    with pytest.raises(PlaceError, match=message):
+        place(OWN, **change)
+
+
+@pytest.mark.parametrize("offset", ["-1", "x", "1e3", ""])
+def test_an_offset_is_a_number(offset):
+    with pytest.raises(PlaceError):
+        place("/mnt/kv/files/ml.chat/0a1b/4096/00000007", f"?size=64&offset={offset}")
+
+
+@given(st.text(alphabet=string.printable, max_size=80))
+def test_no_text_leads_anywhere_else(text):
+    try:
+        found = place("/mnt/kv" + text)
+    except PlaceError:
+        return
+    assert found.path.name == NAME or "files" in found.path.parts
+
+
+@pytest.mark.parametrize("prefix", ["", "kv/", "a/b/"])
+def test_an_object_of_a_bucket(prefix):
+    found = place(f"bucket/{prefix}ml.chat/{INSTANCE}/{NAME}", scheme="s3://")
+    assert (found.bucket, found.name) == ("bucket", f"{prefix}ml.chat/{INSTANCE}/{NAME}")
+
+
+@pytest.mark.parametrize(
+    "path", [f"bucket/ml.chat/other/{NAME}", f"bucket/ml.chat/{INSTANCE}/else", "bucket/", "bucket"]
+)
+def test_another_object_of_a_bucket_is_refused(path):
+    with pytest.raises(PlaceError):
+        place(path, scheme="s3://")
+
+
+def test_nothing_is_written_where_no_storage_is(tmp_path):
+    path = tmp_path / f"objects/ml.chat/{INSTANCE}/ab/{NAME}"
+    path.parent.mkdir(parents=True)
+    with pytest.raises(OSError, match="no storage is here"):
+        FileStorages().write(place(str(path)), bytearray(SIZE))
+    assert not path.exists()
+    (tmp_path / "owner").write_text("an index")
+    FileStorages().write(place(str(path)), bytearray(SIZE))
+    with pytest.raises(FileExistsError):
+        FileStorages().write(place(str(path)), bytearray(SIZE))
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+    with pytest.raises(OSError, match="symbolic links"):
+        FileStorages().read(place(str(path)), bytearray(SIZE))
