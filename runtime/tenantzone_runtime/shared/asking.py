@@ -21,6 +21,10 @@ _PROBE_SECONDS: Final = 5.0
 """At most, between two tries of a manager that fails."""
 
 
+_SAME_TIME: Final = 0.002
+"""Seconds in which two clocks' ends are the same end."""
+
+
 class Asking:
     """Asks where prompts can be read, one question for each request.
 
@@ -89,7 +93,9 @@ class Asking:
             self._counts["answered"] += 1
             query.answer(keys, told[0] if told else CacheLocations())
         else:
-            self._counts["failed"] += 1
+            # Its thread gives up when the budget is spent, and may be the first to know.
+            is_late = query.is_late(time.monotonic() + _SAME_TIME)
+            self._counts["late" if is_late else "failed"] += 1
             query.end()
 
 
