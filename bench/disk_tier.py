@@ -43,7 +43,7 @@ _INSTANCE: Final = Instance(
 )
 
 
-class _NoSeal:
+class NoSeal:
     """Content as it is."""
 
     folder = "0" * 64
@@ -79,7 +79,7 @@ class _Bench:
         path = self._folder / "plain"
         with path.open("wb", buffering=0) as file:
             written = self._rate(lambda: self._write(file.fileno()))
-        _forget_cached([path])
+        forget_cached([path])
         with path.open("rb", buffering=0) as file:
             read = self._rate(lambda: [os.readv(file.fileno(), [view]) for view in self._target])
         path.unlink()
@@ -100,7 +100,7 @@ class _Bench:
         zone = tier.zone_for("t", time.monotonic())
         assert zone is not None
         written = self._rate(lambda: self._jobs(disk, zone, disk.store, self._content))
-        _forget_cached([path for path in root.rglob("*-*") if path.is_file()])
+        forget_cached([path for path in root.rglob("*-*") if path.is_file()])
         read = self._rate(lambda: self._jobs(disk, zone, disk.load, self._target))
         assert self._target == self._content, "what was loaded is what was stored"
         disk.apply(make_config(2, PoolConfig(namespace="n", name="p"), ()))
@@ -152,7 +152,7 @@ def main() -> None:
 def _rounds(bench: _Bench, count: int) -> Iterator[dict[str, tuple[float, float]]]:
     ways: dict[str, Callable[[], tuple[float, float]]] = {
         "plain file": bench.plain,
-        "tier, unsealed": partial(bench.tier, _NoSeal()),
+        "tier, unsealed": partial(bench.tier, NoSeal()),
         "tier, sealed": partial(bench.tier, ZoneSeal(b"k" * 32, _INSTANCE, "")),
     }
     for _ in range(count):
@@ -188,7 +188,7 @@ def _wait(disk: DiskTier, condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def _forget_cached(paths: list[Path]) -> None:
+def forget_cached(paths: list[Path]) -> None:
     """Have the system read these files from the disk, and not from memory."""
     for path in paths:
         with path.open("rb") as file:

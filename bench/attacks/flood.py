@@ -147,8 +147,9 @@ def main() -> None:
                 for number, pair in enumerate(pairs(options.queued, options.aborted)):
                     if options.only and pair.pathological.name not in options.only:
                         continue
-                    plain, odd = (_flood(engine, options, number, is_odd=is_odd) for is_odd in (False, True))
-                    found[engine.name].append((pair, plain, odd))
+                    for _ in range(options.times):
+                        plain, odd = (_flood(engine, options, number, is_odd=is_odd) for is_odd in (False, True))
+                        found[engine.name].append((pair, plain, odd))
     except EngineError as error:
         sys.exit(f"bench.attacks.flood: {error}")
     print(table(found))
@@ -169,6 +170,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each load (default: %(default)s)")
     parser.add_argument("--queued", type=int, default=10_000, help="requests at once (default: %(default)s)")
     parser.add_argument("--aborted", type=int, default=1_000, help="streams (default: %(default)s)")
+    parser.add_argument("--times", type=int, default=1, help="that each pair is sent (default: %(default)s)")
     parser.add_argument("--only", nargs="*", metavar="LOAD", help="odd ones of the table; default: all")
     return parser.parse_args()
 

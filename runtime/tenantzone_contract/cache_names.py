@@ -19,13 +19,13 @@ def pool_group(namespace: str, pool: str) -> str:
     return _short(f"{namespace}.{pool}")
 
 
-def instance_name(tenant: str, purge: str, digest: str) -> str:
+def instance_name(tenant: str, digest: str, purge: str = "") -> str:
     """The name of the instance of a tenant's zone between two purges.
 
     Args:
         tenant: the zone's.
-        purge: the id of its last purge; empty: none.
         digest: hexadecimal digits, over all that the bytes of its blocks depend on; 192 bits of it are in the name.
+        purge: the id of its last purge; empty: none.
     """
     return f"{owner_part(tenant)}.{_mark(purge)}.{digest[:48]}"
 
@@ -36,9 +36,9 @@ def owner_part(tenant: str) -> str:
 
 
 def owner_of(name: str) -> str:
-    """The owner's part of an instance's name; empty: it is no engine's."""
+    """The owner's part of an instance's name; empty: it has none."""
     owner, _, rest = name.partition(".")
-    return owner if rest.count(".") == 1 else ""
+    return owner if rest else ""
 
 
 def is_instance_of(name: str, tenant: str) -> bool:

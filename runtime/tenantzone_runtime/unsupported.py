@@ -158,8 +158,9 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         "data parallelism",
-        "a front door, an admin port and a report are of one engine, and ranks of a mixture of experts, which alone "
-        "may have an API server each, make each step together: zones were not tried with that",
+        "a front door, an admin port and a report are of one engine; of the ranks that have an API server each vLLM "
+        "takes a mixture of experts only, and its CPU backend ends at their first request, so that zones were never "
+        "tried there",
         "run one Pod for each engine, without these flags: the pool's zones hold in each",
         flags=(
             Setting("--data-parallel-size", ("-dp",), bound_to="1"),

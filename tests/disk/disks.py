@@ -136,10 +136,15 @@ class Disk:
         )
 
     def declare(self, *zones, opening=True):
-        self.zones = zones = [self._with_share(zone) for zone in zones]
-        self.tier.apply(make_config(next(NUMBERS), PoolConfig(namespace="n", name="p"), zones))
+        self.tier.apply(self.config(*zones))
         if opening:
             self.wait(lambda: self.tier.is_open)
+
+    def config(self, *zones, **shares):
+        """Of these zones, with the shares of the disk that tenants have, or have from now on."""
+        self.shares |= {tenant: in_bytes(share) for tenant, share in shares.items()}
+        self.zones = [self._with_share(zone) for zone in zones]
+        return make_config(next(NUMBERS), PoolConfig(namespace="n", name="p"), self.zones)
 
     def _with_share(self, zone):
         share = self.shares.get(zone.tenant)

@@ -55,7 +55,8 @@ def main(folder, phase):
     if "read" in phase:
         tenants.begin_load("acme", {WHOLE: bytearray(CHUNK)})
     elif "removal" in phase:
-        tenants.tier._forget(tenants.tier.tier.lose(tenants.zone("acme"), tenants.tier._space_of.copy().popitem()[0]))
+        catalog = tenants.tier._catalog
+        catalog.forget(tenants.tier.tier.lose(tenants.zone("acme"), catalog._space_of.copy().popitem()[0]))
     else:
         tenants.begin_store("acme", CUT_SHORT)
     # Ends with the test if nobody kills it.

@@ -37,6 +37,20 @@ def test_one_is_tried_after_each_pause_and_pauses_double_to_a_minute():
     assert breaker.openings == 9
 
 
+def test_what_was_under_way_when_it_opened_makes_no_pause_longer():
+    """Of one prompt there are many chunks at once, and a disk that fails fails all of them."""
+    breaker = Breaker()
+    for _ in range(64):
+        breaker.failed(0.0)
+    assert breaker.openings == 1
+    assert breaker.allows(1.0)
+    for _ in range(64):
+        breaker.failed(1.1, at_once=True)
+    assert breaker.openings == 2
+    assert not breaker.allows(3.0)
+    assert breaker.allows(3.1)
+
+
 def test_a_try_that_nobody_told_the_end_of_is_repeated_after_a_pause():
     breaker = Breaker()
     breaker.failed(0.0, at_once=True)

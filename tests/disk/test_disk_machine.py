@@ -138,7 +138,7 @@ class DiskLives(RuleBasedStateMachine):
             self.disk.rest()
             held = self.disk.tier.tier.ledger.held_blocks
             assert len(self.files()) <= held, "what is nobody's has gone"
-            assert len(self.disk.tier._slots.free) == CHUNKS - held, "no slot was lost"
+            assert len(self.disk.tier._catalog.slots.free) == CHUNKS - held, "no slot was lost"
             self.disk.stop()
         shutil.rmtree(self.folder)
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -308,3 +309,38 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(disk, monkeypatch):
     tenants.files.calls.clear()
     tenants.store("acme", A)
     assert tenants.files.calls == ["write", "fsync", "rename"]
+
+
+def test_a_lowered_limit_goes_in_parts_between_which_others_store(disk):
+    tenants = disk(acme={}, late={}, chunks=60)
+    tenants.store("acme", *keys(40))
+    acme, held, stored = tenants.zone("acme"), [40], []
+    for _ in tenants.tier.apply_in_parts(tenants.config(declare("acme"), declare("late"), acme={"limit": 5}), 7):
+        held.append(acme.held)
+        if acme.held in range(6, 40) and not stored:
+            stored.append(tenants.begin_store("late", b"l" * 36))
+    assert max(before - after for before, after in pairwise(held)) == 7
+    assert held[-1] == 5
+    assert tenants.end(*stored).moved == [b"l" * 36]
+    tenants.rest()
+    assert len(tenants.paths()) == 5 + 1
+
+
+def test_a_purge_goes_in_parts_and_nothing_is_found_from_the_first_on(disk):
+    tenants = disk(acme={}, chunks=60)
+    stored = keys(40)
+    tenants.store("acme", *stored)
+    tenants.tier.lose(tenants.zone("acme"), stored[:1])
+    for _ in tenants.tier.apply_in_parts(tenants.config(declare("acme", purge="once")), 7):
+        assert not any(tenants.find("acme", *stored))
+        # What ends meanwhile has all go on that has to be removed.
+        until = time.monotonic() + 5
+        while tenants.tier._catalog.slots.to_remove:
+            assert time.monotonic() < until
+            tenants.tier.finished()
+        assert not tenants.zone("acme").held or not tenants.tier._catalog._sweeping._under_way
+    assert tenants.zone("acme").held == 0
+    tenants.rest()
+    (receipt,) = tenants.tier.take_receipts()
+    assert (receipt.purge, receipt.chunks, receipt.files) == ("once", 39, 39)
+    assert tenants.store("acme", *keys(60)) == keys(60), "each slot is free again"

@@ -50,7 +50,7 @@ class Engine:
 
     def step(self):
         self.manager.on_schedule_end(ScheduleEndContext((), ()))
-        self.tier.upkeep()
+        list(self.tier.upkeep())
 
     def store(self, context, keys):
         output = self.manager.prepare_store(keys, context)
@@ -81,6 +81,9 @@ class Engine:
 
     def forget_memory(self):
         self.manager.reset_cache()
+        if hasattr(self.manager, "on_reset_flushed"):
+            # Since 0.33 nothing is brought up until the workers have no copy from before under way.
+            self.manager.on_reset_flushed()
         self.region.memory[:] = 0
 
     def end(self):

@@ -6,7 +6,7 @@ from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import Watermarks
 from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.zone_terms import Idle
-from tenantzone_runtime.engine import scheduling
+from tenantzone_runtime.engine import beside_steps
 from tests.engine.measured import zone
 from tests.engine.pauses import in_each_pause
 
@@ -26,7 +26,7 @@ def driver(config):
 
 @pytest.fixture(autouse=True)
 def _one_block_at_once(monkeypatch):
-    monkeypatch.setattr(scheduling, "BLOCKS_AT_ONCE", 1)
+    monkeypatch.setattr(beside_steps, "BLOCKS_AT_ONCE", 1)
 
 
 def test_steps_are_made_while_a_config_comes_into_force(driver, monkeypatch):

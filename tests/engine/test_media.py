@@ -249,3 +249,23 @@ def test_an_image_for_which_no_step_has_the_tokens_is_cut_as_in_vllm(make, confi
     ]
     driver.run()
     assert [driver.finished[request.request_id] for request in sent] == ["length"] * 2
+
+
+@pytest.mark.parametrize("are_whole", [False, True])
+def test_no_image_is_encoded_before_a_request_has_its_share_of_the_step(make, config, are_whole):
+    """It would take room in the encoder and its cache from those whose turn it is."""
+    config.scheduler_config.disable_chunked_mm_input = are_whole
+    driver = make(budget=8, cache=20, capacity=1000)
+    driver.declare(*(zone(tenant) for tenant in ("acme", "burst", "calm")))
+    places = [16 + 150 * number for number in range(6)]
+    for tenant in ("acme", "burst", "calm"):
+        for _ in range(2):
+            driver.send(tenant, prompt(60), images=[(f"{tenant} {place}", place, IMAGE) for place in places])
+    while driver.scheduler.has_unfinished_requests():
+        output, result = driver.schedule()
+        for name, images in output.scheduled_encoder_inputs.items():
+            computed = driver.scheduler.requests[name].num_computed_tokens
+            assert all(places[image] < computed for image in images)
+        driver.update(output, result)
+    driver.check()
+    assert set(driver.finished.values()) == {"length"}

@@ -7,7 +7,7 @@ from vllm.v1.core.sched.interface import PauseState
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import ConfigError
 from tenantzone_contract.report import ConfigStatus, PurgeReport
-from tenantzone_runtime.engine import scheduling
+from tenantzone_runtime.engine import beside_steps
 from tenantzone_runtime.housekeeping.reporting import make_report
 from tenantzone_runtime.zones.audit import Evicted, Purged
 from tests.engine.measured import counters, zone
@@ -187,7 +187,7 @@ def test_from_its_first_moment_on_nothing_old_is_found_while_steps_go_on(driver,
                 driver.step()
             hits.append((seed, driver.cached_tokens(request)))
 
-    monkeypatch.setattr(scheduling, "BLOCKS_AT_ONCE", 7)
+    monkeypatch.setattr(beside_steps, "BLOCKS_AT_ONCE", 7)
     with in_each_pause(monkeypatch, ask) as pauses:
         purge(driver, "one")
     assert len(pauses) > 5

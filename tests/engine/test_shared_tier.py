@@ -56,7 +56,7 @@ class Vllm:
 
     def step(self):
         self.manager.on_schedule_end(ScheduleEndContext((), ()))
-        self.tier.upkeep()
+        list(self.tier.upkeep())
 
     def store(self, context, keys):
         output = self.manager.prepare_store(keys, context)

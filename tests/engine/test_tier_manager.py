@@ -28,7 +28,7 @@ class Tenants:
     def declare(self, *zones):
         zones = [zone.model_copy(update={"tiers": self.shares.get(zone.tenant, ())}) for zone in zones]
         config = make_config(next(NUMBERS) + 1, PoolConfig(namespace="n", name="p"), zones)
-        self.manager.apply(config)
+        list(self.manager.apply(config))
 
     def request(self, tenant):
         context = ReqContext(f"request-{next(NUMBERS)}")

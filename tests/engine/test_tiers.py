@@ -1,12 +1,17 @@
 """Tiers below the blocks, with vLLM's real scheduler and connector: what is stored, who finds it again, who waits."""
 
+import time
+from contextlib import contextmanager
 from random import Random
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_flags
 from tenantzone_contract.tiers import TierShare
+from tenantzone_runtime.housekeeping import turns
 from tests.engine.tier_worker import CHUNK_BYTES, TierWorker, give_disk, with_tiers
 from tests.zones.core import declare
 
@@ -89,6 +94,14 @@ def engine(config):
         each.scheduler.shutdown()
 
 
+@contextmanager
+def steps_in_pauses(step):
+    """What goes on beside the steps has a pause after each part of it, in which something happens."""
+    pause = SimpleNamespace(sleep=step, perf_counter=time.perf_counter)
+    with patch.object(turns, "_TURN_SECONDS", 0.0), patch.object(turns, "time", pause):
+        yield
+
+
 class TestWhatIsFound:
     def test_what_left_the_blocks_is_found_in_memory(self, engine):
         engine = engine(20, 60)
@@ -141,6 +154,38 @@ class TestWhatIsFound:
         assert (engine.held("acme"), engine.held("acme", engine.disk.tier)) == (0, 0)
         assert engine.cached_tokens(engine.ask("acme", tokens)) == 0
         assert engine.cached_tokens(engine.ask("burst", others)) == 8 * BLOCK_TOKENS
+
+    def test_what_goes_on_while_its_zone_is_purged_is_in_no_tier_after_it(self, engine):
+        engine = engine(40, 60, 60)
+        engine.declare(declare("acme"))
+        tokens = prompt(20)
+        request = engine.send("acme", tokens, max_tokens=3 * BLOCK_TOKENS)
+        engine.step()
+        engine.declare(declare("acme", purge="once"))
+        while not request.is_finished():
+            engine.step()
+        engine.rest()
+        assert (engine.held("acme"), engine.held("acme", engine.disk.tier)) == (0, 0)
+        assert engine.cached_tokens(engine.ask("acme", tokens)) == 0
+        engine.evict("acme")
+        assert engine.cached_tokens(engine.ask("acme", tokens)) == 20 * BLOCK_TOKENS, "what came after it is stored"
+
+    def test_nothing_from_before_a_purge_is_loaded_while_it_is_under_way(self, engine):
+        engine = engine(40, 60, 60)
+        engine.declare(declare("acme"))
+        tokens = engine.stored("acme", 8)
+        again = []
+
+        def ask_meanwhile(_):
+            if not again and engine.zone("acme").purges:
+                again.append(engine.send("acme", tokens))
+                engine.step()
+
+        with steps_in_pauses(ask_meanwhile):
+            engine.declare(declare("acme", purge="once"))
+        engine.rest()
+        assert engine.cached_tokens(again[0]) == 0
+        assert engine.worker.loaded == 0
 
     def test_a_new_salt_key_leaves_nothing_behind(self, engine):
         engine = engine(20, 60, 60)

@@ -88,6 +88,11 @@ class TierWorker:
         self._deferred.update(meta.store_jobs)
         return self._tell()
 
+    @property
+    def is_copying(self):
+        """Whether a copy is under way."""
+        return bool(self._under_way or self._deferred)
+
     def hurry(self):
         """All that is under way is done with the next step."""
         for job in self._under_way.values():
@@ -260,7 +265,9 @@ class FakeDisk:
                 self._forget(self.tier.lose(zone, self._files[zone, key][0]))
 
     def renew(self):
-        self._forget(self.tier.evict_all())
+        for given_up in self.tier.evict_all(1):
+            self._forget(given_up)
+            yield
 
     def give_up_jobs(self):
         self._is_held = False
@@ -269,11 +276,15 @@ class FakeDisk:
             ended += self.finished()
         self._ended = ended
 
-    def apply(self, config):
-        self._forget(self.tier.apply(config, self.tier.ledger.now))
+    def apply_in_parts(self, config):
+        for _, given_up in self.tier.apply_in_parts(config, self.tier.ledger.now, 1):
+            self._forget(given_up)
+            yield
 
-    def upkeep(self):
-        self._forget(self.tier.upkeep(self.tier.ledger.now))
+    def upkeep_in_parts(self):
+        for given_up in self.tier.upkeep_in_parts(self.tier.ledger.now, 1):
+            self._forget(given_up)
+            yield
 
     def take_receipts(self):
         return []

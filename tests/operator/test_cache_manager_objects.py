@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tenantzone_contract.cache_names import pool_group, zone_group
+from tenantzone_contract.cache_names import instance_name, pool_group, zone_group
 from tenantzone_operator.cache_manager.declared import DeclaredGroup, DeclaredStorage, read_group, read_storage
 from tenantzone_operator.cache_manager.members import Members, members, service_accounts, with_members, zone_rows
 from tenantzone_operator.cache_manager.notices import manager_notices
@@ -188,7 +188,8 @@ def test_a_pool_is_told_that_there_is_no_manager() -> None:
     assert read_pool(body("demo", spec={"selector": {}})).not_enforced == ()
 
 
-DIGESTS = ["0" * 64, "1" * 64]
+MINE = [instance_name("acme", "", digest * 64) for digest in "01"]
+"""Names as engines make them, of two models."""
 ACME = {"namespace": "default", "name": "acme"}
 
 
@@ -224,16 +225,16 @@ def test_a_zone_s_quotas_are_those_of_its_instances() -> None:
     types = [{"type": "S3", "reserved": "1Ki", "limit": "4Ki"}, {"type": "FileSystem", "reserved": 0}]
     named = group(zones=[ACME | {"types": types}])
     shared = sharing(named, [pool("demo", "vllm")], [zone("acme")])
-    mine = [instance(f"acme.{digest}", S3=100) for digest in DIGESTS]
+    mine = [instance(name, S3=100) for name in MINE]
     others = [
-        instance(f"burst.{DIGESTS[0]}"),
-        instance(f"acme.{DIGESTS[0]}", "default/other"),
-        instance(f"acme.{DIGESTS[0]}", of="elsewhere"),
+        instance(instance_name("burst", "", "0" * 64)),
+        instance(MINE[0], "default/other"),
+        instance(MINE[0], of="elsewhere"),
     ]
     assert "instances" not in with_members(named, shared, others)
     first, both = (dict(quotas(named, shared, [*some, *others])) for some in (mine[:1], mine))
-    assert first == {f"acme.{DIGESTS[0]}": {"S3": {"reserved": 1024, "limit": 4096}, "FileSystem": {}}}
-    assert both == {f"acme.{digest}": {"S3": {"reserved": 512, "limit": 2048}, "FileSystem": {}} for digest in DIGESTS}
+    assert first == {MINE[0]: {"S3": {"reserved": 1024, "limit": 4096}, "FileSystem": {}}}
+    assert both == {name: {"S3": {"reserved": 512, "limit": 2048}, "FileSystem": {}} for name in MINE}
     rows = zone_rows(named, shared, [*mine, *others])
     assert rows == [
         {"namespace": "default", "name": "acme", "type": "FileSystem", "held": 0, "reserved": 0},

@@ -1,5 +1,7 @@
 """Running requests that lose their turn or yield: for whom, how many, and when none can."""
 
+from collections import Counter
+
 import pytest
 
 from tests.zones.core import declare
@@ -25,7 +27,43 @@ class LateEngine(SmallEngine):
         return made
 
 
+class DeferringEngine(SmallEngine):
+    """An engine whose blocks are let go when steps in flight are over, and not before."""
+
+    def __init__(self, core):
+        super().__init__(core)
+        self.deferred = []
+
+    @property
+    def coming(self):
+        return Counter({zone: len(blocks) for zone, blocks in self.deferred})
+
+    def preempt(self, work):
+        blocks, work.blocks = work.blocks, []
+        self.deferred.append((work.zone, blocks))
+        super().preempt(work)
+        work.count += len(blocks)
+
+    def land(self):
+        for zone, blocks in self.deferred:
+            self.core.ledger.release(zone, [], blocks)
+        self.deferred.clear()
+
+
 # For running requests
+
+
+def test_of_two_that_can_not_both_go_on_only_one_yields_though_its_blocks_are_not_there_yet(core):
+    """Else both begin anew, and again, for ever."""
+    engine = DeferringEngine(core)
+    works = [engine.run(core.zone(name), 50, asks=5) for name in ("one", "other")]
+    assert engine.step() == (works, [])
+    assert engine.step() == (works[1:], [])
+    assert engine.preempted == works[:1]
+    engine.land()
+    assert engine.step() == ([], [])
+    assert engine.preempted == works[:1]
+    assert len(works[1].blocks) == 55
 
 
 def test_who_can_not_go_on_and_for_whom_nobody_can_yield_lets_go_of_its_own_blocks(core, engine):

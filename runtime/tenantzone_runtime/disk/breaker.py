@@ -1,7 +1,11 @@
 """A circuit breaker: what keeps failing is left alone for a while, and then tried with one transfer."""
 
+import logging
+import time
 from dataclasses import dataclass
 from typing import Final
+
+logger = logging.getLogger(__name__)
 
 FAILURES: Final = 5
 """In a row, after which it opens."""
@@ -43,6 +47,12 @@ class Breaker:
         """A transfer has ended well."""
         self._failures = 0
         self._pause = 0.0
+
+    def note(self, error: Exception, doing: str) -> None:
+        """Something could not be done now; the first time, that is logged."""
+        if not self.is_open:
+            logger.warning("The disk tier could not %s: %s", doing, error)
+        self.failed(time.monotonic(), str(error))
 
     def failed(self, now: float, error: str = "", *, at_once: bool = False) -> None:
         """A transfer has failed; ``at_once`` opens whatever went before, for one that held somebody up."""

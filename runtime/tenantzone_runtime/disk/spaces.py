@@ -34,6 +34,11 @@ class Space:
     given_up: list[int] = field(default_factory=list)
     """Slots that are free when the space is swept."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is on its way there, and all that it had was given up."""
+        return self.receipt is not None and not self.transfers and not self.entries
+
 
 class Slots:
     """The tier's chunk ids that nobody holds. One file at most stands for each, also while it waits for its removal."""

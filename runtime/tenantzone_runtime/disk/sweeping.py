@@ -1,13 +1,17 @@
 """Sweeping: what belongs to nobody any more goes from the disk, and whoever asked for it learns that it did."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
+from typing import TypeVar
 
 from tenantzone_runtime.disk.adoption import Runner
 from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.disk.layout import ObjectName
 from tenantzone_runtime.disk.objects import Objects
 from tenantzone_runtime.disk.spaces import Slots, Space
+
+T = TypeVar("T")
 
 
 class Sweeping:
@@ -54,15 +58,20 @@ class Sweeping:
         """Whether all files of a seal's folder are about to go, with those that come meanwhile."""
         return folder in self._strangers or any(space.seal.folder == folder for space in self._spaces)
 
-    def go_on(self, at_most: int | None = None) -> None:
-        """Have go what nothing is on its way to any more, at most so many folders and files at once."""
-        for folder in list(self._strangers)[:at_most]:
+    def go_on(self, at_most: int) -> None:
+        """Have go what nothing is on its way to any more, so that at most so many folders and files are going."""
+        for space in list(self._idle([space for space in self._spaces if space.is_over], at_most)):
+            self._sweep(space)
+        for folder in list(self._idle(self._strangers, at_most)):
             self._begin(folder, partial(self._objects.sweep, folder), partial(self._strangers.discard, folder))
-        for folder, name in list(self._excess)[:at_most]:
+        for folder, name in list(self._idle(self._excess, at_most)):
             item = (folder, name)
             self._begin(item, partial(self._objects.remove, folder, name), partial(self._excess.discard, item))
-        for space in [space for space in self._spaces if not space.transfers][:at_most]:
-            self._sweep(space)
+
+    def _idle(self, items: Iterable[T], at_most: int) -> Iterator[T]:
+        """Those that are not going yet, no more of them than there is room for."""
+        room = max(0, at_most - len(self._under_way))
+        return islice((item for item in items if item not in self._under_way), room)
 
     def take_receipts(self) -> list[Receipt]:
         """The receipts that were completed since the last call."""
@@ -85,8 +94,6 @@ class Sweeping:
         self._begin(space, work, done)
 
     def _begin(self, item: object, work: Callable[[], object], done: Callable[[], None]) -> None:
-        if item in self._under_way:
-            return
         self._under_way.add(item)
 
         def ended(error: Exception | None) -> None:

@@ -7,22 +7,24 @@ no caller ever waits for it.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
+from typing import Final
 
 from tenantzone_contract.config import RuntimeConfig
-from tenantzone_runtime.disk.adoption import Adoption
 from tenantzone_runtime.disk.breaker import Breaker
+from tenantzone_runtime.disk.catalog import Catalog
 from tenantzone_runtime.disk.figures import DiskFigures, Receipt, ZoneFigures
+from tenantzone_runtime.disk.jobs import Jobs
 from tenantzone_runtime.disk.layout import ObjectName
 from tenantzone_runtime.disk.objects import Objects
 from tenantzone_runtime.disk.sealing import CorruptObjectError, Seal, new_nonce
-from tenantzone_runtime.disk.spaces import Entry, Slots, Space
-from tenantzone_runtime.disk.sweeping import Sweeping
-from tenantzone_runtime.disk.transfers import AbandonedError, Job, JobEnd, Memory, Removal, Transfer, end_of, error_of
+from tenantzone_runtime.disk.spaces import Space
+from tenantzone_runtime.disk.transfers import AbandonedError, Job, JobEnd, Memory, Removal, Transfer, error_of
 from tenantzone_runtime.disk.workers import Workers
+from tenantzone_runtime.zones.parts import ALL, slices
 from tenantzone_runtime.zones.tier import Tier
 from tenantzone_runtime.zones.zone import Zone
 
@@ -30,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 Chunks = Sequence[tuple[bytes, memoryview]]
 """Keys, and the caller's memory of each."""
+
+CHUNKS_AT_ONCE: Final = 50
+"""That are given up beside the steps with the lock held: each has a thread to be told of its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +67,20 @@ class DiskTier:
     ) -> None:
         self.tier = tier
         self.chunk_bytes = objects.content_bytes
-        self.write_breaker, self.read_breaker, self.removal_breaker = Breaker(), Breaker(), Breaker()
+        self.write_breaker, self.read_breaker = Breaker(), Breaker()
         self._objects = objects
-        self._seals = seals
         self._settings = settings
-        self._slots = Slots(tier.chunk_count)
-        self._spaces: dict[str, Space] = {}
-        self._space_of: dict[int, tuple[Space, bytes]] = {}
-        """Of each slot that is held: its space, and its key there."""
-        self._jobs: dict[int, Job[Transfer]] = {}
-        self._job_ends: list[JobEnd] = []
+        self._jobs = Jobs()
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._writers = Workers("tenantzone-disk-write", settings.writers)
         self._readers = Workers("tenantzone-disk-read", settings.readers)
-        self._removals_under_way: set[Removal] = set()
-        self._removals_failed = 0
-        self._adoption = Adoption(objects, tier, self._slots)
-        self._sweeping = Sweeping(objects, self._slots, self._run_write, self._swept)
-        self._adoption.list_files(self._run_write, self._could_not_list)
+        self._catalog = Catalog(objects, tier, seals, self._run_write)
+        self.removal_breaker = self._catalog.breaker
 
     @property
     def is_open(self) -> bool:
         """Whether chunks may be stored: what is on the disk is known, and what belongs to nobody is gone."""
-        return self._adoption.is_done and not self._sweeping.has_strangers
+        return self._catalog.is_open
 
     @property
     def problem(self) -> str:
@@ -96,7 +92,7 @@ class DiskTier:
     def is_at_rest(self) -> bool:
         """Whether nothing is on its way, and nothing has to be removed."""
         in_transfer = any(zone.in_use for zone in self.tier.ledger.zones.values())
-        return not (in_transfer or self._slots.to_remove or self._sweeping.has_work)
+        return self._catalog.is_at_rest and not in_transfer
 
     # Requests
 
@@ -109,7 +105,7 @@ class DiskTier:
             promised: chunks that the zone was told of, and has not begun to load.
         """
         counts = self.tier.counts_of(zone)
-        entry = self._entry(zone, key)
+        entry = self._catalog.entry(zone, key)
         if entry is None or not self.tier.has_stored(zone, entry.slot):
             counts.misses += 1
             return False
@@ -129,20 +125,17 @@ class DiskTier:
         """
         now = time.monotonic()
         job: Job[Transfer] = Job(number, False, now, self.chunk_bytes)
-        new = [chunk for chunk in chunks if self._entry(zone, chunk[0]) is None]
+        new = [chunk for chunk in chunks if self._catalog.entry(zone, chunk[0]) is None]
         slots = self._slots_for(zone, len(new), protected, now) if new else []
         self.tier.store(zone, slots)
         for slot, (key, view) in zip(slots, new, strict=False):
-            space = self._space(zone)
-            name = ObjectName(key, new_nonce())
-            space.entries[key] = Entry(slot, name)
-            self._space_of[slot] = space, key
+            space, name = self._catalog.space(zone), ObjectName(key, new_nonce())
+            removal = self._catalog.add(space, slot, name)
             transfer = job.left[key] = Transfer(zone, slot, name, space.seal, Memory(view))
-            removal = self._slots.removal(slot)
             ended = partial(self._stored, job, space, transfer, removal)
             space.transfers += 1
             self._run_write(zone.spec.tenant, partial(transfer.write, self._objects, removal), ended)
-        self._begin(job)
+        self._jobs.begin(job)
 
     def load(self, number: int, zone: Zone, chunks: Chunks) -> None:
         """Begin to load chunks that the zone was told of; those that it can't have any more count as failed.
@@ -153,50 +146,51 @@ class DiskTier:
             chunks: the memory of each is as it was, or all of the chunk, when the job has ended.
         """
         job: Job[Transfer] = Job(number, True, time.monotonic(), self.chunk_bytes)
-        space = self._spaces.get(zone.spec.tenant)
         for key, view in chunks:
-            entry = self._entry(zone, key)
-            if (
-                space is None
-                or entry is None
-                or not self.tier.has_stored(zone, entry.slot)
-                or not self.tier.loadable(zone)
-            ):
+            entry = self._catalog.entry(zone, key)
+            if entry is None or not self.tier.has_stored(zone, entry.slot) or not self.tier.loadable(zone):
                 job.failed += 1
                 continue
+            space = self._catalog.space(zone)
             self.tier.load(zone, [entry.slot])
             transfer = job.left[key] = Transfer(zone, entry.slot, entry.name, space.seal, Memory(view))
             space.transfers += 1
             ended = partial(self._loaded, job, space, transfer)
             self._run(self._readers, zone.spec.tenant, partial(transfer.read, self._objects), ended)
-        self._begin(job)
+        self._jobs.begin(job)
 
     def end_at_once(self, number: int) -> None:
         """End a job of somebody who may store nothing."""
-        self._begin(Job(number, False, time.monotonic(), self.chunk_bytes))
+        self._jobs.begin(Job(number, False, time.monotonic(), self.chunk_bytes))
 
     def use(self, zone: Zone, keys: Iterable[bytes]) -> None:
         """Note that chunks were used, in this order."""
-        self.tier.use(zone, self._slots_of(zone, keys))
+        self.tier.use(zone, self._catalog.slots_of(zone, keys))
 
     def lose(self, zone: Zone, keys: Iterable[bytes]) -> None:
         """Find no more, and remove, what a zone has under these keys: it is not what it should be."""
-        for slot in self._slots_of(zone, keys):
-            self._forget(self.tier.lose(zone, slot))
+        for slot in self._catalog.slots_of(zone, keys):
+            self._catalog.forget(self.tier.lose(zone, slot))
 
     def renew(self) -> None:
         """Find no more, and remove, all that is there: it was sealed by a key that is not in force any more."""
-        for tenant, space in list(self._spaces.items()):
-            zone = self.tier.ledger.zones.get(tenant)
-            if zone is not None:
-                self.lose(zone, list(space.entries))
-            self._spaces[tenant] = self._new_space(tenant, space.purge)
+        for _ in self.renew_in_parts(ALL):
+            pass
+
+    def renew_in_parts(self, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
+        """Do what `renew` does, with pauses after ``at_once`` chunks, in which anything may happen to others."""
+        for tenant in self._catalog.tenants:
+            zone, space = self.tier.ledger.zones.get(tenant), self._catalog.reseal(tenant)
+            for entries in slices(list(space.entries.items()), at_once):
+                for key, entry in entries:
+                    if zone is not None and space.entries.get(key) is entry:
+                        self._catalog.forget(self.tier.lose(zone, entry.slot))
+                yield
 
     def finished(self) -> list[JobEnd]:
         """Take note of what the threads have done; returns the jobs that have ended, also those given up by now."""
         self._take_note()
-        ended, self._job_ends = self._job_ends, []
-        return ended
+        return self._jobs.take_ended()
 
     def _take_note(self) -> None:
         while True:
@@ -206,15 +200,12 @@ class DiskTier:
                 break
             event()
         now = time.monotonic()
-        for job in list(self._jobs.values()):
-            if now - job.began > self._settings.seconds:
-                self._give_up(job, now)
+        for job in self._jobs.begun_before(now - self._settings.seconds):
+            self._is_late(job, now)
 
     def give_up_jobs(self) -> None:
         """End all jobs at once: no memory of the caller's is touched when this returns."""
-        for job in list(self._jobs.values()):
-            job.give_up()
-            self._end(job)
+        self._jobs.give_up_all()
 
     # Configs and time
 
@@ -224,39 +215,37 @@ class DiskTier:
         What a purge names and what belongs to zones that are gone is found no more when this returns, and removed from
         the disk after it: :meth:`take_receipts` tells when.
         """
-        now = time.monotonic()
-        given_up = self.tier.apply(config, now)
-        self._retire_gone()
-        for zone in config.zones:
-            space = self._spaces.get(zone.tenant)
-            if space is None:
-                self._spaces[zone.tenant] = self._new_space(zone.tenant, zone.purge)
-            elif zone.purge and zone.purge != space.purge:
-                self._retire(space, zone.purge)
-                self._spaces[zone.tenant] = self._new_space(zone.tenant, zone.purge)
-        self._forget(given_up)
-        self._tidy()
-        self._sweeping.go_on()
+        for _ in self.apply_in_parts(config, ALL):
+            pass
+
+    def apply_in_parts(self, config: RuntimeConfig, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
+        """Do what `apply` does, with pauses after ``at_once`` chunks, in which anything may happen to others."""
+        yield from self._catalog.renew_purged(config)
+        for zone, given_up in self.tier.apply_in_parts(config, time.monotonic(), at_once):
+            self._catalog.retire_if_gone(zone.spec.tenant)
+            self._catalog.forget(given_up)
+            yield
+        yield from self._catalog.tidy()
+        self._catalog.sweep()
 
     def upkeep(self) -> None:
         """Do what time does to zones and chunks, and try again what the disk has refused; several times a second."""
+        for _ in self.upkeep_in_parts(ALL):
+            pass
+
+    def upkeep_in_parts(self, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
+        """Do what `upkeep` does, with pauses after ``at_once`` chunks."""
         # An engine without requests makes no steps, and asks for nothing that has ended.
         self._take_note()
-        now = time.monotonic()
-        self._forget(self.tier.upkeep(now))
-        self._tidy()
-        if not self.removal_breaker.allows(now):
-            return
-        self._adoption.list_files(self._run_write, self._could_not_list)
-        at_most = 1 if self.removal_breaker.is_open else None
-        for slot, removal in self._slots.to_remove[:at_most]:
-            if removal not in self._removals_under_way:
-                self._remove(slot, removal)
-        self._sweeping.go_on(at_most)
+        for given_up in self.tier.upkeep_in_parts(time.monotonic(), at_once):
+            self._catalog.forget(given_up)
+            yield
+        yield from self._catalog.tidy()
+        self._catalog.go_on(time.monotonic())
 
     def take_receipts(self) -> list[Receipt]:
         """What became of the files of purges and of zones that went, of those that are removed since the last call."""
-        return self._sweeping.take_receipts()
+        return self._catalog.take_receipts()
 
     def stop(self) -> None:
         """Begin nothing more, and let nobody wait."""
@@ -279,9 +268,9 @@ class DiskTier:
             writes_fail=self.write_breaker.is_open,
             reads_fail=self.read_breaker.is_open,
             breaker_openings=sum(breaker.openings for breaker in (self.write_breaker, self.read_breaker)),
-            leftovers=self._adoption.leftovers,
-            found=self._adoption.found,
-            removals_failed=self._removals_failed,
+            leftovers=self._catalog.leftovers,
+            found=self._catalog.found,
+            removals_failed=self._catalog.removals_failed,
             zones=zones,
         )
 
@@ -295,13 +284,13 @@ class DiskTier:
         key = transfer.name.key
         if error is None:
             if removal is not None:
-                self._slots.removed(transfer.slot, removal)
+                self._catalog.slots.removed(transfer.slot, removal)
             self.write_breaker.succeeded()
         elif not isinstance(error, AbandonedError):
             counts.write_failures += 1
-            self._failed(self.write_breaker, "write a chunk", error)
-        self._forget(self.tier.stored([transfer.slot], success=error is None))
-        self._ended(job, key, error)
+            self.write_breaker.note(error, "write a chunk")
+        self._catalog.forget(self.tier.stored([transfer.slot], success=error is None))
+        self._jobs.chunk_ended(job, key, error)
 
     def _loaded(self, job: Job[Transfer], space: Space, transfer: Transfer, error: Exception | None) -> None:
         space.transfers -= 1
@@ -318,29 +307,14 @@ class DiskTier:
             lost = True
         elif not isinstance(error, AbandonedError):
             counts.read_failures += 1
-            self._failed(self.read_breaker, "read a chunk", error)
+            self.read_breaker.note(error, "read a chunk")
             lost = True
         if lost:
             self.tier.lose(transfer.zone, transfer.slot)
-        self._forget(self.tier.loaded([transfer.slot]))
-        self._ended(job, transfer.name.key, error)
+        self._catalog.forget(self.tier.loaded([transfer.slot]))
+        self._jobs.chunk_ended(job, transfer.name.key, error)
 
-    def _failed(self, breaker: Breaker, doing: str, error: Exception) -> None:
-        if not breaker.is_open:
-            logger.warning("The disk tier could not %s: %s", doing, error)
-        breaker.failed(time.monotonic(), str(error))
-
-    def _begin(self, job: Job[Transfer]) -> None:
-        if job.left:
-            self._jobs[job.number] = job
-        else:
-            self._job_ends.append(end_of(job, time.monotonic()))
-
-    def _ended(self, job: Job[Transfer], key: bytes, error: Exception | None) -> None:
-        if job.ended(key, error) and not job.left:
-            self._end(job)
-
-    def _give_up(self, job: Job[Transfer], now: float) -> None:
+    def _is_late(self, job: Job[Transfer], now: float) -> None:
         """Let nobody wait for a job any longer. What is on its way goes on, and is charged until it ends."""
         for transfer in job.left.values():
             self.tier.counts_of(transfer.zone).late += 1
@@ -348,105 +322,21 @@ class DiskTier:
         if not breaker.is_open:
             logger.warning("The disk tier was late with a %s of %d chunks", _way(job), len(job.left))
         breaker.failed(now, f"not done within {self._settings.seconds:g} s", at_once=True)
-        job.give_up()
-        self._end(job)
-
-    def _end(self, job: Job[Transfer]) -> None:
-        del self._jobs[job.number]
-        self._job_ends.append(end_of(job, time.monotonic()))
-
-    # Slots and spaces
+        self._jobs.give_up(job)
 
     def _slots_for(self, zone: Zone, count: int, protected: Iterable[bytes], now: float) -> list[int]:
         if zone.leaving or zone.spec.retention.no_store:
             return []
         counts = self.tier.counts_of(zone)
-        # Of a purge that is not over, new files would go with the old ones.
-        if not self.is_open or not self.write_breaker.allows(now) or self._is_purging(zone):
+        if not self.is_open or not self.write_breaker.allows(now) or self._catalog.is_purging(zone):
             counts.refuse_writes("closed", count)
             return []
-        granted, given_up = self.tier.make_room(zone, count, self._slots_of(zone, protected))
-        self._forget(given_up)
-        slots = self._slots.take(granted)
+        granted, given_up = self.tier.make_room(zone, count, self._catalog.slots_of(zone, protected))
+        self._catalog.forget(given_up)
+        slots = self._catalog.slots.take(granted)
         # What a purge gave up has to be removed from the disk first.
         counts.refuse_writes("closed", granted - len(slots))
         return slots
-
-    def _is_purging(self, zone: Zone) -> bool:
-        return self._sweeping.is_going(self._space(zone).seal.folder)
-
-    def _forget(self, slots: Iterable[int]) -> None:
-        """Forget chunks that were given up, and have their files removed."""
-        for slot in slots:
-            space, key = self._space_of.pop(slot)
-            entry = space.entries.pop(key)
-            if space.receipt is not None:
-                # Their files go with all others of the space.
-                space.given_up.append(slot)
-                continue
-            removal = Removal(self._objects, space.seal.folder, entry.name, self._slots.removal(slot))
-            self._slots.give_up(slot, removal)
-            self._remove(slot, removal)
-
-    def _remove(self, slot: int, removal: Removal) -> None:
-        self._removals_under_way.add(removal)
-        self._run_write("", removal.make, partial(self._removed, slot, removal))
-
-    def _removed(self, slot: int, removal: Removal, error: Exception | None) -> None:
-        self._removals_under_way.discard(removal)
-        if error is None:
-            self._slots.removed(slot, removal)
-        self._swept(error)
-
-    def _swept(self, error: Exception | None) -> None:
-        if error is None:
-            self.removal_breaker.succeeded()
-        else:
-            self._removals_failed += 1
-            self._failed(self.removal_breaker, "remove a file", error)
-
-    def _could_not_list(self, error: Exception) -> None:
-        self._failed(self.removal_breaker, "list its folder", error)
-
-    def _tidy(self) -> None:
-        """Make what was found the zones', and have go what is no zone's any more."""
-        if self._adoption.is_ready and self.tier.tenancy.pool is not None:
-            for space, key, entry in self._adoption.adopt(self._spaces):
-                space.entries[key] = entry
-                self._space_of[entry.slot] = space, key
-            self._sweeping.add_strangers(self._adoption.strangers, self._adoption.excess)
-            self._sweeping.go_on()
-        self._retire_gone()
-
-    def _retire_gone(self) -> None:
-        for tenant in [tenant for tenant in self._spaces if self._is_gone(tenant)]:
-            self._retire(self._spaces.pop(tenant), "")
-
-    def _is_gone(self, tenant: str) -> bool:
-        zone = self.tier.ledger.zones.get(tenant)
-        return zone is None or zone.leaving
-
-    def _retire(self, space: Space, purge: str) -> None:
-        space.receipt = Receipt(space.tenant, purge, len(space.entries))
-        self._sweeping.add(space)
-
-    def _new_space(self, tenant: str, purge: str) -> Space:
-        return Space(tenant, purge, self._seals(tenant, purge))
-
-    def _space(self, zone: Zone) -> Space:
-        tenant = zone.spec.tenant
-        space = self._spaces.get(tenant)
-        if space is None:
-            space = self._spaces[tenant] = self._new_space(tenant, zone.spec.purge)
-        return space
-
-    def _entry(self, zone: Zone, key: bytes) -> Entry | None:
-        space = self._spaces.get(zone.spec.tenant)
-        return None if space is None else space.entries.get(key)
-
-    def _slots_of(self, zone: Zone, keys: Iterable[bytes]) -> list[int]:
-        entries = [self._entry(zone, key) for key in keys]
-        return [entry.slot for entry in entries if entry is not None]
 
     def _run_write(self, tenant: str, work: Callable[[], object], ended: Callable[[Exception | None], None]) -> None:
         self._run(self._writers, tenant, work, ended)

@@ -48,6 +48,8 @@ class BlockTables:
         managers = coordinator.single_type_managers
         is_known = all(type(caches) in _KNOWN for caches in managers)
         self._groups = tuple(_group(coordinator, caches) for caches in managers) if is_known else ()
+        self._slots = tuple((each.blocks, each.block_tokens, each.spare) for each in self._groups)
+        """What is asked of each running request in each step."""
         states = [caches for caches in managers if isinstance(caches, MambaManager)]
         aligned = [caches for caches in states if caches.mamba_cache_mode == "align"]
         self._states = tuple(states)
@@ -81,7 +83,7 @@ class BlockTables:
                 return False
             if indexed is not None and tokens // unit * unit_blocks > indexed.get(request_id, -1):
                 return False
-        return bool(self._groups) and not self._is_pending(request_id)
+        return bool(self._groups) and not (self._pending and self._is_pending(request_id))
 
     def indexes_nothing(self, request: Request, tokens: int) -> bool:
         """Whether nothing more of a request comes into the prefix index as it has so many computed tokens."""
@@ -91,17 +93,17 @@ class BlockTables:
         for _, _, _, indexed, unit, unit_blocks in self._groups:
             if indexed is not None and tokens // unit * unit_blocks > indexed.get(request_id, -1):
                 return False
-        return bool(self._groups) and not self._is_pending(request_id)
+        return bool(self._groups) and not (self._pending and self._is_pending(request_id))
 
     def have_slots(self, request_id: str, tokens: int) -> bool:
         """Whether there are blocks for so many tokens of a request in all groups; no where that is not known here."""
-        for blocks, block_tokens, spare, _, _, _ in self._groups:
+        for blocks, block_tokens, spare in self._slots:
             if tokens > (len(blocks[request_id]) - spare) * block_tokens:
                 return False
-        return bool(self._groups) and not self._is_pending(request_id)
+        return bool(self._slots) and not (self._pending and self._is_pending(request_id))
 
     def _is_pending(self, request_id: str) -> bool:
-        return any(request_id in pending for pending in self._pending) if self._pending else False
+        return any(request_id in pending for pending in self._pending)
 
     def begin_with_this_step(self, hits: Sequence[Sequence[KVCacheBlock]]) -> bool:
         """Whether a state that was found cached is computed in this very step: vLLM lets nobody begin with it yet.

@@ -1,7 +1,7 @@
 """The disk tier as vLLM's tiering manager sees it: a secondary tier below CPU memory, with zones."""
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from vllm.v1.kv_offload.base import (
@@ -15,6 +15,7 @@ from vllm.v1.kv_offload.base import (
 )
 from vllm.v1.kv_offload.tiering.base import TransferJob
 
+from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.disk.figures import DiskFigures
 from tenantzone_runtime.disk.tier import Chunks, DiskTier
 from tenantzone_runtime.engine.secondary_tier import ZoneSecondaryTier
@@ -59,9 +60,15 @@ class ZoneDiskTier(ZoneSecondaryTier):
         self._promised: dict[Zone, set[OffloadKey]] = {}
         """What zones were told of in this step, and have not begun to load."""
 
-    def forget_all(self) -> None:
+    def apply(self, config: RuntimeConfig) -> Iterator[None]:
+        return self.disk.apply_in_parts(config)
+
+    def upkeep(self) -> Iterator[None]:
+        return self.disk.upkeep_in_parts()
+
+    def forget_all(self) -> Iterator[None]:
         self._read_salt_key()
-        super().forget_all()
+        return self.disk.renew_in_parts()
 
     def condemn(self, req_context: ReqContext, keys: Iterable[OffloadKey]) -> None:
         caller = req_context.get_state(_DiskCaller)

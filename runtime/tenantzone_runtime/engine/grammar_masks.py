@@ -33,8 +33,8 @@ _STILL_AT_IT: Final = (
     "the engine is still at the form of an answer of this tenant's that took it too long; ask without a form, or later"
 )
 _LEADS_NOWHERE: Final = (
-    "by the form that the answer should have no token may come next: it refers to itself without end, or nothing can "
-    "fit it; ask for another one"
+    "by the form that the answer should have no token may come next: it refers to itself without end, nothing can fit "
+    "it, or the answer fits it already and is not to end (ignore_eos); ask for another one"
 )
 NOT_COMPILED: Final = "the engine can't make a grammar of the form that the answer should have; ask for another one"
 

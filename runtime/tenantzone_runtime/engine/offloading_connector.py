@@ -24,9 +24,10 @@ from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.instances import instance_of
 from tenantzone_runtime.engine.offloading_spec import ZoneOffloadingSpec, ZoneTieringManager
-from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.engine.requests import may_be_cached, zone_of
 from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import read_settings
+from tenantzone_runtime.zones.forgetting import is_under_way
 from tenantzone_runtime.zones.offloading import tokens_to_offload
 from tenantzone_runtime.zones.zone import Zone
 
@@ -73,6 +74,10 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         # Not beyond what the zone may have in the tier: of a longer prompt, the rest is computed.
         loadable = primary.loadable(status.req_context) * self.config.kv_group_configs[0].tokens_per_chunk
         most = loadable if max_num_new_tokens is None else min(loadable, max_num_new_tokens)
+        zone = zone_of(request)
+        if zone is not None and is_under_way(zone):
+            # Its purge has not come to the tiers yet.
+            most = 0
         return super().get_num_new_matched_tokens(request, num_computed_tokens, most)
 
     def is_looking_up(self, request: Request) -> bool:
@@ -92,7 +97,11 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         tokens: int = super()._calc_num_offloadable_tokens(req_status, num_computed_tokens)
         request = req_status.req
         zone = zone_of(request)
-        return tokens if zone is None else tokens_to_offload(zone.spec, request.num_prompt_tokens, tokens)
+        if zone is None:
+            return tokens
+        if not may_be_cached(request, zone):
+            return 0
+        return tokens_to_offload(zone.spec, request.num_prompt_tokens, tokens)
 
     def preempted(self, request: Request) -> None:
         """Note that a request has lost its blocks."""

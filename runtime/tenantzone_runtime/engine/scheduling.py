@@ -7,7 +7,7 @@ not take its blocks loses its turn. Who is admitted, goes on and yields is decid
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from threading import RLock
 from typing import Any
 
@@ -20,9 +20,11 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_contract.config import RuntimeConfig
-from tenantzone_runtime.engine.binding import NO_SESSIONS, Binder, BindingError, refusal_of
+from tenantzone_runtime.engine.beside_steps import BesideSteps
+from tenantzone_runtime.engine.binding import Binder, BindingError, refusal_of
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
+from tenantzone_runtime.engine.early_requests import EarlyRequests
 from tenantzone_runtime.engine.encoder_cache import ZoneEncoderCacheManager
 from tenantzone_runtime.engine.grammar_compilation import cancel_compilation, compile_in_turns
 from tenantzone_runtime.engine.grammar_masks import NOT_COMPILED, GrammarMasks
@@ -40,19 +42,12 @@ from tenantzone_runtime.engine.tiers import tiers_of
 from tenantzone_runtime.engine.versions import check_supported, check_version, end_with_next_output
 from tenantzone_runtime.engine.whole_images import WholeImages
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
-from tenantzone_runtime.housekeeping.turns import hold_in_turns
 from tenantzone_runtime.zones.arbiter import Arbiter
-from tenantzone_runtime.zones.configure import Difference
-from tenantzone_runtime.zones.forgetting import is_under_way
-from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
 
 COUNT_SECONDS = 0.5
 """Between two counts of what running requests have generated; what one has when it ends is counted at once."""
-
-BLOCKS_AT_ONCE = 1000
-"""That are evicted beside the steps with the lock held, for nobody who waits: some tenths of a millisecond's work."""
 
 _RUNNING = RequestStatus.RUNNING
 _LOADING = RequestStatus.WAITING_FOR_REMOTE_KVS
@@ -93,8 +88,6 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.tiers = tiers_of(self.connector, self.vllm_config)
         self._images = WholeImages(self)
         self._loads = loads = LoadQueue(self._has_landed, lambda request: engine.can_land(request), manager.admitted)
-        self._early_loads: set[Request] = set()
-        """Those that began before zones were declared, without blocks for all of their prompts."""
         self.kv_holding_waiting = loads
         self.waiting.load_begins = loads.begin
         engine = ZoneEngine(
@@ -114,6 +107,8 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._binder = Binder(seal_key, self.tenancy, self._demand)
         self._guard = Guard(manager, self._arbiter, self.end_with_error)
         self._watch = StepWatch(self, self._arbiter)
+        self._early = EarlyRequests(self, loads)
+        self._beside_steps = BesideSteps(self, self._early, self._watch)
         self._pooling = self.vllm_config.model_config.runner_type == "pooling"
         self._refused: dict[str, Request] = {}
         """By id. They wait in no queue, so that nothing can schedule them, until the next output ends them."""
@@ -134,86 +129,17 @@ class ZoneAwareScheduler(AsyncScheduler):
         """
         check_scrub(config, self.kv_cache_config, prepared=self._scrub_blocks)
         check_latency(config, chunked=self.scheduler_config.enable_chunked_prefill)
-        enforcement = self.tenancy.enforcement
-        plan = enforcement.plan(config)
-        with self.zone_lock:
-            enforcement.begin(plan, time.monotonic())
-        # Of thousands of zones that takes its time, and steps need not wait for it.
-        changes = enforcement.changes(plan)
-        hold_in_turns(self.zone_lock, self._make(changes))
-        with self.zone_lock:
-            self.block_pool.return_all_evicted(enforcement.end(plan))
-            self.tiers.apply(config)
-        return {spec.name: spec.awaited for spec in plan.specs.values() if spec.awaited}
-
-    def _make(self, changes: Difference) -> Iterator[None]:
-        had_zones = bool(self._zones)
-        for zone, evicted in self.tenancy.enforcement.make(changes, BLOCKS_AT_ONCE):
-            self.block_pool.withdraw(zone)
-            if zone.leaving or zone.spec.retention.no_store or is_under_way(zone):
-                self.encoder_cache_manager.forget(zone)
-            self.waiting.order_anew(zone)
-            self.block_pool.return_evicted(zone, evicted)
-            if not had_zones:
-                self._adopt_requests()
-                had_zones = True
-            yield
-            if zone.spec.retention.no_store:
-                yield from self.block_pool.forget_in_use(zone, BLOCKS_AT_ONCE)
-        yield from self.block_pool.forget_withdrawn(BLOCKS_AT_ONCE)
-
-    def _adopt_requests(self) -> None:
-        """Bind requests that came before any zone was declared to a zone of their own, which no config declares."""
-        if not self._zones or not self.requests:
-            return
-        early = [request for request in self.requests.values() if request.request_id not in self._refused]
-        if not early:
-            return
-        zone = self.tenancy.zone_of_early_requests(len(early))
-        for request in early:
-            request.zone, request.peak = zone, 0
-        self.block_pool.adopt_blocks(zone)
-        self.waiting.adopt()
-        self._early_loads.update(self._loads)
-        for request in early:
-            if request.resumable:
-                self._refuse(request, BindingError("unsupported", None, NO_SESSIONS))
-                self.end_with_error(request)
+        return self._beside_steps.apply_config(config)
 
     def evict_cache(self) -> int:
         """Evict all that zones keep cached, and return how many blocks that were."""
-        with self.zone_lock:
-            zones = list(self._zones.values())
-        evicted: list[int] = []
-        hold_in_turns(self.zone_lock, self._evict_cache(zones, evicted))
-        with self.zone_lock:
-            self.tiers.forget_all()
-        return sum(evicted)
-
-    def _evict_cache(self, zones: Iterable[Zone], evicted: list[int]) -> Iterator[None]:
-        for zone in zones:
-            while zone.cached:
-                evicted.append(self.block_pool.evict(zone, "reset", BLOCKS_AT_ONCE))
-                yield
+        return self._beside_steps.evict_cache()
 
     def let_time_pass(self) -> None:
         """Do what time alone does to zones and loans; to be called several times a second, whether steps run or not."""
-        hold_in_turns(self.zone_lock, self._let_time_pass())
+        self._beside_steps.let_time_pass()
 
-    def _let_time_pass(self) -> Iterator[None]:
-        free_block_queue = self.block_pool.free_block_queue
-        for evicted in self.tenancy.upkeep_in_parts(
-            time.monotonic(), lambda: free_block_queue.num_free_blocks, BLOCKS_AT_ONCE
-        ):
-            self.block_pool.return_all_evicted(evicted)
-            yield
-        self.encoder_cache_manager.forget_old(time.monotonic())
-        yield
-        self.tiers.upkeep()
-        yield from self._watch.judge(time.monotonic())
-        self._publish_events()
-
-    def _publish_events(self) -> None:
+    def publish_events(self) -> None:
         """Publish the KV events of the work beside the steps: while the engine is idle, no step comes to do it.
 
         A step that is in flight does it in the end. It has noted blocks as stored that are not computed yet.
@@ -238,26 +164,31 @@ class ZoneAwareScheduler(AsyncScheduler):
             zone = self._binder.bind(request, now)
             self._masks.check(request, zone)
         except BindingError as error:
-            self._refuse(request, error)
+            self.refuse(request, error)
             return
         finally:
             if not had_zones:
-                self._adopt_requests()
+                self._early.adopt()
         request.zone = zone
         self.tiers.bind(request, zone)
         if zone is not None:
             self.tenancy.request_arrived(zone, now)
             enter_queue(request, zone, now)
 
-    def _refuse(self, request: Request, error: BindingError) -> None:
+    def refuse(self, request: Request, error: BindingError) -> None:
+        """Count a request as refused, and have the next output tell its client why."""
         logger.debug("request %s is refused: %s", request.request_id, error, extra={"tenant": error.tenant})
         self.tenancy.refused(error.tenant, error.reason)
         self._refused[request.request_id] = request
         request.refusal = error
         cancel_compilation(request)
 
+    def is_refused(self, request: Request) -> bool:
+        """Whether the request only waits for its end."""
+        return request.request_id in self._refused
+
     def _enqueue_waiting_request(self, request: Request) -> None:
-        if request.request_id not in self._refused:
+        if not self.is_refused(request):
             super()._enqueue_waiting_request(request)
 
     def get_num_unfinished_requests(self) -> int:
@@ -276,8 +207,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             if now - self._counted >= COUNT_SECONDS:
                 self._count_generated(now)
             self._guard.check_a_table(self.running)
-            if self._early_loads:
-                self._send_back_early_loads()
+            self._early.send_back_loads()
             self._arbiter.begin_step()
             try:
                 output = super().schedule(throttle_prefills)
@@ -345,21 +275,6 @@ class ZoneAwareScheduler(AsyncScheduler):
         # before a step, and never in the midst of one.
         return self.kv_cache_manager.refused is None and bool(super()._request_blocks_can_be_freed(request))
 
-    def _send_back_early_loads(self) -> None:
-        """Have requests whose loads began before zones were declared wait for their blocks as all others do.
-
-        What was loaded stays cached.
-        """
-        self._early_loads.intersection_update(self._loads)
-        for request in [each for each in self._early_loads if self._handle_blocked_waiting_request(each)]:
-            self._early_loads.discard(request)
-            self._loads.remove_request(request)
-            self._inflight_prefills.discard(request)
-            self.deferred_waiting.discard(request)
-            self.kv_cache_manager.free(request)
-            request.num_computed_tokens = request.loaded_tokens = 0
-            self.waiting.prepend_request(request)
-
     def _has_landed(self, request: Request) -> bool:
         """Whether a request's load from a tier has ended."""
         return request.status != _LOADING or request.request_id in self.finished_recving_kv_req_ids
@@ -377,7 +292,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         for request, error in self._masks.take_ended():
             with self.zone_lock:
                 if error is not None:
-                    self._refuse(request, error)
+                    self.refuse(request, error)
                 self.end_with_error(request)
         return output
 
@@ -386,7 +301,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         for name in self.grammar_compile_error_reqs:
             request = self.requests.get(name)
             if request is not None and name not in self._refused and (zone := zone_of(request)) is not None:
-                self._refuse(request, BindingError("unsupported", zone.spec.tenant, NOT_COMPILED))
+                self.refuse(request, BindingError("unsupported", zone.spec.tenant, NOT_COMPILED))
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
@@ -422,7 +337,7 @@ class ZoneAwareScheduler(AsyncScheduler):
     def _fail_hopeless(self, request: Request, error: str) -> None:
         """End a waiting request that can never have its blocks, with an error."""
         zone = zone_of(request)
-        self._refuse(request, BindingError("too_long", None if zone is None else zone.name_in_journal, error))
+        self.refuse(request, BindingError("too_long", None if zone is None else zone.name_in_journal, error))
         self.end_with_error(request)
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:

@@ -1,6 +1,6 @@
 """What tiers below CPU memory have in common, as vLLM's tiering manager sees them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, Protocol
 
 from vllm.v1.kv_offload.base import (
@@ -106,17 +106,22 @@ class ZoneSecondaryTier(SecondaryTierManager):
         """Keep nothing that a request has stored under these keys: what it computed may be wrong."""
         raise NotImplementedError
 
-    def apply(self, config: RuntimeConfig) -> None:
+    # Beside the steps, in parts, between which there may be steps
+
+    def apply(self, config: RuntimeConfig) -> Iterator[None]:
         """Enforce a new config of the engine's zones, with the tier's shares."""
         self._below.apply(config)
+        yield
 
-    def upkeep(self) -> None:
+    def upkeep(self) -> Iterator[None]:
         """Do what time does to zones and their chunks; to be called several times a second."""
         self._below.upkeep()
+        yield
 
-    def forget_all(self) -> None:
+    def forget_all(self) -> Iterator[None]:
         """Find nothing again of what is stored: the pool's salt key is another one."""
         self._below.renew()
+        yield
 
     def take_receipts(self) -> list[Receipt]:
         """What became of what purges named and of zones that went, since the last call."""

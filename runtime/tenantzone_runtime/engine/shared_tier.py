@@ -1,6 +1,6 @@
 """The shared tier as vLLM's tiering manager sees it: storages of many engines, below its own tiers."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from vllm.v1.kv_offload.base import (
@@ -59,9 +59,9 @@ class ZoneSharedTier(ZoneSecondaryTier):
         self._promised: dict[str, set[OffloadKey]] = {}
         """What tenants were told of in this step, and have not begun to load."""
 
-    def forget_all(self) -> None:
+    def forget_all(self) -> Iterator[None]:
         self._read_salt_key()
-        super().forget_all()
+        return super().forget_all()
 
     def condemn(self, req_context: ReqContext, keys: Iterable[OffloadKey]) -> None:
         caller = req_context.get_state(_SharedCaller)

@@ -1,6 +1,6 @@
 """The tiers below an engine's blocks, as its scheduler uses them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from vllm.config import VllmConfig
@@ -29,14 +29,23 @@ class NoTiers:
         """Whether a waiting request waits for what a tier is about to have."""
         return False
 
-    def apply(self, config: RuntimeConfig) -> None:
-        """Enforce a new config of the engine's zones, with their shares of the tiers."""
+    # Beside the steps, in parts, between which there may be steps
 
-    def upkeep(self) -> None:
+    def apply(self, config: RuntimeConfig) -> Iterator[None]:
+        """Enforce a new config of the engine's zones, with their shares of the tiers.
+
+        A purge that it asks for has begun in the engine's blocks before, and is complete there after it: between, the
+        zone's requests find nothing in a tier, and those from before it store nothing.
+        """
+        return iter(())
+
+    def upkeep(self) -> Iterator[None]:
         """Do what time does to zones and their chunks; to be called several times a second."""
+        return iter(())
 
-    def forget_all(self) -> None:
+    def forget_all(self) -> Iterator[None]:
         """Find nothing again of what is in the tiers: the salt key is another one."""
+        return iter(())
 
 
 class Tiers(NoTiers):
@@ -64,17 +73,18 @@ class Tiers(NoTiers):
     def is_looking_up(self, request: Request) -> bool:
         return bool(self._scheduler.is_looking_up(request))
 
-    def apply(self, config: RuntimeConfig) -> None:
+    def apply(self, config: RuntimeConfig) -> Iterator[None]:
+        # From above: what one tier gives up no other gets from it any more.
         for tier in self._all:
-            tier.apply(config)
+            yield from tier.apply(config)
 
-    def upkeep(self) -> None:
+    def upkeep(self) -> Iterator[None]:
         for tier in self._all:
-            tier.upkeep()
+            yield from tier.upkeep()
 
-    def forget_all(self) -> None:
+    def forget_all(self) -> Iterator[None]:
         for tier in self._all:
-            tier.forget_all()
+            yield from tier.forget_all()
 
 
 def tiers_of(connector: Any, config: VllmConfig) -> NoTiers:

@@ -285,7 +285,7 @@ class SharedTier:
         assert pool is not None, "there is a config"
         seal = self._seals(tenant, purge)
         groups = zone_group(pool.namespace, pool.name, tenant), pool_group(pool.namespace, pool.name)
-        return Space(tenant, seal, instance_name(tenant, purge, seal.folder), groups)
+        return Space(tenant, seal, instance_name(tenant, seal.folder, purge), groups)
 
     def _trim(self, zone: SharedZone, now: float) -> None:
         """Have go what is too old, of a zone that holds something."""

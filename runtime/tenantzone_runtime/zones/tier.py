@@ -6,14 +6,16 @@ nothing evicts it; all others are cached. What differs is what a zone is entitle
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.tiers import TierName
 from tenantzone_runtime.zones import configure, forgetting, states
 from tenantzone_runtime.zones.eviction import Evictions, make_room_to_hold, trim_to_limit
+from tenantzone_runtime.zones.parts import ALL
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.tier_config import tier_config
@@ -256,28 +258,49 @@ class Tier:
 
         A purge that the config asks for is carried out when this returns: what is in transfer is found no more.
         """
+        return [chunk_id for _, chunk_ids in self.apply_in_parts(config, now, ALL) for chunk_id in chunk_ids]
+
+    def apply_in_parts(self, config: RuntimeConfig, now: float, at_once: int) -> Iterator[tuple[Zone, list[int]]]:
+        """Do what `apply` does, with pauses in which anything may happen to chunks.
+
+        Args:
+            config: of the engine's zones.
+            now: the time.
+            at_once: the most chunks that are given up without a pause.
+
+        Yields:
+            Zones with chunks of theirs that were given up.
+        """
         enforcement = self.tenancy.enforcement
         plan = enforcement.plan(tier_config(config, self.name, self.chunk_bytes))
         enforcement.begin(plan, now)
-        evicted: Evictions = []
-        for zone, chunk_ids in enforcement.make(enforcement.changes(plan)):
-            evicted.append((zone, chunk_ids))
-            if zone.purge is not None and forgetting.is_under_way(zone):
-                zone.purge.withdrawn = self._withdrawn(zone)
-        return self._settle(evicted + enforcement.end(plan))
+        changes, begun = enforcement.changes(plan), None
+        for zone, chunk_ids in enforcement.make(changes, at_once):
+            if zone.purge is not begun and zone.purge is not None and forgetting.is_under_way(zone):
+                begun = zone.purge
+                begun.withdrawn = self._withdrawn(zone)
+            yield zone, self._settle([(zone, chunk_ids)])
+        for zone, chunk_ids in enforcement.end(plan):
+            yield zone, self._settle([(zone, chunk_ids)])
 
     def upkeep(self, now: float) -> list[int]:
         """Do what time does to zones, their loans and their chunks; returns chunks given up."""
-        given_up = self._settle(self.tenancy.upkeep(now, self.free))
+        return list(chain.from_iterable(self.upkeep_in_parts(now, ALL)))
+
+    def upkeep_in_parts(self, now: float, at_once: int) -> Iterator[list[int]]:
+        """Do what `upkeep` does, with pauses after ``at_once`` chunks; yields those given up."""
+        for evicted in self.tenancy.upkeep_in_parts(now, lambda: self.free, at_once):
+            yield self._settle(evicted)
         if len(self.counts) > len(self.ledger.zones):
             # Of zones that come and go there is no end.
             self.counts = {zone: counts for zone, counts in self.counts.items() if self.ledger.is_present(zone)}
-        return given_up
 
-    def evict_all(self) -> list[int]:
-        """Give up all that is not in transfer; returns these chunks."""
-        evictions = [(zone, self.ledger.evict(zone, len(zone.cached), "reset")) for zone in self.ledger.zones.values()]
-        return self._settle(evictions)
+    def evict_all(self, at_once: int = ALL) -> Iterator[list[int]]:
+        """Give up all that is not in transfer, with pauses after ``at_once`` chunks; yields those given up."""
+        for zone in list(self.ledger.zones.values()):
+            while zone.cached:
+                evicted = self.ledger.evict(zone, min(len(zone.cached), at_once), "reset")
+                yield self._settle([(zone, evicted)])
 
     def reset(self) -> None:
         """Give up all chunks, also those in transfer: nobody will say what became of them."""

@@ -129,7 +129,7 @@ class Yielding(Generic[W]):
         while (missing := count - self.available(work, growing=growing)) > 0:
             if self._know_better():
                 continue
-            if self._are_coming(work, count, missing):
+            if self._are_coming(work, count, missing, growing=growing):
                 return False
             entitled = self.is_entitled_to(work, count)
             victim = preemption.choose_victim(self._engine.by_seniority(), work.zone, entitled=entitled)
@@ -146,9 +146,9 @@ class Yielding(Generic[W]):
     def _need_only_wait(self, work: W, count: int, missing: int) -> bool:
         """Whether a running request need not yield itself though it can't go on in this step."""
         entitled = self.is_entitled_to(work, count)
-        return self._are_coming(work, count, missing) or self._may_yield_later(work, entitled=entitled)
+        return self._are_coming(work, count, missing, growing=True) or self._may_yield_later(work, entitled=entitled)
 
-    def _are_coming(self, work: W, count: int, missing: int) -> bool:
+    def _are_coming(self, work: W, count: int, missing: int, *, growing: bool) -> bool:
         """Whether the blocks that a request misses were let go by now, and are there when steps in flight are over.
 
         Each of them is counted on once, so that nobody yields for it and nobody waits for it in vain.
@@ -158,8 +158,9 @@ class Yielding(Generic[W]):
             return False
         zone = work.zone
         there = coming.get(zone, 0)
-        if self.is_entitled_to(work, count):
-            # What others held above their reservations is there for whoever is within its own.
+        if growing or self.is_entitled_to(work, count):
+            # What others held above their reservations is there for whoever is within its own, and for what runs:
+            # else both of two that can't go on beside each other would yield, and begin anew, for ever.
             there += sum(min(blocks, other.surplus) for other, blocks in coming.items() if other is not zone)
         self._counted_on.pop(work, None)
         if there - sum(self._counted_on.values()) < missing:

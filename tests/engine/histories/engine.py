@@ -74,11 +74,12 @@ class Engine:
             give_encoder(self.scheduler, budget=budget, cache=cache)
         self.driver = Driver(self.scheduler)
         chance = Random(flags.capacity)
+        self._worker: TierWorker | None = None
         if flags.tiers is not None:
-            worker = TierWorker(self.driver, Random(flags.tiers.chunks), flags.tiers.slowest)
+            self._worker = TierWorker(self.driver, Random(flags.tiers.chunks), flags.tiers.slowest)
             files = flags.tiers.files
             if files is not None:
-                give_disk(self.scheduler, worker, files, Random(files), failing=flags.tiers.failing)
+                give_disk(self.scheduler, self._worker, files, Random(files), failing=flags.tiers.failing)
         self.driver.drafts = lambda most: chance.randint(0, most)
         self.invariants = Invariants(self.driver)
         self.requests: list[Request] = []
@@ -157,6 +158,11 @@ class Engine:
     def is_computing(self) -> bool:
         """Whether a step that computes something is in flight: in a pipeline, others wait for what comes of it."""
         return any(output.total_num_scheduled_tokens for output, _ in self._in_flight)
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether a copy from or to a tier is under way, which takes some steps more."""
+        return self._worker is not None and self._worker.is_copying
 
     @property
     def is_empty(self) -> bool:

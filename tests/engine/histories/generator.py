@@ -97,7 +97,7 @@ def flags(draw: st.DrawFn) -> Flags:
         encoder=encoder,
         whole_images=may_be_whole and draw(st.booleans()),
         steps_in_pauses=draw(st.sampled_from([False, False, True])),
-        tiers=draw(st.one_of(st.none(), tiers)) if chunked and not kinds and encoder is None else None,
+        tiers=draw(st.one_of(st.none(), tiers)) if chunked and not kinds else None,
     )
 
 

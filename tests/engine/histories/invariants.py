@@ -13,7 +13,7 @@ from hack.harness.scheduler import Driver
 from tenantzone_runtime.zones.audit import Evicted, Preempted
 from tenantzone_runtime.zones.zone import Zone
 from tests.engine.histories.reckoning import blocks_at_most, slots_at_most, slots_to_admit
-from tests.engine.histories.snapshot import Snapshot, take_snapshot, zone_of
+from tests.engine.histories.snapshot import Snapshot, could_be_admitted, take_snapshot, zone_of
 
 MAX_PASSED_OVER = 2
 """Steps in which there is a seat and a token left, and an entitled zone still gets none of its requests in."""
@@ -46,6 +46,10 @@ class Invariants:
         self._withheld: dict[Zone, int] = {}
         """Tokens withheld by zone up to the last step."""
         self._passed_over: Counter[Zone] = Counter()
+        self._awaited_loads: dict[Zone, set[Request]] = {}
+        """Loads that had begun before a zone was passed over."""
+        self._landed_for: Counter[Request] = Counter()
+        """Steps with a token left in which a request whose load had ended did not begin to run."""
         self._ended: set[str] = set()
 
     def promises(self) -> dict[str, tuple[int, int]]:
@@ -142,6 +146,7 @@ class Invariants:
         self._nobody_new_passes_a_limit(before, after)
         self._blocks_are_taken_for_a_reason(before, after)
         if tokens_left > 0 and self._scheduler.block_pool.ledger.zones:
+            self._what_has_landed_runs(before, after)
             self._who_runs_is_scheduled(before, after, scheduled)
             self._an_entitled_zone_gets_in(before)
 
@@ -159,7 +164,11 @@ class Invariants:
                 assert not cut, "an image is cut in its midst"
 
     def _seats_are_not_exceeded(self, before: Snapshot, after: Snapshot) -> None:
-        assert len(after.running) <= self._scheduler.max_num_running_reqs
+        seats = self._scheduler.max_num_running_reqs
+        assert len(after.running) <= seats
+        if self._scheduler.block_pool.ledger.zones:
+            # Without zones, vLLM begins loads for which it has no seats.
+            assert len(after.seated) <= max(seats, len(before.seated)), "a load begins without a seat"
         for zone, most in after.most_seats.items():
             # A limit that was lowered lets those finish that run.
             assert after.seats_of(zone) <= max(most, before.seats_of(zone)), "a request is admitted beyond its seats"
@@ -191,9 +200,9 @@ class Invariants:
 
     def _blocks_are_taken_for_a_reason(self, before: Snapshot, after: Snapshot) -> None:
         """Nobody loses what it was promised, and nobody loses anything for somebody who can't use it."""
-        admitted = {zone_of(request) for request in after.running} - {zone_of(request) for request in before.running}
-        admitted |= {zone_of(request) for request in set(after.running) - set(before.running)}
-        seats_taken = len(before.running) >= self._scheduler.max_num_running_reqs
+        admitted = {zone_of(request) for request in after.seated} - {zone_of(request) for request in before.seated}
+        admitted |= {zone_of(request) for request in set(after.seated) - set(before.seated)}
+        seats_taken = len(before.seated) >= self._scheduler.max_num_running_reqs
         paused = self._scheduler.pause_state == PauseState.PAUSED_NEW
         zones = self._scheduler.block_pool.ledger.zones
         for event in self._scheduler.tenancy.ledger.trail.collect():
@@ -220,7 +229,7 @@ class Invariants:
     def _a_seat_is_given_up_for_an_owner(
         self, before: Snapshot, event: Preempted, loser: Zone | None, gainer: Zone | None
     ) -> None:
-        assert len(before.running) + len(before.waiting) > self._scheduler.max_num_running_reqs
+        assert len(before.seated) + len(before.waiting) > self._scheduler.max_num_running_reqs
         if loser in before.own_seats:
             kept = before.seats_of(loser) - event.requests
             assert kept >= before.own_seats[loser], "a request is preempted that runs on a seat of its zone's own"
@@ -253,6 +262,23 @@ class Invariants:
         zones = self._scheduler.block_pool.ledger.zones.values()
         self._withheld = {zone: zone.counters.withheld_tokens for zone in zones}
 
+    def _what_has_landed_runs(self, before: Snapshot, after: Snapshot) -> None:
+        has_landed = self._scheduler._has_landed
+        landed = {request for request in before.loading if request in after.loading and has_landed(request)}
+        for request in set(self._landed_for) - landed:
+            del self._landed_for[request]
+        if len(after.running) >= self._scheduler.max_num_running_reqs:
+            # It began before there were zones, without a seat.
+            return
+        for request in landed:
+            zone = zone_of(request)
+            if _has_images_ahead(request):
+                continue
+            if zone is not None and zone.counters.withheld_tokens > self._withheld.get(zone, 0):
+                continue
+            self._landed_for[request] += 1
+            assert self._landed_for[request] <= MAX_PASSED_OVER, "a request whose load has ended does not run"
+
     def _to_admit(self, request: Request) -> int:
         return blocks_at_most(self._scheduler, slots_to_admit(self._scheduler, request))
 
@@ -268,24 +294,49 @@ class Invariants:
             <= before.reserved[zone]
         }
         for zone in set(self._passed_over) - entitled:
-            del self._passed_over[zone]
-        has_seat = len(self._scheduler.running) < self._scheduler.max_num_running_reqs
+            self._is_passed_over_no_more(zone)
+        seated = {*self._scheduler.running, *self._scheduler.kv_holding_waiting}
+        has_seat = len(seated) < self._scheduler.max_num_running_reqs
         for zone in entitled:
             if any(map(_has_images_ahead, waiting[zone])):
                 continue
-            if any(request.status == RequestStatus.RUNNING for request in waiting[zone]):
-                self._passed_over[zone] = 0
+            if not seated.isdisjoint(waiting[zone]):
+                self._is_passed_over_no_more(zone)
+            elif not any(could_be_admitted(self._scheduler, each) for each in waiting[zone]):
+                # A tier is about to have what they were found to go on with.
+                continue
             elif zone.wait_reason == "tokens":
                 # Other zones with prompts have their shares of the step, and its own is not enough to begin with yet.
                 continue
             elif before.seats_of(zone) >= before.most_seats[zone]:
                 # It waits for one of its own to end, however many seats are free.
                 continue
+            elif self._waits_for_a_load(zone, before):
+                continue
             elif (
                 has_seat or before.seats_of(zone) < before.own_seats[zone]
             ) and self._scheduler.pause_state == PauseState.UNPAUSED:
                 self._passed_over[zone] += 1
-                assert self._passed_over[zone] <= MAX_PASSED_OVER, "an entitled zone does not get its blocks"
+                most = MAX_PASSED_OVER + self._steps_until_blocks_are_let_go
+                assert self._passed_over[zone] <= most, "an entitled zone does not get its blocks"
+
+    @property
+    def _steps_until_blocks_are_let_go(self) -> int:
+        """Beside tiers, vLLM lets go of a request's blocks when the steps that are in flight by then are over."""
+        return int(self._scheduler.vllm_config.max_concurrent_batches) if self._scheduler.tiers.served else 0
+
+    def _is_passed_over_no_more(self, zone: Zone) -> None:
+        self._passed_over.pop(zone, None)
+        self._awaited_loads.pop(zone, None)
+
+    def _waits_for_a_load(self, zone: Zone, before: Snapshot) -> bool:
+        """Whether others' loads, which can't yield, go on that had begun before the zone was entitled to their place.
+
+        What begins to load after that does so in nobody's place.
+        """
+        loading = {request for request in before.loading if zone_of(request) is not zone}
+        awaited = self._awaited_loads[zone] = self._awaited_loads.get(zone, loading) & loading
+        return not awaited.isdisjoint(self._scheduler.kv_holding_waiting)
 
     def _encodings_are_accounted_for(self) -> None:
         cache = self._scheduler.encoder_cache_manager

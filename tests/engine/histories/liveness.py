@@ -10,8 +10,8 @@ the steps of its prompt, one step for each token of its answer, and two more (on
 comes, one in which it is only admitted). Work is lost when a request is preempted, and each request that ends may have
 cost each other one the computation of its tokens so far.
 
-The bound, in time during which nothing is computed: the only things to wait for are that zones become quiet and that
-graces end, and both run since the last step at the latest.
+The bound, in time during which nothing is computed or copied: the only things to wait for are that zones become quiet
+and that graces end, and both run since the last step at the latest.
 """
 
 import gc
@@ -45,7 +45,7 @@ def drain(engine: Engine) -> None:
             steps += 1
             engine.pass_time(engine.step_seconds)
             computed = engine.clock.seconds
-        elif engine.is_computing:
+        elif engine.is_computing or engine.is_copying:
             engine.pass_time(engine.flags.step_seconds)
             computed = engine.clock.seconds
         else:

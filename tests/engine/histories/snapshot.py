@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
+from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request, RequestStatus
 
 from hack.harness.scheduler import Driver
@@ -20,8 +21,11 @@ class Snapshot:
     """An engine at one moment."""
 
     running: list[Request]
+    loading: list[Request]
+    """What has a seat and its blocks already, and begins to run when a copy from a tier has ended."""
     waiting: list[Request]
-    """What could be admitted if there were room; not what waits for a grammar, or for output of before a preemption."""
+    """What could be admitted if there were room; not what waits for a grammar or a tier, or for output of before a
+    preemption."""
     used: dict[Request, set[int]]
     """Ids of the blocks that each request uses."""
     growth: dict[Request, int]
@@ -41,8 +45,12 @@ class Snapshot:
     most_seats: dict[Zone, int]
     """... and at the most."""
 
+    @property
+    def seated(self) -> list[Request]:
+        return [*self.running, *self.loading]
+
     def seats_of(self, zone: Zone) -> int:
-        return sum(zone_of(request) is zone for request in self.running)
+        return sum(zone_of(request) is zone for request in self.seated)
 
     def growth_of(self, zone: Zone) -> int:
         return sum(self.growth[request] for request in self.running if zone_of(request) is zone)
@@ -68,7 +76,8 @@ def take_snapshot(driver: Driver) -> Snapshot:
     }
     return Snapshot(
         running=running,
-        waiting=[request for request in scheduler.requests.values() if _could_be_admitted(request)],
+        loading=list(scheduler.kv_holding_waiting),
+        waiting=[request for request in scheduler.requests.values() if could_be_admitted(scheduler, request)],
         used={request: {each.block_id for each in table if not each.is_null} for request, table in tables.items()},
         growth={request: _growth(driver, request) for request in running},
         has_tokens_to_compute={request: _tokens_to_compute(driver, request) > 0 for request in running},
@@ -105,12 +114,15 @@ def _keeps_from(zone: Zone, other: Zone) -> bool:
     return zone.locked > 0 or (zone.withheld > 0 and zone.spec.priority > other.spec.priority)
 
 
-def _could_be_admitted(request: Request) -> bool:
+def could_be_admitted(scheduler: Scheduler, request: Request) -> bool:
+    """Whether a request waits for room and for nothing else."""
     if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
         # Its status may say so still when the grammar is there; vLLM finds that out when it looks at the request.
         grammar = request.structured_output_request.grammar
         return grammar is not None and not isinstance(grammar, Exception)
     if request.status not in (RequestStatus.WAITING, RequestStatus.PREEMPTED):
+        return False
+    if request in scheduler.kv_holding_waiting or scheduler.tiers.is_looking_up(request):
         return False
     return not request.num_stale_output_tokens or request.drop_stale_output
 

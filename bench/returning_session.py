@@ -1,0 +1,161 @@
+"""The time to the first token of a session that goes on, by where its cache is: in blocks, in CPU memory, on a disk.
+
+An engine with zones and both tiers serves SmolLM2, which the demo makes. Each prompt is asked once, and computed whole.
+Then it is asked again as many times: while its blocks are there; when they are gone, so that it comes from CPU memory;
+and when it is gone from there, too, so that it comes from the disk, whose files the system has forgotten.
+
+    python -m bench.returning_session
+"""
+
+import argparse
+import itertools
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from bench.disk_tier import forget_cached
+from bench.end_to_end.engines import BLOCK_TOKENS, Engine, EngineError, Engines
+from hack.demo.model import MODELS, prepare
+from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
+from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.report import ZoneTierReport
+from tenantzone_contract.tiers import TierShare
+from tenantzone_runtime.offloading_flags import DiskFlags, TierFlags, kv_transfer_config
+
+TENANT = "tenant-0"
+BLOCK_BYTES = 30 * 2 * 3 * 64 * 4 * BLOCK_TOKENS
+"""Of SmolLM2-135M in float32: 30 layers, keys and values of three heads of 64 numbers."""
+
+
+class _Session:
+    """One engine, and where its tenant's cache is."""
+
+    def __init__(self, folder: Path, prompts: int, tokens: int) -> None:
+        blocks = prompts * (tokens // BLOCK_TOKENS + 2)
+        tiers = TierFlags(2 * blocks * BLOCK_BYTES, DiskFlags(folder / "disk", 2 * blocks * (BLOCK_BYTES + 8192)))
+        self._folder = folder
+        self._generations = itertools.count(2)
+        self.engine = Engine(
+            "zones",
+            [_zone()],
+            model=prepare(MODELS["smollm2"]),
+            folder=folder,
+            cores=sorted(os.sched_getaffinity(0)),
+            flags=[
+                "--num-gpu-blocks-override", str(blocks + 1), "--max-model-len", str(tokens + 64),
+                "--enable-prompt-tokens-details", "--kv-transfer-config", kv_transfer_config(tiers),
+            ],
+        )  # fmt: skip
+
+    def ask(self, prompt: str) -> tuple[float, int]:
+        """Seconds to the first token, and how many tokens of the prompt were cached."""
+        body: dict[str, Any] = {
+            "model": self.engine.model,
+            "prompt": prompt,
+            "max_tokens": 1,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        first, cached, began = 0.0, 0, time.perf_counter()
+        headers = self.engine.headers_of(0)
+        with httpx.stream(
+            "POST", f"{self.engine.url}/v1/completions", json=body, headers=headers, timeout=300
+        ) as lines:
+            lines.raise_for_status()
+            for line in lines.iter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                event = json.loads(line.removeprefix("data: "))
+                if event["choices"]:
+                    first = first or time.perf_counter() - began
+                elif event.get("usage"):
+                    cached = event["usage"]["prompt_tokens_details"]["cached_tokens"]
+        return first, cached
+
+    def await_stored(self, chunks: int) -> None:
+        """Wait until both tiers have so many chunks."""
+        while any(self._tier(name).held_bytes < chunks * BLOCK_BYTES for name in ("cpu", "disk")):
+            time.sleep(0.1)
+
+    def forget(self, *tiers: str) -> None:
+        """Have the tenant's cache go from the blocks, and from these tiers."""
+        self._declare(_zone(limit=1, tiers=tuple(TierShare(tier=name, limit=0) for name in tiers)))
+        while any(self._tier(name).held_bytes for name in tiers):
+            time.sleep(0.05)
+        self._declare(_zone())
+        if "cpu" in tiers:
+            forget_cached([path for path in (self._folder / "disk").rglob("*-*") if path.is_file()])
+
+    def _tier(self, name: str) -> ZoneTierReport:
+        (zone,) = self.engine.report().zones
+        return next(each for each in zone.tiers if each.tier == name)
+
+    def _declare(self, zone: ZoneConfig) -> None:
+        config = make_config(next(self._generations), PoolConfig(namespace="bench", name="pool"), (zone,))
+        unfinished = self._folder / "unfinished"
+        unfinished.write_text(dump_config(config))
+        unfinished.rename(self._folder / "config" / CONFIG_KEY)
+        while self.engine.report().config.applied_hash != config.hash:
+            time.sleep(0.05)
+        # The front door looks on its own.
+        time.sleep(0.5)
+
+
+def _zone(**terms: Any) -> ZoneConfig:
+    return ZoneConfig(name=TENANT, tenant=TENANT, generation=1, **terms)
+
+
+def main() -> None:
+    """Ask, and print a table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.returning_session",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--prompts", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--tokens", type=int, default=1900, help="of a prompt, about; default: %(default)s")
+    options = parser.parse_args()
+    try:
+        with tempfile.TemporaryDirectory(prefix="returning-") as folder, Engines() as engines:
+            session = _Session(Path(folder), options.prompts, options.tokens)
+            engines.add(session.engine)
+            engines.await_ready()
+            _measure(session, options.prompts, options.tokens)
+    except EngineError as error:
+        sys.exit(f"bench.returning_session: {error}")
+
+
+def _measure(session: _Session, count: int, tokens: int) -> None:
+    chance = random.Random(1)
+    words = ["river", "stone", "light", "paper", "garden", "window", "winter", "music", "letter", "harbour"]
+    prompts = [" ".join(chance.choices(words, k=int(tokens * 0.95))) for _ in range(count)]
+    session.ask("warm up " * 50)
+    computed = [session.ask(prompt) for prompt in prompts]
+    session.await_stored(count * (tokens * 9 // 10 // BLOCK_TOKENS))
+    places = {
+        "computed": computed,
+        "in blocks": [session.ask(prompt) for prompt in prompts],
+    }
+    for place, tiers in (("in CPU memory", ()), ("on the disk", ("cpu",))):
+        session.forget(*tiers)
+        places[place] = [session.ask(prompt) for prompt in prompts]
+    base = statistics.median(first for first, _ in computed)
+    print(f"{'':<16}{'cached tokens':>14}{'first token, s: median':>24}{'least':>8}{'most':>8}{'faster':>9}")
+    for place, samples in places.items():
+        seconds = sorted(first for first, _ in samples)
+        found = statistics.median(cached for _, cached in samples)
+        median = statistics.median(seconds)
+        times = f"{median:>24.3f}{seconds[0]:>8.3f}{seconds[-1]:>8.3f}{base / median:>8.1f}x"
+        print(f"{place:<16}{found:>14.0f}{times}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

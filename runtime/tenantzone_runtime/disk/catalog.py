@@ -1,0 +1,209 @@
+"""The catalog of a disk: which chunk of which zone lies in which file, and which files have to go.
+
+It is kept in memory, on the caller's thread. Files are listed and removed by threads of the tier's own; what fails is
+tried again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_runtime.disk.adoption import Adoption, Runner
+from tenantzone_runtime.disk.breaker import Breaker
+from tenantzone_runtime.disk.figures import Receipt
+from tenantzone_runtime.disk.layout import ObjectName
+from tenantzone_runtime.disk.objects import Objects
+from tenantzone_runtime.disk.sealing import Seal
+from tenantzone_runtime.disk.spaces import Entry, Slots, Space
+from tenantzone_runtime.disk.sweeping import Sweeping
+from tenantzone_runtime.disk.transfers import Removal
+from tenantzone_runtime.zones.tier import Tier
+from tenantzone_runtime.zones.zone import Zone
+
+FILES_AT_ONCE: Final = 100
+"""That are swept, or that threads are asked to remove once more."""
+
+
+class Catalog:
+    """What is on one disk.
+
+    Args:
+        objects: the files.
+        tier: the zones' shares, of as many chunks as files may be there.
+        seals: the seal of a tenant's zone since a purge, by tenant and the purge's id (empty: none).
+        run: has work done by a thread that may write.
+    """
+
+    def __init__(self, objects: Objects, tier: Tier, seals: Callable[[str, str], Seal], run: Runner) -> None:
+        self.breaker = Breaker()
+        """Of removals, and of listing what is there."""
+        self.removals_failed = 0
+        self.slots = Slots(tier.chunk_count)
+        self._objects = objects
+        self._tier = tier
+        self._seals = seals
+        self._run = run
+        self._spaces: dict[str, Space] = {}
+        self._space_of: dict[int, tuple[Space, bytes]] = {}
+        """Of each slot that is held: its space, and its key there."""
+        self._failed: dict[Removal, int] = {}
+        """Removals that are to be tried again, with their slots."""
+        self._adoption = Adoption(objects, tier, self.slots)
+        self._sweeping = Sweeping(objects, self.slots, run, self._swept)
+        self._list_files()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether chunks may be stored: what is on the disk is known, and what belongs to nobody is gone."""
+        return self._adoption.is_done and not self._sweeping.has_strangers
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no file has to be removed."""
+        return not (self.slots.to_remove or self._sweeping.has_work)
+
+    @property
+    def found(self) -> int:
+        """Chunks of an engine before this one that are there again."""
+        return self._adoption.found
+
+    @property
+    def leftovers(self) -> int:
+        """Files removed at the start: half written, of another size, or no chunk's."""
+        return self._adoption.leftovers
+
+    # Chunks
+
+    def entry(self, zone: Zone, key: bytes) -> Entry | None:
+        """A zone's chunk; it may be on its way still."""
+        space = self._spaces.get(zone.spec.tenant)
+        return None if space is None else space.entries.get(key)
+
+    def slots_of(self, zone: Zone, keys: Iterable[bytes]) -> list[int]:
+        """The slots of those of the keys that a zone has."""
+        entries = [self.entry(zone, key) for key in keys]
+        return [entry.slot for entry in entries if entry is not None]
+
+    def space(self, zone: Zone) -> Space:
+        """Where the zone's chunks are."""
+        tenant = zone.spec.tenant
+        space = self._spaces.get(tenant)
+        if space is None:
+            space = self._spaces[tenant] = self._new_space(tenant, zone.spec.purge)
+        return space
+
+    def is_purging(self, zone: Zone) -> bool:
+        """Whether files that the zone writes now would go with those of a purge that is not over."""
+        return self._sweeping.is_going(self.space(zone).seal.folder)
+
+    def add(self, space: Space, slot: int, name: ObjectName) -> Removal | None:
+        """Note that a chunk is about to be written; returns what has to be removed from the disk before that."""
+        space.entries[name.key] = Entry(slot, name)
+        self._space_of[slot] = space, name.key
+        return self.slots.removal(slot)
+
+    def forget(self, slots: Iterable[int]) -> None:
+        """Forget chunks that were given up, and have their files removed."""
+        for slot in slots:
+            space, key = self._space_of.pop(slot)
+            entry = space.entries.pop(key)
+            if space.receipt is not None:
+                # Their files go with all others of the space.
+                space.given_up.append(slot)
+                continue
+            removal = Removal(self._objects, space.seal.folder, entry.name, self.slots.removal(slot))
+            self.slots.give_up(slot, removal)
+            self._remove(slot, removal)
+
+    # Spaces
+
+    def renew_purged(self, config: RuntimeConfig) -> Iterator[None]:
+        """Give the zones of a new config their spaces, new ones to those that it purges; in parts."""
+        for zone in config.zones:
+            space = self._spaces.get(zone.tenant)
+            if space is None:
+                self._spaces[zone.tenant] = self._new_space(zone.tenant, zone.purge)
+            elif zone.purge and zone.purge != space.purge:
+                self._retire(space, zone.purge)
+                self._spaces[zone.tenant] = self._new_space(zone.tenant, zone.purge)
+            yield
+
+    def retire_if_gone(self, tenant: str) -> None:
+        """Have all go that a tenant has whose zone is gone."""
+        zone = self._tier.ledger.zones.get(tenant)
+        if (zone is None or zone.leaving) and (space := self._spaces.pop(tenant, None)) is not None:
+            self._retire(space, "")
+
+    def reseal(self, tenant: str) -> Space:
+        """Have a tenant's chunks sealed by the key that is in force now; returns where those are that were not."""
+        space = self._spaces[tenant]
+        self._spaces[tenant] = self._new_space(tenant, space.purge)
+        return space
+
+    @property
+    def tenants(self) -> list[str]:
+        """Those that have a space."""
+        return list(self._spaces)
+
+    def take_receipts(self) -> list[Receipt]:
+        """What became of the files of spaces that are over, of those that are removed since the last call."""
+        return self._sweeping.take_receipts()
+
+    def _retire(self, space: Space, purge: str) -> None:
+        space.receipt = Receipt(space.tenant, purge, len(space.entries))
+        self._sweeping.add(space)
+
+    def _new_space(self, tenant: str, purge: str) -> Space:
+        return Space(tenant, purge, self._seals(tenant, purge))
+
+    # Time
+
+    def tidy(self) -> Iterator[None]:
+        """Make what was found at the start the zones', and have go what is no zone's any more; in parts."""
+        if self._adoption.is_ready and self._tier.tenancy.pool is not None:
+            for space, key, entry in self._adoption.adopt(self._spaces):
+                space.entries[key] = entry
+                self._space_of[entry.slot] = space, key
+            self._sweeping.add_strangers(self._adoption.strangers, self._adoption.excess)
+            self._sweeping.go_on(FILES_AT_ONCE)
+        for tenant in self.tenants:
+            self.retire_if_gone(tenant)
+            yield
+
+    def go_on(self, now: float) -> None:
+        """List and remove what threads could not, and what nothing is on its way to any more."""
+        if not self.breaker.allows(now):
+            return
+        self._list_files()
+        at_most = 1 if self.breaker.is_open else FILES_AT_ONCE
+        for removal in list(islice(self._failed, at_most)):
+            self._remove(self._failed.pop(removal), removal)
+        self._sweeping.go_on(at_most)
+
+    def sweep(self) -> None:
+        """Have go what nothing is on its way to any more."""
+        self._sweeping.go_on(FILES_AT_ONCE)
+
+    def _list_files(self) -> None:
+        self._adoption.list_files(self._run, lambda error: self.breaker.note(error, "list its folder"))
+
+    def _remove(self, slot: int, removal: Removal) -> None:
+        self._run("", removal.make, partial(self._removed, slot, removal))
+
+    def _removed(self, slot: int, removal: Removal, error: Exception | None) -> None:
+        if error is None:
+            self.slots.removed(slot, removal)
+        elif self.slots.removal(slot) is removal:
+            self._failed[removal] = slot
+        self._swept(error)
+
+    def _swept(self, error: Exception | None) -> None:
+        if error is None:
+            self.breaker.succeeded()
+            if self._sweeping.has_work:
+                self.sweep()
+        else:
+            self.removals_failed += 1
+            self.breaker.note(error, "remove a file")

@@ -1,0 +1,47 @@
+"""The jobs of a disk tier: chunks that the caller gave together, to store or to load, and what became of them."""
+
+import time
+
+from tenantzone_runtime.disk.transfers import Job, JobEnd, Transfer, end_of
+
+
+class Jobs:
+    """The jobs of one disk: those that go on, and what became of others."""
+
+    def __init__(self) -> None:
+        self._going_on: dict[int, Job[Transfer]] = {}
+        self._ended: list[JobEnd] = []
+
+    def begin(self, job: Job[Transfer]) -> None:
+        """Note a job that was given; one without chunks on their way has ended."""
+        self._going_on[job.number] = job
+        self._end_if_over(job)
+
+    def chunk_ended(self, job: Job[Transfer], key: bytes, error: Exception | None) -> None:
+        """Note what became of a chunk, whoever waits for it."""
+        if job.ended(key, error):
+            self._end_if_over(job)
+
+    def begun_before(self, then: float) -> list[Job[Transfer]]:
+        """The jobs that go on and began before some time."""
+        return [job for job in self._going_on.values() if job.began < then]
+
+    def give_up(self, job: Job[Transfer]) -> None:
+        """End a job; what is on its way goes on without the caller's memory."""
+        job.give_up()
+        self._end_if_over(job)
+
+    def give_up_all(self) -> None:
+        """End all jobs at once: no memory of the caller's is touched when this returns."""
+        for job in list(self._going_on.values()):
+            self.give_up(job)
+
+    def take_ended(self) -> list[JobEnd]:
+        """What became of the jobs that have ended since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _end_if_over(self, job: Job[Transfer]) -> None:
+        if not job.left:
+            del self._going_on[job.number]
+            self._ended.append(end_of(job, time.monotonic()))

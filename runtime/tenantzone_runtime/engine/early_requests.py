@@ -1,0 +1,56 @@
+"""Requests that came before any zone was declared, and what becomes of them when one is."""
+
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import Request
+
+from tenantzone_runtime.engine.binding import NO_SESSIONS, BindingError
+from tenantzone_runtime.engine.load_queue import LoadQueue
+
+
+class EarlyRequests:
+    """The requests of one engine that no zone was there for when they came.
+
+    Args:
+        scheduler: whose requests.
+        loads: those whose loads from a tier have begun.
+    """
+
+    def __init__(self, scheduler: Scheduler, loads: LoadQueue) -> None:
+        self._scheduler = scheduler
+        self._queue = loads
+        self._loads: set[Request] = set()
+        """Those that began to load, without blocks for all of their prompts."""
+
+    def adopt(self) -> None:
+        """Bind them to a zone of their own, which no config declares; harmless where no zone was declared yet."""
+        scheduler, tenancy = self._scheduler, self._scheduler.tenancy
+        if not tenancy.ledger.zones:
+            return
+        early = [request for request in scheduler.requests.values() if not scheduler.is_refused(request)]
+        if not early:
+            return
+        zone = tenancy.zone_of_early_requests(len(early))
+        for request in early:
+            request.zone, request.peak = zone, 0
+        scheduler.block_pool.adopt_blocks(zone)
+        scheduler.waiting.adopt()
+        self._loads.update(self._queue)
+        for request in early:
+            if request.resumable:
+                scheduler.refuse(request, BindingError("unsupported", None, NO_SESSIONS))
+                scheduler.end_with_error(request)
+
+    def send_back_loads(self) -> None:
+        """Have those whose loads began before wait for their blocks as all others do; what was loaded stays cached."""
+        if not self._loads:
+            return
+        scheduler = self._scheduler
+        self._loads.intersection_update(self._queue)
+        for request in [each for each in self._loads if scheduler._handle_blocked_waiting_request(each)]:
+            self._loads.discard(request)
+            self._queue.remove_request(request)
+            scheduler._inflight_prefills.discard(request)
+            scheduler.deferred_waiting.discard(request)
+            scheduler.kv_cache_manager.free(request)
+            request.num_computed_tokens = request.loaded_tokens = 0
+            scheduler.waiting.prepend_request(request)

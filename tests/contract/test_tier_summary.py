@@ -1,0 +1,26 @@
+"""What a zone comes to in tiers, over engines: added up, but for what all of them hold together."""
+
+from tenantzone_contract.report import MAX_COUNT, ZoneTierReport
+from tenantzone_contract.tier_summary import tier_summaries
+
+
+def told(tier, held, **counts):
+    return ZoneTierReport(tier=tier, reserved_bytes=0, limit_bytes=0, held_bytes=held, **counts)
+
+
+def test_what_each_engine_holds_is_added_up_and_the_fastest_tier_is_first():
+    found = tier_summaries([told("disk", 5, hits=1), told("cpu", 1), told("disk", 7, hits=2)])
+    assert [(each.tier, each.held, each.hits) for each in found] == [("cpu", 1, 0), ("disk", 12, 3)]
+
+
+def test_what_engines_share_is_held_once_and_counted_by_each():
+    found = tier_summaries([told("shared", 90, hits=4, writes_refused=1), told("shared", 100, hits=5), told("cpu", 1)])
+    assert [each.tier for each in found] == ["cpu", "shared"]
+    assert (found[1].held, found[1].hits, found[1].writes_refused) == (100, 9, 1), (
+        "the latest look has most, or all have"
+    )
+
+
+def test_no_sum_is_more_than_a_status_can_show():
+    (found,) = tier_summaries([told("disk", MAX_COUNT), told("disk", MAX_COUNT)])
+    assert found.held == MAX_COUNT

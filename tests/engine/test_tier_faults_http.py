@@ -1,0 +1,277 @@
+"""A disk that goes wrong below a real engine: each request is answered, as if nothing had been kept.
+
+With ``pytest -s`` the last line of each fault is a row of the table in docs/tiers-disk.md.
+"""
+
+import os
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tenantzone_contract.tiers import TierShare
+from tests.engine.test_tiers_http import PROMPT_BLOCKS, ask, at_rest, in_tier, prompt
+from tests.engine.tiered_engines import BLOCK_TOKENS, ZONES
+from tests.zones.core import declare
+
+pytestmark = pytest.mark.flagged_engine
+
+WHOLE = PROMPT_BLOCKS * BLOCK_TOKENS
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="a file system of its own takes root to mount")
+
+
+@pytest.fixture(scope="module")
+def root(tiered):
+    """The disk tier's folder."""
+    return tiered.log.parent / "disk"
+
+
+@pytest.fixture
+def kept(tiered, root):
+    """A prompt of dusk's that is on the disk only; what was answered to it; and its files."""
+    before = set(files_in(root))
+    text = prompt(f"kept {time.monotonic_ns()}")
+    answer, _ = ask(tiered, "dusk", text)
+    at_rest(tiered)
+    files = [path for path in files_in(root) if path not in before]
+    assert len(files) == PROMPT_BLOCKS
+    leave_to_the_disk(tiered)
+    return text, answer, files
+
+
+def leave_to_the_disk(engine):
+    """What dusk has in blocks and in CPU memory goes, all but a block."""
+    nothing = (TierShare(tier="cpu", limit=0),)
+    engine.declare(*ZONES[:-1], declare("dusk", after=0.0, limit=1, tiers=nothing))
+    engine.wait(lambda: not in_tier(engine, "dusk", "cpu").held_bytes, "nothing is in memory")
+    engine.declare(*ZONES)
+
+
+def files_in(root):
+    return [path for path in (root / "objects").rglob("*-*") if path.is_file()]
+
+
+def lost_chunks(engine, tenant):
+    """Chunks of a tenant that the disk did not give or take, by reason; only what there was."""
+    (family,) = (
+        each
+        for each in text_string_to_metric_families(engine.metrics())
+        if each.name == "tenantzone_zone_tier_lost_chunks"
+    )
+    ours = [each for each in family.samples if {("tenant", tenant), ("tier", "disk")} <= set(each.labels.items())]
+    return {each.labels["reason"]: int(each.value) for each in ours if each.value}
+
+
+def disk_problem(engine):
+    """What the disk fails at now, as the engine says."""
+    return next(each for each in engine.report().tiers if each.tier == "disk").problem
+
+
+def again(engine, fault, text, answer):
+    """Ask once more: who asks sees the same answer, and how much of the prompt was found, whatever went wrong."""
+    lost, began = lost_chunks(engine, "dusk"), time.monotonic()
+    told, cached = ask(engine, "dusk", text)
+    seconds = time.monotonic() - began
+    counted = {reason: count - lost.get(reason, 0) for reason, count in lost_chunks(engine, "dusk").items()}
+    counted = {reason: count for reason, count in counted.items() if count}
+    print(f"\n| {fault} | 200, the same answer | {cached} of {WHOLE} | {seconds:.1f} s | {counted or ''} |")
+    assert told == answer
+    return cached, counted
+
+
+def changed(path):
+    written = bytearray(path.read_bytes())
+    written[len(written) // 2] ^= 1
+    path.write_bytes(written)
+
+
+def truncated(path):
+    os.truncate(path, 100)
+
+
+def unreadable(path):
+    """A link that leads to itself can't be opened."""
+    path.unlink()
+    path.symlink_to(path)
+
+
+def hung(path):
+    """Who reads the file waits until it is let."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+def let_read(path):
+    os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+
+
+@pytest.mark.parametrize(
+    ("fault", "harm", "reason"),
+    [
+        ("a file vanished", lambda path: path.unlink(), "vanished"),
+        ("a file was changed", changed, "corrupt"),
+        ("a file was cut off", truncated, "corrupt"),
+        ("reads end with errors", unreadable, "read"),
+    ],
+)
+def test_what_the_disk_lost_is_computed(tiered, kept, fault, harm, reason):
+    text, answer, files = kept
+    for path in files:
+        harm(path)
+    cached, counted = again(tiered, fault, text, answer)
+    assert cached <= BLOCK_TOKENS
+    assert counted.keys() == {reason}
+    tiered.wait(lambda: recovers(tiered), "the disk is asked again", 60)
+
+
+def test_files_that_were_swapped_are_not_taken_for_each_other(tiered, kept):
+    text, answer, files = kept
+    contents = [path.read_bytes() for path in files]
+    for path, content in zip(files, contents[1:] + contents[:1], strict=True):
+        path.write_bytes(content)
+    cached, counted = again(tiered, "files were swapped", text, answer)
+    assert cached <= BLOCK_TOKENS
+    assert counted.keys() == {"corrupt"}
+
+
+def test_another_tenants_files_are_not_taken_for_its_own(tiered, kept, root):
+    text, answer, files = kept
+    before = set(files_in(root))
+    ask(tiered, "burst", prompt("foreign"))
+    at_rest(tiered)
+    foreign = [path for path in files_in(root) if path not in before][:PROMPT_BLOCKS]
+    for path, other in zip(files, foreign, strict=True):
+        path.write_bytes(other.read_bytes())
+    cached, counted = again(tiered, "another tenant's files in their place", text, answer)
+    assert cached <= BLOCK_TOKENS
+    assert counted.keys() == {"corrupt"}
+
+
+def test_who_asks_waits_for_a_slow_disk_as_long_as_it_may_and_no_longer(tiered, kept):
+    text, answer, files = kept
+    for path in files:
+        hung(path)
+    released = threading.Event()
+
+    def give_later():
+        released.wait(5)
+        for path in files:
+            let_read(path)
+            path.unlink()
+
+    with ThreadPoolExecutor() as pool:
+        slow = pool.submit(give_later)
+        others = pool.submit(ask, tiered, "acme", prompt("meanwhile"))
+        began = time.monotonic()
+        cached, counted = again(tiered, "reads take 5 s", text, answer)
+        assert time.monotonic() - began < 5, "the disk takes five seconds"
+        others.result()
+        assert not slow.done(), "the disk is at it still"
+        released.set()
+    assert cached <= BLOCK_TOKENS
+    assert counted.keys() == {"late"}
+    tiered.wait(lambda: recovers(tiered), "reads are tried again", 60)
+
+
+def recovers(engine):
+    """Whether the disk does what it should again; that shows when something is written and read."""
+    text = prompt(f"again {time.monotonic_ns()}")
+    ask(engine, "dusk", text)
+    at_rest(engine)
+    leave_to_the_disk(engine)
+    ask(engine, "dusk", text)
+    return not disk_problem(engine)
+
+
+def refuses_writes(engine, fault):
+    """What becomes of a new prompt while nothing can be written."""
+    text = prompt(f"unwritten {fault}")
+    answer, _ = ask(engine, "dusk", text)
+    at_rest(engine)
+    problem = disk_problem(engine)
+    cached, _ = again(engine, fault, text, answer)
+    assert cached == WHOLE, "blocks and memory go on"
+    return problem
+
+
+def test_a_folder_that_takes_no_files_is_named_and_left_alone(tiered, kept, root):
+    text, answer, _ = kept
+    incoming = root / "incoming"
+    incoming.rename(root / "aside")
+    incoming.write_text("no folder")
+    problem = refuses_writes(tiered, "no file can be made")
+    assert "writes fail" in problem
+    assert "Not a directory" in problem
+    assert again(tiered, "no file can be made: what is there", text, answer)[0] == WHOLE
+    incoming.unlink()
+    (root / "aside").rename(incoming)
+    tiered.wait(lambda: recovers(tiered), "it is written again", 60)
+
+
+@contextmanager
+def mounted(*arguments, at):
+    subprocess.run(["mount", *arguments, str(at)], check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(at)], check=True, capture_output=True)
+
+
+@NEEDS_ROOT
+def test_a_full_disk_is_named_and_left_alone(tiered, root):
+    with mounted("-t", "tmpfs", "-o", "size=16k", "tmpfs", at=root / "incoming"):
+        problem = refuses_writes(tiered, "the disk is full")
+    assert "No space left on device" in problem
+    tiered.wait(lambda: recovers(tiered), "it is written again", 60)
+
+
+@NEEDS_ROOT
+def test_a_disk_that_is_read_only_is_named_and_left_alone_and_read(tiered, kept, root):
+    text, answer, _ = kept
+    with mounted("-t", "tmpfs", "-o", "ro", "tmpfs", at=root / "incoming"):
+        problem = refuses_writes(tiered, "the disk is read-only")
+        assert "Read-only file system" in problem
+        assert again(tiered, "the disk is read-only: what is there", text, answer)[0] == WHOLE
+    tiered.wait(lambda: recovers(tiered), "it is written again", 60)
+
+
+def test_a_quota_that_is_lowered_under_load_costs_no_request(tiered):
+    limited = (TierShare(tier="cpu", limit="10%"), TierShare(tier="disk", limit="2%"))
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(ask, tiered, "dusk", prompt(f"quota {number}")) for number in range(24)]
+        tiered.declare(*ZONES[:-1], declare("dusk", after=0.0, tiers=limited))
+        answers = [each.result() for each in asked]
+    assert len(answers) == 24
+    for tier in ("cpu", "disk"):
+        tiered.wait(
+            lambda tier=tier: in_tier(tiered, "dusk", tier).held_bytes <= in_tier(tiered, "dusk", tier).limit_bytes,
+            "the zone holds what it may",
+        )
+    print(f"\n| a quota is lowered under load | {len(answers)} of {len(answers)} answered 200 | | | |")
+    tiered.declare(*ZONES)
+
+
+def test_a_zone_that_is_deleted_while_it_loads_leaves_nothing_and_its_request_ends(tiered, kept, root):
+    text, answer, files = kept
+    folder = files[0].parent.parent
+    for path in files:
+        hung(path)
+    with ThreadPoolExecutor() as pool:
+        began = time.monotonic()
+        asked = pool.submit(ask, tiered, "dusk", text)
+        tiered.wait(lambda: tiered.zone("dusk").waiting_requests, "it waits for the disk")
+        tiered.declare(*ZONES[:-1])
+        told, cached = asked.result()
+        seconds = time.monotonic() - began
+    print(f"\n| its zone is deleted while it loads | 200, the same answer | {cached} of {WHOLE} | {seconds:.1f} s | |")
+    assert told == answer
+    for path in files:
+        if path.exists():
+            let_read(path)
+    tiered.wait(lambda: not folder.exists(), "all of the zone's is gone", 60)
+    tiered.declare(*ZONES)
+    tiered.wait(lambda: recovers(tiered), "the disk is asked again", 60)
