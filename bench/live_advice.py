@@ -32,10 +32,12 @@ from tenantzone_replay.profile import profile
 from tenantzone_runtime.engine.engine_shape import EngineShape
 
 _LOOK_SECONDS: Final = 10.0
+_WARM_UP_SECONDS: Final = 300.0
+"""Before which nothing is advised: a load that grows can't be told from a change that does harm."""
 _BOUNDS: Final = {
     "limit": {"min": "10%", "max": "90%"},
     "weight": {"min": 1, "max": 16},
-    "ttl": {"min": "1m", "max": "24h"},
+    "ttl": {"min": "10s", "max": "24h"},
     "evictionPolicies": ["LRU", "Clock", "LFU"],
     "watermarks": {"min": 0, "max": 0.5},
 }
@@ -55,22 +57,23 @@ class Scene:
 
 def scenes(seconds: float) -> dict[str, Scene]:
     """By name."""
-    chats = Chats(tenants=1, seconds=seconds, chats=0.3, answer=64)
+    # Short ones, so that after some minutes as many end as begin.
+    chats = Chats(tenants=1, seconds=seconds, chats=0.3, turns=5, pause=20, answer=64)
     none = {"low": 0.0, "high": 0.0}
     return {
         "a limit that is too low": Scene(
-            {"chat": {"limit": "20%"}, "rest": {}}, {"chat": chats, "rest": replace(chats, chats=0.01)}, none, 6000
+            {"chat": {"limit": "20%"}, "rest": {}}, {"chat": chats, "rest": replace(chats, chats=0.03)}, none, 1500
         ),
         "a time to keep that is too short": Scene(
-            {"chat": {"retention": {"ttl": "1m"}}, "rest": {}},
-            {"chat": chats, "rest": replace(chats, chats=0.01)}, none, 12_000,
+            {"chat": {"retention": {"ttl": "20s"}}, "rest": {}},
+            {"chat": chats, "rest": replace(chats, chats=0.03)}, none, 3000,
         ),
         "watermarks that are too high": Scene(
-            {"chat": {}, "rest": {}}, {"chat": chats, "rest": chats}, {"low": 0.6, "high": 0.8}, 6000
+            {"chat": {}, "rest": {}}, {"chat": chats, "rest": chats}, {"low": 0.6, "high": 0.8}, 1500
         ),
         "a borrower in the way of a target": Scene(
             {"chat": {"reserved": "10%", "latency": {"firstToken": "500ms"}}, "flood": {}},
-            {"chat": chats, "flood": replace(chats, chats=2.5, turns=1, said=2048, system=0, answer=256)}, none, 2500,
+            {"chat": chats, "flood": replace(chats, chats=2.5, turns=1, said=2048, system=0, answer=256)}, none, 800,
         ),
     }  # fmt: skip
 
@@ -137,12 +140,15 @@ def live(scene: Scene, seconds: float, window: float, mode: str) -> Iterator[str
             if now - last["look"] < _LOOK_SECONDS:
                 return
             last["look"], config = now, tuned.config
+            if now < _WARM_UP_SECONDS:
+                return
             acknowledged = ConfigStatus(applied_generation=config.generation, applied_hash=config.hash)
             report = make_report(served, acknowledged, pod="engine", started_unix_time=0.0)
+            known = tuned.status.get("adjustments", [])
             tuned.look(report.model_dump_json(by_alias=True).encode(), now)
             if tuned.config is not config:
                 scheduler.scheduler.apply_config(tuned.config)
-                told.extend(f"    {now:7,.0f} s  {line}" for line in _adjustments(tuned.status))
+            told.extend(f"    {now:7,.0f} s  {line}" for line in _adjustments(tuned.status, known))
             if now - last["window"] >= window:
                 last["window"] = now
                 figures = []
@@ -163,8 +169,10 @@ def live(scene: Scene, seconds: float, window: float, mode: str) -> Iterator[str
     yield from told
 
 
-def _adjustments(status: Mapping[str, Any]) -> Iterator[str]:
-    for row in list(status.get("adjustments", []))[-1:]:
+def _adjustments(status: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for row in status.get("adjustments", []):
+        if row in known:
+            continue
         what = f"{row['field']} of {row['zone']}" if "zone" in row else row["field"]
         yield f"{row['state']}: {what} {row.get('spec', 'unset')} -> {row['value']}: {row.get('message', '')}"
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import vllm
+from packaging.version import Version
 from vllm.config import VllmConfig
 from vllm.v1.kv_cache_interface import (
     ChunkedLocalAttentionSpec,
@@ -16,7 +18,7 @@ from vllm.v1.kv_cache_interface import (
 
 BLOCK_TOKENS = 16
 
-KINDS = (
+_ALL_KINDS = (
     (),
     ("full", "window"),
     ("window", "full", "window"),
@@ -34,6 +36,10 @@ KINDS = (
 
 Blocks of "wide" ones have twice as many tokens. Mamba's are named after vLLM's ways to keep its states; "none" is for
 engines without prefix caching, and the others are for engines with it."""
+
+KEEPS_ALL_STATES = Version(vllm.__version__) < Version("0.33.dev0")
+"""Whether vLLM has Mamba's mode "all": 0.33 caches states in the mode "align" only."""
+KINDS = tuple(kinds for kinds in _ALL_KINDS if KEEPS_ALL_STATES or "mamba all" not in kinds)
 
 
 def caches(

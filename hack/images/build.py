@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,9 @@ not serve. The one for CPUs serves; it weighs 7 GB, and takes three times as muc
 
 VLLM_PACKAGES = ("pydantic", "prometheus-client")
 """Of those that vLLM's image has, what our wheel needs at once."""
+
+_OF_OLDER_PYTHONS = re.compile(r" ; python_full_version < '3\.11\.\d+'")
+"""The base has Debian's Python 3.11.2, and needs what a later one that downloads for it does not."""
 
 _WHEELS = "/wheels-of-others"
 """Where the build finds what was downloaded."""
@@ -156,12 +160,15 @@ def _wheels(target: str, source: Path) -> Path:
     if not folder.exists():
         unfinished = folder.with_name(f"{folder.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
         for file in files:
+            wanted = unfinished / file.name
+            wanted.write_text(_OF_OLDER_PYTHONS.sub("", file.read_text()))
             # The locks are complete; and one of them overrides what packages say that they need.
             command = (
                 *(sys.executable, "-m", "pip", "download", "--quiet"),
                 *("--require-hashes", "--no-deps", "--dest", unfinished),
             )
-            watch(NAME, (*command, "--requirement", file), status=written)
+            watch(NAME, (*command, "--requirement", wanted), status=written)
         unfinished.rename(folder)
     return folder

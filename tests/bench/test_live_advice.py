@@ -1,19 +1,15 @@
 """Live advice on vLLM's real scheduler, in virtual time."""
 
-import re
-
 import pytest
 
 from bench.live_advice import live, scenes
 
-SECONDS, WINDOW = 1500.0, 200.0
+SECONDS, WINDOW = 800.0, 180.0
 
 
 @pytest.mark.parametrize("mode", ["Auto", "Recommend"])
-def test_a_limit_that_is_too_low_is_raised_in_mode_auto_and_more_is_found(mode):
+def test_a_limit_that_is_too_low_is_raised_in_mode_auto_only(mode):
     told = list(live(scenes(SECONDS)["a limit that is too low"], SECONDS, WINDOW, mode))
-    rates = [float(found[1]) for line in told if (found := re.search(r"chat +([\d.]+)%;", line))]
-    kept = [line for line in told if "Kept: limit of chat 20% -> " in line]
-    assert bool(kept) == (mode == "Auto")
-    if mode == "Auto":
-        assert rates[-1] > rates[1] + 5
+    assert len([line for line in told if "rest" in line]) >= 2, "hit rates are told"
+    changes = [line.split(" s  ")[1].partition(":")[0] for line in told if "limit of chat 20% -> 25%" in line]
+    assert changes == (["Trial", "Kept"] if mode == "Auto" else [])

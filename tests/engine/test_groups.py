@@ -8,7 +8,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hack.harness.kv_caches import KINDS
-from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_drafts, with_flags
+from hack.harness.scheduler import (
+    BLOCK_TOKENS,
+    Driver,
+    make_scheduler,
+    prompt,
+    vllm_config,
+    with_drafts,
+    with_flags,
+    without_prefix_caching,
+)
 from tenantzone_contract.config import ConfigError, ZoneConfig
 from tenantzone_contract.zone_terms import Idle, Retention
 from tests.engine.test_refused import refusal
@@ -35,6 +44,8 @@ def new_engine(config):
 def engine(config, kinds, *, capacity=200, drafting=None, ahead=0) -> Driver:
     """``ahead``: steps that are scheduled before the one in the model ends."""
     config = with_flags(config, async_scheduling=ahead > 0)
+    if "mamba none" in kinds:
+        config = without_prefix_caching(config)
     if drafting is not None:
         config = with_drafts(config, *drafting)
     return Driver(make_scheduler(config, capacity, window=WINDOW, kinds=kinds))

