@@ -264,7 +264,7 @@ class FakeDisk:
             if (zone, key) in self._files:
                 self._forget(self.tier.lose(zone, self._files[zone, key][0]))
 
-    def renew(self):
+    def renew_in_parts(self):
         for given_up in self.tier.evict_all(1):
             self._forget(given_up)
             yield
