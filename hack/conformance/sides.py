@@ -23,6 +23,14 @@ TESTS = "tests/v1/core"
 SUBSTITUTION = "hack.conformance.substitution"
 ONE_ZONE = "hack.conformance.one_zone"
 
+_BLAST = f"{TESTS}/test_priority_scheduler_random.py::test_priority_scheduling_blast"
+ALL: Sequence[str] = (TESTS,)
+IN_SHORT: Sequence[str] = (
+    *ALL,
+    *(f"--deselect={_BLAST}[{case}" for case in ("preemption", "standard-1", "standard-5", "standard-None-False")),
+)
+"""All but eleven of the twelve cases of one test, each of which has 20,000 steps of a scheduler."""
+
 NO_ZONE: Plugins = (SUBSTITUTION,)
 WITH_ONE_ZONE: Plugins = (SUBSTITUTION, ONE_ZONE)
 
@@ -33,7 +41,7 @@ _IN_A_PROCESS_OF_ITS_OWN = ("test_kv_cache_utils.py::test_is_kv_cache_spec_unifo
 
 
 def run_sides(
-    folder: Path, sides: Mapping[str, Plugins], arguments: Sequence[str] = (TESTS,), *, keep_stock: bool = False
+    folder: Path, sides: Mapping[str, Plugins], arguments: Sequence[str] = ALL, *, keep_stock: bool = False
 ) -> dict[str, Outcomes]:
     """How each test went on each side.
 

@@ -4,7 +4,7 @@ import pytest
 
 from hack.conformance.__main__ import REASONS
 from hack.conformance.comparison import compare, describe, read_reasons
-from hack.conformance.sides import NO_ZONE, TESTS, WITH_ONE_ZONE, run_sides
+from hack.conformance.sides import IN_SHORT, NO_ZONE, TESTS, WITH_ONE_ZONE, run_sides
 from hack.conformance.source import installed_vllm
 
 IN_PLACE = """
@@ -89,9 +89,9 @@ FOR_NOBODY = f"{TESTS}/test_prefix_caching.py::test_cache_key_salting"
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """Of all tests, on all sides."""
+    """Of all tests that do not take minutes, on all sides."""
     sides = {"stock": (), "no zone": NO_ZONE, "one zone": WITH_ONE_ZONE}
-    return run_sides(tmp_path_factory.mktemp("conformance"), sides, keep_stock=True)
+    return run_sides(tmp_path_factory.mktemp("conformance"), sides, IN_SHORT, keep_stock=True)
 
 
 @pytest.fixture(scope="module")
