@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tenantzone_runtime.shared.client import check_url
+from tenantzone_runtime.shared.urls import check_url
 
 CONNECTOR: Final = "ZoneOffloadingConnector"
 CONNECTOR_MODULE: Final = "tenantzone_runtime.engine.offloading_connector"

@@ -26,7 +26,7 @@ from tenantzone_runtime.offloading_flags import (
     kv_transfer_config,
     parse_bytes,
 )
-from tenantzone_runtime.shared.client import check_url
+from tenantzone_runtime.shared.urls import check_url
 from tenantzone_runtime.unsupported import check
 from tenantzone_runtime.usage import FLAGS, UsageError, flag_values
 

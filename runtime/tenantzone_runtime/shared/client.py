@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
-from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -23,6 +22,7 @@ from tenantzone_runtime.shared.answers import (
     StartedWrite,
     WriteEndings,
 )
+from tenantzone_runtime.shared.urls import check_url
 
 _T = TypeVar("_T")
 _encode: Final = msgspec.json.Encoder().encode
@@ -44,22 +44,6 @@ class ManagerError(Exception):
     def is_failure(self) -> bool:
         """Whether it speaks of the manager's state, and not of what was asked."""
         return self.code in ("UNAVAILABLE", "INTERNAL", "UNAUTHENTICATED", "PERMISSION_DENIED")
-
-
-def check_url(url: str) -> SplitResult:
-    """The parts of a manager's URL.
-
-    Raises:
-        ValueError: it is none; the message says what one is like.
-    """
-    try:
-        parts = urlsplit(url)
-        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_one = False
-    if not is_one or parts.query or parts.fragment or parts.username is not None:
-        raise ValueError(f"{url!r} is no URL of a KV-cache manager; write it as http://HOST:9470")
-    return parts
 
 
 class ManagerClient:
