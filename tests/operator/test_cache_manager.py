@@ -149,7 +149,7 @@ def test_a_team_s_engines_store_blocks_within_its_quota_and_all_of_it_goes(
     site.condition("KVStorage", name, "Ready", "True")
     site.condition("KVCacheGroup", name, "Ready", "False", "PoolsUnresolved")
     # As engines name both.
-    meant, instance = pool_group(world.namespace, "demo"), instance_name("acme", "", "0" * 64)
+    meant, instance = pool_group(world.namespace, "demo"), instance_name("acme", "0" * 64)
     with pytest.raises(ManagerRefusal, match="service account that is known"):
         register(site, token, instance, meant)
 

@@ -188,7 +188,7 @@ def test_a_pool_is_told_that_there_is_no_manager() -> None:
     assert read_pool(body("demo", spec={"selector": {}})).not_enforced == ()
 
 
-MINE = [instance_name("acme", "", digest * 64) for digest in "01"]
+MINE = [instance_name("acme", digest * 64) for digest in "01"]
 """Names as engines make them, of two models."""
 ACME = {"namespace": "default", "name": "acme"}
 
@@ -227,7 +227,7 @@ def test_a_zone_s_quotas_are_those_of_its_instances() -> None:
     shared = sharing(named, [pool("demo", "vllm")], [zone("acme")])
     mine = [instance(name, S3=100) for name in MINE]
     others = [
-        instance(instance_name("burst", "", "0" * 64)),
+        instance(instance_name("burst", "0" * 64)),
         instance(MINE[0], "default/other"),
         instance(MINE[0], of="elsewhere"),
     ]
