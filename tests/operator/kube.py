@@ -14,6 +14,8 @@ from tenantzone_contract.config import ConfigError
 
 T = TypeVar("T")
 TIMEOUT_SECONDS = 90.0
+_CALL_SECONDS = 60.0
+"""As long as the API server itself gives a call: on busy cores to delete a collection takes more than ten seconds."""
 _POLL_SECONDS = 0.05
 
 
@@ -35,7 +37,7 @@ class Kube:
 
     def text(self, path: str, **headers: str) -> str:
         request = urllib.request.Request(self._server + path, headers=headers)
-        with self._opener.open(request, timeout=10) as answer:
+        with self._opener.open(request, timeout=_CALL_SECONDS) as answer:
             return answer.read().decode()
 
     def call(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> dict[str, Any]:
@@ -43,7 +45,7 @@ class Kube:
         if body is not None:
             request.data = json.dumps(body).encode()
             request.add_header("Content-Type", content_type)
-        with self._opener.open(request, timeout=10) as answer:
+        with self._opener.open(request, timeout=_CALL_SECONDS) as answer:
             return json.load(answer)
 
     def merge(self, path: str, body: Any) -> dict[str, Any]:

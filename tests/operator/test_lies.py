@@ -66,13 +66,16 @@ def scene(control_plane: Cluster, kube: Kube, operator: Operator) -> Iterator[Sc
     names = [f"{name}-{secrets.token_hex(4)}" for name in ("liars", "honest")]
     for name in names:
         control_plane.create_namespace(name)
-    with world_in(control_plane, kube, names[0]) as liars, world_in(control_plane, kube, names[1]) as honest:
-        made = Scene(liars, honest)
-        made.set_up()
-        yield made
-        liars.delete_everything()
-    for name in names:
-        control_plane.delete_namespace(name)
+    try:
+        with world_in(control_plane, kube, names[0]) as liars, world_in(control_plane, kube, names[1]) as honest:
+            made = Scene(liars, honest)
+            made.set_up()
+            yield made
+            liars.delete_everything()
+    finally:
+        # An operator that starts later would see to what is left.
+        for name in names:
+            control_plane.delete_namespace(name)
     assert "the status of" not in operator.log, "one can't be written"
 
 
