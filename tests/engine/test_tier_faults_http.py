@@ -106,8 +106,18 @@ def hung(path):
     os.mkfifo(path)
 
 
-def let_read(path):
-    os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+def let_go(path):
+    """Who reads the file comes to its end, and whoever opens it from now on finds none.
+
+    It goes while it is open: else whoever opened it in between would wait for ever.
+    """
+    try:
+        opened = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+    except FileNotFoundError:
+        # The zone's files go meanwhile.
+        return
+    path.unlink(missing_ok=True)
+    os.close(opened)
 
 
 @pytest.mark.parametrize(
@@ -165,8 +175,7 @@ def test_who_asks_waits_for_a_slow_disk_as_long_as_it_may_and_no_longer(tiered, 
         finally:
             # Not before both are answered.
             for path in files:
-                let_read(path)
-                path.unlink()
+                let_go(path)
     assert cached <= BLOCK_TOKENS
     assert counted.keys() == {"late"}
     tiered.wait(lambda: recovers(tiered), "reads are tried again", 60)
@@ -265,8 +274,7 @@ def test_a_zone_that_is_deleted_while_it_loads_leaves_nothing_and_its_request_en
     print(f"\n| its zone is deleted while it loads | 200, the same answer | {cached} of {WHOLE} | {seconds:.1f} s | |")
     assert told == answer
     for path in files:
-        if path.exists():
-            let_read(path)
+        let_go(path)
     tiered.wait(lambda: not folder.exists(), "all of the zone's is gone", 60)
     tiered.declare(*ZONES)
     tiered.wait(lambda: recovers(tiered), "the disk is asked again", 60)
