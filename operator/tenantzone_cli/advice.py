@@ -80,6 +80,7 @@ _REASONS = {
     "ManagerUnreachable": (
         "Look at the KV-cache manager: kubectl tenantzone doctor. What it was told before stays as it is."
     ),
+    "NotHeld": "See who refuses the operator's write, such as a webhook; the message has its words.",
     "StorageNotFound": "Create the KVStorage that the message names, or take its type out of the group.",
     "Unhealthy": "Look at the storage that the message names: requests are served, and other storages used, meanwhile.",
     "NotRegistered": "Wait, or see why the condition Registered is not true.",

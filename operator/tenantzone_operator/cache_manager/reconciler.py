@@ -8,12 +8,15 @@ that an object is missing is no command. What was deleted is held by a finalizer
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import aiohttp
 
+from tenantzone_contract.text import printable
+from tenantzone_operator.cache_manager.answers import LONGEST_MESSAGE
 from tenantzone_operator.cache_manager.client import ManagerClient, ManagerRefused, ManagerUnavailable
 from tenantzone_operator.cache_manager.declared import (
     Declared,
@@ -48,6 +51,8 @@ GAUGE_WRITES_PER_SECOND: Final = 20
 _NOBODY: Final = Members((), (), {}, ())
 _PAUSE_SECONDS: Final = 0.3
 """Between two rounds, whatever changes: what comes together is done together."""
+_OUTDATED: Final = (404, 409)
+"""Answers to a write of an object that has changed, or gone, since it was listed: the next round sees it as it is."""
 NEEDS_CRDS: Final = "the API server does not know KVStorages and KVCacheGroups: kubectl apply -f crds/"
 
 
@@ -125,6 +130,9 @@ class ManagerReconciler:
             await turn.let_storages_go()
         except ManagerUnavailable as error:
             turn.unreachable = str(error)
+        except ManagerRefused as error:
+            # Of what was asked for no object in particular, such as what it has.
+            turn.unreachable = f"{self._client.address.url}: {error}"
         self._count = len(storages) + len(groups)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for storage in turn.left(storages):
@@ -151,7 +159,10 @@ class ManagerReconciler:
         try:
             await self._objects.apply_status(plural, declared, status)
         except RestError as error:
-            if error.status not in (404, 409):
+            if error.is_lasting:
+                # Such as what a webhook of somebody's refuses; it keeps no other object from being told.
+                logger.warning("the status of %s %s: %s", KINDS[plural], declared.meta.name, error)
+            elif error.status not in _OUTDATED:
                 raise
             return
         for notice in manager_notices(before, status):
@@ -180,8 +191,8 @@ class _Turn:
         self._known_storages: dict[str, Body] = {}
         self._known_groups: dict[str, Body] = {}
         self._found: dict[str, Found] = {}
-        self._gone: set[str] = set()
-        """The uids of deleted objects that were let go."""
+        self._passed_over: set[str] = set()
+        """The uids of objects that were let go, or have changed meanwhile: nothing is to be told of them now."""
 
     async def look(self) -> None:
         """Ask the manager what it has.
@@ -189,16 +200,12 @@ class _Turn:
         Raises:
             ManagerUnavailable: it does not answer.
         """
-        try:
-            listed = await self._ask("ListStorages")
-            self._known_storages = {each["storage"]["name"]: each for each in listed["storages"]}
-            listed = await self._ask("ListInstanceGroups")
-            self._known_groups = {each["group"]["name"]: each for each in listed["groups"]}
-            if any(group.zones for group in self._groups):
-                self.instances = (await self._ask("ListInstances"))["instances"]
-        except (KeyError, TypeError) as error:
-            message = f"{self._client.address.url} answers, and not as a KV-cache manager does"
-            raise ManagerUnavailable(message) from error
+        listed = await self._ask("ListStorages")
+        self._known_storages = {each["storage"]["name"]: each for each in listed["storages"]}
+        listed = await self._ask("ListInstanceGroups")
+        self._known_groups = {each["group"]["name"]: each for each in listed["groups"]}
+        if any(group.zones for group in self._groups):
+            self.instances = (await self._ask("ListInstances"))["instances"]
 
     async def keep_storages(self) -> None:
         """Have each storage registered as it is declared."""
@@ -206,9 +213,9 @@ class _Turn:
             name = storage.meta.name
             known = self._known_storages.get(name)
             await self._keep(STORAGES, storage, storage.wanted, known, "storage", "RegisterStorage")
-            report = self._found[storage.meta.uid].report
-            if report is not None:
-                self._known_storages[name] = report
+            found = self._found.get(storage.meta.uid)
+            if found is not None and found.report is not None:
+                self._known_storages[name] = found.report
 
     async def keep_groups(self) -> None:
         """Have each group as it is declared, and none on storages that nobody declares."""
@@ -230,15 +237,17 @@ class _Turn:
     async def keep_service_accounts(self, owners: dict[str, str], namespace: str | None) -> None:
         """Have exactly the engines of these pools let in, of the namespace that is served."""
         listed = await self._ask("ListServiceAccounts")
-        known = {each["name"]: each["pool"] for each in listed.get("accounts", ())}
+        known = {each["name"]: each["pool"] for each in listed["accounts"]}
         for name, pool in owners.items():
             if known.get(name) != pool:
-                await self._ask("PutServiceAccount", account={"name": name, "pool": pool})
-                logger.info("the KV-cache manager lets in %s for the pool %s", name, pool)
+                with _told_if_refused(f"does not let in {name} for the pool {pool}"):
+                    await self._ask("PutServiceAccount", account={"name": name, "pool": pool})
+                    logger.info("the KV-cache manager lets in %s for the pool %s", name, pool)
         for name in known.keys() - owners.keys():
             if namespace in (None, name.partition("/")[0]):
-                await self._ask("RemoveServiceAccount", name=name)
-                logger.info("the KV-cache manager lets in %s no longer: no pool names it", name)
+                with _told_if_refused(f"goes on letting in {name}, which no pool names"):
+                    await self._remove("RemoveServiceAccount", name=name)
+                    logger.info("the KV-cache manager lets in %s no longer: no pool names it", name)
 
     async def let_groups_go(self) -> None:
         """Empty and remove the groups that were deleted."""
@@ -271,8 +280,8 @@ class _Turn:
         return sum(self._known_storages.get(name, {}).get("available", False) for name in group.storages)
 
     def left(self, declared: Sequence[Any]) -> list[Any]:
-        """Those that have not been let go."""
-        return [each for each in declared if each.meta.uid not in self._gone]
+        """Those of which something is to be told."""
+        return [each for each in declared if each.meta.uid not in self._passed_over]
 
     async def _keep(
         self, plural: str, declared: Declared, wanted: Body, known: Body | None, field: str, call: str
@@ -281,8 +290,8 @@ class _Turn:
         if declared.invalid:
             self._found[declared.meta.uid] = Found(refused=declared.invalid, report=known)
             return
-        if not declared.is_held:
-            await self._objects.hold(plural, declared)
+        if not declared.is_held and not await self._hold(plural, declared, known):
+            return
         if known is not None and known[field] == wanted:
             self._found[declared.meta.uid] = Found(report=known)
             return
@@ -296,6 +305,21 @@ class _Turn:
         )
         self._found[declared.meta.uid] = Found(report=report)
 
+    async def _hold(self, plural: str, declared: Declared, known: Body | None) -> bool:
+        """Have an object outlive its deletion; False: it can't be, or it is another one by now."""
+        try:
+            await self._objects.hold(plural, declared)
+        except RestError as error:
+            if error.status in _OUTDATED:
+                self._passed_over.add(declared.meta.uid)
+            elif error.is_lasting:
+                why = f"it can't be held until its blocks are gone: {_shown(error)}"
+                self._found[declared.meta.uid] = Found(refused=why, reason=Reason.NOT_HELD, report=known)
+            else:
+                raise
+            return False
+        return True
+
     async def _has_gone(self, group: DeclaredGroup) -> bool:
         """Whether the manager has let a group go; else it is emptied meanwhile."""
         name = group.meta.name
@@ -306,15 +330,13 @@ class _Turn:
             wanted = emptied_group(known["group"])
             if known["group"] != wanted:
                 known = await self._ask("PutInstanceGroup", group=wanted)
-            instances = await self._ask("ListInstances")
-            for instance in instances.get("instances", ()):
+            for instance in (await self._ask("ListInstances"))["instances"]:
                 if instance["instance"]["group"] == name and not any(instance.get("bytes_by_type", {}).values()):
-                    await self._ask("UnregisterInstance", instance_id=instance["instance"]["name"])
-            await self._ask("RemoveInstanceGroup", group=name)
-        except ManagerRefused as error:
-            if not error.is_missing:
-                self._wait(group, "its instances have no blocks any more", known)
-                return False
+                    await self._remove("UnregisterInstance", instance_id=instance["instance"]["name"])
+            await self._remove("RemoveInstanceGroup", group=name)
+        except ManagerRefused:
+            self._wait(group, "its instances have no blocks any more", known)
+            return False
         del self._known_groups[name]
         return True
 
@@ -323,26 +345,54 @@ class _Turn:
             wanted = emptied_storage(known["storage"])
             if known["storage"] != wanted and known.get("used", 0):
                 known = await self._ask("RegisterStorage", storage=wanted)
-            await self._ask("UnRegisterStorage", name=storage.meta.name)
-        except ManagerRefused as error:
-            if not error.is_missing:
-                problem = known.get("problem")
-                waits = "no blocks lie there any more" + (f", and it can be used again: {problem}" if problem else "")
-                self._wait(storage, waits, known)
-                return
+            await self._remove("UnRegisterStorage", name=storage.meta.name)
+        except ManagerRefused:
+            problem = printable(known.get("problem", ""), LONGEST_MESSAGE)
+            waits = "no blocks lie there any more" + (f", and it can be used again: {problem}" if problem else "")
+            self._wait(storage, waits, known)
+            return
         await self._let_go(STORAGES, storage)
 
-    def _wait(self, declared: Declared, leaving: str, report: Body) -> None:
+    def _wait(self, declared: Declared, leaving: str, report: Body | None = None) -> None:
         self._found[declared.meta.uid] = Found(leaving=leaving, report=report)
 
     async def _let_go(self, plural: str, declared: Declared) -> None:
         if declared.is_held:
-            await self._objects.let_go(plural, declared)
-            logger.info("%s %s is gone from the KV-cache manager", KINDS[plural], declared.meta.name)
-        self._gone.add(declared.meta.uid)
+            try:
+                await self._objects.let_go(plural, declared)
+            except RestError as error:
+                if error.is_lasting:
+                    self._wait(declared, f"the API server takes it, which says: {_shown(error)}")
+                    return
+                if error.status not in _OUTDATED:
+                    raise
+            else:
+                logger.info("%s %s is gone from the KV-cache manager", KINDS[plural], declared.meta.name)
+        self._passed_over.add(declared.meta.uid)
 
     async def _ask(self, call: str, /, **fields: Any) -> dict[str, Any]:
         return await self._client.call(call, **fields)
+
+    async def _remove(self, call: str, /, **fields: Any) -> None:
+        """Make a call that removes something; that it is not there is as good."""
+        try:
+            await self._ask(call, **fields)
+        except ManagerRefused as error:
+            if not error.is_missing:
+                raise
+
+
+@contextmanager
+def _told_if_refused(what: str) -> Iterator[None]:
+    """Go on after a refusal that is about one thing, of which no status tells."""
+    try:
+        yield
+    except ManagerRefused as error:
+        logger.warning("the KV-cache manager %s: %s", what, error)
+
+
+def _shown(error: RestError) -> str:
+    return printable(str(error), LONGEST_MESSAGE)
 
 
 def _present(declared: Sequence[Any]) -> list[Any]:
