@@ -17,6 +17,8 @@ T = TypeVar("T", bound=Declared)
 STORAGES: Final = "kvstorages"
 GROUPS: Final = "kvcachegroups"
 KINDS: Final = {STORAGES: "KVStorage", GROUPS: "KVCacheGroup"}
+OUTDATED: Final = (404, 409)
+"""Answers to a write of an object that has changed, or gone, since it was listed: the next round sees it as it is."""
 _OURS: Final = f"/apis/{GROUP}/{VERSION}"
 _PAGE: Final = 500
 _GRACE_SECONDS: Final = 5.0
