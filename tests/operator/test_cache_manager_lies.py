@@ -19,6 +19,7 @@ from tenantzone_operator.cache_manager.objects import Objects
 from tenantzone_operator.cache_manager.reconciler import ManagerReconciler
 from tenantzone_operator.kube.api import Api
 from tenantzone_operator.kube.rest import Login, Rest
+from tenantzone_operator.kube.specs import Body
 from tenantzone_operator.kube.store import Store
 from tests.operator.objects import NOW, body
 from tests.operator.world import conditions
@@ -45,6 +46,8 @@ class Cluster:
             "kvstorages": body("disk", spec=spec),
             "kvcachegroups": body("team", spec={"storages": ["disk"], "zones": zones}),
         }
+        self.others: dict[str, Body] = {}
+        """Further KVCacheGroups, by name; what is written of them is taken, and not kept."""
         self.refused: set[str] = set()
         """Kinds whose statuses are not taken."""
         self.not_held: dict[str, int] = {}
@@ -93,7 +96,9 @@ class Cluster:
         plural = request.match_info["plural"]
         if request.query.get("watch"):
             return await self._watched(request, plural)
-        return web.json_response({"items": [self.objects[plural]], "metadata": {"resourceVersion": str(self._version)}})
+        others = self.others.values() if plural == "kvcachegroups" else ()
+        metadata = {"resourceVersion": str(self._version)}
+        return web.json_response({"items": [self.objects[plural], *others], "metadata": metadata})
 
     async def _watched(self, request: web.Request, plural: str) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -112,6 +117,8 @@ class Cluster:
             return web.json_response({"message": "it is invalid"}, status=422)
         if not request.path.endswith("/status") and plural in self.not_held:
             return web.json_response({"message": "it is not taken"}, status=self.not_held[plural])
+        if request.match_info["name"] in self.others:
+            return web.json_response(self.others[request.match_info["name"]])
         self._version += 1
         found = self.objects[plural]
         metadata = found["metadata"] | sent.get("metadata", {}) | {"resourceVersion": str(self._version)}
@@ -310,6 +317,23 @@ async def test_an_object_that_can_not_be_held_keeps_no_other_from_being_told(
     calls = [call for call, _ in manager.asked]
     assert "RegisterStorage" not in calls, "what is not held would be left behind"
     assert "RemoveServiceAccount" in calls
+
+
+async def test_a_group_that_goes_leaves_its_pool_to_another_without_a_refusal(
+    cluster: Cluster, manager: Manager, run: Run
+) -> None:
+    cluster.leave("kvcachegroups")
+    cluster.others["other"] = body("other", spec={"storages": ["disk"]})
+    aliased = {"group": {"name": "team", "storages": ["disk"], "aliases": ["shop.demo"]}, "total": {"used": 1}}
+    manager.answers |= {
+        "ListInstanceGroups": {"groups": [aliased]},
+        "PutInstanceGroup": GROUP_REPORT,
+        "RemoveInstanceGroup": "FAILED_PRECONDITION",
+    }
+    run()
+    await cluster.await_written(lambda: cluster.has_status("kvcachegroups"))
+    told = [fields["group"] for call, fields in manager.asked if call == "PutInstanceGroup"]
+    assert [(each["name"], each.get("aliases", [])) for each in told[:2]] == [("team", []), ("other", [])]
 
 
 async def test_what_is_declared_meanwhile_is_a_reason(

@@ -110,9 +110,10 @@ class ManagerReconciler:
         try:
             await turn.look()
             await turn.keep_storages()
+            # Before others are told of names that these have.
+            await turn.let_groups_go()
             await turn.keep_groups()
             await turn.keep_service_accounts(owners, self._namespace)
-            await turn.let_groups_go()
             await turn.let_storages_go()
         except ManagerUnavailable as error:
             turn.unreachable = str(error)
