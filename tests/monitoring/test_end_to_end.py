@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from hack.controlplane import Cluster
+from hack.monitoring.manager_panels import manager
 from hack.monitoring.model import rule_file
 from hack.monitoring.pace import Pace
 from hack.monitoring.panels import rows
