@@ -212,7 +212,7 @@ def empty_panels(prometheus: Prometheus) -> list[str]:
     """
     variables = {"$__rate_interval": PACE(30), "$namespace": ".*", "$pool": ".*", "$zone": ".*"}
     empty = []
-    for panel in (panel for row in rows() if row != tiers() for panel in row.panels):
+    for panel in (panel for row in rows() if row not in (tiers(), manager()) for panel in row.panels):
         for query in panel.queries:
             expression = query.expression
             for name, value in variables.items():
