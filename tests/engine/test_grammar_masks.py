@@ -248,13 +248,14 @@ def test_a_tenants_masks_take_no_more_together_either(driver: Driver):
 
 
 def test_drafted_tokens_count_with_the_masks_of_their_step(driver: Driver):
+    # Nobody looks at what is being done before it is done, however slow the machine is.
+    driver.scheduler._masks._limit_seconds = 60.0
     driver.scheduler._masks._tenant_limit_seconds = 0.3
     grammar, others = Dear(3, seconds=0.14), Dear(1, seconds=0.14)
     request, stays = send(driver, "acme", grammar, max_tokens=9), send(driver, "gold", others, max_tokens=9)
     step(driver)
     validate = driver.scheduler.structured_output_manager.validate_tokens
-    while validate(request, [7]):
-        pass
+    assert [validate(request, [7]) for _ in range(5)] == [[7], [7], [], [], []]
     assert grammar.validated == 2
     assert validate(stays, [7]) == [7]
 
