@@ -39,6 +39,8 @@ MOST_DOUBLINGS: Final = 6
 """... doubled each time in succession that it is undone, up to so often."""
 _PATIENCE_WINDOWS: Final = 3
 """For how long a trial of which nothing is seen goes on."""
+_MOST_UNDONE: Final = 1_000_000
+"""Nothing was, in a lifetime."""
 _LOOKS: Final = 20
 """In a window."""
 _LEAST_LOOKS: Final = 3
@@ -95,7 +97,8 @@ class Advisor:
         if now.pool.advice.mode == "Never" or now.pool.config is None:
             self._trial = self._began = None
             return {}
-        adjustments = holding(now.pool, now.zones, read_adjustments(before))
+        told = (_credible(each, now.unix_time) for each in read_adjustments(before))
+        adjustments = holding(now.pool, now.zones, told)
         recommendation = _still_true(now, before.get("recommendation"))
         adjustments = self._after_a_restart(adjustments)
         if self._trial is not None:
@@ -176,6 +179,12 @@ class Advisor:
 def pause_seconds(window_seconds: float) -> float:
     """Between two looks at the engines."""
     return min(max(1.0, window_seconds / _LOOKS), _LONGEST_PAUSE_SECONDS)
+
+
+def _credible(found: Adjustment, unix_time: float) -> Adjustment:
+    """A row as it may be written and waited for: somebody else wrote it, or a clock that was ahead."""
+    since, undone = min(max(found.since, 0.0), _whole(unix_time)), min(max(found.undone, 0), _MOST_UNDONE)
+    return replace(found, since=since, undone=undone)
 
 
 def _settled(found: Adjustment, known: tuple[str, Field] | None) -> Adjustment | None:

@@ -85,7 +85,7 @@ def amount(field: Field, value: str) -> float | None:
                 return float(value) if isfinite(float(value)) else None
             case Field.EVICTION_POLICY:
                 return None
-    except ValueError:
+    except (OverflowError, ValueError):
         return None
 
 
