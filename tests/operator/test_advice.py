@@ -218,6 +218,19 @@ def test_a_recommendation_stays_as_it_is_told_until_it_is_another_one():
     assert not life.status
 
 
+def test_a_limit_in_blocks_is_the_users():
+    slow = {"acme": {"ratio": 3.0, "why": "Blocks"}, "burst": {"in_use": 600}}
+    assert not recommended(slow, zone("acme", reserved="20%"), zone("burst", limit=700))
+
+
+def test_nobody_gets_a_limit_above_what_it_holds():
+    slow = {"acme": {"ratio": 3.0, "why": "Blocks"}, "burst": {"in_use": 600}}
+    high = {"bounds": {"limit": {"min": "70%", "max": "90%"}}}
+    life = Life(auto(advice=high), two_zones(), lambda _: slow)
+    life.pass_windows(4)
+    assert "adjustments" not in life.status
+
+
 # What is tried, kept and undone
 
 
@@ -291,6 +304,55 @@ def test_what_was_kept_may_be_tried_as_the_spec_has_it():
     assert life.has("acme", Field.EVICTION_POLICY) == "LRU"
 
 
+def test_what_was_found_until_engines_took_a_change_does_not_count_for_it():
+    def behave(config: RuntimeConfig) -> dict[str, dict[str, Any]]:
+        is_taken = life is not None and life.takes_configs and config.zones[0].eviction_policy == "Clock"
+        found = {"prefix_query_tokens": 10_000, "prefix_hit_tokens": 5080 if is_taken else 5000}
+        return {"acme": found | {"cached": 300, "evicted_for_room": 50}}
+
+    life: Life | None = None
+    life = Life(auto(advice={"bounds": {"evictionPolicies": ["LRU", "Clock"]}}), two_zones(), behave)
+    life.pass_windows(1)
+    life.takes_configs = False
+    assert life.rows["acme", "evictionPolicy"]["state"] == "Trial"
+    life.pass_windows(0.8)
+    life.takes_configs = True
+    life.pass_windows(1.2)
+    assert life.rows["acme", "evictionPolicy"]["state"] == "Kept"
+
+
+def test_what_was_evicted_while_nobody_wanted_advice_is_not_of_the_first_window():
+    figures: dict[str, Any] = {"cached": 10, "evicted_by_limit": 9}
+    life = Life(pool(advice={"window": "100s"}), two_zones(limit="40%"), lambda _: {"acme": figures})
+    life.pass_windows(0.5)
+    life.pool = pool(advice={"mode": "Never"})
+    life.pass_windows(20)
+    life.pool, figures["evicted_by_limit"] = pool(advice={"window": "100s"}), 0
+    life.pass_windows(2)
+    assert not life.status
+
+
+@pytest.mark.parametrize("what", ["pool", "zone"])
+def test_what_was_kept_stays_while_a_spec_makes_no_sense(what: str):
+    life = Life(auto(), two_zones(), slow_unless_heavy)
+    life.pass_windows(6)
+    told, pools, zones = life.status, life.pool, life.zones
+    if what == "pool":
+        life.pool = replace(pools, config=None, invalid="it makes no sense")
+    else:
+        life.zones = [replace(zones[0], config=None, invalid="it makes no sense"), *zones[1:]]
+    stored = replace(life.pool, status=told)
+    moment = Moment(
+        stored, life.zones, life.overlay.over(stored, life.zones), [], life.config, False, life.seconds + 1,
+        1_700_000_000.0 + life.seconds + 1,
+    )  # fmt: skip
+    life.status = life.advisor.look(moment, told)
+    assert life.status == told
+    life.pool, life.zones = pools, zones
+    life.step()
+    assert life.has("acme", Field.WEIGHT) == "4"
+
+
 def test_what_engines_do_not_take_is_undone():
     life = Life(auto(), two_zones(), slow_unless_heavy)
     life.takes_configs = False
@@ -308,6 +370,21 @@ def test_a_trial_that_a_restart_cuts_off_is_undone_and_what_was_kept_before_stay
     life.step()
     assert life.rows["acme", "weight"]["state"] == "Kept"
     assert life.has("acme", Field.WEIGHT) == "2"
+
+
+def test_a_trial_that_a_restart_cuts_off_rests_on_if_it_was_undone_before():
+    life = Life(auto(advice={"bounds": {"weight": ALL["weight"]}}), two_zones(), lambda _: {"acme": {"ratio": 4.0}})
+    life.pass_windows(2.5)
+    assert life.rows["acme", "weight"]["state"] == "Undone"
+    life.pass_windows(REST_WINDOWS + 0.5)
+    assert life.rows["acme", "weight"] == life.rows["acme", "weight"] | {"state": "Trial", "undone": 1}
+    life.restart()
+    tried = 0
+    for _ in range(REST_WINDOWS - 1):
+        life.pass_windows(1)
+        tried += life.has("acme", Field.WEIGHT) != "1"
+    assert not tried
+    assert life.rows["acme", "weight"]["undone"] == 1
 
 
 @pytest.mark.parametrize(
@@ -366,8 +443,8 @@ KEPT = {"zone": "acme", "field": "weight", "spec": "1", "value": "2", "state": "
         {"value": "9" * 400},
         {"previous": "9" * 400, "state": "Undone"},
     ],
-    ids=["before the year 1", "in the year 1", "far ahead", "after the last year", "undone for ever", "undone less than "
-         "never", "a huge weight", "a huge weight before"],
+    ids=["before the year 1", "in the year 1", "far ahead", "after the last year", "undone for ever", "undone below 0",
+         "a huge weight", "a huge weight before"],
 )  # fmt: skip
 def test_whatever_stands_in_a_row_the_status_can_be_written(forged: dict[str, Any]):
     life = Life(auto(), two_zones(), lambda _: {}, status={"adjustments": [KEPT | forged]})

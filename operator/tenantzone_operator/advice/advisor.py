@@ -41,6 +41,7 @@ _PATIENCE_WINDOWS: Final = 3
 """For how long a trial of which nothing is seen goes on."""
 _MOST_UNDONE: Final = 1_000_000
 """Nothing was, in a lifetime."""
+_TOLD: Final = ("recommendation", "adjustments")
 _LOOKS: Final = 20
 """In a window."""
 _LEAST_LOOKS: Final = 3
@@ -95,8 +96,10 @@ class Advisor:
             before: the pool's status until now: as it was made here, whatever somebody wrote since.
         """
         if now.pool.advice.mode == "Never" or now.pool.config is None:
-            self._trial = self._began = None
-            return {}
+            # What is counted until somebody wants advice again is of no window.
+            self._trial, self._began, self._window = None, None, Window()
+            # Of a pool that makes no sense the engines keep what they have.
+            return {} if now.pool.config is not None else {name: before[name] for name in _TOLD if name in before}
         told = (_credible(each, now.unix_time) for each in read_adjustments(before))
         adjustments = holding(now.pool, now.zones, told)
         recommendation = _still_true(now, before.get("recommendation"))
@@ -153,10 +156,11 @@ class Advisor:
         trial, window_seconds = self._trial, now.pool.advice.window_seconds
         assert trial is not None, "there is one"
         if not trial.is_in_force:
-            self._began = None
             if _is_in_force(now, trial.proposal):
-                trial.is_in_force = True
+                trial.is_in_force, self._began = True, None
             elif now.seconds - trial.began < window_seconds:
+                # What is counted until then is not of the window with the change.
+                self._is_over(now)
                 return adjustments
             else:
                 return self._ended(now, adjustments, Judgement(False, "not all engines had it within a window"))
@@ -191,6 +195,9 @@ def _settled(found: Adjustment, known: tuple[str, Field] | None) -> Adjustment |
     """A row without a trial that is not the known one; None: nothing is left of it."""
     if found.state != "Trial" or found.key == known:
         return found
+    if found.undone:
+        # So many trials are not forgotten.
+        return replace(found, state="Undone", message="was undone before a trial that was cut off")
     if not found.previous:
         return None
     return replace(

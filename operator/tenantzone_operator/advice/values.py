@@ -89,13 +89,17 @@ def amount(field: Field, value: str) -> float | None:
         return None
 
 
+def counts_blocks(zone: ZoneConfig) -> bool:
+    """Whether it reserves, or is limited to, a number of blocks: whether a percentage is less depends on the engine."""
+    return any(isinstance(share, int) and share > 0 for share in (zone.reserved, zone.limit))
+
+
 def with_value(zone: Zone, field: Field, value: str) -> Zone | None:
     """The zone with another value in its config; None: it would make no sense there."""
     config = zone.config
     if config is None or field is Field.WATERMARK or value_of(config, field) == value:
         return None
-    if field is Field.LIMIT and isinstance(config.reserved, int) and config.reserved:
-        # Whether a percentage is less than so many blocks depends on the engine.
+    if field is Field.LIMIT and counts_blocks(config):
         return None
     try:
         changed = _changed(config, field, value)
