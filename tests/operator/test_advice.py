@@ -1,6 +1,7 @@
 """What a pool is advised, and what becomes of it: within bounds, one change at a time, undone if it does harm."""
 
 import re
+import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from tenantzone_operator.advice.adjustment import MAX_ADJUSTMENTS, Field, read_a
 from tenantzone_operator.advice.advisor import REST_WINDOWS, Advisor, Moment
 from tenantzone_operator.advice.overlay import Overlay
 from tenantzone_operator.advice.values import amount, value_of, value_of_pool, within
+from tenantzone_operator.advice.window import Window
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reports import LatencyReport, TargetReport
 from tenantzone_operator.engines.views import EngineView, ZoneView
@@ -50,6 +52,10 @@ def seen(**figures: Any) -> ZoneView:
     )
     empty |= {"generation": 1, "state": "Active", "reserved": 0, "limit": BLOCKS, "taken_back": 0, "awaited_seats": 0}
     return ZoneView(**(empty | figures), latency=latency)
+
+
+def engine(*, generation: int = 1, config_hash: str = "", **zones: ZoneView) -> EngineView:
+    return EngineView(BLOCKS, 16, generation, config_hash, "", "", "", zones, None, "", False, "", {})
 
 
 COUNTED = (
@@ -94,10 +100,10 @@ class Life:
             for counter in COUNTED:
                 known[counter] += figures.get(counter, 0)
             told[name] = seen(**figures | known)
-        engine = EngineView(BLOCKS, 16, self.generation, self.config.hash, "", "", "", told, None, "", False, "", {})
+        seen_now = engine(generation=self.generation, config_hash=self.config.hash, **told)
         self.status = self.advisor.look(
             Moment(
-                stored, self.zones, in_force, [Observation("engine-0", engine)], self.config, self.takes_configs,
+                stored, self.zones, in_force, [Observation("engine-0", seen_now)], self.config, self.takes_configs,
                 self.seconds, 1_700_000_000.0 + self.seconds,
             ),
             self.status,
@@ -485,6 +491,45 @@ def test_people_are_told_once_of_what_is_tried_kept_and_undone():
     assert [notice.reason for notice in told] == ["Tried", "Kept", "Tried", "Kept"]
     assert told[0].note.startswith("weight of acme 2 in place of 1: acme misses a latency target")
     assert not pool_notices(life.status, life.status)
+
+
+@pytest.mark.parametrize("what", ["why", "waiting_for", "name"])
+def test_words_that_an_engine_makes_up_are_not_remembered(what: str):
+    window = Window()
+    tracemalloc.start()
+    for number in range(3000):
+        word = f"{number:0>250}"
+        slow: dict[str, Any] = {"ratio": 3.0}
+        known = {word: seen(**slow)} if what == "name" else {"acme": seen(**slow | {what: word})}
+        window.look([Observation("engine-0", engine(**known | {"burst": seen()}))], {"acme", "burst"})
+        if number == 100:
+            before = tracemalloc.get_traced_memory()[0]
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 20_000
+    assert window.figures.looks == 3000
+
+
+def test_an_engine_that_does_not_answer_for_a_while_goes_on_counting():
+    window, silent = Window(), Observation("engine-1", None)
+
+    def look(evicted: int, *others: Observation, engines: int = 1) -> int:
+        told = [Observation(f"engine-{each}", engine(acme=seen(evicted_by_ttl=evicted))) for each in range(engines)]
+        window.look([*told, *others], {"acme"})
+        return window.figures.zones["acme"].evicted_by_ttl
+
+    assert look(10, engines=2) == 0
+    assert look(10, silent) == 0
+    assert look(15, engines=2) == 10
+    assert look(15) == 10
+    assert look(18, engines=2) == 13, "a new one of the name counts from now on"
+
+
+def test_who_waits_at_its_limit_in_one_engine_of_many_waits_there():
+    window = Window()
+    waiting = [engine(acme=seen(waiting_for=why)) for why in ("seats", "limit", "limit")]
+    window.look([Observation(f"engine-{number}", each) for number, each in enumerate(waiting)], {"acme"})
+    assert window.figures.zones["acme"].waited_at_limit == 1
 
 
 # Lives

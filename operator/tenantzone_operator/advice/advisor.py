@@ -130,7 +130,7 @@ class Advisor:
         window_seconds = now.pool.advice.window_seconds
         if now.seconds - self._looked >= pause_seconds(window_seconds):
             self._looked = now.seconds
-            self._window.look(now.observations)
+            self._window.look(now.observations, {zone.meta.name for zone in now.zones})
         return now.seconds - self._began >= window_seconds and self._window.figures.looks >= _LEAST_LOOKS
 
     def _advise(

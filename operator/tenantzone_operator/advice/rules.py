@@ -73,7 +73,7 @@ class _Rules:
                 continue
             seen = self._figures.zones[name]
             ((why, _),) = seen.missed.most_common(1)
-            if why == "Blocks" and seen.waits["limit"]:
+            if why == "Blocks" and seen.waited_at_limit:
                 message = f"{name} misses a latency target while its requests wait for its own limit"
                 yield from self._raise_limit(name, "TargetMissed", message)
             elif why == "Blocks":
