@@ -36,6 +36,8 @@ ALL: dict[str, Any] = {
     "watermarks": {"min": 0, "max": 0.5},
 }
 
+KEPT = {"zone": "acme", "field": "weight", "spec": "1", "value": "2", "state": "Kept", "since": "2023-11-14T22:13:20Z"}
+
 
 def auto(**spec: Any) -> Pool:
     return pool(advice={"mode": "Auto", "window": "100s", "bounds": ALL} | spec.pop("advice", {}), **spec)
@@ -237,6 +239,19 @@ def test_nobody_gets_a_limit_above_what_it_holds():
     assert "adjustments" not in life.status
 
 
+def test_who_misses_a_target_itself_gets_no_limit():
+    slow = {"acme": {"ratio": 3.0, "why": "Blocks"}, "burst": {"in_use": 600, "ratio": 2.0, "why": "OwnLoad"}}
+    assert not recommended(slow)
+
+
+def test_two_looks_are_not_enough_to_advise_anything():
+    life = Life(pool(advice={"window": "100s"}), two_zones(), slow_unless_heavy)
+    life.step(WINDOW)
+    assert not life.status
+    life.step(WINDOW)
+    assert life.status["recommendation"]["value"] == "2"
+
+
 # What is tried, kept and undone
 
 
@@ -273,6 +288,36 @@ def test_what_makes_anothers_target_worse_is_undone_and_rests_the_longer():
     assert len(pauses) >= 2
     assert pauses[0] >= REST_WINDOWS * WINDOW
     assert pauses[1] >= 2 * REST_WINDOWS * WINDOW
+
+
+def test_what_costs_one_zone_its_hits_is_undone_though_all_find_as_much():
+    def behave(config: RuntimeConfig) -> dict[str, dict[str, Any]]:
+        weight = weight_of(config, "acme")
+        found = {"prefix_query_tokens": 10_000, "prefix_hit_tokens": 5000}
+        little = {"prefix_query_tokens": 100, "prefix_hit_tokens": 50 if weight == 1 else 40}
+        return {"acme": found | {"ratio": 4.0 / weight}, "burst": little}
+
+    life = Life(auto(advice={"bounds": {"weight": ALL["weight"]}}), two_zones(), behave)
+    life.pass_windows(2.5)
+    assert life.rows["acme", "weight"]["state"] == "Undone"
+    assert (
+        "burst found 50.0% of its prompts in the cache, and finds 40.0% since"
+        in life.status["adjustments"][0]["message"]
+    )
+
+
+@pytest.mark.parametrize("undone", [False, True])
+def test_room_for_another_change_is_made_of_what_is_not_in_force_only(undone: bool):
+    names = [f"zone-{number:03}" for number in range(MAX_ADJUSTMENTS)]
+    kept = [KEPT | {"zone": name} for name in names]
+    if undone:
+        kept[-1] |= {"state": "Undone", "undone": 1}
+    zones = [*two_zones(), *(zone(name) for name in names)]
+    life = Life(auto(), zones, slow_unless_heavy, status={"adjustments": kept})
+    life.pass_windows(1.2)
+    assert len(life.rows) == MAX_ADJUSTMENTS
+    assert {name for name in names if (name, "weight") not in life.rows} == ({names[-1]} if undone else set())
+    assert (("acme", "weight") in life.rows) == undone
 
 
 @pytest.mark.parametrize(
@@ -432,9 +477,6 @@ def test_what_somebody_else_writes_into_a_status_is_in_force_only_within_the_bou
     zones = two_zones()
     overlaid = Overlay().over(auto(status={"adjustments": rows}), zones)
     assert [each.config for each in overlaid.zones] == [each.config for each in zones]
-
-
-KEPT = {"zone": "acme", "field": "weight", "spec": "1", "value": "2", "state": "Kept", "since": "2023-11-14T22:13:20Z"}
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,6 @@ class Advisor:
         if self._trial is not None and self._trial.proposal.key not in on_trial:
             self._trial = self._began = None
         known = self._trial.proposal.key if self._trial is not None else None
-        if on_trial - {known}:
-            self._began = None
         return [each for found in adjustments if (each := _settled(found, known)) is not None]
 
     def _is_over(self, now: Moment) -> bool:
