@@ -20,6 +20,7 @@ _TEMPLATES = {
     "overlays/ha/disruption-budget.yaml": "podDisruptionBudget",
     "monitoring/prometheus-rule.yaml": "monitoring",
     "monitoring/operator.yaml": "monitoring",
+    "monitoring/manager.yaml": "monitoring",
     "manager/rbac.yaml": "manager",
     "manager/guard.yaml": "manager",
     "manager/service-accounts.yaml": "manager",

@@ -29,6 +29,7 @@ def files(runbooks: str = RUNBOOKS) -> dict[str, str]:
         "prometheus-rule.yaml": _text(_prometheus_rule(rules)),
         "engines.yaml": _text(scraping.pod_monitor()),
         "operator.yaml": _text(scraping.metrics_service(), scraping.service_monitor()),
+        "manager.yaml": _text(scraping.manager_monitor()),
         "kustomization.yaml": _text(_kustomization()),
         _DASHBOARD: dashboard_json(),
     }
@@ -48,7 +49,7 @@ def _kustomization() -> dict[str, Any]:
     return {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        "resources": ["prometheus-rule.yaml", "engines.yaml", "operator.yaml"],
+        "resources": ["prometheus-rule.yaml", "engines.yaml", "operator.yaml", "manager.yaml"],
         "configMapGenerator": [
             {
                 "name": "tenantzone-dashboard",

@@ -1,5 +1,6 @@
 """What the dashboard shows."""
 
+from hack.monitoring.manager_panels import manager
 from hack.monitoring.operator_panels import engines, operator
 from hack.monitoring.panel import Row
 from hack.monitoring.tier_panels import tiers
@@ -8,4 +9,4 @@ from hack.monitoring.zone_panels import blocks, cache, overview, requests, steps
 
 def rows() -> tuple[Row, ...]:
     """All of them, from what is looked at first."""
-    return (overview(), blocks(), cache(), requests(), steps(), tiers(), engines(), operator())
+    return (overview(), blocks(), cache(), requests(), steps(), tiers(), manager(), engines(), operator())

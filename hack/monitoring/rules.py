@@ -1,5 +1,6 @@
 """All rules. ``docs/alerts.md`` says where each threshold comes from."""
 
+from hack.monitoring.manager_alerts import manager_alerts
 from hack.monitoring.model import Group
 from hack.monitoring.operator_alerts import operator_alerts
 from hack.monitoring.pace import REAL_TIME, Pace
@@ -17,5 +18,6 @@ def groups(pace: Pace = REAL_TIME) -> tuple[Group, ...]:
         Group("tenantzone-recordings", interval, recordings(pace)),
         Group("tenantzone-zones", interval, zone_alerts(pace)),
         Group("tenantzone-tiers", interval, tier_alerts(pace)),
+        Group("tenantzone-manager", interval, manager_alerts(pace)),
         Group("tenantzone-operator", interval, operator_alerts(pace)),
     )

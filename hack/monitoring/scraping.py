@@ -14,6 +14,7 @@ from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 SCRAPE_MINUTES = 0.25
 ENGINES_JOB = "tenantzone-engines"
 OPERATOR_JOB = "tenantzone-operator"
+MANAGER_JOB = "tenantzone-manager"
 _POOL, _POOL_NAMESPACE, _POOL_LABEL = "demo", "default", {"app": "vllm"}
 """As in ``manifests/engine`` and ``manifests/samples``, which are applied to no namespace in particular."""
 TOKEN_PATH = f"/etc/prometheus/{admin_secret_name(_POOL)}/{TOKEN_FILE}"
@@ -55,6 +56,14 @@ def scrape_config(
                 "relabel_configs": [
                     _keep(f"{_POD}_label_app_kubernetes_io_name", "tenantzone-operator"),
                     *_of_port("metrics"),
+                ],
+            },
+            {
+                "job_name": MANAGER_JOB,
+                "kubernetes_sd_configs": [{"role": "pod", "namespaces": {"names": [_OPERATOR_NAMESPACE]}}],
+                "relabel_configs": [
+                    _keep(f"{_POD}_label_app_kubernetes_io_name", "tenantzone-manager"),
+                    *_of_port("http"),
                 ],
             },
         ],
@@ -136,6 +145,19 @@ def service_monitor() -> Document:
             "namespaceSelector": {"matchNames": [_OPERATOR_NAMESPACE]},
             "selector": {"matchLabels": _OPERATOR_LABEL},
             "endpoints": [{"port": "metrics", "interval": REAL_TIME(SCRAPE_MINUTES)}],
+        },
+    )
+
+
+def manager_monitor() -> Document:
+    """The KV-cache manager's replicas, through the Service that engines ask."""
+    return _monitor(
+        "ServiceMonitor",
+        "tenantzone-manager",
+        {
+            "namespaceSelector": {"matchNames": [_OPERATOR_NAMESPACE]},
+            "selector": {"matchLabels": {"app.kubernetes.io/name": "tenantzone-manager"}},
+            "endpoints": [{"port": "http", "interval": REAL_TIME(SCRAPE_MINUTES)}],
         },
     )
 

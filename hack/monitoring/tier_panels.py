@@ -22,9 +22,10 @@ def tiers() -> Row:
             ),
             Panel(
                 "Tiers in use",
-                "Held by zones, over what the tiers of all engines have. A tier that is used is full: it is a cache.",
+                "Held by zones, over what the tiers of all engines have. A tier that is used is full: it is a cache."
+                " A shared tier has no capacity.",
                 "percentunit",
-                (Query(f"{_of_engines('held_bytes')} / {_of_engines('capacity_bytes')}", "{{pool}}: {{tier}}"),),
+                (Query(f"{_of_engines('held_bytes')} / ({_of_engines('capacity_bytes')} > 0)", "{{pool}}: {{tier}}"),),
             ),
             Panel(
                 "Loaded and stored",

@@ -76,22 +76,31 @@ _REASONS = {
     "Blocks": "Raise spec.reserved, or spec.limit if all of that is in use: requests wait for blocks.",
     "Seats": "Raise spec.seats: requests wait for a seat.",
     "Missed": "The engine is newer than this plugin; the message has its own words.",
-    "ManagerRefused": "Correct the field that the message names.",
-    "ManagerUnreachable": (
-        "Look at the KV-cache manager: kubectl tenantzone doctor. What it was told before stays as it is."
-    ),
-    "StorageNotFound": "Create the KVStorage that the message names, or take its type out of the group.",
-    "Unhealthy": "Look at the storage that the message names: requests are served, and other storages used, meanwhile.",
-    "NotRegistered": "Wait, or see why the condition Registered is not true.",
-    "PoolsUnresolved": "Create what the message names, or take it out of the group.",
-    "NoPools": "Name the pools or zones whose engines share it.",
-    "NoStorage": "Create a KVStorage, or enable one: kubectl tenantzone storage.",
     "FieldsNotEnforced": "The fields that the message names do nothing in this version; remove them, or live with it.",
 }
 
+_OF_STORAGES = {
+    "Invalid": "Correct the field that the message names: kubectl edit {kind} {name}",
+    "Deleting": "Wait, or see why what the message names does not come: kubectl get kvs,kvg",
+    "ManagerRefused": "Correct what the message names: kubectl edit {kind} {name}",
+    "ManagerUnreachable": (
+        "See whether the KV-cache manager runs, and whether the operator reaches it at its --manager-url. What it was "
+        "told before stays as it is."
+    ),
+    "NotHeld": "See who refuses the operator's write, such as a webhook; the message has its words.",
+    "StorageNotFound": (
+        "Create the KVStorage that the message names, or take it out of the group: kubectl edit {kind} {name}"
+    ),
+    "Unhealthy": "Look at the storage that the message names: requests are served, and other storages used, meanwhile.",
+    "NotRegistered": "Wait, or see why the condition Registered is not true.",
+    "PoolsUnresolved": "Create what the message names, or take it out of the group.",
+    "NoStorage": "Create a KVStorage, or enable one: kubectl tenantzone storage.",
+}
+"""The same of KVStorages and KVCacheGroups."""
+
 _NOTHING_TO_DO = frozenset(
     {"Accepted", "Acknowledged", "Enforced", "Met", "NotAccepted", "Purged"}
-    | {"Registered", "Healthy", "Resolved", "Ready", "Disabled"}
+    | {"Registered", "Healthy", "Resolved", "Ready", "Disabled", "NoPools"}
 )
 """NotAccepted says no more than that another condition says why."""
 
@@ -102,6 +111,18 @@ def advice(condition: Condition, zone: Zone) -> str | None:
     return text.format(zone=zone.name, namespace=zone.namespace, pool=zone.pool) if text else None
 
 
+def storage_advice(reason: str, kind: str, name: str) -> str | None:
+    """The same of a KVStorage or KVCacheGroup.
+
+    Args:
+        reason: of a condition that does not hold.
+        kind: as kubectl knows it.
+        name: the object's.
+    """
+    text = _OF_STORAGES.get(reason)
+    return text.format(kind=kind, name=name) if text else None
+
+
 def is_known(reason: str) -> bool:
     """Whether this version knows a condition's reason, even where there is nothing to do about it."""
-    return reason in _REASONS or reason in _NOTHING_TO_DO
+    return reason in _REASONS or reason in _OF_STORAGES or reason in _NOTHING_TO_DO

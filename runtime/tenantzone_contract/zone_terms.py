@@ -2,7 +2,14 @@
 
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
 
 from tenantzone_contract.config_model import ConfigModel, Count, Seconds, exceeds, without_unset
 from tenantzone_contract.share import BlockShare
@@ -123,8 +130,10 @@ class Retention(ConfigModel):
         return self
 
 
-HeaderName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
-"""Of an HTTP header, in lower case."""
+HeaderName = Annotated[
+    str, StringConstraints(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", to_lower=True)
+]
+"""Of an HTTP header. However it is spelled, it is kept in small letters."""
 
 
 class Fairness(ConfigModel):

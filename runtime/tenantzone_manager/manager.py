@@ -88,10 +88,26 @@ class CacheManager:
             in_background: whether to do beside what is asked what has to be done now and then; tests do it themselves.
 
         Raises:
-            IndexUnavailable: the index does not answer.
+            IndexUnavailable: the index does not answer; nothing is open then.
         """
-        timing = self.settings.timing
         await self.index.start()
+        try:
+            await self._open()
+        except BaseException:
+            await self.index.close()
+            raise
+        if in_background:
+            for seconds, work in (
+                (REFRESH_SECONDS, self.refresh),
+                (FLUSH_SECONDS, self._flush),
+                (RECLAIM_SECONDS, self._reclaim_if_leader),
+                (ORPHAN_SECONDS, self._scan_if_leader),
+            ):
+                self._tasks.append(asyncio.create_task(self._repeat(seconds, work)))
+            self._tasks.append(asyncio.create_task(self.storages.probe_always()))
+
+    async def _open(self) -> None:
+        timing = self.settings.timing
         make_backend = partial(make, credentials=self.settings.credentials)
         self.storages = DataStorageManager(await self._identity(), self.clock, make_backend)
         self.touches = Touches(self.index)
@@ -104,15 +120,6 @@ class CacheManager:
         self.orphans = OrphanScan(self.index, self.storages, self.clock, self.settings.orphan_grace)
         await self.refresh()
         self.is_ready = True
-        if in_background:
-            for seconds, work in (
-                (REFRESH_SECONDS, self.refresh),
-                (FLUSH_SECONDS, self._flush),
-                (RECLAIM_SECONDS, self._reclaim_if_leader),
-                (ORPHAN_SECONDS, self._scan_if_leader),
-            ):
-                self._tasks.append(asyncio.create_task(self._repeat(seconds, work)))
-            self._tasks.append(asyncio.create_task(self.storages.probe_always()))
 
     async def stop(self) -> None:
         """End what is under way beside, write what is noted, and let go of everything."""

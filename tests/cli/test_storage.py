@@ -12,6 +12,7 @@ from tenantzone_cli.resources import Thing, read_thing
 from tenantzone_cli.storage import document, tables
 from tenantzone_operator.cache_manager.declared import read_group, read_storage
 from tenantzone_operator.cache_manager.statuses import Found, group_status, storage_status
+from tenantzone_operator.kube.conditions import Reason
 from tests.cli.healthy import FORBIDDEN, HEALTHY, MISSING, deployment, troubles
 from tests.operator.objects import NOW, body
 
@@ -104,10 +105,11 @@ def test_storages_that_nobody_looks_at_are_a_failure() -> None:
     ],
 )
 def test_the_managers_pods_are_looked_at(manager: Any, level: Level | None, words: str) -> None:
-    found = troubles(deployment=deployed("--all-namespaces", URL), manager=manager)
+    for flag in ([URL], URL.split("=")):
+        found = troubles(deployment=deployed("--all-namespaces", *flag), manager=manager)
 
-    assert [finding.level for finding in found] == ([level] if level is not None else [])
-    assert all(words in finding.message for finding in found)
+        assert [finding.level for finding in found] == ([level] if level is not None else [])
+        assert all(words in finding.message for finding in found)
 
 
 def test_a_manager_elsewhere_is_no_failure() -> None:
@@ -122,6 +124,19 @@ def test_what_can_t_be_used_is_named_with_the_reason() -> None:
     assert found["storages nfs"].level is Level.FAIL
     assert found["storages nfs"].message == "there is no folder"
     assert "none of its storages" in found["groups team"].message
+    assert found["storages nfs"].advice.startswith("Look at the storage that the message names")
+    assert found["groups team"].advice.startswith("Create a KVStorage, or enable one")
     assert found.keys() == {"storages nfs", "groups team"}
     told = [finding.message for finding in diagnose(replace(HEALTHY, **facts)) if finding.subject == "storages"]
     assert told == ["1 of 3 can be used: ssd", "disabled by spec.enabled: off"]
+
+
+@pytest.mark.parametrize(("kind", "thing"), [("kvs", storage("nfs")), ("kvg", group("team"))])
+def test_what_to_do_names_the_object(kind: str, thing: Thing) -> None:
+    named = {"Invalid", "ManagerRefused", "StorageNotFound", "AnotherVersions"}
+    for reason in named | {each.value for each in Reason}:
+        ready = {"type": "Ready", "status": "False", "reason": reason, "message": "why", "lastTransitionTime": NOW}
+        broken = replace(thing, status={"conditions": [ready], "message": "why"})
+        (found,) = troubles(storages=[broken]) if kind == "kvs" else troubles(groups=[broken])
+        assert "{" not in found.advice
+        assert found.advice.endswith(f" {kind} {thing.name}") or reason not in named

@@ -7,7 +7,7 @@ from vllm.sampling_params import RepetitionDetectionParams, SamplingParams
 from vllm.v1.core.sched.utils import check_sequence_repetition
 
 from tenantzone_runtime.door.sampling import LONGEST
-from tenantzone_runtime.engine.prompt_logprobs import bound_prompt_logprobs
+from tenantzone_runtime.engine.logprob_bounds import bound_prompt_logprobs, with_bounded_logprobs
 from tests.door.harness import PROMPT, body_seen, call, door, echo, error_of
 
 ROUTES = ["/v1/completions", "/v1/chat/completions", "/v1/chat/completions/batch", "/v1/responses", "/v1/messages"]
@@ -166,7 +166,62 @@ def test_log_probabilities_of_prompts_are_bounded_together(folder, path, body, p
         assert (error["param"], "log probabilities of prompts" in error["message"]) == (param, True)
 
 
+class Answers:
+    """vLLM's server, as it hands a request to the engine whose answer may become so long."""
+
+    def __init__(self, asked: SamplingParams) -> None:
+        self.asked = asked
+        self.handed_over = asked
+
+    async def __call__(self, scope, receive, send):
+        self.handed_over = with_bounded_logprobs(self.asked, 1000)
+        await echo(scope, receive, send)
+
+
+@pytest.mark.parametrize("length", [128_000, None])
+@pytest.mark.parametrize(
+    ("path", "body", "params", "longest"),
+    [
+        ("/v1/chat/completions", {"top_logprobs": 20}, {"logprobs": 20}, 2**17 // 21),
+        ("/v1/chat/completions", {"top_logprobs": 5, "prompt": ["a"] * 4}, {"logprobs": 5}, 2**17 // 24),
+        ("/v1/chat/completions", {"logprob_token_ids": [1, 2, 3]}, {"logprob_token_ids": [1, 2, 3]}, 2**15),
+        ("/v1/chat/completions", {"top_logprobs": 20, "max_output_tokens": 1}, {"logprobs": 20}, 2**17 // 21),
+        ("/v1/responses", {"top_logprobs": 20, "max_tokens": 1}, {"logprobs": 20}, 2**17 // 21),
+        ("/v1/responses", {"top_logprobs": 20, "max_tokens": -1, "stream": True}, {"logprobs": 20}, 2**17 // 21),
+        ("/v1/chat/completions", {"top_logprobs": 20, "stream": True}, {"logprobs": 20}, None),
+        ("/v1/chat/completions", {}, {}, None),
+    ],
+)
+def test_an_answer_whose_length_nobody_said_ends_with_as_many(folder, path, body, params, longest, length):
+    server = Answers(SamplingParams(max_tokens=length, **params))
+    assert call(door(folder, server), path=path, key="acme-key", body={**PROMPT, **body}).is_success
+    assert server.handed_over.max_tokens == (longest or length)
+    assert server.asked.max_tokens == length
+
+
+def test_an_answer_that_is_short_enough_ends_where_it_would(folder):
+    server = Answers(SamplingParams(max_tokens=100, logprobs=20))
+    call(door(folder, server), path="/v1/chat/completions", key="acme-key", body={**PROMPT, "top_logprobs": 20})
+    assert server.handed_over is server.asked
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"stream": True, "max_output_tokens": 100_000, "top_logprobs": 20},
+        {"max_output_tokens": 100_000, "top_logprobs": 20, "logprobs": "nan"},
+        {"max_output_tokens": 100_000, "top_logprobs": 20, "max_tokens": "nan"},
+    ],
+)
+def test_nor_has_a_response_which_ends_in_one_piece_and_passes_over_other_routes_fields(folder, body):
+    refused = call(door(folder), path="/v1/responses", key="acme-key", body={"input": "hello", **body})
+    assert refused.status_code == 400
+    assert "log probabilities" in error_of(refused)["message"]
+
+
 def test_where_no_door_is_they_are_not():
+    asked = SamplingParams(logprobs=20, max_tokens=10**6)
+    assert with_bounded_logprobs(asked, 1000) is asked
     asyncio.run(bound_prompt_logprobs({"prompt_token_ids": [1] * 10**6}, SamplingParams(prompt_logprobs=20), 1000))
 
 

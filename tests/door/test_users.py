@@ -36,6 +36,13 @@ def test_the_same_name_is_the_same_user_and_another_name_another(user_in):
     assert "ann" not in json.dumps(ann)
 
 
+def test_however_the_zone_spells_its_header_it_is_the_same_one(user_in):
+    ann = user_in({"x-user-id": "ann"}, fairness={"header": "X-User-Id"})
+    assert ann == user_in({"X-USER-ID": "ann"})
+    assert ann
+    assert user_in({"x-user-id": "a\tb"}, fairness={"header": "X-User-Id"}).status_code == 400
+
+
 def test_users_of_two_tenants_are_never_the_same(user_in):
     assert user_in({"x-user-id": "ann"}) != user_in({"x-user-id": "ann"}, key="burst-key")
 

@@ -320,6 +320,25 @@ def test_log_probabilities_of_prompts_are_bounded_for_all_prompts_of_a_body(engi
     assert len(told[1]) > 1
 
 
+def test_an_answer_whose_length_the_route_was_not_told_ends_before_its_log_probabilities_are_too_many(engine):
+    engine.declare(zone("acme"))
+    asked = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": "hello"}],
+        "n": 64,
+        "logprobs": True,
+        "top_logprobs": 20,
+        "max_output_tokens": 1,  # of another route
+        "ignore_eos": True,
+    }
+    with httpx.Client(headers={"authorization": "Bearer key-of-acme"}, timeout=120) as client:
+        answer = client.post(f"http://{engine.address}:8000/v1/chat/completions", json=asked)
+    assert answer.status_code == 200, answer.text
+    choices = answer.json()["choices"]
+    assert {choice["finish_reason"] for choice in choices} == {"length"}
+    assert [len(choice["logprobs"]["content"]) for choice in choices] == [2**17 // (64 * 21)] * 64
+
+
 def test_a_key_that_was_just_added_works_without_a_restart(engine):
     engine.declare(zone("late"))
     with pytest.raises(openai.AuthenticationError):

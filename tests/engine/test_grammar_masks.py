@@ -12,7 +12,8 @@ from vllm.v1.request import Request
 
 from hack.harness.scheduler import AnyToken, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import ZoneConfig
-from tenantzone_runtime.engine.grammar_work import GivenUp, Work
+from tenantzone_runtime.engine.grammar_debts import GrammarDebts
+from tenantzone_runtime.engine.grammar_work import GivenUp, Taken, Work
 from tests.door.harness import eventually
 from tests.engine.test_refused import refusal
 
@@ -59,13 +60,26 @@ class Waiting(Grammar):
 
 
 class Dear(Grammar):
-    """One whose mask takes a part of a processor's time that no mask is given up for."""
+    """One that takes a part of a processor's time each time that no grammar is given up for."""
+
+    def __init__(self, name: int, seconds: float = 0.05) -> None:
+        super().__init__(name)
+        self.seconds = seconds
+        self.validated = 0
 
     def fill_bitmask(self, rows: torch.Tensor, row: int) -> None:
-        began = time.thread_time()
-        while time.thread_time() - began < 0.05:
-            hashlib.pbkdf2_hmac("sha256", b"", b"", 10_000)
+        self._work()
         super().fill_bitmask(rows, row)
+
+    def validate_tokens(self, tokens: list[int]) -> list[int]:
+        self.validated += 1
+        self._work()
+        return tokens
+
+    def _work(self) -> None:
+        began = time.thread_time()
+        while time.thread_time() - began < self.seconds:
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 10_000)
 
 
 class SlowToTakeIn(Grammar):
@@ -233,6 +247,54 @@ def test_a_tenants_masks_take_no_more_together_either(driver: Driver):
     driver.check()
 
 
+def test_drafted_tokens_count_with_the_masks_of_their_step(driver: Driver):
+    # Nobody looks at what is being done before it is done, however slow the machine is.
+    driver.scheduler._masks._limit_seconds = 60.0
+    driver.scheduler._masks._tenant_limit_seconds = 0.3
+    grammar, others = Dear(3, seconds=0.14), Dear(1, seconds=0.14)
+    request, stays = send(driver, "acme", grammar, max_tokens=9), send(driver, "gold", others, max_tokens=9)
+    step(driver)
+    validate = driver.scheduler.structured_output_manager.validate_tokens
+    assert [validate(request, [7]) for _ in range(5)] == [[7], [7], [], [], []]
+    assert grammar.validated == 2
+    assert validate(stays, [7]) == [7]
+
+
+def test_what_slows_each_step_a_little_ends_in_time_and_nobody_else(driver: Driver):
+    debts = driver.scheduler._masks._debts = GrammarDebts(limit_seconds=0.25, paid_per_second=0.0)
+    ended = [send(driver, "acme", grammar, max_tokens=50) for grammar in (Dear(3, seconds=0.15), Grammar(2))]
+    stays, plain = send(driver, "gold", Grammar(1), max_tokens=8), driver.send("acme", prompt(1), max_tokens=8)
+    masks = [step(driver) for _ in range(3)]
+    assert masks == [{ended[0].request_id: [3], ended[1].request_id: [2], stays.request_id: [1]}] * 3
+    refused = send(driver, "acme", Grammar(2))
+    masks = [step(driver) for _ in range(5)]
+    assert masks[-1] == {stays.request_id: [1]}
+    assert driver.finished == {each.request_id: "error" for each in [*ended, refused]} | {
+        each.request_id: "length" for each in (stays, plain)
+    }
+    for each in (*ended, refused):
+        told = refusal(driver, each)
+        assert (told.status, "too long of late" in told.message) == (400, True)
+    debts._paid_per_second = 1e6
+    again = send(driver, "acme", Grammar(2))
+    assert step(driver) == {again.request_id: [2]}
+    driver.check()
+
+
+def test_what_was_given_up_is_owed_too(driver: Driver, slow: Slow):
+    driver.scheduler._masks._debts = GrammarDebts(limit_seconds=0.15, paid_per_second=0.0)
+    send(driver, "acme", slow)
+    step(driver)
+    # Once a step's masks are made, what the one before has taken is counted.
+    later = [send(driver, "gold", Grammar(1), max_tokens=5)]
+    step(driver)
+    slow.over.set()
+    eventually(lambda: not busy(driver))
+    later.append(send(driver, "acme", Grammar(2)))
+    assert step(driver) == {later[0].request_id: [1]}
+    assert "too long of late" in refusal(driver, later[1]).message
+
+
 def test_two_tenants_that_do_so_are_told_apart(driver: Driver, slow: Slow):
     other = Slow(8)
     try:
@@ -326,7 +388,7 @@ def test_drafts_that_a_step_left_taken_in_are_taken_back_before_the_next_one(dri
     grammar = Noting(3)
     request = send(driver, "acme", grammar, max_tokens=4)
     step(driver)
-    guarded, work = request.structured_output_request.grammar, Work()
+    guarded, work = request.structured_output_request.grammar, Work(Taken())
     guarded.begin(work)
     guarded.catch_up(0)
     guarded.accept_tokens(request.request_id, [7])

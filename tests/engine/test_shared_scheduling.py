@@ -122,6 +122,7 @@ def test_who_waits_for_an_answer_holds_up_nobody(engines, manager):
         assert time.monotonic() < until
         engine.step()
     assert waiting.request_id in engine.scheduler.requests, "its question has twenty seconds"
+    assert engine.scheduler.tiers.is_looking_up(waiting), "whoever plans a step passes over it"
     manager.resume()
     engine.rest()
 

@@ -6,13 +6,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from msgspec import structs
 from vllm.v1.kv_offload.base import LookupResult, ReqContext, ScheduleEndContext, make_offload_key
 from vllm.v1.kv_offload.tiering.manager import CPUPrimaryTierOffloadingManager, TieringOffloadingManager
 
 from tenantzone_runtime.engine.shared_tier import ZoneSharedTier
 from tests.disk.disks import CHUNK, content
 from tests.shared_tier.conftest import manager  # noqa: F401 - a fixture
-from tests.shared_tier.engines import Engine, questions, tenant
+from tests.shared_tier.engines import Engine, objects, questions, tenant
 from tests.zones.core import declare
 
 HIT, MISS, RETRY = LookupResult.HIT, LookupResult.MISS, LookupResult.RETRY
@@ -174,3 +175,30 @@ def test_a_beginning_that_only_memory_has_is_stored_with_what_follows(vllm):
     engine.store(engine.request(acme, keys), keys)
     returning = other.request(acme, keys)
     assert [other.load(returning, key) for key in keys] == [content(key) for key in keys]
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", None])
+def test_what_can_not_be_loaded_is_computed_at_once(vllm, manager, damage):  # noqa: F811 - the fixture
+    acme, keys = tenant(), prompt("a", 3)
+    engine = vllm(declare(acme))
+    engine.store(engine.request(acme, keys), keys)
+    engine.manager.reset_cache()
+    (path,) = [path for path in objects(manager, acme) if path.name.startswith(keys[1].hex())]
+    path.unlink() if damage is None else path.write_bytes(damage)
+    request = engine.request(acme, keys)
+    assert [engine.load(request, key) for key in keys[:2]] == [content(keys[0]), None]
+    counts = engine.engine.counts(acme)
+    assert counts.corrupt + counts.vanished == 1, "it is tried once"
+
+
+@pytest.mark.parametrize("lease", [0.0, 1e-9, -1.0])
+def test_a_lease_that_is_over_at_once_is_a_miss(vllm, lease):
+    acme, keys = tenant(), prompt("a", 2)
+    engine = vllm(declare(acme))
+    engine.store(engine.request(acme, keys), keys)
+    engine.manager.reset_cache()
+    client = engine.engine.tier._client
+    ask = client.get_cache_location
+    client.get_cache_location = lambda *about: structs.replace(ask(*about), lease_seconds=lease)
+    assert engine.load(engine.request(acme, keys), keys[0]) is None
+    assert engine.engine.tier.figures().questions["answered"] <= 3

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tenantzone_contract.tiers import TierShare
-from tests.engine.test_tiers_http import PROMPT_BLOCKS, ask, at_rest, in_tier, prompt
+from tests.engine.test_tiers_http import PROMPT_BLOCKS, ask, in_tier, offer, prompt, store
 from tests.engine.tiered_engines import BLOCK_TOKENS, ZONES
 from tests.zones.core import declare
 
@@ -34,14 +34,18 @@ def root(tiered):
 @pytest.fixture
 def kept(tiered, root):
     """A prompt of dusk's that is on the disk only; what was answered to it; and its files."""
-    before = set(files_in(root))
-    text = prompt(f"kept {time.monotonic_ns()}")
-    answer, _ = ask(tiered, "dusk", text)
-    at_rest(tiered)
-    files = [path for path in files_in(root) if path not in before]
-    assert len(files) == PROMPT_BLOCKS
+    text, answer, files = stored_files(tiered, root, "dusk", f"kept {time.monotonic_ns()}")
     leave_to_the_disk(tiered)
     return text, answer, files
+
+
+def stored_files(engine, root, tenant, name):
+    """A prompt that is whole on the disk, what was answered to it, and its files."""
+    before = set(files_in(root))
+    text, answer = store(engine, tenant, name)
+    # Whatever an earlier attempt has written late is older.
+    files = sorted(set(files_in(root)) - before, key=lambda path: path.stat().st_mtime_ns)
+    return text, answer, files[-PROMPT_BLOCKS:]
 
 
 def leave_to_the_disk(engine):
@@ -163,10 +167,7 @@ def test_files_that_were_swapped_are_not_taken_for_each_other(tiered, kept):
 
 def test_another_tenants_files_are_not_taken_for_its_own(tiered, kept, root):
     text, answer, files = kept
-    before = set(files_in(root))
-    ask(tiered, "burst", prompt("foreign"))
-    at_rest(tiered)
-    foreign = [path for path in files_in(root) if path not in before][:PROMPT_BLOCKS]
+    _, _, foreign = stored_files(tiered, root, "burst", "foreign")
     for path, other in zip(files, foreign, strict=True):
         path.write_bytes(other.read_bytes())
     cached, counted = again(tiered, "another tenant's files in their place", text, answer)
@@ -189,8 +190,7 @@ def test_who_asks_waits_for_a_slow_disk_as_long_as_it_may_and_no_longer(tiered, 
 def recovers(engine):
     """Whether the disk does what it should again; that shows when something is written and read."""
     text = prompt(f"again {time.monotonic_ns()}")
-    ask(engine, "dusk", text)
-    at_rest(engine)
+    offer(engine, "dusk", text)
     leave_to_the_disk(engine)
     ask(engine, "dusk", text)
     return not disk_problem(engine)
@@ -200,7 +200,7 @@ def refuses_writes(engine, fault):
     """What becomes of a new prompt while nothing can be written."""
     text = prompt(f"unwritten {fault}")
     answer, _ = ask(engine, "dusk", text)
-    at_rest(engine)
+    engine.wait(lambda: disk_problem(engine), "the engine says what the disk fails at")
     problem = disk_problem(engine)
     cached, _ = again(engine, fault, text, answer)
     assert cached == WHOLE, "blocks and memory go on"

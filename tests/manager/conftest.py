@@ -8,7 +8,7 @@ import pytest
 from tenantzone_manager.index.backend import IndexBackend
 from tenantzone_manager.index.redis import RedisBackend
 from tenantzone_manager.index.sqlite import SqliteBackend
-from tests.manager.redis_server import RedisServer
+from tests.manager.redis_server import TIMEOUT_SECONDS, RedisServer
 
 STORES = ("sqlite", "redis")
 
@@ -29,10 +29,10 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         return
     server: RedisServer = request.getfixturevalue("redis_server")
     prefix = f"{tmp_path}/"
-    yield lambda: RedisBackend(server.url, prefix)
+    yield lambda: RedisBackend(server.url, prefix, TIMEOUT_SECONDS)
 
 
 @pytest.fixture
 async def redis_store(redis_server: RedisServer, tmp_path: Path) -> Callable[[], IndexBackend]:
     """Makes backends over one and the same empty Redis, as many as wanted."""
-    return lambda: RedisBackend(redis_server.url, f"{tmp_path}/")
+    return lambda: RedisBackend(redis_server.url, f"{tmp_path}/", TIMEOUT_SECONDS)

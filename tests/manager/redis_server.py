@@ -11,6 +11,9 @@ from hack.debian import ensure
 from hack.demo.console import wait_until
 from hack.ports import free_ports
 
+TIMEOUT_SECONDS = 60.0
+"""For whoever asks: on a machine that is busy an answer may take seconds."""
+
 
 class RedisServer:
     """Keeps all that it was told in an append-only file, from one start to the next."""

@@ -9,7 +9,8 @@ from tenantzone_manager.core.hashing import block_keys
 from tenantzone_manager.core.records import State
 from tenantzone_manager.core.settings import Instance, InstanceQuota, Quota, Spec
 from tenantzone_manager.core.writing import Ending, Standing
-from tenantzone_manager.index.backend import IndexBackend
+from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable
+from tenantzone_manager.index.sqlite import SqliteBackend
 from tests.manager.playing import INSTANCE, SIZE, Playing, files, keys, path_of, prompt, write_bytes
 
 WRITE, SERVING, WRITING = Standing.WRITE, Standing.SERVING, Standing.WRITING
@@ -417,3 +418,17 @@ async def test_a_reservation_is_made_with_the_record_in_records(playing: Playing
     (entry,) = await playing.manager.index.get("blocks/team/chat", keys("a"))
     assert entry is not None
     assert [location.state for location in entry.value.locations] == [State.WRITING]
+
+
+async def test_one_that_can_not_begin_lets_go_of_its_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next one would find a file that another process has."""
+
+    async def fail(*_: object) -> None:
+        raise IndexUnavailable("it does not answer")
+
+    failing = SqliteBackend(tmp_path / "index.db")
+    monkeypatch.setattr(failing, "scan", fail)
+    with pytest.raises(IndexUnavailable):
+        await Playing(failing, tmp_path).start(with_catalog=False)
+    made = await Playing(SqliteBackend(tmp_path / "index.db"), tmp_path).start(with_catalog=False)
+    await made.stop()

@@ -25,7 +25,7 @@ from tenantzone_manager.manager import Settings
 from tenantzone_manager.orphans import OrphanScan
 from tests.manager.naive import Naive, objects
 from tests.manager.playing import Clock, Playing
-from tests.manager.redis_server import RedisServer
+from tests.manager.redis_server import TIMEOUT_SECONDS, RedisServer
 
 SIZES = (100, 4096)
 INSTANCES = tuple(Instance(name, "team", 16, (Spec("tp0", size),)) for name, size in zip("ab", SIZES, strict=True))
@@ -257,19 +257,18 @@ class RedisLives(Lives):
     server: RedisServer
 
     def backend(self):
-        return RedisBackend(self.server.url, f"{self.folder}/", timeout_seconds=0.2)
+        return RedisBackend(self.server.url, f"{self.folder}/", TIMEOUT_SECONDS)
 
     @rule(instance=instances, prompt=prompts, kill=st.booleans(), number=which)
     def redis_fails_under_a_write(self, instance, prompt, kill, number):
         """Whether it was begun nobody knows: the writer goes away, and what was reserved must come back."""
 
-        async def fail():
-            started = asyncio.create_task(self.manager(number).start_write(prompt, instance))
-            await self.fault(kill)
-            with contextlib.suppress(IndexUnavailable):
-                await self.has_begun_or_not(instance, prompt, await started)
+        async def write(playing):
+            started = await playing.start_write(prompt, instance)
+            locations = {prompt[index]: location for index, location in started.locations.items()}
+            self.naive.begun(instance.name, started.write_id, locations)
 
-        self.do(fail())
+        self.do(self.fail_under(write, kill, number))
 
     @rule(kill=st.booleans(), number=which, data=st.data())
     def redis_fails_under_a_finish(self, kill, number, data):
@@ -280,32 +279,32 @@ class RedisLives(Lives):
         (instance,) = (each for each in INSTANCES if each.name == write.instance)
         self.naive.finishes(write, list(write.locations))
 
-        async def fail():
-            finish = self.manager(number).manager.writer.finish_write_cache
-            finishing = asyncio.create_task(finish(instance, write.write_id, list(write.locations), []))
-            await self.fault(kill)
-            await asyncio.gather(finishing, return_exceptions=True)
-            if not isinstance(finishing.exception(), IndexUnavailable | None):
-                raise finishing.exception()
+        async def finish(playing):
+            await playing.manager.writer.finish_write_cache(instance, write.write_id, list(write.locations), [])
 
-        self.do(fail())
+        self.do(self.fail_under(finish, kill, number))
 
     @rule(kill=st.booleans(), number=which)
     def redis_fails_under_the_reclaimer(self, kill, number):
-        async def fail():
-            reclaiming = asyncio.create_task(self.manager(number).manager.reclaimer.reclaim())
-            await self.fault(kill)
-            await asyncio.gather(reclaiming, return_exceptions=True)
-            if not isinstance(reclaiming.exception(), IndexUnavailable | None):
-                raise reclaiming.exception()
+        self.do(self.fail_under(lambda playing: playing.manager.reclaimer.reclaim(), kill, number))
 
-        self.do(fail())
+    async def fail_under(self, work, kill, number):
+        if kill:
+            await self.fault(work(self.manager(number)), kill)
+            return
+        # One that does not wait long for a Redis that is paused; it may have to wait for one that is not.
+        backend = RedisBackend(self.server.url, f"{self.folder}/", timeout_seconds=0.2)
+        hurried = Playing(backend, self.folder, self.clock, self.settings)
+        with contextlib.suppress(IndexUnavailable):
+            await hurried.start(with_catalog=False)
+            try:
+                await self.fault(work(hurried), kill)
+            finally:
+                await hurried.stop()
 
-    async def has_begun_or_not(self, instance, prompt, started):
-        locations = {prompt[index]: location for index, location in started.locations.items()}
-        self.naive.begun(instance.name, started.write_id, locations)
-
-    async def fault(self, kill):
+    async def fault(self, work, kill):
+        """Do this while Redis fails; whatever is done of it, it ends, and says no more than that the index fails."""
+        working = asyncio.create_task(work)
         await asyncio.sleep(0)
         if kill:
             await asyncio.to_thread(self.server.kill)
@@ -314,6 +313,8 @@ class RedisLives(Lives):
             self.server.pause()
             await asyncio.sleep(0.3)
             self.server.resume()
+        with contextlib.suppress(IndexUnavailable):
+            await working
 
 
 def test_random_lives_over_sqlite() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tenantzone_manager.core.quota import UNLIMITED, Account, Charge, OverLimit, Terms, charged, with_terms
 from tenantzone_manager.index.backend import Commit
 from tenantzone_manager.index.redis import RedisBackend
-from tests.manager.redis_server import RedisServer
+from tests.manager.redis_server import TIMEOUT_SECONDS, RedisServer
 
 CHAINS = [("i/a", "g/t", "g"), ("i/b", "g/t", "g"), ("i/c", "g/u", "g"), ("s/d",)]
 NAMES = sorted({name for chain in CHAINS for name in chain})
@@ -35,7 +35,7 @@ def commit_of(change: Charge | Terms) -> Commit:
 @settings(max_examples=50)
 def test_the_script_and_the_rules_agree(redis_server: RedisServer, history: list[Charge | Terms]) -> None:
     async def live() -> None:
-        backend = RedisBackend(redis_server.url, "agree/")
+        backend = RedisBackend(redis_server.url, "agree/", TIMEOUT_SECONDS)
         await backend.start(lambda *_: None)
         await backend.client.delete("agree/accounts")
         accounts: dict[str, Account] = {}

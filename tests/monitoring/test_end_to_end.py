@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from hack.controlplane import Cluster
+from hack.monitoring.manager_panels import manager
 from hack.monitoring.model import rule_file
 from hack.monitoring.pace import Pace
 from hack.monitoring.panels import rows
@@ -211,7 +212,7 @@ def empty_panels(prometheus: Prometheus) -> list[str]:
     """
     variables = {"$__rate_interval": PACE(30), "$namespace": ".*", "$pool": ".*", "$zone": ".*"}
     empty = []
-    for panel in (panel for row in rows() if row != tiers() for panel in row.panels):
+    for panel in (panel for row in rows() if row not in (tiers(), manager()) for panel in row.panels):
         for query in panel.queries:
             expression = query.expression
             for name, value in variables.items():

@@ -12,6 +12,7 @@ from hack.monitoring.model import Alert, Group, rule_file
 from hack.monitoring.pace import Pace
 from hack.monitoring.panels import rows
 from hack.monitoring.rules import groups
+from tenantzone_manager.metrics import Metrics
 from tenantzone_operator.serving.exposition import families as operator_families
 from tenantzone_runtime.metrics import families as engine_families
 from tests.monitoring.promtool import promtool
@@ -66,10 +67,12 @@ def test_an_alert_says_how_grave_it_is_where_and_what_to_do(alert: Alert):
 
 
 def test_every_metric_and_label_that_is_asked_for_is_there():
-    labels = {family.name: set(family.labels) for family in (*engine_families(), *operator_families())}
+    labels = {
+        family.name: set(family.labels) for family in (*engine_families(), *operator_families(), *Metrics().families)
+    }
     of_histograms = {
         f"{family.name}_{part}": set(family.labels) | {"le"}
-        for family in (*engine_families(), *operator_families())
+        for family in (*engine_families(), *operator_families(), *Metrics().families)
         if family.type == "histogram"
         for part in ("bucket", "count", "sum")
     }

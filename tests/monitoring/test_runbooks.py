@@ -11,6 +11,7 @@ import yaml
 from hack.monitoring.files import RUNBOOKS
 from hack.monitoring.rules import groups
 from tenantzone_cli.arguments import read_arguments
+from tenantzone_manager.metrics import Metrics
 from tenantzone_operator.serving.exposition import families as operator_families
 from tenantzone_runtime.metrics import families as engine_families
 from tests.monitoring.promtool import promtool
@@ -82,7 +83,7 @@ def test_the_queries_of_all_pages_are_well_formed(tmp_path: Path):
 
 
 def test_the_queries_of_all_pages_ask_for_metrics_that_there_are():
-    known = {family.name for family in (*engine_families(), *operator_families())}
+    known = {family.name for family in (*engine_families(), *operator_families(), *Metrics().families)}
     for query in _queries():
         for name in re.findall(r"\btenantzone_\w+", query):
             assert name.removesuffix("_bucket") in known, query

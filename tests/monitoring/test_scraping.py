@@ -28,7 +28,7 @@ def test_the_scrape_config_is_well_formed(tmp_path: Path):
     (config,) = documents(FOLDER / "prometheus.yaml")
     labels = pod_labels("shop", "engine-0", "admin", {"app": "vllm"}, [CONFIG_HASH_ANNOTATION])
     here = without_cluster(config, [{"targets": ["127.0.0.1:1"], "labels": labels}])
-    (engines, _) = here["scrape_configs"]
+    (engines, *_) = here["scrape_configs"]
     assert engines["authorization"] == {"credentials_file": "/etc/prometheus/tenantzone-admin-demo/token"}
     engines["authorization"]["credentials_file"] = str(tmp_path / "token")
     (tmp_path / "token").write_text("token")
@@ -43,6 +43,7 @@ def test_discovery_asks_for_pods():
     discoveries = [found for job in config["scrape_configs"] for found in job["kubernetes_sd_configs"]]
     assert discoveries == [
         {"role": "pod", "namespaces": {"names": ["default"]}},
+        {"role": "pod", "namespaces": {"names": ["tenantzone-system"]}},
         {"role": "pod", "namespaces": {"names": ["tenantzone-system"]}},
     ]
 
@@ -85,6 +86,15 @@ def test_the_service_monitor_finds_the_operators_pods_through_the_service():
     assert set(endpoint) == {"port", "interval"}
     assert endpoint["port"] == port["name"]
     assert _ports(MANIFESTS / "base" / "operator.yaml")[port["targetPort"]] == port["port"]
+
+
+def test_the_managers_monitor_finds_its_service_and_its_port():
+    monitor = by_kind("manager.yaml")["ServiceMonitor"]
+    (service,) = documents(MANIFESTS / "manager" / "service.yaml")
+    assert monitor["spec"]["namespaceSelector"]["matchNames"] == [service["metadata"]["namespace"]]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
 
 
 def test_kustomize_puts_all_of_it_together_with_the_dashboard_where_grafana_looks():

@@ -1,7 +1,10 @@
 """What a pool is advised, and what becomes of it: within bounds, one change at a time, undone if it does harm."""
 
+import re
+import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +18,7 @@ from tenantzone_operator.advice.adjustment import MAX_ADJUSTMENTS, Field, read_a
 from tenantzone_operator.advice.advisor import REST_WINDOWS, Advisor, Moment
 from tenantzone_operator.advice.overlay import Overlay
 from tenantzone_operator.advice.values import amount, value_of, value_of_pool, within
+from tenantzone_operator.advice.window import Window
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reports import LatencyReport, TargetReport
 from tenantzone_operator.engines.views import EngineView, ZoneView
@@ -32,6 +36,8 @@ ALL: dict[str, Any] = {
     "watermarks": {"min": 0, "max": 0.5},
 }
 
+KEPT = {"zone": "acme", "field": "weight", "spec": "1", "value": "2", "state": "Kept", "since": "2023-11-14T22:13:20Z"}
+
 
 def auto(**spec: Any) -> Pool:
     return pool(advice={"mode": "Auto", "window": "100s", "bounds": ALL} | spec.pop("advice", {}), **spec)
@@ -48,6 +54,10 @@ def seen(**figures: Any) -> ZoneView:
     )
     empty |= {"generation": 1, "state": "Active", "reserved": 0, "limit": BLOCKS, "taken_back": 0, "awaited_seats": 0}
     return ZoneView(**(empty | figures), latency=latency)
+
+
+def engine(*, generation: int = 1, config_hash: str = "", **zones: ZoneView) -> EngineView:
+    return EngineView(BLOCKS, 16, generation, config_hash, "", "", "", zones, None, "", False, "", {})
 
 
 COUNTED = (
@@ -92,10 +102,10 @@ class Life:
             for counter in COUNTED:
                 known[counter] += figures.get(counter, 0)
             told[name] = seen(**figures | known)
-        engine = EngineView(BLOCKS, 16, self.generation, self.config.hash, "", "", "", told, None, "", False, "", {})
+        seen_now = engine(generation=self.generation, config_hash=self.config.hash, **told)
         self.status = self.advisor.look(
             Moment(
-                stored, self.zones, in_force, [Observation("engine-0", engine)], self.config, self.takes_configs,
+                stored, self.zones, in_force, [Observation("engine-0", seen_now)], self.config, self.takes_configs,
                 self.seconds, 1_700_000_000.0 + self.seconds,
             ),
             self.status,
@@ -216,6 +226,32 @@ def test_a_recommendation_stays_as_it_is_told_until_it_is_another_one():
     assert not life.status
 
 
+def test_a_limit_in_blocks_is_the_users():
+    slow = {"acme": {"ratio": 3.0, "why": "Blocks"}, "burst": {"in_use": 600}}
+    assert not recommended(slow, zone("acme", reserved="20%"), zone("burst", limit=700))
+
+
+def test_nobody_gets_a_limit_above_what_it_holds():
+    slow = {"acme": {"ratio": 3.0, "why": "Blocks"}, "burst": {"in_use": 600}}
+    high = {"bounds": {"limit": {"min": "70%", "max": "90%"}}}
+    life = Life(auto(advice=high), two_zones(), lambda _: slow)
+    life.pass_windows(4)
+    assert "adjustments" not in life.status
+
+
+def test_who_misses_a_target_itself_gets_no_limit():
+    slow = {"acme": {"ratio": 3.0, "why": "Blocks"}, "burst": {"in_use": 600, "ratio": 2.0, "why": "OwnLoad"}}
+    assert not recommended(slow)
+
+
+def test_two_looks_are_not_enough_to_advise_anything():
+    life = Life(pool(advice={"window": "100s"}), two_zones(), slow_unless_heavy)
+    life.step(WINDOW)
+    assert not life.status
+    life.step(WINDOW)
+    assert life.status["recommendation"]["value"] == "2"
+
+
 # What is tried, kept and undone
 
 
@@ -254,6 +290,36 @@ def test_what_makes_anothers_target_worse_is_undone_and_rests_the_longer():
     assert pauses[1] >= 2 * REST_WINDOWS * WINDOW
 
 
+def test_what_costs_one_zone_its_hits_is_undone_though_all_find_as_much():
+    def behave(config: RuntimeConfig) -> dict[str, dict[str, Any]]:
+        weight = weight_of(config, "acme")
+        found = {"prefix_query_tokens": 10_000, "prefix_hit_tokens": 5000}
+        little = {"prefix_query_tokens": 100, "prefix_hit_tokens": 50 if weight == 1 else 40}
+        return {"acme": found | {"ratio": 4.0 / weight}, "burst": little}
+
+    life = Life(auto(advice={"bounds": {"weight": ALL["weight"]}}), two_zones(), behave)
+    life.pass_windows(2.5)
+    assert life.rows["acme", "weight"]["state"] == "Undone"
+    assert (
+        "burst found 50.0% of its prompts in the cache, and finds 40.0% since"
+        in life.status["adjustments"][0]["message"]
+    )
+
+
+@pytest.mark.parametrize("undone", [False, True])
+def test_room_for_another_change_is_made_of_what_is_not_in_force_only(undone: bool):
+    names = [f"zone-{number:03}" for number in range(MAX_ADJUSTMENTS)]
+    kept = [KEPT | {"zone": name} for name in names]
+    if undone:
+        kept[-1] |= {"state": "Undone", "undone": 1}
+    zones = [*two_zones(), *(zone(name) for name in names)]
+    life = Life(auto(), zones, slow_unless_heavy, status={"adjustments": kept})
+    life.pass_windows(1.2)
+    assert len(life.rows) == MAX_ADJUSTMENTS
+    assert {name for name in names if (name, "weight") not in life.rows} == ({names[-1]} if undone else set())
+    assert (("acme", "weight") in life.rows) == undone
+
+
 @pytest.mark.parametrize(
     ("after", "is_kept"),
     [(0.70, True), (0.503, False), (0.40, False), (None, False)],
@@ -289,6 +355,55 @@ def test_what_was_kept_may_be_tried_as_the_spec_has_it():
     assert life.has("acme", Field.EVICTION_POLICY) == "LRU"
 
 
+def test_what_was_found_until_engines_took_a_change_does_not_count_for_it():
+    def behave(config: RuntimeConfig) -> dict[str, dict[str, Any]]:
+        is_taken = life is not None and life.takes_configs and config.zones[0].eviction_policy == "Clock"
+        found = {"prefix_query_tokens": 10_000, "prefix_hit_tokens": 5080 if is_taken else 5000}
+        return {"acme": found | {"cached": 300, "evicted_for_room": 50}}
+
+    life: Life | None = None
+    life = Life(auto(advice={"bounds": {"evictionPolicies": ["LRU", "Clock"]}}), two_zones(), behave)
+    life.pass_windows(1)
+    life.takes_configs = False
+    assert life.rows["acme", "evictionPolicy"]["state"] == "Trial"
+    life.pass_windows(0.8)
+    life.takes_configs = True
+    life.pass_windows(1.2)
+    assert life.rows["acme", "evictionPolicy"]["state"] == "Kept"
+
+
+def test_what_was_evicted_while_nobody_wanted_advice_is_not_of_the_first_window():
+    figures: dict[str, Any] = {"cached": 10, "evicted_by_limit": 9}
+    life = Life(pool(advice={"window": "100s"}), two_zones(limit="40%"), lambda _: {"acme": figures})
+    life.pass_windows(0.5)
+    life.pool = pool(advice={"mode": "Never"})
+    life.pass_windows(20)
+    life.pool, figures["evicted_by_limit"] = pool(advice={"window": "100s"}), 0
+    life.pass_windows(2)
+    assert not life.status
+
+
+@pytest.mark.parametrize("what", ["pool", "zone"])
+def test_what_was_kept_stays_while_a_spec_makes_no_sense(what: str):
+    life = Life(auto(), two_zones(), slow_unless_heavy)
+    life.pass_windows(6)
+    told, pools, zones = life.status, life.pool, life.zones
+    if what == "pool":
+        life.pool = replace(pools, config=None, invalid="it makes no sense")
+    else:
+        life.zones = [replace(zones[0], config=None, invalid="it makes no sense"), *zones[1:]]
+    stored = replace(life.pool, status=told)
+    moment = Moment(
+        stored, life.zones, life.overlay.over(stored, life.zones), [], life.config, False, life.seconds + 1,
+        1_700_000_000.0 + life.seconds + 1,
+    )  # fmt: skip
+    life.status = life.advisor.look(moment, told)
+    assert life.status == told
+    life.pool, life.zones = pools, zones
+    life.step()
+    assert life.has("acme", Field.WEIGHT) == "4"
+
+
 def test_what_engines_do_not_take_is_undone():
     life = Life(auto(), two_zones(), slow_unless_heavy)
     life.takes_configs = False
@@ -306,6 +421,21 @@ def test_a_trial_that_a_restart_cuts_off_is_undone_and_what_was_kept_before_stay
     life.step()
     assert life.rows["acme", "weight"]["state"] == "Kept"
     assert life.has("acme", Field.WEIGHT) == "2"
+
+
+def test_a_trial_that_a_restart_cuts_off_rests_on_if_it_was_undone_before():
+    life = Life(auto(advice={"bounds": {"weight": ALL["weight"]}}), two_zones(), lambda _: {"acme": {"ratio": 4.0}})
+    life.pass_windows(2.5)
+    assert life.rows["acme", "weight"]["state"] == "Undone"
+    life.pass_windows(REST_WINDOWS + 0.5)
+    assert life.rows["acme", "weight"] == life.rows["acme", "weight"] | {"state": "Trial", "undone": 1}
+    life.restart()
+    tried = 0
+    for _ in range(REST_WINDOWS - 1):
+        life.pass_windows(1)
+        tried += life.has("acme", Field.WEIGHT) != "1"
+    assert not tried
+    assert life.rows["acme", "weight"]["undone"] == 1
 
 
 @pytest.mark.parametrize(
@@ -349,6 +479,39 @@ def test_what_somebody_else_writes_into_a_status_is_in_force_only_within_the_bou
     assert [each.config for each in overlaid.zones] == [each.config for each in zones]
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"since": "0001-01-01T00:00:00+23:59"},
+        {"since": "0001-01-01T00:00:00Z"},
+        {"since": "9999-12-31T23:59:59Z"},
+        {"since": "9999-12-31T23:59:59-23:59"},
+        {"undone": 2**31 - 1},
+        {"undone": -(2**31)},
+        {"value": "9" * 400},
+        {"previous": "9" * 400, "state": "Undone"},
+    ],
+    ids=["before the year 1", "in the year 1", "far ahead", "after the last year", "undone for ever", "undone below 0",
+         "a huge weight", "a huge weight before"],
+)  # fmt: skip
+def test_whatever_stands_in_a_row_the_status_can_be_written(forged: dict[str, Any]):
+    life = Life(auto(), two_zones(), lambda _: {}, status={"adjustments": [KEPT | forged]})
+    for _ in range(3):
+        now = datetime.fromtimestamp(1_700_000_000.0 + life.seconds, UTC)
+        for row in life.status.get("adjustments", []):
+            assert re.fullmatch(r"[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ", row["since"])
+            assert datetime.fromisoformat(row["since"]) <= now
+            assert 0 <= row.get("undone", 0) < 2**31 - 1
+        life.step()
+
+
+def test_a_clock_that_was_ahead_makes_nothing_rest_for_longer():
+    row = KEPT | {"state": "Undone", "undone": 1, "since": "2033-11-14T22:13:20Z"}
+    life = Life(auto(), two_zones(), slow_unless_heavy, status={"adjustments": [row]})
+    life.pass_windows(REST_WINDOWS + 2)
+    assert life.has("acme", Field.WEIGHT) == "2"
+
+
 def test_a_zone_that_is_as_its_spec_says_is_the_very_same_object():
     status = {"adjustments": [{"zone": "acme", "field": "weight", "spec": "1", "value": "2", "state": "Kept",
                                "since": "2026-01-01T00:00:00Z"}]}  # fmt: skip
@@ -370,6 +533,45 @@ def test_people_are_told_once_of_what_is_tried_kept_and_undone():
     assert [notice.reason for notice in told] == ["Tried", "Kept", "Tried", "Kept"]
     assert told[0].note.startswith("weight of acme 2 in place of 1: acme misses a latency target")
     assert not pool_notices(life.status, life.status)
+
+
+@pytest.mark.parametrize("what", ["why", "waiting_for", "name"])
+def test_words_that_an_engine_makes_up_are_not_remembered(what: str):
+    window = Window()
+    tracemalloc.start()
+    for number in range(3000):
+        word = f"{number:0>250}"
+        slow: dict[str, Any] = {"ratio": 3.0}
+        known = {word: seen(**slow)} if what == "name" else {"acme": seen(**slow | {what: word})}
+        window.look([Observation("engine-0", engine(**known | {"burst": seen()}))], {"acme", "burst"})
+        if number == 100:
+            before = tracemalloc.get_traced_memory()[0]
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 20_000
+    assert window.figures.looks == 3000
+
+
+def test_an_engine_that_does_not_answer_for_a_while_goes_on_counting():
+    window, silent = Window(), Observation("engine-1", None)
+
+    def look(evicted: int, *others: Observation, engines: int = 1) -> int:
+        told = [Observation(f"engine-{each}", engine(acme=seen(evicted_by_ttl=evicted))) for each in range(engines)]
+        window.look([*told, *others], {"acme"})
+        return window.figures.zones["acme"].evicted_by_ttl
+
+    assert look(10, engines=2) == 0
+    assert look(10, silent) == 0
+    assert look(15, engines=2) == 10
+    assert look(15) == 10
+    assert look(18, engines=2) == 13, "a new one of the name counts from now on"
+
+
+def test_who_waits_at_its_limit_in_one_engine_of_many_waits_there():
+    window = Window()
+    waiting = [engine(acme=seen(waiting_for=why)) for why in ("seats", "limit", "limit")]
+    window.look([Observation(f"engine-{number}", each) for number, each in enumerate(waiting)], {"acme"})
+    assert window.figures.zones["acme"].waited_at_limit == 1
 
 
 # Lives

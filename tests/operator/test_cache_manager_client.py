@@ -48,6 +48,13 @@ def refusal(code: str) -> str:
     [
         (200, "no JSON", "is not the manager's"),
         (200, "[]", "is not the manager's"),
+        pytest.param(200, "[" * 100_000, "is not the manager's", id="lists in lists"),
+        pytest.param(
+            503,
+            json.dumps({"error": {"code": "UNAVAILABLE", "message": "x" * 10_000}}),
+            f": {'x' * 1000}$",
+            id="without end",
+        ),
         (404, "404: Not Found", "status 404"),
         (500, '{"error": "else"}', "status 500"),
         (401, refusal("UNAUTHENTICATED"), "its own words"),

@@ -170,7 +170,11 @@ def group(**spec: Any) -> str:
             "fairness.header ('x-api-key') must be a header of its own",
             id="users by the other header of a key",
         ),
-        pytest.param(zone(fairness={"header": "X-User"}), "spec.fairness.header", id="a header in capitals"),
+        pytest.param(
+            zone(fairness={"header": "Authorization"}),
+            "fairness.header ('Authorization') must be a header of its own",
+            id="users by their tenant's key in capitals",
+        ),
         pytest.param(zone(fairness={"header": "x-user:"}), "spec.fairness.header", id="a header with a colon"),
         pytest.param(
             zone(latency={"tokenTime": "999999ns"}), "spec.latency.tokenTime", id="a target in a unit that is none"

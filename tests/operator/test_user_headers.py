@@ -47,6 +47,14 @@ def test_a_header_that_the_pool_knows_tenants_by_is_refused_by_name(header, fiel
     assert [entry.name for entry in plan.config.zones] == ["burst"]
 
 
+def test_a_header_is_the_same_in_capitals_and_goes_to_engines_in_small_letters():
+    plan = planned(behind_a_gateway("x-tenant"), of_users("X-Tenant"), of_users("X-User-Id", "burst"))
+    assert plan.verdicts["acme"].reason == Reason.INVALID
+    assert plan.config is not None
+    assert [entry.fairness.header for entry in plan.config.zones] == ["x-user-id"]
+    assert plan.config.zones == planned(behind_a_gateway(), of_users("x-user-id", "burst")).config.zones
+
+
 def test_what_was_accepted_stays_when_the_pool_takes_its_header_and_comes_back_when_it_lets_go():
     acme = of_users("x-tenant", reserved="10%")
     before = snapshot(1, acme)
@@ -79,9 +87,10 @@ def test_an_engine_refuses_it_too():
 
 @pytest.mark.parametrize("header", sorted(READ_BY_OTHERS))
 def test_what_others_read_makes_a_zone_invalid(header):
-    found = of_users(header)
-    assert found.config is None
-    assert f"fairness.header ('{header}')" in found.invalid
+    for spelled in (header, header.title()):
+        found = of_users(spelled)
+        assert found.config is None
+        assert f"fairness.header ('{header}')" in found.invalid
 
 
 def test_the_crd_refuses_the_same_headers():

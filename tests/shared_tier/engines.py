@@ -114,13 +114,17 @@ class Engine:
     def load(self, tenant, keys):
         """What a request loads of a prompt, chunk by chunk."""
         query = Query(keys)
-        hits = self.hits(tenant, query)
-        number = next(NUMBERS)
-        memory = [bytearray(b"\xff" * CHUNK) for _ in range(hits)]
-        chunks = [(index, keys[index], memoryview(memory[index])) for index in range(hits)]
-        self.tier.load(number, tenant, query, chunks)
+        number, memory = self.begin_load(tenant, query, self.hits(tenant, query))
         moved = set(self.end(number).moved)
         return [bytes(each) for key, each in zip(keys, memory, strict=False) if key in moved]
+
+    def begin_load(self, tenant, query, hits):
+        """Begin to load so many chunks; returns the job's number and the memory."""
+        number = next(NUMBERS)
+        memory = [bytearray(b"\xff" * CHUNK) for _ in range(hits)]
+        chunks = [(index, query.keys[index], memoryview(memory[index])) for index in range(hits)]
+        self.tier.load(number, tenant, query, chunks)
+        return number, memory
 
     def end(self, number):
         self.wait(lambda: number in self.ended)

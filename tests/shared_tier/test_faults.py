@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -25,12 +26,14 @@ class HeldStorages(FileStorages):
         self.goes_on = threading.Event()
         self.goes_on.set()
         self.error = None
+        self.reads = 0
 
     def write(self, place, content):
         self._wait()
         super().write(place, content)
 
     def read(self, place, content):
+        self.reads += 1
         self._wait()
         return super().read(place, content)
 
@@ -115,6 +118,44 @@ def test_a_storage_that_is_slow_costs_hits_and_touches_no_memory_after_that(engi
     storages.goes_on.set()
     mine.wait(lambda: mine.tier.is_at_rest)
     assert mine.counts("acme").read == 0
+
+
+def test_nobody_waits_twice_for_a_storage_that_hangs(engine):
+    storages = HeldStorages()
+    mine = engine(settings=replace(SHORT, query_seconds=20))
+    mine.wait(lambda: mine.store("acme", KEYS) == KEYS)
+    mine.tier._loading._storages = storages
+    storages.goes_on.clear()
+    query = Query(KEYS)
+    mine.begin_load("acme", query, mine.hits("acme", query))
+    mine.wait(lambda: mine.ended)
+    assert mine.hits("acme", query) == 0, "it is computed"
+    assert "storage files fail: a chunk was not read within 0.3 s" in mine.tier.problem
+    assert mine.found("acme", KEYS) <= 1, "others do not wait, but for one that tries"
+    storages.goes_on.set()
+    mine.wait(lambda: mine.load("acme", KEYS) == contents(KEYS), seconds=90)
+
+
+def test_what_nobody_waits_for_any_more_is_not_read(engine):
+    storages = HeldStorages()
+    mine = engine(settings=replace(SHORT, query_seconds=20, readers=1), storages=storages)
+    mine.wait(lambda: mine.store("acme", KEYS) == KEYS)
+    storages.goes_on.clear()
+    mine.load("acme", KEYS)
+    storages.goes_on.set()
+    mine.wait(lambda: mine.tier.is_at_rest)
+    assert storages.reads == 1
+
+
+def test_a_storage_is_not_blamed_for_what_waited_for_others(engine):
+    storages = HeldStorages()
+    mine = engine(settings=replace(SHORT, query_seconds=20, readers=1), storages=storages)
+    mine.wait(lambda: mine.store("acme", KEYS) == KEYS)
+    hanging = threading.Event()
+    mine.tier._threads.read("burst", lambda: hanging.wait(30), bool)
+    assert mine.load("acme", KEYS) == []
+    assert not mine.tier.problem
+    hanging.set()
 
 
 def test_a_storage_that_fails_is_left_alone(engine):

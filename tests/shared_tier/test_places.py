@@ -1,6 +1,8 @@
 """Where an engine reads and writes what a manager says: in storages, at the place of this chunk, and nowhere else."""
 
+import os
 import string
+from threading import Thread
 
 import pytest
 from hypothesis import given
@@ -105,3 +107,26 @@ def test_nothing_is_written_where_no_storage_is(tmp_path):
     path.symlink_to("/etc/passwd")
     with pytest.raises(OSError, match="symbolic links"):
         FileStorages().read(place(str(path)), bytearray(SIZE))
+
+
+@pytest.mark.parametrize("is_slot", [False, True])
+def test_a_pipe_in_place_of_a_file_holds_up_no_thread(tmp_path, is_slot):
+    (tmp_path / "owner").write_text("an index")
+    path = tmp_path / ("files/ml.chat/0a1b/4096/00000007" if is_slot else f"objects/ml.chat/{INSTANCE}/ab/{NAME}")
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    found = place(str(path), "?size=64&offset=0" if is_slot else "")
+    thread = Thread(target=_told, args=(found, told := []), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert len(told) == 2, "it waits for whoever is to write into the pipe"
+    assert all(isinstance(each, OSError) or each is False for each in told)
+
+
+def _told(found, told):
+    """What reading and writing there come to."""
+    for work in (FileStorages().read, FileStorages().write):
+        try:
+            told.append(work(found, bytearray(SIZE)))
+        except OSError as error:
+            told.append(error)

@@ -1,9 +1,14 @@
 """Chunks in a bucket of a real S3 server in this process's neighbour: moto's."""
 
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from tenantzone_runtime.shared.places import ObjectPlace
+from tenantzone_runtime.shared.s3 import open_s3
 from tests.shared_tier.engines import Engine, contents, prompt
 
 KEYS = prompt("a", 4)
@@ -42,3 +47,45 @@ def test_engines_share_a_bucket(s3, own_manager):
     assert (second.counts("acme").corrupt, second.counts("acme").vanished) == (2, 1)
     for each in (first, second):
         each.stop()
+
+
+class _SendsMore(BaseHTTPRequestHandler):
+    """Sends more than it says, which a body in parts lets it."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "64")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for part in (b"a" * 48, b"b" * 48):
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+        self.wfile.write(b"0\r\n\r\n")
+
+
+class _SaysNothing(_SendsMore):
+    """Does not say how much it sends."""
+
+    def send_header(self, keyword, value):
+        if keyword != "Content-Length":
+            super().send_header(keyword, value)
+
+
+def _answer(handler, s3, monkeypatch, size):
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_port}")
+        content = bytearray(size)
+        is_whole = open_s3().read(ObjectPlace("cache", "kv/one"), content)
+        server.shutdown()
+    return is_whole, content
+
+
+def test_a_server_that_sends_more_than_it_says_makes_no_buffer_longer(s3, monkeypatch):
+    _, content = _answer(_SendsMore, s3, monkeypatch, 64)
+    assert content == b"a" * 48 + b"b" * 16, "the thread's next object is to have its size, too"
+
+
+def test_an_object_of_which_no_length_is_told_is_none_of_ours(s3, monkeypatch):
+    assert _answer(_SaysNothing, s3, monkeypatch, 64) == (False, bytearray(64))

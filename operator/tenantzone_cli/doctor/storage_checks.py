@@ -4,14 +4,16 @@ A cluster that declares neither, and whose operator is told of no manager, hears
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
+from tenantzone_cli.advice import storage_advice
 from tenantzone_cli.api import ApiError
 from tenantzone_cli.doctor.facts import Facts
 from tenantzone_cli.doctor.finding import Finding, fail, name_some, ok, warn
 from tenantzone_cli.names import MANAGER, OPERATOR
 from tenantzone_cli.resources import Thing
 
-_FLAG = "--manager-url="
+_FLAG = "--manager-url"
 _INSTALL = "kubectl apply -k manifests/overlays/manager"
 
 
@@ -24,7 +26,7 @@ def check_manager(facts: Facts) -> Iterator[Finding]:
         # An operator that is no Deployment may have been told.
         if declared and not any(thing.status for thing in declared):
             text = f"{len(declared)} KVStorages and KVCacheGroups are declared, and nobody looks at them"
-            yield fail(subject, text, f"start {OPERATOR} with {_FLAG}URL: {_INSTALL}")
+            yield fail(subject, text, f"start {OPERATOR} with {_FLAG}=URL: {_INSTALL}")
         return
     if isinstance(facts.manager, ApiError):
         if not facts.manager.is_not_found:
@@ -59,8 +61,10 @@ def _ready_or_not(what: str, kind: str, found: Sequence[Thing]) -> Iterator[Find
     switched_off = [each for each in found if each.spec.get("enabled") is False]
     for each in found:
         if each.ready != "True" and each not in switched_off and each.status:
-            message = each.status.get("message", "")
-            yield (fail if each.ready == "False" else warn)(f"{what} {each.name}", message, f"kubectl describe {kind}")
+            ready, look = each.condition("Ready"), f"kubectl describe {kind} {each.name}"
+            to_do = storage_advice(ready.reason, kind, each.name) if ready is not None else None
+            level = fail if each.ready == "False" else warn
+            yield level(f"{what} {each.name}", each.status.get("message", ""), to_do or look)
     well = [each.name for each in found if each.ready == "True"]
     if well:
         yield ok(what, f"{len(well)} of {len(found)} can be used: {name_some(well)}")
@@ -74,7 +78,11 @@ def _manager_url(facts: Facts) -> str | None:
         return None
     containers = facts.deployment["spec"].get("template", {}).get("spec", {}).get("containers", ())
     arguments = [argument for container in containers for argument in container.get("args") or ()]
-    return next((each.removeprefix(_FLAG) for each in arguments if each.startswith(_FLAG)), None)
+    for argument, following in pairwise([*arguments, ""]):
+        name, has_value, value = argument.partition("=")
+        if name == _FLAG:
+            return str(value if has_value else following)
+    return None
 
 
 def _listed(found: Sequence[Thing] | ApiError) -> Sequence[Thing]:

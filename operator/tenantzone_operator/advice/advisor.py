@@ -39,6 +39,9 @@ MOST_DOUBLINGS: Final = 6
 """... doubled each time in succession that it is undone, up to so often."""
 _PATIENCE_WINDOWS: Final = 3
 """For how long a trial of which nothing is seen goes on."""
+_MOST_UNDONE: Final = 1_000_000
+"""Nothing was, in a lifetime."""
+_TOLD: Final = ("recommendation", "adjustments")
 _LOOKS: Final = 20
 """In a window."""
 _LEAST_LOOKS: Final = 3
@@ -93,9 +96,12 @@ class Advisor:
             before: the pool's status until now: as it was made here, whatever somebody wrote since.
         """
         if now.pool.advice.mode == "Never" or now.pool.config is None:
-            self._trial = self._began = None
-            return {}
-        adjustments = holding(now.pool, now.zones, read_adjustments(before))
+            # What is counted until somebody wants advice again is of no window.
+            self._trial, self._began, self._window = None, None, Window()
+            # Of a pool that makes no sense the engines keep what they have.
+            return {} if now.pool.config is not None else {name: before[name] for name in _TOLD if name in before}
+        told = (_credible(each, now.unix_time) for each in read_adjustments(before))
+        adjustments = holding(now.pool, now.zones, told)
         recommendation = _still_true(now, before.get("recommendation"))
         adjustments = self._after_a_restart(adjustments)
         if self._trial is not None:
@@ -112,8 +118,6 @@ class Advisor:
         if self._trial is not None and self._trial.proposal.key not in on_trial:
             self._trial = self._began = None
         known = self._trial.proposal.key if self._trial is not None else None
-        if on_trial - {known}:
-            self._began = None
         return [each for found in adjustments if (each := _settled(found, known)) is not None]
 
     def _is_over(self, now: Moment) -> bool:
@@ -124,7 +128,7 @@ class Advisor:
         window_seconds = now.pool.advice.window_seconds
         if now.seconds - self._looked >= pause_seconds(window_seconds):
             self._looked = now.seconds
-            self._window.look(now.observations)
+            self._window.look(now.observations, {zone.meta.name for zone in now.zones})
         return now.seconds - self._began >= window_seconds and self._window.figures.looks >= _LEAST_LOOKS
 
     def _advise(
@@ -150,10 +154,11 @@ class Advisor:
         trial, window_seconds = self._trial, now.pool.advice.window_seconds
         assert trial is not None, "there is one"
         if not trial.is_in_force:
-            self._began = None
             if _is_in_force(now, trial.proposal):
-                trial.is_in_force = True
+                trial.is_in_force, self._began = True, None
             elif now.seconds - trial.began < window_seconds:
+                # What is counted until then is not of the window with the change.
+                self._is_over(now)
                 return adjustments
             else:
                 return self._ended(now, adjustments, Judgement(False, "not all engines had it within a window"))
@@ -178,10 +183,19 @@ def pause_seconds(window_seconds: float) -> float:
     return min(max(1.0, window_seconds / _LOOKS), _LONGEST_PAUSE_SECONDS)
 
 
+def _credible(found: Adjustment, unix_time: float) -> Adjustment:
+    """A row as it may be written and waited for: somebody else wrote it, or a clock that was ahead."""
+    since, undone = min(max(found.since, 0.0), _whole(unix_time)), min(max(found.undone, 0), _MOST_UNDONE)
+    return replace(found, since=since, undone=undone)
+
+
 def _settled(found: Adjustment, known: tuple[str, Field] | None) -> Adjustment | None:
     """A row without a trial that is not the known one; None: nothing is left of it."""
     if found.state != "Trial" or found.key == known:
         return found
+    if found.undone:
+        # So many trials are not forgotten.
+        return replace(found, state="Undone", message="was undone before a trial that was cut off")
     if not found.previous:
         return None
     return replace(

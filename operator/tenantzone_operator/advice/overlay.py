@@ -22,6 +22,9 @@ def holding(pool: Pool, zones: Iterable[Zone], adjustments: Iterable[Adjustment]
 def _holds(pool: Pool, zone: Zone | None, each: Adjustment) -> bool:
     if each.field is Field.WATERMARK:
         spec = value_of_pool(pool.config) if pool.config is not None and not each.zone else None
+    elif zone is not None and zone.config is None:
+        # The engines keep what they had of a zone that makes no sense, what was put into force included.
+        return not each.in_force or within(pool.advice.bounds, each.field, each.in_force)
     else:
         spec = value_of(zone.config, each.field) if zone is not None and zone.config is not None else None
     if spec != each.spec:

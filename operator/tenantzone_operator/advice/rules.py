@@ -7,7 +7,7 @@ from typing import Final, Literal
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.share import percentage
 from tenantzone_operator.advice.adjustment import Field
-from tenantzone_operator.advice.values import duration, fraction, value_of, value_of_pool
+from tenantzone_operator.advice.values import counts_blocks, duration, fraction, value_of, value_of_pool
 from tenantzone_operator.advice.window import Figures
 from tenantzone_operator.kube.advice_spec import Bounds
 from tenantzone_operator.kube.resources import Pool, Zone
@@ -73,7 +73,7 @@ class _Rules:
                 continue
             seen = self._figures.zones[name]
             ((why, _),) = seen.missed.most_common(1)
-            if why == "Blocks" and seen.waits["limit"]:
+            if why == "Blocks" and seen.waited_at_limit:
                 message = f"{name} misses a latency target while its requests wait for its own limit"
                 yield from self._raise_limit(name, "TargetMissed", message)
             elif why == "Blocks":
@@ -123,7 +123,7 @@ class _Rules:
         if bound is None or largest is None or surplus[largest] < self._much:
             return
         config = self._configs[largest]
-        if isinstance(config.reserved, int) and config.reserved:
+        if counts_blocks(config):
             return
         held = 100 * zones[largest].held / max(1.0, self._figures.capacity)
         now = self._limit(largest)
@@ -131,15 +131,14 @@ class _Rules:
         lower = int(min(held, 100.0 if now is None else now) / _STEP)
         floor = percentage(config.reserved) if isinstance(config.reserved, str) else 0
         value = max(lower, floor, int(bound.least), 1)
-        if value < (100 if now is None else now) and value <= bound.most:
+        if value < min(held, 100 if now is None else now) and value <= bound.most:
             message = f"{name} misses a latency target for want of blocks, and {largest} holds most above its share"
             yield self._of_zone(largest, Field.LIMIT, f"{value}%", "TargetMissed", message, for_zone=name)
 
     def _limit(self, name: str) -> int | None:
         """Percent of an engine; None: none, or it is in blocks."""
         config = self._configs[name]
-        is_in_blocks = isinstance(config.reserved, int) and config.reserved
-        return percentage(config.limit) if isinstance(config.limit, str) and not is_in_blocks else None
+        return percentage(config.limit) if isinstance(config.limit, str) and not counts_blocks(config) else None
 
     def _raise_weight(self, name: str, message: str) -> Iterator[Proposal]:
         now, bound = self._configs[name].weight, self._bounds.weight

@@ -85,8 +85,13 @@ def amount(field: Field, value: str) -> float | None:
                 return float(value) if isfinite(float(value)) else None
             case Field.EVICTION_POLICY:
                 return None
-    except ValueError:
+    except (OverflowError, ValueError):
         return None
+
+
+def counts_blocks(zone: ZoneConfig) -> bool:
+    """Whether it reserves, or is limited to, a number of blocks: whether a percentage is less depends on the engine."""
+    return any(isinstance(share, int) and share > 0 for share in (zone.reserved, zone.limit))
 
 
 def with_value(zone: Zone, field: Field, value: str) -> Zone | None:
@@ -94,8 +99,7 @@ def with_value(zone: Zone, field: Field, value: str) -> Zone | None:
     config = zone.config
     if config is None or field is Field.WATERMARK or value_of(config, field) == value:
         return None
-    if field is Field.LIMIT and isinstance(config.reserved, int) and config.reserved:
-        # Whether a percentage is less than so many blocks depends on the engine.
+    if field is Field.LIMIT and counts_blocks(config):
         return None
     try:
         changed = _changed(config, field, value)

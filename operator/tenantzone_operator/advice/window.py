@@ -1,9 +1,11 @@
 """What the engines' reports come to over some time: counters as they grew, latency targets as they were told."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final, get_args
 
+from tenantzone_contract.report import LatencyReason
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reports import TargetReport
 from tenantzone_operator.engines.views import ZoneView
@@ -11,6 +13,9 @@ from tenantzone_operator.engines.views import ZoneView
 MET: float = 1.15
 """Times a latency target up to which it is met, as the engines have it."""
 _MOST = 1e6
+_REASONS: Final[frozenset[str]] = frozenset(get_args(LatencyReason))
+_OTHER_REASON: Final = "another"
+"""Of a newer engine; nobody may have thousands of them remembered."""
 
 _COUNTERS = (
     "prefix_query_tokens",
@@ -42,8 +47,8 @@ class ZoneFigures:
     """Of the time to its target, the worst of each look."""
     missed: Counter[str] = field(default_factory=Counter)
     """Looks at which a target was missed, by the reason of the worst."""
-    waits: Counter[str] = field(default_factory=Counter)
-    """Looks at which a request waited, by what for."""
+    waited_at_limit: int = 0
+    """Looks at which a request waited for the zone's own limit."""
 
     @property
     def hit_rate(self) -> float | None:
@@ -93,13 +98,16 @@ class Window:
         """Begin a new one now; counters go on from where they are."""
         self.figures = Figures()
 
-    def look(self, observations: Sequence[Observation]) -> None:
-        """Add what the engines say now. An engine that is seen for the first time counts from now on."""
+    def look(self, observations: Sequence[Observation], names: Collection[str]) -> None:
+        """Add what the engines say now of the zones of these names.
+
+        An engine that is seen for the first time counts from now on.
+        """
         figures = self.figures
         counted: dict[tuple[str, str], tuple[int, ...]] = {}
         figures.looks += 1
         worst: dict[str, tuple[float, str]] = {}
-        waits: dict[str, str] = {}
+        at_limit: set[str] = set()
         for seen in observations:
             if seen.report is None:
                 # It may answer again, and has gone on counting.
@@ -107,6 +115,8 @@ class Window:
                 continue
             figures.capacity += seen.report.capacity_blocks
             for name, zone in seen.zones.items():
+                if name not in names:
+                    continue
                 before = self._counted.get((seen.pod, name))
                 now = tuple(getattr(zone, counter) for counter in _COUNTERS)
                 # Of thousands most have nothing to tell, and need not be in memory twice.
@@ -118,12 +128,12 @@ class Window:
                 found.held += zone.in_use + zone.cached
                 found.cached += zone.cached
                 found.reserved += zone.reserved
-                if zone.waiting_for is not None:
-                    waits.setdefault(name, zone.waiting_for)
+                if zone.waiting_for == "limit":
+                    at_limit.add(name)
                 if (told := _worst(zone)) is not None:
                     worst[name] = max(worst.get(name, told), told)
-        for name, reason in waits.items():
-            figures.zones[name].waits[reason] += 1
+        for name in at_limit:
+            figures.zones[name].waited_at_limit += 1
         _add_targets(figures, worst)
         self._counted = counted
 
@@ -158,4 +168,4 @@ def _add_targets(figures: Figures, worst: Mapping[str, tuple[float, str]]) -> No
         found.told += 1
         found.ratio += ratio
         if ratio > MET:
-            found.missed[reason] += 1
+            found.missed[reason if reason in _REASONS else _OTHER_REASON] += 1

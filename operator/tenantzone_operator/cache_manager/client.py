@@ -9,6 +9,9 @@ from typing import Any, Final, Self
 
 import aiohttp
 
+from tenantzone_contract.text import printable
+from tenantzone_operator.cache_manager.answers import LONGEST_MESSAGE, check_answer
+
 TIMEOUT_SECONDS: Final = 10.0
 _CONNECT_SECONDS: Final = 3.0
 _NOT_OUR_FAULT: Final = ("UNAUTHENTICATED", "PERMISSION_DENIED", "UNAVAILABLE", "INTERNAL")
@@ -80,12 +83,18 @@ class ManagerClient:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ManagerUnavailable(f"{self.address.url}: {str(error) or type(error).__name__}") from error
         if status == 200:
+            try:
+                check_answer(name, body)
+            except ValueError as error:
+                message = f"{self.address.url} answers, and not as a KV-cache manager does: {name}: {error}"
+                raise ManagerUnavailable(message) from error
             return body
         refusal = body.get("error")
-        code, message = ("", "") if not isinstance(refusal, dict) else (refusal.get("code"), refusal.get("message"))
+        code, words = ("", "") if not isinstance(refusal, dict) else (refusal.get("code"), refusal.get("message"))
+        message = printable(str(words or ""), LONGEST_MESSAGE)
         if not code or code in _NOT_OUR_FAULT:
             raise ManagerUnavailable(f"{self.address.url}: {message or f'status {status}'}")
-        raise ManagerRefused(str(code), str(message))
+        raise ManagerRefused(str(code), message)
 
     async def _post(self, name: str, fields: Any, headers: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
         assert self._session is not None, "it is not entered"
@@ -109,7 +118,7 @@ class ManagerClient:
 async def _read(response: aiohttp.ClientResponse) -> dict[str, Any]:
     try:
         body = json.loads(await response.read())
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
         raise aiohttp.ClientPayloadError(f"status {response.status}, and the answer is not the manager's")

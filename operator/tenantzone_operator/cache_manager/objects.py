@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import aiohttp
 
@@ -17,6 +17,8 @@ T = TypeVar("T", bound=Declared)
 STORAGES: Final = "kvstorages"
 GROUPS: Final = "kvcachegroups"
 KINDS: Final = {STORAGES: "KVStorage", GROUPS: "KVCacheGroup"}
+OUTDATED: Final = (404, 409)
+"""Answers to a write of an object that has changed, or gone, since it was listed: the next round sees it as it is."""
 _OURS: Final = f"/apis/{GROUP}/{VERSION}"
 _PAGE: Final = 500
 _GRACE_SECONDS: Final = 5.0
@@ -32,6 +34,8 @@ class Objects:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._versions: dict[str, str] = {}
+        self._written: dict[str, set[str]] = {plural: set() for plural in KINDS}
+        """The versions of objects that were written here since the kind was listed."""
 
     async def list_all(self, plural: str, read: Callable[[Body], T]) -> list[T]:
         """All objects of a kind, each as what ``read`` makes of it.
@@ -47,11 +51,12 @@ class Objects:
             token = page["metadata"].get("continue")
             if not token:
                 self._versions[plural] = page["metadata"]["resourceVersion"]
+                self._written[plural].clear()
                 return found
             params = {"limit": str(_PAGE), "continue": token}
 
     async def await_change(self, seconds: float) -> bool:
-        """Return True when an object of either kind has changed since it was listed, False after so many seconds."""
+        """Return True when an object has changed since it was listed, not by us; False after so many seconds."""
         watches = [asyncio.create_task(self._watch(plural, seconds)) for plural in KINDS]
         try:
             done, _ = await asyncio.wait(watches, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -77,9 +82,9 @@ class Objects:
             "metadata": {"name": declared.meta.name, "uid": declared.meta.uid},
             "status": status,
         }
-        path = f"{_OURS}/{plural}/{declared.meta.name}/status"
+        path = f"{declared.meta.name}/status"
         applied = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        await self._write(path, body, "application/apply-patch+yaml", applied)
+        await self._write(plural, path, body, "application/apply-patch+yaml", applied)
 
     async def _set_finalizers(self, plural: str, declared: Declared, finalizers: Iterable[str]) -> None:
         # With the version, nobody else's finalizer is lost who came in between.
@@ -88,17 +93,27 @@ class Objects:
             "resourceVersion": str(declared.meta.version),
             "finalizers": list(finalizers),
         }
-        path = f"{_OURS}/{plural}/{declared.meta.name}"
-        await self._write(path, {"metadata": metadata}, "application/merge-patch+json", {"fieldManager": FIELD_MANAGER})
+        body, managed = {"metadata": metadata}, {"fieldManager": FIELD_MANAGER}
+        await self._write(plural, declared.meta.name, body, "application/merge-patch+json", managed)
 
-    async def _write(self, path: str, body: Body, content_type: str, params: dict[str, str]) -> dict[str, Any]:
+    async def _write(self, plural: str, path: str, body: Body, content_type: str, params: dict[str, str]) -> None:
         self._api.writes += 1
-        return await self._api.rest.call("PATCH", path, body=body, content_type=content_type, params=params)
+        written = await self._api.rest.call(
+            "PATCH", f"{_OURS}/{plural}/{path}", body=body, content_type=content_type, params=params
+        )
+        if version := _version(written):
+            self._written[plural].add(version)
 
     async def _watch(self, plural: str, seconds: float) -> None:
-        """Return at the first event of a kind; where none can be had, not before the caller has given up."""
+        """Return at the first event of a kind that is not ours; if none can be had, after the caller has given up."""
         params = {"resourceVersion": self._versions.get(plural, "0"), "timeoutSeconds": str(int(seconds) + 1)}
         with suppress(RestError, aiohttp.ClientError, TimeoutError):
-            async for _ in self._api.rest.watch(f"{_OURS}/{plural}", params, seconds + _GRACE_SECONDS):
-                return
+            async for event in self._api.rest.watch(f"{_OURS}/{plural}", params, seconds + _GRACE_SECONDS):
+                if _version(event.get("object", {})) not in self._written[plural]:
+                    return
         await asyncio.sleep(2 * seconds)
+
+
+def _version(body: Body) -> str:
+    """An object's version; empty: it has none, as an error has none."""
+    return str(body.get("metadata", {}).get("resourceVersion", ""))

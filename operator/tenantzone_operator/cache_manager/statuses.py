@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tenantzone_contract.quantity import shown_bytes
+from tenantzone_contract.text import printable
+from tenantzone_operator.cache_manager.answers import LONGEST_MESSAGE
 from tenantzone_operator.cache_manager.declared import Declared, DeclaredGroup, DeclaredStorage
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some, render
 from tenantzone_operator.kube.specs import Body
@@ -133,7 +135,7 @@ def _healthy(found: Found) -> Condition:
             kind, "Unknown", Reason.NOT_REGISTERED, "the KV-cache manager does not know it, so never tried"
         )
     if problem := found.report.get("problem"):
-        return Condition(kind, "False", Reason.UNHEALTHY, str(problem))
+        return Condition(kind, "False", Reason.UNHEALTHY, printable(problem, LONGEST_MESSAGE))
     return Condition(kind, "True", Reason.HEALTHY, "the KV-cache manager could use it when it last tried")
 
 

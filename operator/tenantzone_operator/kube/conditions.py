@@ -108,6 +108,7 @@ class Reason(StrEnum):
     MANAGER_UNREACHABLE = "ManagerUnreachable"
     """Of Healthy, too."""
     STORAGE_NOT_FOUND = "StorageNotFound"
+    NOT_HELD = "NotHeld"
     # Healthy
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"

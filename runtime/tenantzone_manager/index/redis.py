@@ -62,7 +62,11 @@ class RedisBackend(IndexBackend):
 
     async def start(self, listener: Listener) -> None:
         """Connect, and hear of changes from now on; whenever that is interrupted, the listener hears of everything."""
-        await self._asked(lambda: cast(Awaitable[Any], self._client.ping()))
+        try:
+            await self._asked(lambda: cast(Awaitable[Any], self._client.ping()))
+        except BaseException:
+            await self._client.aclose()
+            raise
         subscribed = asyncio.Event()
         self._listening = asyncio.create_task(self._listen(listener, subscribed))
         await subscribed.wait()

@@ -65,6 +65,11 @@ class Memory:
         self._view: memoryview | None = view
         self._lock = threading.Lock()
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for it: it was neither used nor taken back."""
+        return self._view is not None
+
     def use(self, work: Callable[[memoryview], _T]) -> _T:
         """Do something with the memory that waits for nothing, once; it is the caller's again if it could be done.
 

@@ -16,6 +16,8 @@ class Bearing:
     def __init__(self) -> None:
         self.seal = ""
         """Empty: it has none."""
+        self.answers_in_one_piece = 0
+        """How many answers the body comes to that are made in one piece each; 0: they are streamed."""
         self.prompt_logprobs_field = ""
         """The body's field that asks for log probabilities of its prompts."""
         self.prompt_logprobs = 0

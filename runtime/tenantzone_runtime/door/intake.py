@@ -23,8 +23,8 @@ _SMALL_BYTES = 16 * 2**10
 _PATTERN_PART = 8
 """Patterns and grammars may be so much smaller than what else says how an answer is to look."""
 
-Remake = Callable[[bytes, dict[str, Any]], bytes]
-"""Makes the body that goes on of the one that came, and of what that holds."""
+Remake = Callable[[bytes, dict[str, Any], int], bytes]
+"""Makes the body that goes on of the one that came, of what that holds, and of how many answers it comes to."""
 
 
 class Intake:
@@ -88,5 +88,5 @@ class Intake:
         check_pattern_sizes(parsed, self._bounds.max_grammar_bytes // _PATTERN_PART)
         check_sampling(parsed)
         answers = check_prompts(parsed, self._bounds.max_prompts)
-        check_logprobs(parsed, answers)
-        return answers, remake(body, parsed)
+        check_logprobs(parsed, answers, route.path)
+        return answers, remake(body, parsed, answers)

@@ -25,7 +25,7 @@ from tenantzone_runtime.door.opening import open_all
 from tenantzone_runtime.door.recorder import Recorder, recorded
 from tenantzone_runtime.door.refusals import count_refusal
 from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
-from tenantzone_runtime.door.sampling import prompt_logprobs_field
+from tenantzone_runtime.door.sampling import is_in_pieces, prompt_logprobs_field
 from tenantzone_runtime.door.terms import check_terms
 from tenantzone_runtime.door.users import naming_users, user_of
 from tenantzone_runtime.door.verdict import judged
@@ -207,12 +207,14 @@ class TenantMiddleware:
         bearing: Bearing,
         body: bytes,
         parsed: dict[str, Any],
+        answers: int,
     ) -> bytes:
         check_model(parsed, usable)
         if route.access is not Access.SEALED:
             return body
         check_fields(parsed, route.refused_fields)
         check_terms(parsed, headers, route.path, zone)
+        bearing.answers_in_one_piece = 0 if is_in_pieces(parsed, route.path) else answers
         bearing.prompt_logprobs_field = prompt_logprobs_field(parsed)
         if self._known.config is None:
             return without_seal(parsed)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from tenantzone_runtime.door.answers import Refusal
 
 _PROMPTS: Final = ("prompt", "prompt_embeds")
+"""Of one body vLLM answers both."""
 _CONVERSATIONS: Final = "messages"
 _TEXTS_OR_MESSAGES: Final = "input"
 """Texts to be embedded, conversations, or the messages of a single one."""
@@ -40,10 +41,10 @@ def check_prompts(body: Mapping[str, Any], limit: int) -> int:
 
 
 def prompts_in(body: Mapping[str, Any]) -> tuple[str, int]:
-    """The field that has a body's prompts, and how many."""
-    return max(
-        ((name, _members(body, name)) for name in (*_PROMPTS, _CONVERSATIONS, _TEXTS_OR_MESSAGES)), key=lambda it: it[1]
-    )
+    """The field that has most of a body's prompts, and how many there are."""
+    counts = {name: _members(body, name) for name in (*_PROMPTS, _CONVERSATIONS, _TEXTS_OR_MESSAGES)}
+    together = sum(counts[name] for name in _PROMPTS if body.get(name) is not None)
+    return max(counts, key=counts.__getitem__), max(together, *counts.values())
 
 
 def _members(body: Mapping[str, Any], name: str) -> int:
@@ -59,4 +60,10 @@ def _members(body: Mapping[str, Any], name: str) -> int:
 
 
 def _count(value: object) -> int:
+    """As vLLM may read it, which takes texts and fractions for whole numbers, too; what it does not take is one."""
+    if isinstance(value, str | float):
+        try:
+            value = int(float(value))
+        except (ValueError, OverflowError):
+            return 1
     return max(1, value) if isinstance(value, int) else 1

@@ -5,6 +5,7 @@ model runner has room for so many tokens of a list, and ends the engine where a 
 """
 
 from collections.abc import Mapping
+from math import isnan
 from typing import Any, Final
 
 from tenantzone_runtime.door.answers import Refusal
@@ -21,6 +22,8 @@ _UNSAID_TOKENS: Final = 4096
 _ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _LOGPROBS: Final = ("logprobs", "top_logprobs")
 _LOGPROB_TOKENS: Final = "logprob_token_ids"
+_WHOLE_IN_THE_END: Final = "/v1/responses"
+"""Streamed, too, it ends with the whole answer in one piece."""
 _PROMPT_LOGPROBS: Final = "prompt_logprobs"
 _ECHO: Final = "echo"
 _REPETITION: Final = "repetition_detection"
@@ -48,12 +51,13 @@ def check_sampling(body: Mapping[str, Any]) -> None:
         )
 
 
-def check_logprobs(body: Mapping[str, Any], answers: int) -> None:
+def check_logprobs(body: Mapping[str, Any], answers: int, path: str) -> None:
     """Check that an answer in one piece, or a stream's piece, has not too many log probabilities in it.
 
     Args:
         body: parsed.
         answers: how many the body comes to.
+        path: of its route.
 
     Raises:
         Refusal: it has.
@@ -65,13 +69,28 @@ def check_logprobs(body: Mapping[str, Any], answers: int) -> None:
         return
     said = [_number(body[name]) for name in _ANSWER_TOKENS if body.get(name) is not None]
     # A stream has one token in each piece.
-    tokens = 1 if body.get("stream") is True else max(said, default=_UNSAID_TOKENS)
+    tokens = 1 if is_in_pieces(body, path) else max(said, default=_UNSAID_TOKENS)
     if answers * (wanted + 1) * tokens > MAX_LOGPROBS:
         raise _refused(
             field,
             f"makes an answer of more than {MAX_LOGPROBS} log probabilities, counting {answers} answers of "
             f"{tokens:g} tokens; stream it, say a smaller max_tokens",
         )
+
+
+def is_in_pieces(body: Mapping[str, Any], path: str) -> bool:
+    """Whether nowhere in what a body is answered with are more than a few tokens in one piece."""
+    return body.get("stream") is True and path != _WHOLE_IN_THE_END
+
+
+def tokens_with_logprobs(answers: int, each: int) -> int:
+    """How many tokens an answer in one piece may have, however long it is asked to be.
+
+    Args:
+        answers: how many the body comes to.
+        each: log probabilities that each token has, its own with them.
+    """
+    return max(1, MAX_LOGPROBS // (answers * each))
 
 
 def prompt_logprobs_field(body: Mapping[str, Any]) -> str:
@@ -118,9 +137,10 @@ def _number(value: object) -> float:
     if value is None:
         return 0.0
     try:
-        return float(value)  # type: ignore[arg-type]
+        number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return float("inf")
+    return float("inf") if isnan(number) else number
 
 
 def _refused(field: str, problem: str) -> Refusal:

@@ -7,6 +7,7 @@ thread, its request ends, and the step goes on without it. While that thread is 
 grammar.
 """
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
@@ -17,7 +18,8 @@ from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
 from tenantzone_runtime.engine.binding import BindingError
-from tenantzone_runtime.engine.grammar_work import Result, Work, Worker, is_done
+from tenantzone_runtime.engine.grammar_debts import GrammarDebts
+from tenantzone_runtime.engine.grammar_work import Result, Taken, Work, Worker, is_done
 from tenantzone_runtime.engine.guarded_grammar import Endless, GuardedGrammar
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones.zone import Zone
@@ -31,6 +33,10 @@ _LOOK_SECONDS: Final = 0.01
 """Between two looks at what a grammar has taken."""
 _STILL_AT_IT: Final = (
     "the engine is still at the form of an answer of this tenant's that took it too long; ask without a form, or later"
+)
+_OWES_TOO_MUCH: Final = (
+    "the forms of this tenant's answers have taken the engine too long of late; ask for simpler ones, without a form, "
+    "or later"
 )
 _LEADS_NOWHERE: Final = (
     "by the form that the answer should have no token may come next: it refers to itself without end, nothing can fit "
@@ -64,6 +70,9 @@ class GrammarMasks:
         self._worker: Worker | None = None
         self._left: dict[str, Worker] = {}
         """Who is still at something that was given up, by tenant."""
+        self._taken = Taken()
+        """Since the last step's masks were begun: for these, and for drafted tokens after them."""
+        self._debts = GrammarDebts()
         self._ended: list[tuple[Request, BindingError | None]] = []
         manager.grammar_bitmask = self.make
         manager._fill_bitmasks = self._fill
@@ -72,12 +81,13 @@ class GrammarMasks:
         """Check that a request whose answer is to be structured may come.
 
         Raises:
-            BindingError: something that was given up of its tenant's is still being done.
+            BindingError: something that was given up of its tenant's is still being done, or its tenant's grammars have
+                taken too much of late.
         """
         if zone is None or request.structured_output_request is None:
             return
-        if self._is_left(zone.spec.tenant):
-            raise BindingError("unsupported", zone.spec.tenant, _STILL_AT_IT)
+        if (why := self._refusal_of(zone.spec.tenant)) is not None:
+            raise BindingError("unsupported", zone.spec.tenant, why)
 
     def take_ended(self) -> list[tuple[Request, BindingError | None]]:
         """The requests that have to end since the last call, and why; None: the engine itself is at fault."""
@@ -88,10 +98,11 @@ class GrammarMasks:
         """Make the masks of a step, as vLLM's manager does."""
         for name in ids:
             self._guard(requests[name])
+        self._debts.add(self._taken.by_tenant(), time.monotonic())
+        self._taken = Taken()
         while True:
-            grammars = [grammar for name in ids if isinstance(grammar := _grammar_of(requests[name]), GuardedGrammar)]
-            if self._left:
-                grammars = [grammar for grammar in grammars if not self._ends_with_others(grammar)]
+            guarded = [grammar for name in ids if isinstance(grammar := _grammar_of(requests[name]), GuardedGrammar)]
+            grammars = self._without_refused(guarded)
             if not grammars:
                 return self._make(requests, ids, spec_tokens)
             future = self._ask(grammars, lambda: self._make(requests, ids, spec_tokens))
@@ -108,16 +119,24 @@ class GrammarMasks:
         assert request.structured_output_request is not None
         request.structured_output_request.grammar = GuardedGrammar(grammar, request, zone.spec.tenant, self._validate)
 
-    def _ends_with_others(self, grammar: GuardedGrammar) -> bool:
-        """Whether a thread is still at another grammar of its tenant's; then this one ends, too."""
-        if not self._is_left(grammar.tenant):
-            return False
-        self._end(grammar, _STILL_AT_IT)
-        return True
+    def _without_refused(self, grammars: Sequence[GuardedGrammar]) -> list[GuardedGrammar]:
+        """Those whose tenants get grammars now; the others' requests end."""
+        refusals = {tenant: self._refusal_of(tenant) for tenant in {grammar.tenant for grammar in grammars}}
+        for grammar in grammars:
+            if (why := refusals[grammar.tenant]) is not None:
+                self._end(grammar, why)
+        return [grammar for grammar in grammars if refusals[grammar.tenant] is None]
+
+    def _refusal_of(self, tenant: str) -> str | None:
+        """Why a tenant gets no grammars now; None: it does."""
+        if self._left and self._is_left(tenant):
+            return _STILL_AT_IT
+        return _OWES_TOO_MUCH if self._debts.is_too_much(tenant, time.monotonic()) else None
 
     def _validate(self, grammar: GuardedGrammar, tokens: list[int]) -> list[int]:
         """Which of drafted tokens fit, from the first on."""
-        if self._left and self._is_left(grammar.tenant):
+        has_taken_all = self._taken.of(grammar.tenant) > self._tenant_limit_seconds
+        if has_taken_all or self._refusal_of(grammar.tenant) is not None:
             return []
         future = self._ask([grammar], lambda: grammar.validate_tokens(tokens))
         return [] if future is None else future.result()
@@ -128,7 +147,7 @@ class GrammarMasks:
         Returns:
             It, done; None if it was given up, and the requests for which it was have ended.
         """
-        work = Work()
+        work = Work(self._taken)
         for grammar in grammars:
             grammar.begin(work)
         if self._worker is None:
@@ -162,6 +181,9 @@ class GrammarMasks:
         assert self._worker is not None
         work.is_given_up = True
         self._left[slow.tenant] = self._worker
+        if is_slow_itself:
+            # It adds itself only when it is done: hours later, it may be.
+            self._taken.add(slow, self._limit_seconds)
         ended = [grammar for grammar in grammars if grammar.tenant == slow.tenant]
         for grammar in ended:
             if not is_slow_itself:

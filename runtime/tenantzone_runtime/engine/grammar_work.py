@@ -6,6 +6,7 @@ is no mistake of a client's.
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Container
 from concurrent.futures import Future
 from queue import SimpleQueue
@@ -25,15 +26,44 @@ class Owned(Protocol):
     """Whose it is."""
 
 
-class Work:
-    """What is asked of grammars for one step, once."""
+class Taken:
+    """What the grammars of one step have taken of processors. Several threads may add to it."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seconds: dict[str, float] = defaultdict(float)
+        """By tenant."""
+        self._for: dict[str, set[int]] = defaultdict(set)
+        """For what that was, by tenant: identities, which keep no answer that has ended."""
+
+    def add(self, owned: Owned, seconds: float) -> None:
+        """Add something that was done."""
+        with self._lock:
+            self._seconds[owned.tenant] += seconds
+            self._for[owned.tenant].add(id(owned))
+
+    def of(self, tenant: str) -> float:
+        """Seconds, of one tenant's."""
+        return self._seconds.get(tenant, 0.0)
+
+    def by_tenant(self) -> dict[str, tuple[float, int]]:
+        """Seconds, and for how many answers."""
+        with self._lock:
+            return {tenant: (seconds, len(self._for[tenant])) for tenant, seconds in self._seconds.items()}
+
+
+class Work:
+    """What is asked of grammars for one step, once.
+
+    Args:
+        taken: what was taken in this step before, to which this adds.
+    """
+
+    def __init__(self, taken: Taken) -> None:
         self.is_given_up = False
         self._doing: dict[int, tuple[Owned, float]] = {}
         """By thread, for whom it works, and what it had used of a processor when it began."""
-        self._done: list[tuple[str, float]] = []
-        """Of what is done: whose, and what it has used. A list, which several threads may append to."""
+        self._taken = taken
 
     def do(self, owned: Owned, task: Callable[[], Result]) -> Result:
         """Do one thing for a grammar, and count it.
@@ -50,7 +80,7 @@ class Work:
             result = task()
         finally:
             del self._doing[thread]
-            self._done.append((owned.tenant, time.thread_time() - began))
+            self._taken.add(owned, time.thread_time() - began)
         if self.is_given_up:
             raise GivenUp
         return result
@@ -67,16 +97,13 @@ class Work:
         Returns:
             For whom it is, and whether it was what is done for it now; None if there is nobody.
         """
-        done: dict[str, float] = {}
-        for tenant, used in list(self._done):
-            done[tenant] = done.get(tenant, 0.0) + used
         for thread, (owned, began) in list(self._doing.items()):
             used = time.clock_gettime(time.pthread_getcpuclockid(thread)) - began
             if owned in than:
                 continue
             if used > limit_seconds:
                 return owned, True
-            if done.get(owned.tenant, 0.0) + used > tenant_limit_seconds:
+            if self._taken.of(owned.tenant) + used > tenant_limit_seconds:
                 return owned, False
         return None
 

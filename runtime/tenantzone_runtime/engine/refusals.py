@@ -18,7 +18,7 @@ from tenantzone_runtime.door.verdict import arrive, refuse
 from tenantzone_runtime.engine.binding import BindingError
 from tenantzone_runtime.engine.borne_seals import with_borne_seal
 from tenantzone_runtime.engine.grammar_validation import GrammarValidation, validate_beside_the_loop
-from tenantzone_runtime.engine.prompt_logprobs import bound_prompt_logprobs
+from tenantzone_runtime.engine.logprob_bounds import bound_prompt_logprobs, with_bounded_logprobs
 from tenantzone_runtime.zones.audit import RefusalReason
 
 _MARK: Final = "tenantzone refuses "
@@ -109,7 +109,9 @@ def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> 
         engine: Any, prompt: Any, sampling_params: Any, *args: Any, **kwargs: Any
     ) -> AsyncGenerator[RequestOutput, None]:
         arrive()
-        await bound_prompt_logprobs(prompt, sampling_params, engine.model_config.get_vocab_size())
+        vocabulary = engine.model_config.get_vocab_size()
+        await bound_prompt_logprobs(prompt, sampling_params, vocabulary)
+        sampling_params = with_bounded_logprobs(sampling_params, vocabulary)
         known = engine.input_processor
         await validation.before(sampling_params, engine.model_config, known.structured_outputs_config, known.tokenizer)
         outputs = generate(engine, prompt, with_borne_seal(sampling_params), *args, **kwargs)

@@ -1,6 +1,7 @@
 """What the caller has given to store and to load, and how it takes its memory back from what is late."""
 
 import time
+from collections.abc import Callable
 
 from tenantzone_runtime.disk.transfers import Job, JobEnd, end_of
 from tenantzone_runtime.shared.reading import LoadedChunk
@@ -20,13 +21,13 @@ class Jobs:
 
     def __init__(self, settings: SharedSettings) -> None:
         self._patience = {True: settings.load_seconds, False: settings.store_seconds}
-        self._under_way: dict[int, tuple[AnyJob, SharedZone]] = {}
+        self._under_way: dict[int, tuple[AnyJob, SharedZone, Callable[[], object]]] = {}
         self._ends: list[JobEnd] = []
 
-    def begin(self, job: AnyJob, zone: SharedZone | None) -> None:
-        """A job is under way, if any of it is."""
+    def begin(self, job: AnyJob, zone: SharedZone | None, late: Callable[[], object] = bool) -> None:
+        """A job is under way, if any of it is; ``late`` is called before it is given up for that."""
         if job.left and zone is not None:
-            self._under_way[job.number] = job, zone
+            self._under_way[job.number] = job, zone, late
         else:
             self._ends.append(end_of(job, time.monotonic()))
 
@@ -38,14 +39,15 @@ class Jobs:
     def give_up_late(self) -> None:
         """Let nobody wait any longer for what is late."""
         now = time.monotonic()
-        for job, zone in list(self._under_way.values()):
+        for job, zone, late in list(self._under_way.values()):
             if now - job.began > self._patience[job.is_load]:
                 zone.counts.late += len(job.left)
+                late()
                 self._give_up(job)
 
     def give_up_all(self) -> None:
         """No memory of the caller's is touched when this returns."""
-        for job, _ in list(self._under_way.values()):
+        for job, *_ in list(self._under_way.values()):
             self._give_up(job)
 
     def take_ends(self) -> list[JobEnd]:

@@ -11,6 +11,7 @@ from tenantzone_runtime.shared.jobs import Jobs
 from tenantzone_runtime.shared.queries import Query
 from tenantzone_runtime.shared.reading import LoadedChunk
 from tenantzone_runtime.shared.sealing import Buffers
+from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.spaces import SharedZone, Space
 from tenantzone_runtime.shared.storage_breakers import StorageBreakers
 from tenantzone_runtime.shared.storages import Storages
@@ -26,7 +27,7 @@ class Loading:
         threads: that wait.
         jobs: under way.
         remove: has the manager find chunks no more that are not what they should be.
-        at_once: chunks of each zone.
+        settings: how.
     """
 
     def __init__(
@@ -36,13 +37,14 @@ class Loading:
         threads: Threads,
         jobs: Jobs,
         remove: Callable[[Space, Sequence[bytes]], None],
-        at_once: int,
+        settings: SharedSettings,
     ) -> None:
         self.breakers = StorageBreakers("reads")
         self._storages, self._buffers = storages, buffers
         self._threads, self._jobs = threads, jobs
         self._remove = remove
-        self._at_once = at_once
+        self._at_once = settings.chunks_at_once
+        self._patience = settings.load_seconds
 
     def may_load(self, zone: SharedZone, locations: Iterable[Location], promised: int, now: float) -> bool:
         """Whether a chunk may be loaded now, beside so many that the zone was told of already."""
@@ -57,12 +59,23 @@ class Loading:
             job.failed += 1
             return
         best = sorted(locations, key=lambda each: self.breakers.of(each.storage).is_open)
-        chunk = job.left[key] = LoadedChunk(zone, zone.space, key, best, query.until, Memory(view))
+        chunk = job.left[key] = LoadedChunk(zone, query, zone.space, key, best, query.until, Memory(view))
         zone.loading += 1
         zone.counts.hits += 1
         failed: dict[str, str] = {}
         work = partial(chunk.read, self._storages, self._buffers, failed)
         self._threads.read(zone.tenant, work, partial(self._ended, job, chunk, failed))
+
+    def late(self, job: Job[LoadedChunk]) -> None:
+        """Have nobody wait again for what is late, and leave alone the storages that held it up."""
+        now, slow = time.monotonic(), set()
+        for chunk in job.left.values():
+            chunk.query.give_up()
+            # Whoever waited for a thread most of the time says nothing of its storage.
+            if now - chunk.began >= self._patience / 2:
+                slow.add(chunk.storage)
+        for storage in slow:
+            self.breakers.note(storage, f"a chunk was not read within {self._patience:g} s", at_once=True)
 
     def _ended(
         self, job: Job[LoadedChunk], chunk: LoadedChunk, failed: dict[str, str], error: Exception | None
@@ -73,13 +86,15 @@ class Loading:
             self.breakers.note(storage, why)
         if error is None:
             counts.read += 1
-            self.breakers.note(chunk.read_from, "")
+            self.breakers.note(chunk.storage, "")
         elif isinstance(error, CorruptObjectError):
             counts.corrupt += 1
         elif isinstance(error, FileNotFoundError):
             counts.vanished += 1
         elif not isinstance(error, AbandonedError):
             counts.read_failures += 1
+        if error is not None:
+            chunk.query.give_up()
         if isinstance(error, CorruptObjectError | FileNotFoundError) and time.monotonic() < chunk.until:
             # So that it is computed once, and written anew.
             self._remove(chunk.space, [chunk.key])

@@ -4,10 +4,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Final
 
 from tenantzone_runtime.shared.answers import CacheLocations, Location
 from tenantzone_runtime.shared.spaces import Space
+
+_MOST_UNUSED: Final = 3
+"""Answers in a row: a lease that is always over before anybody looks would have a request ask for ever."""
 
 
 class Finding(Enum):
@@ -35,6 +38,8 @@ class Query:
     """Where each chunk can be read."""
     until: float = 0.0
     """For how long what was found can be read."""
+    unused: int = 0
+    """Answers in a row in which nothing was found before they were too old."""
     stored: bool = False
     """Whether the request has begun to store something, by which its prompt counts as used."""
     writes: deque[Callable[[], None]] = field(default_factory=deque)
@@ -46,7 +51,10 @@ class Query:
 
     def must_ask(self, now: float) -> bool:
         """Whether nothing is known that may be believed now."""
-        return self.asked is None or (not self.is_pending and bool(self.found) and now >= self.until)
+        if self.asked is None:
+            return True
+        is_over = not self.is_pending and bool(self.found) and now >= self.until
+        return is_over and self.unused < _MOST_UNUSED
 
     def skip(self, now: float) -> None:
         """It is not asked, and nothing is found."""
@@ -56,6 +64,11 @@ class Query:
         """It is being asked."""
         self.space = space
         self.asked, self.deadline, self.is_pending = now, now + budget, True
+        self.found = {}
+        self.unused += 1
+
+    def give_up(self) -> None:
+        """Find no more: something that was found could not be loaded, and what follows it is of no use."""
         self.found = {}
 
     def is_late(self, now: float) -> bool:

@@ -1,12 +1,14 @@
 """One load on a thread: a chunk from the first of its locations that gives it back as it was written."""
 
+import math
 import time
 from dataclasses import dataclass
 
 from tenantzone_runtime.disk.sealing import CorruptObjectError
-from tenantzone_runtime.disk.transfers import Memory
+from tenantzone_runtime.disk.transfers import AbandonedError, Memory
 from tenantzone_runtime.shared.answers import Location
 from tenantzone_runtime.shared.places import PlaceError, place_of
+from tenantzone_runtime.shared.queries import Query
 from tenantzone_runtime.shared.sealing import Buffers, open_object
 from tenantzone_runtime.shared.spaces import SharedZone, Space
 from tenantzone_runtime.shared.storages import Storages
@@ -17,6 +19,8 @@ class LoadedChunk:
     """One chunk on its way from a storage."""
 
     zone: SharedZone
+    query: Query
+    """Of the request that waits for it."""
     space: Space
     key: bytes
     locations: list[Location]
@@ -24,8 +28,10 @@ class LoadedChunk:
     until: float
     """It may be read for so long, on the monotonic clock: its slot may be another block's after that."""
     memory: Memory
-    read_from: str = ""
-    """The storage that gave it back."""
+    storage: str = ""
+    """That was asked for it last."""
+    began: float = math.inf
+    """When that one was, on the monotonic clock."""
 
     def read(self, storages: Storages, buffers: Buffers, failed: dict[str, str]) -> None:
         """Load the chunk; the memory has nothing that was not stored for it.
@@ -44,6 +50,9 @@ class LoadedChunk:
         for location in self.locations:
             if time.monotonic() >= self.until:
                 raise FileNotFoundError("its lease is over")
+            if not self.memory.is_wanted:
+                raise AbandonedError
+            self.storage, self.began = location.storage, time.monotonic()
             try:
                 self._read_from(location, storages, buffers)
             except (FileNotFoundError, CorruptObjectError) as error:
@@ -52,7 +61,6 @@ class LoadedChunk:
                 failed[location.storage] = str(error)
                 last = error if isinstance(error, OSError) else OSError(str(error))
             else:
-                self.read_from = location.storage
                 return
         raise last
 

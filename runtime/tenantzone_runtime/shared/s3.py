@@ -4,7 +4,7 @@ Endpoint, region and credentials are found as every AWS client finds them: envir
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Final
 
 from tenantzone_runtime.shared.places import ObjectPlace
@@ -41,14 +41,15 @@ class S3Storages:
         """
         with _told():
             answer = self._client.get_object(Bucket=place.bucket, Key=place.name)
-            if answer["ContentLength"] != len(content):
-                answer["Body"].close()
-                return False
-            filled = 0
-            while part := answer["Body"].read(2**20):
-                content[filled : filled + len(part)] = part
-                filled += len(part)
-            return filled == len(content)
+            with closing(answer["Body"]) as body:
+                if answer.get("ContentLength") != len(content):
+                    return False
+                filled = 0
+                # No more than there is room for, whatever is sent: the buffer is the next object's, too.
+                while part := body.read(min(2**20, len(content) - filled)):
+                    content[filled : filled + len(part)] = part
+                    filled += len(part)
+                return filled == len(content)
 
 
 def open_s3() -> S3Storages:

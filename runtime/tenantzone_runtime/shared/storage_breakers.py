@@ -28,15 +28,15 @@ class StorageBreakers:
         """The storages that must be left alone now."""
         return frozenset(name for name, breaker in self._breakers.items() if not breaker.allows(now))
 
-    def note(self, storage: str, error: str) -> None:
-        """Note what became of a chunk; an empty error: it was moved."""
+    def note(self, storage: str, error: str, *, at_once: bool = False) -> None:
+        """Note what became of a chunk; an empty error: it was moved; ``at_once``: it held somebody up."""
         breaker = self.of(storage)
         if not error:
             breaker.succeeded()
             return
         if not breaker.is_open:
             logger.warning("The shared tier: %s of storage %s fail: %s", self._way, storage, error)
-        breaker.failed(time.monotonic(), error)
+        breaker.failed(time.monotonic(), error, at_once=at_once)
 
     @property
     def problems(self) -> list[str]:

@@ -99,7 +99,8 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
     if not (path.parents[4] / "owner").exists():
         raise OSError(errno.ENODEV, "no storage is here; mount it where the manager has it", str(path.parents[4]))
     # Other engines and the manager may be other users: the mask says what they may do. All of it is sealed.
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    # And one of them may have put a pipe there, which would be waited for until somebody writes into it.
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
         yield descriptor
     except BaseException:

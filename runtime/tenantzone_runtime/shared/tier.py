@@ -65,7 +65,7 @@ class SharedTier:
         self._jobs = jobs = Jobs(settings)
         self._asking = asking = Asking(client, threads)
         self._storing = Storing(client, storages, shape, buffers, asking, threads, jobs, settings)
-        self._loading = Loading(storages, buffers, threads, jobs, self._remove, settings.chunks_at_once)
+        self._loading = Loading(storages, buffers, threads, jobs, self._remove, settings)
         self._removing = Removing(client, partial(threads.ask, ""), settings.call_seconds, asking.heard)
         self._looked = -settings.held_seconds
         self._is_looking = False
@@ -115,6 +115,7 @@ class SharedTier:
         if not self._loading.may_load(zone, locations, promised, now):
             zone.counts.reads_refused += 1
             return Finding.MISS
+        query.unused = 0
         return Finding.HIT
 
     def is_waiting(self, query: Query) -> bool:
@@ -158,7 +159,7 @@ class SharedTier:
                 job.failed += 1
             else:
                 self._loading.begin(zone, job, query, key, view)
-        self._jobs.begin(job, zone)
+        self._jobs.begin(job, zone, partial(self._loading.late, job))
 
     @property
     def has_gaps(self) -> bool:

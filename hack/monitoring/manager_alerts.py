@@ -1,0 +1,69 @@
+"""Alerts about the KV-cache manager. What goes wrong there costs hits, and no request: none of them pages."""
+
+from hack.monitoring.model import Alert
+from hack.monitoring.pace import Pace
+
+NO_ROOM = 0.1
+"""Of the blocks that a group's engines would have written."""
+
+
+def manager_alerts(pace: Pace) -> tuple[Alert, ...]:
+    """All of them, for a pace."""
+    wished = f'tenantzone_manager_write_blocks_total{{standing=~"write|no_room"}}[{pace(15)}]'
+    refused = f'tenantzone_manager_write_blocks_total{{standing="no_room"}}[{pace(15)}]'
+    skipped = f'tenantzone_tier_questions_total{{outcome="skipped"}}[{pace(5)}]'
+    return (
+        Alert(
+            "TenantZoneManagerIndexDown",
+            "warning",
+            f'sum by (namespace, pod) (rate(tenantzone_manager_requests_total{{code="UNAVAILABLE"}}[{pace(5)}])) > 0',
+            pace(5),
+            "The index of KV-cache manager {{ $labels.namespace }}/{{ $labels.pod }} does not answer",
+            "KV-cache manager {{ $labels.namespace }}/{{ $labels.pod }} can't answer, as its index does not. Engines"
+            " compute what they would have found.",
+        ),
+        Alert(
+            "TenantZoneManagerStorageUnavailable",
+            "warning",
+            "min by (namespace, storage, type) (tenantzone_manager_storage_available) == 0",
+            pace(5),
+            "KV-cache storage {{ $labels.storage }} can't be used",
+            "Storage {{ $labels.storage }} ({{ $labels.type }}) is disabled or unhealthy. What lies there is not"
+            " found, and blocks go to the next storage of each group.",
+        ),
+        Alert(
+            "TenantZoneManagerGroupFull",
+            "warning",
+            f"sum by (namespace, group) (increase({refused}))"
+            f" / (sum by (namespace, group) (increase({wished})) > 0) > {NO_ROOM}",
+            pace(15),
+            "KV-cache group {{ $labels.group }} has no room",
+            "{{ $value | humanizePercentage }} of the blocks that engines of group {{ $labels.group }} would have"
+            " written had no room within its limits or in its storages.",
+        ),
+        Alert(
+            "TenantZoneManagerDeletionsFail",
+            "warning",
+            f"sum by (namespace) (increase(tenantzone_manager_failed_deletions_total[{pace(5)}])) > 0",
+            pace(10),
+            "KV-cache storages do not delete what was evicted",
+            "A storage does not delete blocks that have gone. They take room, and count against their group's limit.",
+        ),
+        Alert(
+            "TenantZoneManagerWithoutLeader",
+            "warning",
+            "sum by (namespace) (tenantzone_manager_leader) == 0",
+            pace(2),
+            "No KV-cache manager of {{ $labels.namespace }} leads",
+            "KV-cache managers run, and none of them leads: nothing is evicted, and groups fill up.",
+        ),
+        Alert(
+            "TenantZoneManagerNotAsked",
+            "warning",
+            f"sum by (namespace, pod) (increase({skipped})) > 0",
+            pace(5),
+            "Engine {{ $labels.namespace }}/{{ $labels.pod }} does not ask the KV-cache manager",
+            "Engine {{ $labels.namespace }}/{{ $labels.pod }} has stopped asking the KV-cache manager, as it failed"
+            " five times in a row. Its requests compute what others have stored.",
+        ),
+    )

@@ -1,0 +1,259 @@
+"""What one round finds and does at the KV-cache manager, object by object: one that is refused holds up no other."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tenantzone_contract.text import printable
+from tenantzone_operator.cache_manager.answers import LONGEST_MESSAGE
+from tenantzone_operator.cache_manager.client import ManagerClient, ManagerRefused
+from tenantzone_operator.cache_manager.declared import (
+    Declared,
+    DeclaredGroup,
+    DeclaredStorage,
+    emptied_group,
+    emptied_storage,
+)
+from tenantzone_operator.cache_manager.members import Members, with_members
+from tenantzone_operator.cache_manager.objects import GROUPS, KINDS, OUTDATED, STORAGES, Objects
+from tenantzone_operator.cache_manager.statuses import Found
+from tenantzone_operator.kube.conditions import Reason, name_some
+from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.specs import Body
+
+logger = logging.getLogger(__name__)
+
+
+class Turn:
+    """What one round finds, and does, at the manager."""
+
+    def __init__(
+        self,
+        client: ManagerClient,
+        objects: Objects,
+        storages: Sequence[DeclaredStorage],
+        groups: Sequence[DeclaredGroup],
+        shared: Mapping[str, Members],
+    ) -> None:
+        self.unreachable = ""
+        self.instances: list[Body] = []
+        """All that the manager knows, where zones have quotas of their own."""
+        self._shared = shared
+        self._client = client
+        self._objects = objects
+        self._storages = storages
+        self._groups = groups
+        self._known_storages: dict[str, Body] = {}
+        self._known_groups: dict[str, Body] = {}
+        self._found: dict[str, Found] = {}
+        self._passed_over: set[str] = set()
+        """The uids of objects that were let go, or have changed meanwhile: nothing is to be told of them now."""
+
+    async def look(self) -> None:
+        """Ask the manager what it has.
+
+        Raises:
+            ManagerUnavailable: it does not answer.
+        """
+        listed = await self._ask("ListStorages")
+        self._known_storages = {each["storage"]["name"]: each for each in listed["storages"]}
+        listed = await self._ask("ListInstanceGroups")
+        self._known_groups = {each["group"]["name"]: each for each in listed["groups"]}
+        if any(group.zones for group in self._groups):
+            self.instances = (await self._ask("ListInstances"))["instances"]
+
+    async def keep_storages(self) -> None:
+        """Have each storage registered as it is declared."""
+        for storage in _present(self._storages):
+            name = storage.meta.name
+            known = self._known_storages.get(name)
+            await self._keep(STORAGES, storage, storage.wanted, known, "storage", "RegisterStorage")
+            found = self._found.get(storage.meta.uid)
+            if found is not None and found.report is not None:
+                self._known_storages[name] = found.report
+
+    async def keep_groups(self) -> None:
+        """Have each group as it is declared, and none on storages that nobody declares."""
+        # A name can be another group's alias only after the one that had it has lost it.
+        for group in sorted(_present(self._groups), key=self._loses_no_alias):
+            known = self._known_groups.get(group.meta.name)
+            missing = [name for name in group.storages if name not in self._known_storages]
+            if missing:
+                why = f"storages that the KV-cache manager does not have: {name_some(missing)}; make or mend KVStorages"
+                self._found[group.meta.uid] = Found(refused=why, reason=Reason.STORAGE_NOT_FOUND, report=known)
+                continue
+            wanted = with_members(group, self._shared[group.meta.uid], self.instances)
+            await self._keep(GROUPS, group, wanted, known, "group", "PutInstanceGroup")
+
+    def _loses_no_alias(self, group: DeclaredGroup) -> bool:
+        known = self._known_groups.get(group.meta.name, {}).get("group", {})
+        return set(known.get("aliases", ())) <= set(self._shared[group.meta.uid].aliases)
+
+    async def keep_service_accounts(self, owners: dict[str, str], namespace: str | None) -> None:
+        """Have exactly the engines of these pools let in, of the namespace that is served."""
+        listed = await self._ask("ListServiceAccounts")
+        known = {each["name"]: each["pool"] for each in listed["accounts"]}
+        for name, pool in owners.items():
+            if known.get(name) != pool:
+                with _told_if_refused(f"does not let in {name} for the pool {pool}"):
+                    await self._ask("PutServiceAccount", account={"name": name, "pool": pool})
+                    logger.info("the KV-cache manager lets in %s for the pool %s", name, pool)
+        for name in known.keys() - owners.keys():
+            if namespace in (None, name.partition("/")[0]):
+                with _told_if_refused(f"goes on letting in {name}, which no pool names"):
+                    await self._remove("RemoveServiceAccount", name=name)
+                    logger.info("the KV-cache manager lets in %s no longer: no pool names it", name)
+
+    async def let_groups_go(self) -> None:
+        """Empty and remove the groups that were deleted."""
+        for group in _leaving(self._groups):
+            if await self._has_gone(group):
+                await self._let_go(GROUPS, group)
+
+    async def let_storages_go(self) -> None:
+        """Empty and unregister the storages that were deleted, once no group uses them."""
+        for storage in _leaving(self._storages):
+            name = storage.meta.name
+            known = self._known_storages.get(name)
+            users = [each for each, told in self._known_groups.items() if name in told["group"].get("storages", ())]
+            if known is None:
+                await self._let_go(STORAGES, storage)
+            elif users:
+                self._wait(storage, f"the groups {name_some(sorted(users))} do not name it any more", known)
+            else:
+                await self._empty_storage(storage, known)
+
+    def found(self, declared: Declared) -> Found:
+        """What became of an object."""
+        found = self._found.get(declared.meta.uid)
+        if found is not None and (not self.unreachable or declared.meta.deleting):
+            return found
+        return Found(unreachable=self.unreachable)
+
+    def usable(self, group: DeclaredGroup) -> int:
+        """How many of a group's storages can be used now."""
+        return sum(self._known_storages.get(name, {}).get("available", False) for name in group.storages)
+
+    def left(self, declared: Sequence[Any]) -> list[Any]:
+        """Those of which something is to be told."""
+        return [each for each in declared if each.meta.uid not in self._passed_over]
+
+    async def _keep(
+        self, plural: str, declared: Declared, wanted: Body, known: Body | None, field: str, call: str
+    ) -> None:
+        """Have the manager know an object as it is declared, after it is held."""
+        if declared.invalid:
+            self._found[declared.meta.uid] = Found(refused=declared.invalid, report=known)
+            return
+        if not declared.is_held and not await self._hold(plural, declared, known):
+            return
+        if known is not None and known[field] == wanted:
+            self._found[declared.meta.uid] = Found(report=known)
+            return
+        try:
+            report = await self._ask(call, **{field: wanted})
+        except ManagerRefused as error:
+            self._found[declared.meta.uid] = Found(refused=str(error), report=known)
+            return
+        logger.info(
+            "the KV-cache manager has %s %s of generation %d", field, declared.meta.name, declared.meta.generation
+        )
+        self._found[declared.meta.uid] = Found(report=report)
+
+    async def _hold(self, plural: str, declared: Declared, known: Body | None) -> bool:
+        """Have an object outlive its deletion; False: it can't be, or it is another one by now."""
+        try:
+            await self._objects.hold(plural, declared)
+        except RestError as error:
+            if error.status in OUTDATED:
+                self._passed_over.add(declared.meta.uid)
+            elif error.is_lasting:
+                why = f"it can't be held until its blocks are gone: {_shown(error)}"
+                self._found[declared.meta.uid] = Found(refused=why, reason=Reason.NOT_HELD, report=known)
+            else:
+                raise
+            return False
+        return True
+
+    async def _has_gone(self, group: DeclaredGroup) -> bool:
+        """Whether the manager has let a group go; else it is emptied meanwhile."""
+        name = group.meta.name
+        known = self._known_groups.get(name)
+        if known is None:
+            return True
+        try:
+            wanted = emptied_group(known["group"])
+            if known["group"] != wanted:
+                known = await self._ask("PutInstanceGroup", group=wanted)
+            for instance in (await self._ask("ListInstances"))["instances"]:
+                if instance["instance"]["group"] == name and not any(instance.get("bytes_by_type", {}).values()):
+                    await self._remove("UnregisterInstance", instance_id=instance["instance"]["name"])
+            await self._remove("RemoveInstanceGroup", group=name)
+        except ManagerRefused:
+            self._wait(group, "its instances have no blocks any more", known)
+            return False
+        del self._known_groups[name]
+        return True
+
+    async def _empty_storage(self, storage: DeclaredStorage, known: Body) -> None:
+        try:
+            wanted = emptied_storage(known["storage"])
+            if known["storage"] != wanted and known.get("used", 0):
+                known = await self._ask("RegisterStorage", storage=wanted)
+            await self._remove("UnRegisterStorage", name=storage.meta.name)
+        except ManagerRefused:
+            problem = printable(known.get("problem", ""), LONGEST_MESSAGE)
+            waits = "no blocks lie there any more" + (f", and it can be used again: {problem}" if problem else "")
+            self._wait(storage, waits, known)
+            return
+        await self._let_go(STORAGES, storage)
+
+    def _wait(self, declared: Declared, leaving: str, report: Body | None = None) -> None:
+        self._found[declared.meta.uid] = Found(leaving=leaving, report=report)
+
+    async def _let_go(self, plural: str, declared: Declared) -> None:
+        if declared.is_held:
+            try:
+                await self._objects.let_go(plural, declared)
+            except RestError as error:
+                if error.is_lasting:
+                    self._wait(declared, f"the API server takes it, which says: {_shown(error)}")
+                    return
+                if error.status not in OUTDATED:
+                    raise
+            else:
+                logger.info("%s %s is gone from the KV-cache manager", KINDS[plural], declared.meta.name)
+        self._passed_over.add(declared.meta.uid)
+
+    async def _ask(self, call: str, /, **fields: Any) -> dict[str, Any]:
+        return await self._client.call(call, **fields)
+
+    async def _remove(self, call: str, /, **fields: Any) -> None:
+        """Make a call that removes something; that it is not there is as good."""
+        try:
+            await self._ask(call, **fields)
+        except ManagerRefused as error:
+            if not error.is_missing:
+                raise
+
+
+@contextmanager
+def _told_if_refused(what: str) -> Iterator[None]:
+    """Go on after a refusal that is about one thing, of which no status tells."""
+    try:
+        yield
+    except ManagerRefused as error:
+        logger.warning("the KV-cache manager %s: %s", what, error)
+
+
+def _shown(error: RestError) -> str:
+    return printable(str(error), LONGEST_MESSAGE)
+
+
+def _present(declared: Sequence[Any]) -> list[Any]:
+    return [each for each in declared if not each.meta.deleting]
+
+
+def _leaving(declared: Sequence[Any]) -> list[Any]:
+    return [each for each in declared if each.meta.deleting]

@@ -1,0 +1,66 @@
+"""Bounds the log probabilities in one answer, in vLLM's API server, where it is known how many there may be.
+
+The front door can't tell how many tokens a text or an image will be, nor how long an answer may become whose length
+nobody said. vLLM makes an object of each log probability on its event loop; one answer has those of all prompts of a
+body, as often as each is answered.
+"""
+
+from collections.abc import Mapping
+from copy import copy
+from typing import Any
+
+from vllm.sampling_params import SamplingParams
+
+from tenantzone_runtime.door.answers import Refusal
+from tenantzone_runtime.door.bearing import borne
+from tenantzone_runtime.door.sampling import check_prompt_logprobs, tokens_with_logprobs
+from tenantzone_runtime.door.verdict import refuse_with
+
+
+async def bound_prompt_logprobs(prompt: Any, params: SamplingParams, vocabulary: int) -> None:
+    """Have the door refuse the request that this is called for, if its answer would become too large.
+
+    Args:
+        prompt: one of the request's, as vLLM hands it to the engine.
+        params: what is asked for.
+        vocabulary: tokens of the model.
+    """
+    bearing = borne()
+    if bearing is None or params.prompt_logprobs is None:
+        return
+    bearing.prompt_logprobs += _each(params.prompt_logprobs, vocabulary) * _tokens(prompt) * max(1, params.n)
+    try:
+        check_prompt_logprobs(bearing.prompt_logprobs, bearing.prompt_logprobs_field)
+    except Refusal as refusal:
+        await refuse_with(refusal)
+
+
+def with_bounded_logprobs(params: SamplingParams, vocabulary: int) -> SamplingParams:
+    """What is asked for, with an end to an answer that would have too many log probabilities in one piece.
+
+    One that says itself how long it is the front door has refused.
+    """
+    bearing = borne()
+    wanted = len(params.logprob_token_ids or ()) or None if params.logprobs is None else params.logprobs
+    if bearing is None or not bearing.answers_in_one_piece or wanted is None:
+        return params
+    longest = tokens_with_logprobs(bearing.answers_in_one_piece, _each(wanted, vocabulary))
+    if params.max_tokens is not None and params.max_tokens <= longest:
+        return params
+    params = copy(params)
+    params.max_tokens = longest
+    return params
+
+
+def _each(wanted: int, vocabulary: int) -> int:
+    """Log probabilities that each token has, its own with them."""
+    return vocabulary if wanted < 0 else wanted + 1
+
+
+def _tokens(prompt: Any) -> int:
+    if not isinstance(prompt, Mapping):
+        return 0
+    if "decoder_prompt" in prompt:
+        return _tokens(prompt["decoder_prompt"])
+    known = (prompt.get(name) for name in ("prompt_token_ids", "prompt_embeds"))
+    return max((len(each) for each in known if each is not None), default=0)
