@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from tenantzone_runtime.shared.answers import CacheLocations
 from tenantzone_runtime.shared.queries import Finding, Query
 from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.storages import FileStorages
@@ -106,6 +107,68 @@ def test_no_call_waits_for_the_manager(engine, shared):
     mine.tier.give_up_jobs()
     assert time.monotonic() - began < PATIENT.call_seconds / 2
     shared.resume()
+
+
+def hold_askers(engine):
+    """Have each thread that asks wait; returns what lets them go on."""
+    goes_on, held = threading.Event(), threading.Semaphore(0)
+
+    def hold():
+        held.release()
+        goes_on.wait(60)
+
+    for _ in range(SHORT.askers):
+        engine.tier._threads.ask("held", hold, bool)
+    for _ in range(SHORT.askers):
+        assert held.acquire(timeout=60)
+    return goes_on
+
+
+def test_questions_that_no_thread_is_free_to_ask_are_waited_for_no_more_after_some(engine):
+    mine = engine(settings=SHORT)
+    goes_on = hold_askers(mine)
+    for _ in range(20):
+        assert mine.found("acme", KEYS) == 0
+    questions = mine.tier.figures().questions
+    assert (questions["late"], questions["skipped"]) == (5, 15)
+    assert "did not answer a question in time" in mine.tier.problem
+    goes_on.set()
+    mine.wait(lambda: not mine.tier.problem)
+
+
+def test_an_answer_that_nobody_waited_for_makes_no_manager_well(engine, monkeypatch):
+    mine = engine(settings=SHORT)
+    asking, goes_on, noted = mine.tier._asking, threading.Event(), []
+    answered = asking._answered
+
+    def answer(*_):
+        goes_on.wait(60)
+        return CacheLocations()
+
+    monkeypatch.setattr(mine.tier._client, "get_cache_location", answer)
+    monkeypatch.setattr(asking, "_answered", lambda *told: noted.append(answered(*told)))
+    for _ in range(5):
+        assert mine.found("acme", KEYS) == 0
+    assert asking.breaker.is_open
+    goes_on.set()
+    until = time.monotonic() + 60
+    while len(noted) < 5:
+        assert time.monotonic() < until
+        mine.tier._threads.take_note()
+    assert asking.breaker.is_open
+    assert asking.counts == {"late": 5}
+
+
+def test_an_answer_brings_nothing_back_that_was_given_up(engine):
+    mine = engine()
+    mine.store("acme", KEYS)
+    goes_on = hold_askers(mine)
+    query = Query(KEYS)
+    assert mine.tier.find("acme", query, KEYS[0]) is Finding.WAIT
+    query.give_up()
+    goes_on.set()
+    assert mine.hits("acme", query) == 0
+    assert mine.found("acme", KEYS) == 4
 
 
 def test_a_storage_that_is_slow_costs_hits_and_touches_no_memory_after_that(engine):

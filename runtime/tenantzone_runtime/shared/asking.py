@@ -69,6 +69,8 @@ class Asking:
         if query.is_late(now):
             self._counts["late"] += 1
             query.end()
+            # Whoever should have said so may be held up itself, and each further request would wait as long.
+            self.heard(ManagerError("UNAVAILABLE", "the KV-cache manager did not answer a question in time"))
         return query.is_pending
 
     def heard(self, error: Exception | None) -> None:
@@ -85,10 +87,10 @@ class Asking:
     def _answered(
         self, query: Query, keys: Sequence[bytes], told: Sequence[CacheLocations], error: Exception | None
     ) -> None:
-        self.heard(error)
         if not query.is_pending:
-            # It was late, and counted as that.
+            # It was late, and counted as that: an answer that nobody waited for makes no manager well.
             return
+        self.heard(error)
         if error is None or _is_unknown(error):
             self._counts["answered"] += 1
             query.answer(keys, told[0] if told else CacheLocations())

@@ -5,12 +5,13 @@ time.
 """
 
 import http.client
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -22,10 +23,14 @@ from tenantzone_runtime.shared.answers import (
     StartedWrite,
     WriteEndings,
 )
+from tenantzone_runtime.shared.bound_socket import BoundSocket, seconds_left
 from tenantzone_runtime.shared.urls import check_url
 
 _T = TypeVar("_T")
 _encode: Final = msgspec.json.Encoder().encode
+
+LONGEST_ANSWER: Final = 65_536 * 2**10
+"""Bytes that are read of an answer: the manager takes 65,536 keys in a call, and a block's location has some 300."""
 
 
 class ManagerError(Exception):
@@ -137,11 +142,10 @@ class ManagerClient:
         while True:
             connection, is_new = self._connection()
             try:
-                self._bound(connection, deadline)
+                self._open(connection, deadline)
                 connection.request("POST", path, body, headers)
-                self._bound(connection, deadline)
                 answer = connection.getresponse()
-                return answer.status, self._read(connection, answer, deadline)
+                return answer.status, _read(answer)
             except (ConnectionError, http.client.BadStatusLine):
                 self.forget_connection()
                 if is_new:
@@ -151,22 +155,14 @@ class ManagerClient:
                 self.forget_connection()
                 raise
 
-    def _read(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, deadline: float) -> bytes:
-        parts = []
-        while part := answer.read1(2**20):
-            parts.append(part)
-            self._bound(connection, deadline)
-        # All is read, so that the connection can be used again.
-        answer.close()
-        return b"".join(parts)
-
-    def _bound(self, connection: http.client.HTTPConnection, deadline: float) -> None:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("not in time")
-        connection.timeout = left
-        if connection.sock is not None:
-            connection.sock.settimeout(left)
+    def _open(self, connection: http.client.HTTPConnection, deadline: float) -> None:
+        """Have the connection open, and all that it does until the next call over by the deadline."""
+        if connection.sock is None:
+            connection.timeout = seconds_left(deadline)
+            connection.connect()
+            connection.sock = BoundSocket(cast(socket.socket, connection.sock))
+        assert isinstance(connection.sock, BoundSocket)
+        connection.sock.deadline = deadline
 
     def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
         known = getattr(self._of_thread, "connection", None)
@@ -186,3 +182,14 @@ class ManagerClient:
         if isinstance(known, http.client.HTTPConnection):
             with suppress(OSError):
                 known.close()
+
+
+def _read(answer: http.client.HTTPResponse) -> bytes:
+    """The body, all of it, so that the connection can be used again."""
+    body = bytearray()
+    while part := answer.read1(2**20):
+        body += part
+        if len(body) > LONGEST_ANSWER:
+            raise http.client.HTTPException(f"its answer is longer than {LONGEST_ANSWER:,} bytes")
+    answer.close()
+    return bytes(body)

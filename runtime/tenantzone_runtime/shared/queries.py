@@ -46,6 +46,8 @@ class Query:
     """What of it is being written, and what is to be after that: each needs what comes before it in the prompt."""
     has_caught_up: bool = False
     """Whether its prompt's beginning was asked for to be stored, too."""
+    is_given_up: bool = False
+    """Whether something that was found could not be loaded; what is still being asked finds nothing, either."""
     context: Any = None
     """Of whoever asks: what he knows the request by."""
 
@@ -69,7 +71,7 @@ class Query:
 
     def give_up(self) -> None:
         """Find no more: something that was found could not be loaded, and what follows it is of no use."""
-        self.found = {}
+        self.found, self.is_given_up = {}, True
 
     def is_late(self, now: float) -> bool:
         """Whether nobody waits for the answer any more."""
@@ -83,5 +85,7 @@ class Query:
         """Take what the manager has said of these keys."""
         assert self.asked is not None, "who is answered has asked"
         self.is_pending = False
+        if self.is_given_up:
+            return
         self.until = self.asked + told.lease_seconds
         self.found = {key: block.locations for key, block in zip(keys, told.blocks, strict=False) if block.locations}

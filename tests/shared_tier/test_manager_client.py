@@ -1,0 +1,105 @@
+"""Whatever answers in the manager's place, a call is over in its time, and holds no more than an answer may have."""
+
+import re
+import socket
+import threading
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from tenantzone_runtime.shared.client import LONGEST_ANSWER, ManagerClient, ManagerError
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@contextmanager
+def answering(answer):
+    """A server that has read one request, and leaves the rest to ``answer``; gives its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            with suppress(OSError):
+                connection, _ = server.accept()
+                with connection:
+                    take(connection)
+                    answer(connection)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+def take(connection):
+    """Read one whole request, and return it."""
+    came = b""
+    while (found := re.search(rb"Content-Length: ([0-9]+).*?\r\n\r\n(.*)", came, re.DOTALL)) is None or len(
+        found[2]
+    ) < int(found[1]):
+        came += connection.recv(65536)
+    return came
+
+
+@pytest.mark.parametrize(
+    ("begun", "dripped"),
+    [
+        (OK + b"X: ", b"x"),
+        (b"HTTP/1.1 200 ", b"O"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (OK + b"Content-Length: 1000000\r\n\r\n", b" "),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n", b"X: y\r\n"),
+    ],
+    ids=["a header", "the first line", "interim answers", "a body", "chunks", "trailers"],
+)
+def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(begun, dripped):
+    is_over, has_hung = threading.Event(), threading.Event()
+
+    def answer(connection):
+        connection.sendall(begun)
+        for _ in range(6000):
+            connection.sendall(dripped)
+            if is_over.wait(0.01):
+                return
+        # A minute: the client waits as long as something comes.
+        has_hung.set()
+
+    with answering(answer) as url:
+        client = ManagerClient(url)
+        with pytest.raises(ManagerError) as failed:
+            client.list_instances(0.2)
+        is_over.set()
+        assert not has_hung.is_set()
+        assert failed.value.is_failure
+
+
+def test_an_answer_longer_than_any_of_a_manager_is_a_failed_call():
+    part = b" " * 2**20
+    length = LONGEST_ANSWER + len(part)
+
+    def answer(connection):
+        connection.sendall(OK + b"Content-Length: %d\r\n\r\n{}" % (length + 2))
+        for _ in range(length // len(part)):
+            connection.sendall(part)
+
+    with answering(answer) as url:
+        client = ManagerClient(url)
+        with pytest.raises(ManagerError, match="longer than") as failed:
+            client.list_instances(60)
+        assert failed.value.is_failure
+
+
+def test_the_longest_answer_is_read_and_the_connection_goes_on():
+    asked = []
+
+    def answer(connection):
+        body = b'{"blocks": 3}'.ljust(LONGEST_ANSWER)
+        connection.sendall(OK + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        asked.append(take(connection))
+        connection.sendall(OK + b'Content-Length: 13\r\n\r\n{"blocks": 4}')
+
+    with answering(answer) as url:
+        client = ManagerClient(url)
+        assert client.trim_cache("x", 1.0, 60).blocks == 3
+        assert client.trim_cache("x", 2.0, 60).blocks == 4
+        assert b"/v1/TrimCache" in asked[0]
