@@ -1,5 +1,6 @@
 """What the operator makes of what answers where the KV-cache manager should be."""
 
+import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,7 +12,13 @@ from aiohttp.test_utils import TestServer
 
 from hack.ports import free_ports
 from tenantzone_operator.__main__ import main
-from tenantzone_operator.cache_manager.client import ManagerAddress, ManagerClient, ManagerRefused, ManagerUnavailable
+from tenantzone_operator.cache_manager.client import (
+    MAX_ANSWER_BYTES,
+    ManagerAddress,
+    ManagerClient,
+    ManagerRefused,
+    ManagerUnavailable,
+)
 
 Serve = Callable[[Any], Any]
 
@@ -70,6 +77,26 @@ async def test_what_is_no_answer_of_a_manager_is_none(serve: Serve, status: int,
     with pytest.raises(ManagerUnavailable, match=words) as error:
         await asked(str(server.make_url("/")))
     assert str(server.port) in str(error.value)
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+async def test_an_answer_longer_than_any_of_a_manager_is_none(serve: Serve, is_packed: bool) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        text = b"{}".ljust(MAX_ANSWER_BYTES + 1)
+        headers = {"Content-Encoding": "gzip"} if is_packed else {}
+        return web.Response(body=gzip.compress(text, 1) if is_packed else text, headers=headers)
+
+    server = await serve(answer)
+    with pytest.raises(ManagerUnavailable, match="is not the manager's" if is_packed else "more than 33,554,432 bytes"):
+        await asked(str(server.make_url("/")))
+
+
+async def test_the_longest_answer_of_a_manager_is_one(serve: Serve) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=b'{"done": true}'.ljust(MAX_ANSWER_BYTES))
+
+    server = await serve(answer)
+    assert await asked(str(server.make_url("/"))) == {"done": True}
 
 
 async def test_a_refusal_is_one(serve: Serve) -> None:

@@ -14,6 +14,8 @@ from tenantzone_operator.cache_manager.answers import LONGEST_MESSAGE, check_ans
 
 TIMEOUT_SECONDS: Final = 10.0
 _CONNECT_SECONDS: Final = 3.0
+MAX_ANSWER_BYTES: Final = 32 * 2**20
+"""That are believed: an instance, of which the manager may list the most, takes it some 400."""
 _NOT_OUR_FAULT: Final = ("UNAUTHENTICATED", "PERMISSION_DENIED", "UNAVAILABLE", "INTERNAL")
 """Codes of refusals that are not about what was asked: the same may succeed later."""
 
@@ -59,7 +61,13 @@ class ManagerClient:
 
     async def __aenter__(self) -> Self:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS, sock_connect=_CONNECT_SECONDS)
-        self._session = aiohttp.ClientSession(timeout=timeout, trace_configs=self._trace_configs)
+        self._session = aiohttp.ClientSession(
+            timeout=timeout,
+            trace_configs=self._trace_configs,
+            # A few bytes could be unpacked to any number.
+            headers={"Accept-Encoding": "identity"},
+            auto_decompress=False,
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -116,8 +124,13 @@ class ManagerClient:
 
 
 async def _read(response: aiohttp.ClientResponse) -> dict[str, Any]:
+    text = bytearray()
+    async for part in response.content.iter_any():
+        text += part
+        if len(text) > MAX_ANSWER_BYTES:
+            raise aiohttp.ClientPayloadError(f"the answer is too large: more than {MAX_ANSWER_BYTES:,} bytes")
     try:
-        body = json.loads(await response.read())
+        body = json.loads(text)
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
