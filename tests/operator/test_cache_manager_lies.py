@@ -49,7 +49,10 @@ class Cluster:
         self.others: dict[str, Body] = {}
         """Further KVCacheGroups, by name; what is written of them is taken, and not kept."""
         self.refused: set[str] = set()
-        """Kinds whose statuses are not taken."""
+        """Kinds whose statuses are not taken, ..."""
+        self.why = "it is invalid"
+        """... for this reason."""
+        self.refusals = 0
         self.not_held: dict[str, int] = {}
         """By kind, with which status a finalizer is refused."""
         self.has_written = asyncio.Event()
@@ -86,7 +89,7 @@ class Cluster:
         return str(self.objects[plural]["status"]["message"])
 
     async def await_written(self, is_so: Callable[[], bool]) -> None:
-        """Until this holds after a write."""
+        """Until this holds after a write, or the refusal of one."""
         async with asyncio.timeout(60):
             while not is_so():
                 self.has_written.clear()
@@ -114,7 +117,9 @@ class Cluster:
     async def _changed(self, request: web.Request) -> web.Response:
         plural, sent = request.match_info["plural"], json.loads(await request.text())
         if request.path.endswith("/status") and plural in self.refused:
-            return web.json_response({"message": "it is invalid"}, status=422)
+            self.refusals += 1
+            self.has_written.set()
+            return web.json_response({"message": self.why}, status=422)
         if not request.path.endswith("/status") and plural in self.not_held:
             return web.json_response({"message": "it is not taken"}, status=self.not_held[plural])
         if request.match_info["name"] in self.others:
@@ -133,20 +138,35 @@ class Manager:
     def __init__(self) -> None:
         self.answers: dict[str, Any] = dict(HONEST)
         """By call: an answer, what makes one, or a refusal's code."""
+        self.words = "its own words"
+        """Of all that it refuses."""
         self.asked: list[tuple[str, Any]] = []
+        self._is_asked = asyncio.Event()
 
     def app(self) -> web.Application:
         app = web.Application()
         app.router.add_post("/v1/{call}", self._answered)
         return app
 
+    async def await_asked(self, call: str, times: int) -> None:
+        """Until it is asked this so many times more."""
+        wanted = self._count(call) + times
+        async with asyncio.timeout(60):
+            while self._count(call) < wanted:
+                self._is_asked.clear()
+                await self._is_asked.wait()
+
+    def _count(self, call: str) -> int:
+        return [each for each, _ in self.asked].count(call)
+
     async def _answered(self, request: web.Request) -> web.Response:
         call = request.match_info["call"]
         self.asked.append((call, await request.json()))
+        self._is_asked.set()
         answer = self.answers.get(call, {})
         answer = answer() if callable(answer) else answer
         if isinstance(answer, str):
-            return web.json_response({"error": {"code": answer, "message": "its own words"}}, status=400)
+            return web.json_response({"error": {"code": answer, "message": self.words}}, status=400)
         return web.json_response(answer)
 
 
@@ -168,7 +188,12 @@ def manager() -> Manager:
 
 
 @pytest.fixture
-async def run(cluster: Cluster, manager: Manager) -> AsyncIterator[Callable[[], None]]:
+def store() -> Store:
+    return Store(has_manager=True)
+
+
+@pytest.fixture
+async def run(cluster: Cluster, manager: Manager, store: Store) -> AsyncIterator[Callable[[], None]]:
     """Starts the operator's part."""
     api_server, server = TestServer(cluster.app()), TestServer(manager.app())
     await api_server.start_server()
@@ -176,7 +201,7 @@ async def run(cluster: Cluster, manager: Manager) -> AsyncIterator[Callable[[], 
     tasks: list[asyncio.Task[None]] = []
 
     async with Rest(login(api_server)) as rest, ManagerClient(ManagerAddress(str(server.make_url("")), None)) as client:
-        reconciler = ManagerReconciler(Api(rest, None), client, Store(has_manager=True), None)
+        reconciler = ManagerReconciler(Api(rest, None), client, store, None)
         yield lambda: tasks.append(asyncio.create_task(reconciler.run()))
         for task in tasks:
             task.cancel()
@@ -250,6 +275,76 @@ async def test_a_status_that_is_refused_keeps_no_other_from_being_written(cluste
     run()
     await cluster.await_written(lambda: cluster.has_status("kvcachegroups"))
     assert not cluster.has_status("kvstorages")
+
+
+@pytest.fixture
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has one round follow another."""
+    monkeypatch.setattr("tenantzone_operator.cache_manager.reconciler.ROUND_SECONDS", 0.01)
+    monkeypatch.setattr("tenantzone_operator.cache_manager.reconciler._PAUSE_SECONDS", 0.0)
+
+
+def warnings(log: pytest.LogCaptureFixture) -> list[str]:
+    """The last words of each that this part of the operator has logged."""
+    of_us = [line for line in log.records if line.name.startswith("tenantzone_operator.cache_manager")]
+    return [line.getMessage().rpartition(": ")[2] for line in of_us if line.levelname == "WARNING"]
+
+
+@pytest.mark.usefixtures("in_a_hurry")
+@pytest.mark.parametrize("call", ["PutServiceAccount", "RemoveServiceAccount"])
+async def test_an_account_that_is_refused_is_logged_once_for_each_change(
+    manager: Manager, store: Store, run: Run, caplog: pytest.LogCaptureFixture, call: str
+) -> None:
+    if call == "PutServiceAccount":
+        store.pools.put(
+            body(
+                "demo",
+                spec={
+                    "selector": {"matchLabels": {"app": "vllm"}},
+                    "tiers": {"manager": {"serviceAccountName": "vllm"}},
+                },
+            )
+        )
+    else:
+        manager.answers["ListServiceAccounts"] = {"accounts": [{"name": "shop/old", "pool": "shop/demo"}]}
+
+    async def rounds(answer: Any, words: str, count: int = 3) -> None:
+        """So many in which the manager says this."""
+        manager.words, manager.answers[call] = words, answer
+        await manager.await_asked(call, count)
+
+    manager.answers[call] = "INVALID_ARGUMENT"
+    run()
+    await rounds("INVALID_ARGUMENT", "its own words")
+    assert warnings(caplog) == ["its own words"]
+    await rounds("INVALID_ARGUMENT", "others")
+    assert warnings(caplog) == ["its own words", "others"]
+    await rounds({}, "")
+    await rounds("INVALID_ARGUMENT", "others")
+    assert warnings(caplog) == ["its own words", "others", "others"]
+
+
+@pytest.mark.usefixtures("in_a_hurry")
+async def test_a_status_that_is_refused_is_logged_once_for_each_change(
+    cluster: Cluster, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.refused = {"kvstorages"}
+
+    async def rounds(why: str) -> None:
+        cluster.why, before = why, cluster.refusals
+        await cluster.await_written(lambda: cluster.refusals >= before + 3)
+
+    run()
+    await rounds("it is invalid")
+    assert warnings(caplog) == ["422 it is invalid"]
+    await rounds("it is too long")
+    assert warnings(caplog) == ["422 it is invalid", "422 it is too long"]
+    cluster.refused = set()
+    await cluster.await_written(lambda: cluster.has_status("kvstorages"))
+    metadata = cluster.objects["kvstorages"]["metadata"] | {"generation": 2}
+    cluster.refused, cluster.objects["kvstorages"]["metadata"] = {"kvstorages"}, metadata
+    await rounds("it is too long")
+    assert warnings(caplog) == ["422 it is invalid", "422 it is too long", "422 it is too long"]
 
 
 class Noting(Rest):

@@ -25,6 +25,7 @@ from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.specs import Body
 from tenantzone_operator.kube.store import Store
 from tenantzone_operator.writing.events import Recorder
+from tenantzone_operator.writing.refusals import Refusals
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,9 @@ class ManagerReconciler:
         self._store = store
         self._namespace = namespace
         self._complaint = ""
+        self._refused_accounts = Refusals()
+        self._refused_statuses = Refusals()
+        """What is refused in round after round is logged once."""
         self._count = 0
         """Of objects."""
         self._gauges_at: dict[str, float] = {}
@@ -106,7 +110,7 @@ class ManagerReconciler:
         groups = await self._objects.list_all(GROUPS, read_group)
         owners, problems = service_accounts(self._store.pools)
         shared = members(groups, self._store.pools, self._store.zones, problems)
-        turn = Turn(self._client, self._objects, storages, groups, shared)
+        turn = Turn(self._client, self._objects, storages, groups, shared, self._refused_accounts)
         try:
             await turn.look()
             await turn.keep_storages()
@@ -130,6 +134,7 @@ class ManagerReconciler:
             status = group_status(group, turn.found(group), sharing.problems, turn.usable(group), rows, now=now)
             await self._tell(recorder, GROUPS, group, status)
         there = {each.meta.uid for each in (*storages, *groups)}
+        self._refused_statuses.keep(there)
         self._gauges_at = {uid: at for uid, at in self._gauges_at.items() if uid in there}
         return turn.unreachable
 
@@ -137,6 +142,7 @@ class ManagerReconciler:
         """Write a status that differs from the one that is there, amounts less often."""
         before, uid, now = declared.status, declared.meta.uid, time.monotonic()
         if status == before:
+            self._refused_statuses.done(uid)
             return
         is_news = without_gauges(status) != without_gauges(before)
         wait = max(GAUGES_SECONDS, self._count / GAUGE_WRITES_PER_SECOND)
@@ -148,9 +154,11 @@ class ManagerReconciler:
         except RestError as error:
             if error.is_lasting:
                 # Such as what a webhook of somebody's refuses; it keeps no other object from being told.
-                logger.warning("the status of %s %s: %s", KINDS[plural], declared.meta.name, error)
+                if self._refused_statuses.note(uid, str(error), now):
+                    logger.warning("the status of %s %s: %s", KINDS[plural], declared.meta.name, error)
             elif error.status not in OUTDATED:
                 raise
             return
+        self._refused_statuses.done(uid)
         for notice in manager_notices(before, status):
             recorder.record(KINDS[plural], declared.meta, notice)

@@ -1,6 +1,7 @@
 """What one round finds and does at the KV-cache manager, object by object: one that is refused holds up no other."""
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,7 @@ from tenantzone_operator.cache_manager.statuses import Found
 from tenantzone_operator.kube.conditions import Reason, name_some
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.specs import Body
+from tenantzone_operator.writing.refusals import Refusals
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +37,13 @@ class Turn:
         storages: Sequence[DeclaredStorage],
         groups: Sequence[DeclaredGroup],
         shared: Mapping[str, Members],
+        refused_accounts: Refusals,
     ) -> None:
         self.unreachable = ""
         self.instances: list[Body] = []
         """All that the manager knows, where zones have quotas of their own."""
         self._shared = shared
+        self._refused_accounts = refused_accounts
         self._client = client
         self._objects = objects
         self._storages = storages
@@ -95,15 +99,30 @@ class Turn:
         listed = await self._ask("ListServiceAccounts")
         known = {each["name"]: each["pool"] for each in listed["accounts"]}
         for name, pool in owners.items():
-            if known.get(name) != pool:
-                with _told_if_refused(f"does not let in {name} for the pool {pool}"):
+            if known.get(name) == pool:
+                self._refused_accounts.done(name)
+            else:
+                with self._told_if_refused(name, f"does not let in {name} for the pool {pool}"):
                     await self._ask("PutServiceAccount", account={"name": name, "pool": pool})
                     logger.info("the KV-cache manager lets in %s for the pool %s", name, pool)
         for name in known.keys() - owners.keys():
             if namespace in (None, name.partition("/")[0]):
-                with _told_if_refused(f"goes on letting in {name}, which no pool names"):
+                with self._told_if_refused(name, f"goes on letting in {name}, which no pool names"):
                     await self._remove("RemoveServiceAccount", name=name)
                     logger.info("the KV-cache manager lets in %s no longer: no pool names it", name)
+
+        self._refused_accounts.keep(known.keys() | owners.keys())
+
+    @contextmanager
+    def _told_if_refused(self, account: str, what: str) -> Iterator[None]:
+        """Go on after a refusal that is about one account, of which no status tells: it is logged once."""
+        try:
+            yield
+        except ManagerRefused as error:
+            if self._refused_accounts.note(account, (what, str(error)), time.monotonic()):
+                logger.warning("the KV-cache manager %s: %s", what, error)
+        else:
+            self._refused_accounts.done(account)
 
     async def let_groups_go(self) -> None:
         """Empty and remove the groups that were deleted."""
@@ -236,15 +255,6 @@ class Turn:
         except ManagerRefused as error:
             if not error.is_missing:
                 raise
-
-
-@contextmanager
-def _told_if_refused(what: str) -> Iterator[None]:
-    """Go on after a refusal that is about one thing, of which no status tells."""
-    try:
-        yield
-    except ManagerRefused as error:
-        logger.warning("the KV-cache manager %s: %s", what, error)
 
 
 def _shown(error: RestError) -> str:
