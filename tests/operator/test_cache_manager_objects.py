@@ -7,7 +7,13 @@ import pytest
 import yaml
 
 from tenantzone_contract.cache_names import instance_name, pool_group, zone_group
-from tenantzone_operator.cache_manager.declared import DeclaredGroup, DeclaredStorage, read_group, read_storage
+from tenantzone_operator.cache_manager.declared import (
+    Declared,
+    DeclaredGroup,
+    DeclaredStorage,
+    read_group,
+    read_storage,
+)
 from tenantzone_operator.cache_manager.members import Members, members, service_accounts, with_members, zone_rows
 from tenantzone_operator.cache_manager.notices import manager_notices
 from tenantzone_operator.cache_manager.statuses import Found, group_status, storage_status, without_gauges
@@ -264,6 +270,19 @@ def test_promises_that_can_t_all_be_kept_are_refused(spec: dict[str, Any], words
 def test_a_zone_s_limit_below_its_reservation_is_refused() -> None:
     types = [{"type": "S3", "reserved": 2, "limit": 1}]
     assert "limit must not be below reserved" in group(zones=[ACME | {"types": types}]).invalid
+
+
+@pytest.mark.parametrize(
+    ("declared", "path"),
+    [
+        (group(zones=[ACME | {"types": [{"type": "S3", "limit": "0Gi"}]}]), "zones[default/acme].types[S3].limit"),
+        (group(types=[{"type": "S3", "limit": "0Gi"}]), "types[S3].limit"),
+        (group(quota={"limit": "0.0Gi"}), "quota.limit"),
+        (storage(capacity="0"), "capacity"),
+    ],
+)
+def test_a_limit_of_nothing_is_refused(declared: Declared, path: str) -> None:
+    assert declared.invalid == f"{path} must be 1 or more"
 
 
 def test_each_change_is_told_once() -> None:

@@ -301,6 +301,11 @@ def group(**spec: Any) -> str:
             "limit must not be below reserved",
             id="a zone that is promised more than it may have",
         ),
+        pytest.param(
+            group(zones=[{"namespace": "a", "name": "b", "types": [{"type": "S3", "limit": "0Gi"}]}]),
+            "zones.types.limit must be 1 or more; leave it out for as much as the group",
+            id="a zone that may have nothing",
+        ),
         pytest.param(group(ttl="10ms"), "ttl (10ms) must not be below 1s", id="a group's short ttl"),
         pytest.param(group(evictionPolicy="FIFO"), '"LRU", "LFU"', id="an unknown policy of a group"),
         pytest.param(zone(tenant="-acme"), "spec.tenant", id="a tenant that could not be a file's name"),

@@ -141,6 +141,7 @@ def _types_of_zone(spec: Body) -> dict[str, Body]:
         bounds = {field: _bytes(f"{path}.{field}", each[field]) for field in ("reserved", "limit") if field in each}
         if bounds.get("limit", NO_END) < bounds.get("reserved", 0):
             raise ValueError(f"{path}: limit must not be below reserved; raise limit or lower reserved")
+        _check_limit(f"{path}.limit", bounds.get("limit"))
         quotas[each["type"]] = {field: size for field, size in bounds.items() if size or field == "limit"}
     return quotas
 
@@ -174,12 +175,17 @@ def _bytes(path: str, amount: int | str) -> int:
         raise ValueError(f"{path}: {error}") from None
 
 
+def _check_limit(path: str, size: int | None) -> None:
+    if size == 0:
+        raise ValueError(f"{path} must be 1 or more")
+
+
 def _quota(path: str, limit: int | str | None, watermark: str | None) -> Body:
     if limit is None:
         return {}
-    return {"limit": _bytes(path, limit)} | (
-        {"watermark": int(watermark.removesuffix("%")) / 100} if watermark is not None else {}
-    )
+    size = _bytes(path, limit)
+    _check_limit(path, size)
+    return {"limit": size} | ({"watermark": int(watermark.removesuffix("%")) / 100} if watermark is not None else {})
 
 
 def _place(spec: Body) -> str:
