@@ -1,6 +1,7 @@
 """Two of vLLM's real schedulers over one manager and its files: what is found, who waits, and for how long."""
 
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,15 +9,12 @@ import pytest
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_runtime.engine.shared_tier import ZoneSharedTier
 from tenantzone_runtime.shared.opening import open_shared_tier
-from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.writing import Shape
 from tests.disk.disks import SALT_KEY, instance
 from tests.engine.tier_worker import CHUNK_BYTES, FOREIGN, TierWorker, with_tiers
 from tests.shared_tier.conftest import own_manager  # noqa: F401 - a fixture
-from tests.shared_tier.engines import PATIENT
+from tests.shared_tier.engines import ENDLESS, HANG, PATIENT, standing_still
 from tests.zones.core import declare
-
-SECONDS = 30
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +63,7 @@ class SharingEngine(Driver):
 
     def rest(self):
         """Step until nothing is asked, copied or written; what has to go may take a lease."""
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + HANG
         while self.scheduler.has_requests() or not self.shared._storing.is_at_rest:
             assert time.monotonic() < until, "it does not end"
             self.step()
@@ -117,7 +115,7 @@ def test_who_waits_for_an_answer_holds_up_nobody(engines, manager):
     manager.pause()
     waiting = engine.send("acme", prompt(6))
     others = [engine.send("acme", [7] * 3), engine.send("burst", [8] * 3)]
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + HANG
     while any(each.request_id in engine.scheduler.requests for each in others):
         assert time.monotonic() < until
         engine.step()
@@ -128,12 +126,15 @@ def test_who_waits_for_an_answer_holds_up_nobody(engines, manager):
 
 
 def test_after_its_budget_a_request_is_computed(engines, manager):
-    (engine,) = engines(1, settings=SharedSettings())
-    manager.pause()
-    engine.ask("acme", prompt(6))
-    assert engine.worker.loaded == 0
-    assert engine.shared.figures().questions["late"] == 1
-    manager.resume()
+    (engine,) = engines(1, settings=replace(ENDLESS, query_seconds=0.05))
+    with standing_still(manager):
+        request = engine.send("acme", prompt(6))
+        while request.request_id in engine.scheduler.requests:
+            engine.step()
+            engine.scheduler.let_time_pass()
+        assert engine.worker.loaded == 0
+        assert engine.shared.figures().questions == {"late": 1}
+    engine.rest()
 
 
 def test_a_conversation_that_began_without_the_manager_is_stored_when_it_goes_on(engines, manager):
@@ -142,7 +143,7 @@ def test_a_conversation_that_began_without_the_manager_is_stored_when_it_goes_on
     begun = prompt(6)
     first.ask("acme", begun)
     manager.start()
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + HANG
     while first.shared.problem:
         assert time.monotonic() < until
         first.scheduler.let_time_pass()

@@ -2,7 +2,10 @@
 
 import time
 import urllib.request
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
+from threading import Event, Timer
 
 from tenantzone_contract.config import PoolConfig
 from tenantzone_contract.config_text import make_config
@@ -20,6 +23,31 @@ NUMBERS = count(1)
 TENANTS = count(1)
 PATIENT = SharedSettings(query_seconds=20, call_seconds=20, load_seconds=20, store_seconds=20, held_seconds=0.05)
 """Of tests that ask what is done and not when: this machine may stand still for seconds."""
+ENDLESS = replace(PATIENT, query_seconds=3600, call_seconds=3600, load_seconds=3600, store_seconds=3600)
+"""Of tests in which nobody may wait: who does is seen to hang."""
+HANG = 60.0
+"""Seconds after which a test has hung."""
+
+
+@contextmanager
+def standing_still(manager):
+    """The manager does nothing, and nobody waits for that."""
+    has_hung = Event()
+
+    def go_on():
+        has_hung.set()
+        manager.resume()
+
+    timer = Timer(HANG, go_on)
+    manager.pause()
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        manager.resume()
+    assert not has_hung.is_set(), "somebody has waited for the manager"
 
 
 def group(pool, tenant="", **terms):
@@ -130,7 +158,7 @@ class Engine:
         self.wait(lambda: number in self.ended)
         return self.ended.pop(number)
 
-    def wait(self, condition, seconds=30.0):
+    def wait(self, condition, seconds=HANG):
         until = time.monotonic() + seconds
         while not (result := condition()):
             assert time.monotonic() < until, "it did not come to that"
