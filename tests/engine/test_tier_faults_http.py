@@ -120,6 +120,18 @@ def let_go(path):
     os.close(opened)
 
 
+@contextmanager
+def hanging(files):
+    """Who reads one of the files waits until this ends, however it does."""
+    for path in files:
+        hung(path)
+    try:
+        yield
+    finally:
+        for path in files:
+            let_go(path)
+
+
 @pytest.mark.parametrize(
     ("fault", "harm", "reason"),
     [
@@ -164,18 +176,11 @@ def test_another_tenants_files_are_not_taken_for_its_own(tiered, kept, root):
 
 def test_who_asks_waits_for_a_slow_disk_as_long_as_it_may_and_no_longer(tiered, kept):
     text, answer, files = kept
-    for path in files:
-        hung(path)
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor() as pool, hanging(files):
         others = pool.submit(ask, tiered, "acme", prompt("while reads hang"))
         asked = pool.submit(again, tiered, "reads hang", text, answer)
-        try:
-            cached, counted = asked.result(SAFETY_SECONDS)
-            others.result(SAFETY_SECONDS)
-        finally:
-            # Not before both are answered.
-            for path in files:
-                let_go(path)
+        cached, counted = asked.result(SAFETY_SECONDS)
+        others.result(SAFETY_SECONDS)
     assert cached <= BLOCK_TOKENS
     assert counted.keys() == {"late"}
     tiered.wait(lambda: recovers(tiered), "reads are tried again", 60)
@@ -262,19 +267,15 @@ def test_a_quota_that_is_lowered_under_load_costs_no_request(tiered):
 def test_a_zone_that_is_deleted_while_it_loads_leaves_nothing_and_its_request_ends(tiered, kept, root):
     text, answer, files = kept
     folder = files[0].parent.parent
-    for path in files:
-        hung(path)
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor() as pool, hanging(files):
         began = time.monotonic()
         asked = pool.submit(ask, tiered, "dusk", text)
         tiered.wait(lambda: tiered.zone("dusk").waiting_requests, "it waits for the disk")
         tiered.declare(*ZONES[:-1])
-        told, cached = asked.result()
+        told, cached = asked.result(SAFETY_SECONDS)
         seconds = time.monotonic() - began
     print(f"\n| its zone is deleted while it loads | 200, the same answer | {cached} of {WHOLE} | {seconds:.1f} s | |")
     assert told == answer
-    for path in files:
-        let_go(path)
     tiered.wait(lambda: not folder.exists(), "all of the zone's is gone", 60)
     tiered.declare(*ZONES)
     tiered.wait(lambda: recovers(tiered), "the disk is asked again", 60)
