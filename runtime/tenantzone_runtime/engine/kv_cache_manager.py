@@ -193,7 +193,8 @@ class ZoneKVCacheManager(KVCacheManager):
                 apply_admission_cap=is_capped,
                 prefill_end=max(request.num_prompt_tokens, request.num_tokens - 1),
             )
-        return blocks
+        # vLLM 0.33 comes to -1 for drafts behind states that it has no block for yet, and takes none.
+        return max(0, blocks)
 
     def blocks_to_generate(self, request: Request, max_tokens: int) -> int:
         """Blocks that a running request begins with the next token that it generates, and what is drafted after it.
