@@ -155,11 +155,9 @@ class ZoneKVCacheManager(KVCacheManager):
 
     def let_go_of_skipped(self, request: Request) -> None:
         """Free what a running request no longer sees, as vLLM does before it takes blocks."""
-        if not self._tables.forgetful:
-            return
-        processed = max(0, request.num_computed_tokens - request.num_in_flight_tokens)
-        for caches in self._tables.forgetful:
-            caches.remove_skipped_blocks(request.request_id, processed, request.num_prompt_tokens)
+        if self._tables.forgetful:
+            processed = max(0, request.num_computed_tokens - request.num_in_flight_tokens)
+            self._tables.let_go_of_skipped(request, processed)
 
     def blocks_to_allocate(
         self,
