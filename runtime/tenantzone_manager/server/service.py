@@ -237,20 +237,12 @@ class Service:
         """Bring the gauges up to date, for a scrape.
 
         Raises:
-            IndexUnavailable: the index does not answer.
+            IndexUnavailable: the index does not answer; all gauges but those of accounts are up to date.
         """
         manager = self._manager
-        names = {("", ""): ""}
-        names.clear()
-        for group in manager.catalog.groups:
-            names[group, ""] = f"g/{group}"
-            for where in self._types():
-                names[group, where] = books.group_chain(group, where)[0]
-        accounts = await manager.index.accounts(list(names.values()))
-        manager.metrics.show_accounts({at: accounts[name] for at, name in names.items() if name in accounts})
+        # What this process knows by itself comes first: an index that does not answer must not leave it as it was.
         manager.metrics.show_storages(
-            (each.storage.name, each.storage.type, manager.storages.is_available(each.storage.name))
-            for each in manager.storages.standings()
+            (each.storage, manager.storages.is_available(each.storage.name)) for each in manager.storages.standings()
         )
         cache = manager.index.cache
         manager.metrics.cache_lookups.labels("found").set(cache.hits)
@@ -258,6 +250,11 @@ class Service:
         manager.metrics.cached.set(len(cache))
         manager.metrics.conflicts.set(manager.index.conflicts)
         manager.metrics.leads.set(manager.leads)
+        names = {(group, ""): f"g/{group}" for group in manager.catalog.groups}
+        for group in manager.catalog.groups:
+            names |= {(group, where): books.group_chain(group, where)[0] for where in self._types()}
+        accounts = await manager.index.accounts(list(names.values()))
+        manager.metrics.show_accounts({at: accounts[name] for at, name in names.items() if name in accounts})
 
     async def _instance(self, caller: Caller, name: str) -> Instance:
         """An instance that the caller may touch; of any other it is not told whether it is there."""
