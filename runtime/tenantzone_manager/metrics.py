@@ -58,6 +58,9 @@ class Metrics:
             "failed_deletions", "Locations that a storage did not delete; they are tried again."
         )
         self.orphans = self._counter("orphans", "Objects without a record that were removed.")
+        self.dropped_events = self._counter(
+            "dropped_events", "Events that were not written, as they came faster than the disk took them."
+        )
         self.reclaim_seconds = self._histogram("reclaim_seconds", "Time of one pass of the reclaimer.")
         self.cache_lookups = self._gauge(
             "search_cache_lookups", "Lookups into the search cache since the start, found or not.", "result"

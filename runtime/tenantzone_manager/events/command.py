@@ -1,0 +1,141 @@
+"""``tenantzone-manager events``: who wrote and who read a block; what went on in a zone, a group or an instance."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tenantzone_contract.text import printable
+from tenantzone_manager.events.reading import Selection, Tally, block_key, select
+from tenantzone_manager.events.record import LOST, Event
+
+_PROGRAM: Final = "tenantzone-manager events"
+_WORDS: Final = {
+    "get_cache_location": "read",
+    "start_write_cache": "began to write",
+    "finish_write_cache": "wrote",
+    "remove_cache": "removed",
+    "trim_cache": "removed",
+    "evict": "evicted",
+    "expire_write": "expired",
+    "delete": "deleted",
+}
+_SHOWN_KEYS: Final = 2
+_ROW: Final = "{:<24}  {:<15}  {:>6}  {:<32}  {:<24}  {:<24}  {}"
+_COLUMNS: Final = ("TIME", "WHAT", "BLOCKS", "CALLER", "GROUP", "INSTANCE", "KEYS")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the events that are asked for; the exit code is 1 where a file can't be read."""
+    own = _parser().parse_args(arguments)
+    selection = Selection(
+        own.block, own.zone, own.pool, own.group, own.instance, own.caller, own.begin.timestamp(), own.end.timestamp()
+    )
+    tally = Tally()
+    events = select(own.files, selection, tally)
+    try:
+        for line in _document(events, tally) if own.json else _table(events, tally, selection):
+            print(line)
+    except BrokenPipeError:  # who reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        sys.exit(f"{_PROGRAM}: {error.filename or 'a file'} can't be read: {error.strerror}")
+
+
+def _document(events: Iterator[Event], tally: Tally) -> Iterator[str]:
+    """One JSON object, that is made as it is printed: there may be more events than there is memory."""
+    yield '{"events": ['
+    before = None
+    for event in events:
+        if before is not None:
+            yield f"{before},"
+        before = msgspec.json.encode(event).decode()
+    if before is not None:
+        yield before
+    yield f'], "read": {tally.read}, "skipped": {tally.skipped}, "lost": {tally.lost}}}'
+
+
+def _table(events: Iterator[Event], tally: Tally, selection: Selection) -> Iterator[str]:
+    yield _ROW.format(*_COLUMNS)
+    for event in events:
+        yield _ROW.format(*(printable(cell) for cell in _cells(event, selection))).rstrip()
+    yield ""
+    yield f"{tally.read} events in {len(tally.files)} files"
+    if tally.skipped:
+        yield f"{tally.skipped} lines are no events, and were skipped"
+    if tally.lost:
+        yield f"{tally.lost} events are missing: they came faster than they could be written"
+
+
+def _cells(event: Event, selection: Selection) -> tuple[str, ...]:
+    if event.event == LOST:
+        return _time(event), f"{event.events} lost", "", event.caller, "", "", ""
+    blocks = [selection.block] if selection.block else event.blocks
+    more = f" and {len(blocks) - _SHOWN_KEYS} more" if len(blocks) > _SHOWN_KEYS else ""
+    caller = f"{event.caller} ({event.pod})" if event.pod else event.caller
+    about = " ".join(blocks[:_SHOWN_KEYS]) + more or event.storage or event.account
+    return _time(event), _what(event, selection), str(len(blocks)), caller, event.group, event.instance, about
+
+
+def _what(event: Event, selection: Selection) -> str:
+    if selection.block and selection.block in event.failed:
+        return "failed to write"
+    if selection.block and selection.block in event.expired:
+        return "wrote too late"
+    return _WORDS.get(event.event, event.event)
+
+
+def _time(event: Event) -> str:
+    try:
+        return datetime.fromtimestamp(event.time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return f"{event.time:g}"
+
+
+def _read_time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-11-01 or 2026-11-01T12:00:00Z") from error
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _read_key(text: str) -> str:
+    try:
+        return block_key(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=_PROGRAM, description=__doc__)
+    parser.add_argument(
+        "files", type=Path, nargs="+", metavar="FILE", help="what --events named, of each manager; older files are found"
+    )
+    parser.add_argument("--block", type=_read_key, default="", metavar="KEY", help="of this block: its key, in hex")
+    for name, metavar, text in (
+        ("--zone", "TENANT", "of the zones of this tenant"),
+        ("--pool", "NAMESPACE/POOL", "of instances of this pool"),
+        ("--group", "NAME", "of this instance group"),
+        ("--instance", "NAME", "of this instance"),
+        ("--caller", "NAME", "by this caller; the manager itself: manager"),
+    ):
+        parser.add_argument(name, default="", metavar=metavar, help=text)
+    parser.add_argument(
+        "--from", dest="begin", type=_read_time, default=datetime.min.replace(tzinfo=UTC), metavar="TIME", help="(UTC)"
+    )
+    parser.add_argument(
+        "--to",
+        dest="end",
+        type=_read_time,
+        default=datetime.max.replace(tzinfo=UTC),
+        metavar="TIME",
+        help="which is not in it",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
