@@ -202,7 +202,9 @@ class Reclaimer:
                 own = accounts.get(books.instance_account(instance.name, where), Account())
                 if over := over_own_limit(own):
                     order = Order(where, group.eviction_policy)
-                    evicted += await self._remover.evict([instance], order, over, {instance.name: over}, self._note_evicted)
+                    evicted += await self._remover.evict(
+                        [instance], order, over, {instance.name: over}, self._note_evicted
+                    )
         accounts = await self._accounts(group, instances, types)
         for where, over in group_surplus(group, types, accounts).items():
             evicted += await self._evict(group, instances, where, over, accounts)

@@ -21,8 +21,8 @@ AT_ONCE: Final = 256
 NO_END: Final = 2**63
 
 Told = Callable[[Instance, str, Sequence[bytes]], None]
-"""Hears of blocks that have ceased to serve, as soon as they have: whose, from which storage type (empty: from all), and
-their keys, no more than ``AT_ONCE``."""
+"""Hears of blocks that have ceased to serve, as soon as they have: whose, from which storage type (empty: from all),
+and their keys, no more than ``AT_ONCE``."""
 
 
 def _nobody(_instance: Instance, _where: str, _keys: Sequence[bytes]) -> None:

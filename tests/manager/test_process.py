@@ -14,7 +14,7 @@ import pytest
 from hack.ports import free_ports
 from tenantzone_manager.__main__ import main
 from tenantzone_manager.index.backend import IndexBackend
-from tenantzone_manager.server.access import ReviewedTokens, Unauthenticated, read_service_accounts
+from tenantzone_manager.server.access import Caller, Reviewed, ReviewedTokens, Unauthenticated, read_service_accounts
 from tests.manager.asking import over_grpc, over_http
 from tests.manager.playing import Playing, eventually, prompt
 
@@ -141,14 +141,16 @@ async def test_tokens_are_reviewed_and_their_service_accounts_are_pools(tmp_path
     (tmp_path / "accounts").write_text(json.dumps(accounts))
     asked: list[str] = []
 
-    async def review(token: str, audience: str) -> str:
+    async def review(token: str, audience: str) -> Reviewed:
         asked.append(token)
-        return {"t1": "ml/engine", "t2": "ml/stranger"}.get(token, "") if audience == "ours" else ""
+        known = {"t1": Reviewed("ml/engine", "chat-0"), "t2": Reviewed("ml/stranger")}
+        return known.get(token, Reviewed()) if audience == "ours" else Reviewed()
 
     now = [0.0]
     tokens = ReviewedTokens(review, "ours", read_service_accounts(tmp_path / "accounts").get, lambda: now[0])
-    assert (await tokens.authenticate("t1")).pool == "ml/chat"
-    assert (await tokens.authenticate("t1")).pool == "ml/chat"
+    engine = Caller("ml/engine", pool="ml/chat", pod="chat-0")
+    assert await tokens.authenticate("t1") == engine
+    assert await tokens.authenticate("t1") == engine
     assert asked == ["t1"]
     now[0] = 61.0
     await tokens.authenticate("t1")

@@ -1,6 +1,7 @@
 """``tenantzone-manager events``: who wrote and who read a block; what went on in a zone, a group or an instance."""
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -33,9 +34,7 @@ _COLUMNS: Final = ("TIME", "WHAT", "BLOCKS", "CALLER", "GROUP", "INSTANCE", "KEY
 def main(arguments: Sequence[str]) -> None:
     """Print the events that are asked for; the exit code is 1 where a file can't be read."""
     own = _parser().parse_args(arguments)
-    selection = Selection(
-        own.block, own.zone, own.pool, own.group, own.instance, own.caller, own.begin.timestamp(), own.end.timestamp()
-    )
+    selection = Selection(own.block, own.zone, own.pool, own.group, own.instance, own.caller, own.begin, own.end)
     tally = Tally()
     events = select(own.files, selection, tally)
     try:
@@ -97,12 +96,12 @@ def _time(event: Event) -> str:
         return f"{event.time:g}"
 
 
-def _read_time(text: str) -> datetime:
+def _read_time(text: str) -> float:
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-11-01 or 2026-11-01T12:00:00Z") from error
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 def _read_key(text: str) -> str:
@@ -115,7 +114,11 @@ def _read_key(text: str) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=_PROGRAM, description=__doc__)
     parser.add_argument(
-        "files", type=Path, nargs="+", metavar="FILE", help="what --events named, of each manager; older files are found"
+        "files",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="what --events named, of each manager; older files are found",
     )
     parser.add_argument("--block", type=_read_key, default="", metavar="KEY", help="of this block: its key, in hex")
     for name, metavar, text in (
@@ -126,16 +129,7 @@ def _parser() -> argparse.ArgumentParser:
         ("--caller", "NAME", "by this caller; the manager itself: manager"),
     ):
         parser.add_argument(name, default="", metavar=metavar, help=text)
-    parser.add_argument(
-        "--from", dest="begin", type=_read_time, default=datetime.min.replace(tzinfo=UTC), metavar="TIME", help="(UTC)"
-    )
-    parser.add_argument(
-        "--to",
-        dest="end",
-        type=_read_time,
-        default=datetime.max.replace(tzinfo=UTC),
-        metavar="TIME",
-        help="which is not in it",
-    )
+    parser.add_argument("--from", dest="begin", type=_read_time, default=-math.inf, metavar="TIME", help="since (UTC)")
+    parser.add_argument("--to", dest="end", type=_read_time, default=math.inf, metavar="TIME", help="before this")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser

@@ -34,6 +34,8 @@ class EventFiles:
         self._path = path
         self._max_bytes = max_bytes
         self._keep = keep
+        self._file = -1
+        self._size = 0
         self._open()
 
     def append(self, line: bytes) -> None:

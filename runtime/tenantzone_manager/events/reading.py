@@ -105,7 +105,7 @@ def select(paths: Sequence[Path], selection: Selection, tally: Tally) -> Iterato
 
 def _open(path: Path, tally: Tally, stack: ExitStack) -> list[IO[bytes]]:
     """All files of a manager, the oldest first. None is missed, and none there twice, if they are rotated meanwhile."""
-    opened = {}
+    opened: dict[tuple[int, int], IO[bytes]] = {}
     newest = path.open("rb")
     for each, file in [(path, stack.enter_context(newest)), *_older(path, stack)]:
         status = os.fstat(file.fileno())

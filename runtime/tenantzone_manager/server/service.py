@@ -94,9 +94,10 @@ class Service:
         metrics = self._manager.metrics
         metrics.queried.labels(instance.group).inc(len(keys))
         metrics.matched.labels(instance.group).inc(found)
-        there = keys[match.first : match.first + len(match.blocks)]
-        given = [key for key, block in zip(there, match.blocks, strict=True) if block.locations]
-        self._note("get_cache_location", caller, instance, keys=given, asked=len(keys), query=request.query_type)
+        if self._manager.events.is_on:
+            there = keys[match.first : match.first + len(match.blocks)]
+            given = [key for key, block in zip(there, match.blocks, strict=True) if block.locations]
+            self._note("get_cache_location", caller, instance, keys=given, asked=len(keys), query=request.query_type)
         return match
 
     async def start_write_cache(self, caller: Caller, request: m.StartWriteCacheRequest) -> m.StartWriteCacheResponse:
