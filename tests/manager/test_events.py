@@ -38,8 +38,8 @@ class Writing:
         self.file = file
         self._service = Service(playing.manager)
 
-    async def ask(self, name: str, caller: Caller = ENGINE, **fields: Any) -> Any:
-        call = BY_NAME[name]
+    async def ask(self, call_name: str, caller: Caller = ENGINE, **fields: Any) -> Any:
+        call = BY_NAME[call_name]
         return await self._service.call(call, caller, call.request(**fields))
 
     async def write(self, keys: list[bytes], failed: list[int] | None = None, caller: Caller = ENGINE) -> str:

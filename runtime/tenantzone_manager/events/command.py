@@ -120,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="what --events named, of each manager; older files are found",
     )
-    parser.add_argument("--block", type=_read_key, default="", metavar="KEY", help="of this block: its key, in hex")
+    parser.add_argument("--block", type=_read_key, metavar="KEY", help="of this block: its key, in hex")
     for name, metavar, text in (
         ("--zone", "TENANT", "of the zones of this tenant"),
         ("--pool", "NAMESPACE/POOL", "of instances of this pool"),
