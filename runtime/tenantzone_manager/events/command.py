@@ -26,9 +26,8 @@ _WORDS: Final = {
     "expire_write": "expired",
     "delete": "deleted",
 }
-_SHOWN_KEYS: Final = 2
-_ROW: Final = "{:<24}  {:<15}  {:>6}  {:<32}  {:<24}  {:<24}  {}"
-_COLUMNS: Final = ("TIME", "WHAT", "BLOCKS", "CALLER", "GROUP", "INSTANCE", "KEYS")
+_ROW: Final = "{:<24}  {:<15}  {:>6}  {:<28}  {:<20}  {:<22}  {}"
+_COLUMNS: Final = ("TIME", "WHAT", "BLOCKS", "CALLER", "GROUP", "KEYS", "INSTANCE")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -75,10 +74,10 @@ def _cells(event: Event, selection: Selection) -> tuple[str, ...]:
     if event.event == LOST:
         return _time(event), f"{event.events} lost", "", event.caller, "", "", ""
     blocks = [selection.block] if selection.block else event.blocks
-    more = f" and {len(blocks) - _SHOWN_KEYS} more" if len(blocks) > _SHOWN_KEYS else ""
+    more = f" +{len(blocks) - 1}" if len(blocks) > 1 else ""
     caller = f"{event.caller} ({event.pod})" if event.pod else event.caller
-    about = " ".join(blocks[:_SHOWN_KEYS]) + more or event.storage or event.account
-    return _time(event), _what(event, selection), str(len(blocks)), caller, event.group, event.instance, about
+    about = "".join(blocks[:1]) + more or event.storage or event.account
+    return _time(event), _what(event, selection), str(len(blocks)), caller, event.group, about, event.instance
 
 
 def _what(event: Event, selection: Selection) -> str:
