@@ -313,12 +313,21 @@ async def test_the_command_tells_people_and_programs(writing: Writing, capsys: p
     assert (told["read"], told["skipped"], told["lost"]) == (5, 1, 0)
     main(["events", str(writing.file), "--block", KEYS[2].hex()])
     lines = capsys.readouterr().out.splitlines()
-    assert [line[26:41].rstrip() for line in lines[:3]] == ["WHAT", "began to write", "failed to write"]
+    assert [line[26:48].rstrip() for line in lines[:3]] == ["WHAT", "began to write", "failed to write"]
     assert "1970-01-12T13:46:40.000Z" in lines[1]
     assert "ml/engine (chat-0)" in lines[1]
     assert lines[-2:] == ["5 events in 1 files", "1 lines are no events, and were skipped"]
     main(["events", str(writing.file), "--zone", "acme", "--from", "1970-01-12T13:46:41"])
     assert len(capsys.readouterr().out.splitlines()) == 4
+    main(["events", str(writing.file), "--zone", "acme"])
+    rows = [line[26:56].split() for line in capsys.readouterr().out.splitlines()[1:-3]]
+    assert rows == [
+        ["register", "instance", "0"],
+        ["began", "to", "write", "3"],
+        ["wrote", "2"],
+        ["failed", "to", "write", "1"],
+        ["read", "2"],
+    ]
     main(["events", str(writing.file), "--to", "1970-01-02"])
     assert "\x1b" not in capsys.readouterr().out
     main(["events", str(writing.file), "--zone", "nobody", "--json"])

@@ -26,14 +26,14 @@ _WORDS: Final = {
     "expire_write": "expired",
     "delete": "deleted",
 }
-_ROW: Final = "{:<24}  {:<15}  {:>6}  {:<28}  {:<20}  {:<22}  {}"
+_ROW: Final = "{:<24}  {:<22}  {:>6}  {:<28}  {:<20}  {:<22}  {}"
 _COLUMNS: Final = ("TIME", "WHAT", "BLOCKS", "CALLER", "GROUP", "KEYS", "INSTANCE")
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print the events that are asked for; the exit code is 1 where a file can't be read."""
     own = _parser().parse_args(arguments)
-    selection = Selection(own.block, own.zone, own.pool, own.group, own.instance, own.caller, own.begin, own.end)
+    selection = Selection(own.block or "", own.zone, own.pool, own.group, own.instance, own.caller, own.begin, own.end)
     tally = Tally()
     events = select(own.files, selection, tally)
     try:
@@ -61,7 +61,8 @@ def _document(events: Iterator[Event], tally: Tally) -> Iterator[str]:
 def _table(events: Iterator[Event], tally: Tally, selection: Selection) -> Iterator[str]:
     yield _ROW.format(*_COLUMNS)
     for event in events:
-        yield _ROW.format(*(printable(cell) for cell in _cells(event, selection))).rstrip()
+        for row in _rows(event, selection):
+            yield _ROW.format(*map(printable, row)).rstrip()
     yield ""
     yield f"{tally.read} events in {len(tally.files)} files"
     if tally.skipped:
@@ -70,22 +71,24 @@ def _table(events: Iterator[Event], tally: Tally, selection: Selection) -> Itera
         yield f"{tally.lost} events are missing: they came faster than they could be written"
 
 
-def _cells(event: Event, selection: Selection) -> tuple[str, ...]:
+def _rows(event: Event, selection: Selection) -> Iterator[tuple[str, ...]]:
+    """A row for each of the ways in which an event ended for blocks; of the block that is asked for only."""
     if event.event == LOST:
-        return _time(event), f"{event.events} lost", "", event.caller, "", "", ""
-    blocks = [selection.block] if selection.block else event.blocks
-    more = f" +{len(blocks) - 1}" if len(blocks) > 1 else ""
+        yield _time(event), f"{event.events} lost", "", event.caller, "", "", ""
+        return
     caller = f"{event.caller} ({event.pod})" if event.pod else event.caller
-    about = "".join(blocks[:1]) + more or event.storage or event.account
-    return _time(event), _what(event, selection), str(len(blocks)), caller, event.group, about, event.instance
+    for what, keys in _endings(event):
+        told = [key for key in keys if selection.block in ("", key)]
+        if told or not event.blocks:
+            about = f"{told[0]} +{len(told) - 1}" if told[1:] else "".join(told) or event.storage or event.account
+            yield _time(event), what, str(len(told)), caller, event.group, about, event.instance
 
 
-def _what(event: Event, selection: Selection) -> str:
-    if selection.block and selection.block in event.failed:
-        return "failed to write"
-    if selection.block and selection.block in event.expired:
-        return "wrote too late"
-    return _WORDS.get(event.event, event.event)
+def _endings(event: Event) -> tuple[tuple[str, list[str]], ...]:
+    what = _WORDS.get(event.event, event.event.replace("_", " "))
+    if not event.blocks:
+        return ((what, []),)
+    return (what, event.keys), ("failed to write", event.failed), ("wrote too late", event.expired)
 
 
 def _time(event: Event) -> str:
