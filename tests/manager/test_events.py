@@ -19,7 +19,7 @@ from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import Settings
 from tenantzone_manager.server.access import Caller
 from tenantzone_manager.server.service import CALLS, Service
-from tests.manager.playing import SIZE, Playing
+from tests.manager.playing import SIZE, Playing, eventually
 
 ACME = instance_name("acme", "a" * 64)
 ENGINE = Caller("ml/engine", pool="ml/chat", pod="chat-0")
@@ -289,6 +289,15 @@ def test_an_event_that_can_not_be_written_stops_none_after_it(tmp_path: Path) ->
     told = [event.caller for event in select([tmp_path / "events.jsonl"], Selection(), Tally())]
     assert told == ["after", "manager"]
     assert sum(dropped) == 1
+
+
+async def test_events_are_in_the_file_soon_though_nobody_asks_for_it(writing: Writing) -> None:
+    await writing.write(KEYS[:1])
+
+    async def told() -> list[str]:
+        return [event.event for event in select([writing.file], Selection(), Tally())]
+
+    await eventually(told, ["register_instance", "start_write_cache", "finish_write_cache"])
 
 
 def test_a_file_that_can_not_be_written_is_refused_at_once(tmp_path: Path) -> None:
