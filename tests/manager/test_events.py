@@ -1,6 +1,8 @@
 """What is written down of calls and of what the manager does by itself, and what can be asked of it."""
 
 import json
+import resource
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from tenantzone_manager.__main__ import main
 from tenantzone_manager.core.settings import Instance, Spec
 from tenantzone_manager.events.files import EventFiles, older_files
 from tenantzone_manager.events.reading import LONGEST_LINE, Selection, Tally, block_key, select
-from tenantzone_manager.events.record import Event, encode
+from tenantzone_manager.events.record import Event, encode, joined
 from tenantzone_manager.events.writer import Events, EventSettings
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import Settings
@@ -46,7 +48,7 @@ class Writing:
         started = await self.ask("StartWriteCache", caller, instance_id=ACME, block_keys=keys)
         ended = {"write_id": started.write_id, "block_keys": keys, "failed_blocks": failed or []}
         await self.ask("FinishWriteCache", caller, instance_id=ACME, **ended)
-        return started.write_id
+        return str(started.write_id)
 
     def events(self, **asked: Any) -> list[Event]:
         assert self.playing.manager.events.flush()
@@ -169,7 +171,7 @@ def test_few_files_stay_and_hold_the_newest_events(tmp_path: Path) -> None:
     for number in (1, 7, 12):  # of a time at which more were kept
         (tmp_path / f"events.jsonl.{number}").write_bytes(b"")
     (tmp_path / "events.jsonl.bak").write_bytes(b"")
-    size = len(encode(1.0, {"event": "evict", "caller": "manager", "keys": [bytes(8)]}))
+    size = len(encode(1.0, {"event": "evict", "caller": "manager", "keys": bytes(8)}))
     events = Events(EventSettings(file, max_bytes=3 * size, keep=3), lambda: 1.0)
     note_many(events, range(20))
     events.close()
@@ -192,7 +194,7 @@ def test_one_file_is_enough(tmp_path: Path) -> None:
 
 def test_a_line_that_a_crash_has_cut_off_spoils_no_other(tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
-    whole = encode(1.0, {"event": "evict", "caller": "manager", "keys": [bytes(8)]})
+    whole = encode(1.0, {"event": "evict", "caller": "manager", "keys": bytes(8)})
     file.write_bytes(whole + whole[:-20])
     events = Events(EventSettings(file), lambda: 2.0)
     note_many(events, range(1, 2))
@@ -215,7 +217,7 @@ def test_hostile_lines_are_skipped_and_counted(tmp_path: Path) -> None:
         b'{"time":1e999,"event":"evict","caller":"x"}',
         b'{"time":1,"event":"evict","caller":"' + b"x" * LONGEST_LINE + b'"}',
     ]
-    good = encode(5.0, {"event": "evict", "caller": "manager", "keys": [bytes(8)]})
+    good = encode(5.0, {"event": "evict", "caller": "manager", "keys": bytes(8)})
     unknown = b'{"time":5,"event":"new","caller":"x","keys":["0000000000000001"],"more":[{}]}\n'
     file.write_bytes(b"".join(good + line + b"\n" for line in hostile) + unknown + good[:-2])
     tally = Tally()
@@ -226,7 +228,7 @@ def test_hostile_lines_are_skipped_and_counted(tmp_path: Path) -> None:
 
 def test_files_that_are_rotated_meanwhile_are_read_once(tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
-    line = encode(1.0, {"event": "evict", "caller": "manager", "keys": [bytes(8)]})
+    line = encode(1.0, {"event": "evict", "caller": "manager", "keys": bytes(8)})
     file.write_bytes(line)
     (tmp_path / "events.jsonl.1").hardlink_to(file)
     assert len(list(select([file], Selection(), Tally()))) == 1
@@ -244,7 +246,7 @@ def test_a_full_disk_stops_no_call_and_what_is_dropped_is_counted(tmp_path: Path
     file = tmp_path / "events.jsonl"
     file.symlink_to("/dev/full")
     dropped: list[int] = []
-    events = Events(EventSettings(file, most_waiting=110), lambda: 1.0, dropped.append)
+    events = Events(EventSettings(file, most_waiting=10 * (800 + 8)), lambda: 1.0, dropped.append)
     for number in range(30):
         events.note("evict", keys=[number.to_bytes(8)])
     assert not events.flush()
@@ -280,15 +282,40 @@ async def test_dropped_events_are_a_metric(tmp_path: Path) -> None:
 
 
 def test_an_event_that_can_not_be_written_stops_none_after_it(tmp_path: Path) -> None:
-    dropped: list[int] = []
-    events = Events(EventSettings(tmp_path / "events.jsonl"), lambda: 1.0, dropped.append)
+    events = Events(EventSettings(tmp_path / "events.jsonl"), lambda: 1.0)
     events.note("evict", "\ud800")
     events.note("evict", "after")
     assert events.flush()
     events.close()
-    told = [event.caller for event in select([tmp_path / "events.jsonl"], Selection(), Tally())]
-    assert told == ["after", "manager"]
-    assert sum(dropped) == 1
+    tally = Tally()
+    told = [event.caller for event in select([tmp_path / "events.jsonl"], Selection(), tally)]
+    assert (told, tally.lost) == (["manager", "after"], 1)
+
+
+def test_short_keys_are_blocks_too() -> None:
+    assert joined([b"\x02", b"\x01" * 20]) == b"\x02" + bytes(7) + b"\x01" * 8
+    assert block_key("02") == "02" + "0" * 14
+
+
+def test_a_disk_that_is_full_in_the_middle_of_lines_has_none_of_them_twice(tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    line = encode(1.0, {"event": "evict", "caller": "manager", "keys": bytes(8)})
+    files = EventFiles(file, 2**20, 1)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(line) * 5 // 2, before[1]))
+    try:
+        assert files.append([line] * 4) == 2
+        with pytest.raises(OSError, match="large"):
+            files.append([line] * 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert files.append([line] * 2) == 2
+    files.close()
+    tally = Tally()
+    assert len(list(select([file], Selection(), tally))) == 4
+    assert tally.skipped == 1
 
 
 async def test_events_are_in_the_file_soon_though_nobody_asks_for_it(writing: Writing) -> None:
@@ -353,6 +380,6 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_lines_are_as_they_are_told(tmp_path: Path) -> None:
-    line = encode(1.25, {"event": "evict", "caller": "manager", "keys": [KEYS[0]], "asked": 0, "pool": ""})
+    line = encode(1.25, {"event": "evict", "caller": "manager", "keys": joined(KEYS[:1]), "asked": 0, "pool": ""})
     assert line == b'{"time":1.25,"event":"evict","caller":"manager","keys":["0101010101010101"]}\n'
     assert msgspec.json.decode(line, type=Event, strict=True).blocks == ["0101010101010101"]

@@ -1,6 +1,9 @@
 """The files of events: FILE is written on, FILE.1, FILE.2 and so on are older ones, of which few stay."""
 
 import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 
@@ -36,21 +39,37 @@ class EventFiles:
         self._keep = keep
         self._file = -1
         self._size = 0
+        self._is_torn = False
         self._open()
 
-    def append(self, line: bytes) -> None:
-        """Hand a line to the operating system.
+    def append(self, lines: Sequence[bytes]) -> int:
+        """Hand lines to the operating system, as many as fit into one file.
+
+        Returns:
+            How many, from the first one, are written as a whole; one at least.
 
         Raises:
-            OSError: it was not written, or not as a whole. Close the files: who opens them again begins a new line.
+            OSError: it took none.
         """
-        if self._size and self._size + len(line) > self._max_bytes:
+        if self._is_torn:
+            self.close()
+            self._open()
+        if self._size and self._size + len(lines[0]) > self._max_bytes:
             self._rotate()
-        rest = memoryview(line)
-        while rest:
-            written = os.write(self._file, rest)
-            self._size += written
-            rest = rest[written:]
+        ends = list(accumulate(map(len, lines)))
+        count = max(1, bisect_right(ends, self._max_bytes - self._size))
+        data = memoryview(b"".join(lines[:count]))
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._file, data[written:])
+        except OSError:
+            count = bisect_right(ends, written)
+            self._is_torn = True
+            if not count:
+                raise
+        self._size += written
+        return count
 
     def close(self) -> None:
         """Write no more."""
@@ -64,11 +83,12 @@ class EventFiles:
         self._size = os.fstat(self._file).st_size
         try:
             if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
-                # A crash has cut the last line off; it must not spoil the next one.
+                # A crash, or a full disk, has cut the last line off; it must not spoil the next one.
                 self._size += os.write(self._file, b"\n")
         except BaseException:
             self.close()
             raise
+        self._is_torn = False
 
     def _rotate(self) -> None:
         """The oldest go, so that there is room for a new file, and the others are named anew."""

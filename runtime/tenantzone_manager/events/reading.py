@@ -73,7 +73,7 @@ class Tally:
 
 
 def block_key(text: str) -> str:
-    """A block's key as events have it, from its hexadecimal digits, or from as many of them as an event has.
+    """A block's key as events have it, from all of its hexadecimal digits, or from as many as an event has.
 
     Raises:
         ValueError: it is none.
@@ -81,7 +81,7 @@ def block_key(text: str) -> str:
     key = text.lower().removeprefix("0x")
     if not _KEY.fullmatch(key):
         raise ValueError(f"{text!r} is no key of a block: give its bytes in hexadecimal digits")
-    return key[:KEY_DIGITS]
+    return key[:KEY_DIGITS].ljust(KEY_DIGITS, "0")
 
 
 def select(paths: Sequence[Path], selection: Selection, tally: Tally) -> Iterator[Event]:

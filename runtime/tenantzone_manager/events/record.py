@@ -10,6 +10,7 @@ MANAGER: Final = "manager"
 LOST: Final = "lost"
 """Stands where events were dropped."""
 KEY_DIGITS: Final = 16
+_KEY_BYTES: Final = KEY_DIGITS // 2
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,23 +55,31 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return [*self.keys, *self.failed, *self.expired]
 
 
-def shortened(key: bytes) -> str:
-    """A key as it is in an event."""
-    return key[: KEY_DIGITS // 2].hex()
+def joined(keys: Sequence[bytes]) -> bytes:
+    """Keys as they are in an event, one after the other; shorter ones are filled up with zeros."""
+    made = b"".join([key[:_KEY_BYTES] for key in keys])
+    if len(made) < _KEY_BYTES * len(keys):
+        made = b"".join([key[:_KEY_BYTES].ljust(_KEY_BYTES, b"\0") for key in keys])
+    return made
 
 
-def encode(time: float, fields: Mapping[str, str | int | Sequence[bytes]]) -> bytes:
+def encode(time: float, fields: Mapping[str, str | int | bytes]) -> bytes:
     """An event as a line.
 
     Args:
         time: Unix time.
-        fields: those of :class:`Event`, with keys as they are; what is empty is left out.
+        fields: those of :class:`Event`, with keys as :func:`joined` makes them; what is empty is left out.
     """
     line: dict[str, Any] = {"time": round(time, 6)}
     for name, value in fields.items():
         if value:
-            line[name] = value if isinstance(value, str | int) else [shortened(key) for key in value]
+            line[name] = _list(value) if isinstance(value, bytes) else value
     return msgspec.json.encode(line) + b"\n"
+
+
+def _list(keys: bytes) -> msgspec.Raw:
+    digits = keys.hex(",", _KEY_BYTES).replace(",", '","')
+    return msgspec.Raw(f'["{digits}"]'.encode())
 
 
 decode: Final = msgspec.json.Decoder(Event).decode

@@ -5,17 +5,21 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tenantzone_manager.events.files import EventFiles
-from tenantzone_manager.events.record import LOST, MANAGER, encode
+from tenantzone_manager.events.record import LOST, MANAGER, encode, joined
 
 MAX_BYTES: Final = 64 * 2**20
 KEEP: Final = 8
-MOST_WAITING: Final = 200_000
-"""Keys, and for each event as many more as it takes room without them: some 20 MB."""
-_OF_AN_EVENT: Final = 10
+MOST_WAITING: Final = 16 * 2**20
+"""Bytes of events that wait to be written."""
+_OF_AN_EVENT: Final = 800
+"""Bytes that it takes without its keys, and more rather than less."""
+_AT_ONCE: Final = 256
+"""Events that are written together."""
 _WRITE_SECONDS: Final = 0.5
 """For so long events are gathered at most, and then handed to the operating system together."""
 _RETRY_SECONDS: Final = 1.0
@@ -36,6 +40,21 @@ class EventSettings:
     keep: int = KEEP
     """Files."""
     most_waiting: int = MOST_WAITING
+
+
+class _Waiting(NamedTuple):
+    time: float
+    fields: dict[str, str | int | bytes]
+    size: int
+
+
+def _encoded(event: _Waiting) -> bytes:
+    try:
+        return encode(event.time, event.fields)
+    except ValueError:
+        # Half of a surrogate pair, in a name that somebody has configured.
+        _log.exception("there is no way to write an event")
+        return encode(event.time, {"event": LOST, "caller": MANAGER, "events": 1})
 
 
 class Events:
@@ -62,7 +81,7 @@ class Events:
         self._settings = settings
         self._clock = clock
         self._tell_dropped = dropped
-        self._queue: deque[tuple[float, int, dict[str, Value]]] = deque()
+        self._queue: deque[_Waiting] = deque()
         self._waiting = 0
         self._lost = 0
         self._hurry = False
@@ -87,18 +106,19 @@ class Events:
         Args:
             event: what happened.
             caller: who asked for it.
-            fields: others of ``record.Event``, with keys as they are. Nobody may change them later.
+            fields: others of ``record.Event``, with keys as they are.
         """
         if self._settings is None:
             return
-        weight = _OF_AN_EVENT + sum(len(value) for value in fields.values() if not isinstance(value, str | int))
+        kept = {name: value if isinstance(value, str | int) else joined(value) for name, value in fields.items()}
+        size = _OF_AN_EVENT + sum(len(value) for value in kept.values() if isinstance(value, bytes))
         with self._changed:
-            if self._closing or self._waiting + weight > self._settings.most_waiting:
+            if self._closing or self._waiting + size > self._settings.most_waiting:
                 self._lost += 1
                 self._tell_dropped(1)
                 return
-            self._queue.append((self._clock(), weight, {"event": event, "caller": caller, **fields}))
-            self._waiting += weight
+            self._queue.append(_Waiting(self._clock(), {"event": event, "caller": caller, **kept}, size))
+            self._waiting += size
             if self._waiting > self._settings.most_waiting // 2:
                 self._changed.notify_all()
 
@@ -144,42 +164,34 @@ class Events:
     def _write(self, settings: EventSettings) -> bool:
         """Write all that waits; returns whether it could be done."""
         try:
-            while (event := self._next()) is not None:
+            while lines := self._lines():
                 self._files = self._files or self._open(settings)
-                self._files.append(encode(*event))
-                self._done_with_first()
+                self._done_with(self._files.append(lines))
         except OSError as error:
             self._give_up(settings, error)
             return False
-        except Exception:
-            _log.exception("there is no way to write an event")
-            self._done_with_first()
-            with self._changed:
-                self._lost += 1
-                self._tell_dropped(1)
-            return True
         if self._refused:
             self._refused = False
             _log.warning("events are written to %s again", settings.path)
         return True
 
-    def _next(self) -> tuple[float, dict[str, Value]] | None:
+    def _lines(self) -> list[bytes]:
+        """The first of those that wait; they wait on until they are written."""
         with self._changed:
             if not self._queue and self._lost:
-                fields: dict[str, Value] = {"event": LOST, "caller": MANAGER, "events": self._lost}
-                self._queue.append((self._clock(), 0, fields))
+                lost: dict[str, str | int | bytes] = {"event": LOST, "caller": MANAGER, "events": self._lost}
+                self._queue.append(_Waiting(self._clock(), lost, 0))
                 self._lost = 0
             if not self._queue:
                 self._hurry = False
                 self._changed.notify_all()
-                return None
-            time, _, fields = self._queue[0]
-            return time, fields
+            first = list(islice(self._queue, _AT_ONCE))
+        return [_encoded(each) for each in first]
 
-    def _done_with_first(self) -> None:
+    def _done_with(self, count: int) -> None:
         with self._changed:
-            _, weight, _ = self._queue.popleft()
-            self._waiting -= weight
+            for _ in range(count):
+                self._waiting -= self._queue.popleft().size
 
     def _give_up(self, settings: EventSettings, error: OSError) -> None:
         if self._files is not None:
