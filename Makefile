@@ -58,7 +58,7 @@ test-older: older ## the tests of engine and door with the oldest vLLM that is s
 	@.venv-older/bin/python -m pytest tests/engine tests/door $(ARGS)
 
 test-newer: newer ## what runs without a GPU of the newest vLLM, before it has a build for CPUs; ARGS go to pytest
-	@VLLM_TARGET_DEVICE=cpu .venv-newer/bin/python -m pytest -m "not engine and not flagged_engine" $(or $(ARGS),tests/engine tests/door tests/conformance)
+	@VLLM_TARGET_DEVICE=cpu .venv-newer/bin/python -m pytest -m "not compiled and not engine and not flagged_engine" $(or $(ARGS),tests/engine tests/door tests/conformance)
 
 vllm-changes: newer ## what the newest vLLM changes in what zones extend, call, import, route or refuse
 	@$(VENV)/python -m hack.vllm_changes $(ARGS)

@@ -123,7 +123,9 @@ def make_scheduler(
         config = copy(config)
         config.cache_config = copy(config.cache_config)
         config.cache_config.mamba_cache_mode = states[0].mamba_cache_mode
-        if states[0].mamba_cache_mode != "none":
+        if states[0].mamba_cache_mode == "none":
+            config = without_prefix_caching(config)
+        else:
             config.cache_config.block_size = states[0].block_size
     config.cache_config.num_gpu_blocks = capacity + 1
     arguments = {

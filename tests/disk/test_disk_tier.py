@@ -136,6 +136,18 @@ def test_a_purge_removes_each_file_and_gives_a_receipt(disk):
     assert tenants.load("acme", B) == {B: content(B)}
 
 
+def test_a_purge_that_was_carried_out_is_not_again_by_a_later_config(disk):
+    tenants = disk(acme={}, late={})
+    tenants.store("acme", A)
+    for zones in ([declare("acme", purge="p1"), declare("late")], [declare("acme", purge="p1")]):
+        tenants.declare(*zones)
+        tenants.rest()
+        tenants.store("acme", B)
+        assert tenants.find("acme", A, B) == [False, True]
+    assert tenants.load("acme", B) == {B: content(B)}
+    assert [receipt.purge for receipt in tenants.tier.take_receipts()].count("p1") == 1
+
+
 def test_what_was_purged_opens_no_more_though_somebody_puts_it_back(disk):
     tenants = disk(acme={})
     tenants.store("acme", A)

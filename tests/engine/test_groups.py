@@ -16,7 +16,6 @@ from hack.harness.scheduler import (
     vllm_config,
     with_drafts,
     with_flags,
-    without_prefix_caching,
 )
 from tenantzone_contract.config import ConfigError, ZoneConfig
 from tenantzone_contract.zone_terms import Idle, Retention
@@ -44,8 +43,6 @@ def new_engine(config):
 def engine(config, kinds, *, capacity=200, drafting=None, ahead=0) -> Driver:
     """``ahead``: steps that are scheduled before the one in the model ends."""
     config = with_flags(config, async_scheduling=ahead > 0)
-    if "mamba none" in kinds:
-        config = without_prefix_caching(config)
     if drafting is not None:
         config = with_drafts(config, *drafting)
     return Driver(make_scheduler(config, capacity, window=WINDOW, kinds=kinds))

@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.engine.tiered_engines import BLOCK_TOKENS, OBJECT_BYTES, ZONES
 from tests.zones.core import declare
@@ -36,6 +37,59 @@ def in_shared(engine, tenant):
     return next(each for each in engine.zone(tenant).tiers if each.tier == "shared")
 
 
+def excuses(engine):
+    """How often an engine has said that a question or a chunk of the shared tier was not in time, or was not tried.
+
+    On busy cores: a question has 50 ms, and a store 5 s.
+    """
+    (questions, lost, refused) = (
+        next(each for each in text_string_to_metric_families(engine.metrics()) if each.name == f"tenantzone_{name}")
+        for name in ("tier_questions", "zone_tier_lost_chunks", "zone_tier_refused_chunks")
+    )
+    samples = [*questions.samples, *lost.samples, *refused.samples]
+    words = ("late", "failed", "skipped", "write", "read", "transfers", "closed")
+    return sum(
+        each.value
+        for each in samples
+        if each.name.endswith("_total")
+        and each.labels["tier"] == "shared"
+        and (each.labels.get("outcome") or each.labels.get("reason")) in words
+    )
+
+
+def begin(engine, manager, tenant, name, *, blocks=SESSION_BLOCKS, tokens=8):
+    """A session that is whole in the storage: what was asked, and what was answered."""
+    for number in range(20):
+        text = prompt(f"{name} {number}", blocks)
+        answer = stored_answer(engine, manager, tenant, text, tokens)
+        if answer is not None:
+            return text, answer
+    raise AssertionError("no session was stored in time")
+
+
+def stored_answer(engine, manager, tenant, text, tokens):
+    """What is answered to a new prompt, when both are in the storage; None: it was not stored in time."""
+    wanted, excused = stored(manager, tenant) + (len(text) + tokens - 1) // BLOCK_TOKENS, excuses(engine)
+    answer, cached = ask(engine, tenant, text, tokens)
+    assert cached == 0
+    engine.wait(lambda: stored(manager, tenant) >= wanted or excuses(engine) > excused, "it is stored or late", 60)
+    return answer if excuses(engine) == excused else None
+
+
+def find(engine, tenant, prompts):
+    """Go on with the first of these prompts of which the engine asked and loaded in time.
+
+    Returns:
+        the prompt, what was answered, and how many of its tokens were cached.
+    """
+    for text in prompts:
+        excused = excuses(engine)
+        told, cached = ask(engine, tenant, text)
+        if excuses(engine) == excused:
+            return text, told, cached
+    raise AssertionError("none was found in time")
+
+
 def has_receipt(engine, tenant, purge):
     lines = [line for path in engine.journal_folder.iterdir() for line in path.read_text().splitlines()]
     return any(all(f'"{word}"' in line for word in ("tier_receipt", "shared", tenant, purge)) for line in lines)
@@ -43,14 +97,12 @@ def has_receipt(engine, tenant, purge):
 
 def test_a_session_goes_on_on_another_engine(tiered_pair, cache_manager):
     first, second = tiered_pair
-    text, cached = ask(first, "acme", prompt("session"), tokens=64)
-    assert cached == 0
-    first.wait(lambda: stored(cache_manager, "acme") >= SESSION_BLOCKS + 1, "the session is in the storage")
-    longer = prompt("session") + text + " and then"
-    told, cached = ask(second, "acme", longer)
+    hits = in_shared(second, "acme").hits
+    sessions = (begin(first, cache_manager, "acme", f"session {number:02}", tokens=64) for number in range(20))
+    longer, told, cached = find(second, "acme", (text + answer + " and then" for text, answer in sessions))
     blocks = stored(cache_manager, "acme")
     assert cached >= 0.95 * (SESSION_BLOCKS + 1) * BLOCK_TOKENS
-    assert in_shared(second, "acme").hits == cached // BLOCK_TOKENS
+    assert in_shared(second, "acme").hits >= hits + cached // BLOCK_TOKENS
     assert told == ask(first, "acme", longer)[0], "it means the same there"
     assert blocks >= SESSION_BLOCKS + 1
     second.wait(lambda: in_shared(second, "acme").held_bytes >= blocks * OBJECT_BYTES, "the report has what is held")
@@ -58,24 +110,22 @@ def test_a_session_goes_on_on_another_engine(tiered_pair, cache_manager):
 
 def test_another_tenant_finds_nothing(tiered_pair, cache_manager):
     first, second = tiered_pair
-    before = stored(cache_manager, "acme")
-    ask(first, "acme", prompt("secret"))
-    first.wait(lambda: stored(cache_manager, "acme") >= before + SESSION_BLOCKS, "it is stored")
-    assert ask(second, "burst", prompt("secret"))[1] == 0
-    assert ask(second, "acme", prompt("secret"))[1] == SESSION_BLOCKS * BLOCK_TOKENS
+    sessions = [begin(first, cache_manager, "acme", f"secret {number}") for number in range(3)]
+    for text, _ in sessions:
+        assert ask(second, "burst", text)[1] == 0
+    _, _, cached = find(second, "acme", (text for text, _ in sessions))
+    assert cached == SESSION_BLOCKS * BLOCK_TOKENS
 
 
 def test_a_flood_takes_nothing_of_a_zone_with_a_group_of_its_own(tiered_pair, cache_manager):
     first, second = tiered_pair
-    before = stored(cache_manager, "calm")
-    ask(first, "calm", prompt("quiet"))
-    held = before + SESSION_BLOCKS
-    first.wait(lambda: stored(cache_manager, "calm") == held, "it is stored")
+    sessions = [begin(first, cache_manager, "calm", f"quiet {number}") for number in range(3)]
+    held = stored(cache_manager, "calm")
     for number in range(12):
         ask(first, "flood", prompt(f"flood {number}", 8))
     assert stored(cache_manager, "calm") == held
     assert stored(cache_manager, "flood") <= 60
-    _, cached = ask(second, "calm", prompt("quiet"))
+    _, _, cached = find(second, "calm", (text for text, _ in sessions))
     assert cached == SESSION_BLOCKS * BLOCK_TOKENS
 
 
@@ -146,20 +196,18 @@ def shared_problem(engine):
 
 def test_a_purge_reaches_the_storages_and_gives_a_receipt(tiered_pair, cache_manager):
     first, second = tiered_pair
-    ask(first, "dusk", prompt("dusk"))
-    first.wait(lambda: stored(cache_manager, "dusk") >= SESSION_BLOCKS, "it is stored")
+    text, _ = begin(first, cache_manager, "dusk", "dusk")
     for engine in tiered_pair:
         engine.declare(*ZONES[:-1], declare("dusk", purge="again", after=0.0))
     first.wait(lambda: has_receipt(first, "dusk", "again"), "the journal has the receipt", seconds=60)
     assert stored(cache_manager, "dusk") == 0
-    _, cached = ask(second, "dusk", prompt("dusk"))
+    _, cached = ask(second, "dusk", text)
     assert cached == 0
 
 
 def test_what_an_engine_that_is_killed_has_written_another_one_finds(tiered_pair, tiered_starting, cache_manager):
     first, second = tiered_pair
-    before = stored(cache_manager, "calm")
-    text, _ = ask(first, "calm", prompt("survivor"))
-    first.wait(lambda: stored(cache_manager, "calm") >= before + SESSION_BLOCKS, "it is stored")
+    sessions = dict(begin(first, cache_manager, "calm", f"survivor {number}") for number in range(3))
     tiered_starting[0].kill()
-    assert ask(second, "calm", prompt("survivor")) == (text, SESSION_BLOCKS * BLOCK_TOKENS)
+    text, told, cached = find(second, "calm", sessions)
+    assert (told, cached) == (sessions[text], SESSION_BLOCKS * BLOCK_TOKENS)

@@ -1,5 +1,7 @@
 """A tier below the engine: floors, limits, lending, what is in transfer, ttl and purges, in chunks."""
 
+from itertools import chain
+
 import pytest
 
 from tenantzone_contract.config import PoolConfig
@@ -292,6 +294,17 @@ def test_a_reset_gives_up_all_also_what_is_in_transfer():
     chunks.tier.reset()
     chunks.tier.check()
     assert (chunks.tier.free, acme.held) == (100, 0)
+
+
+def test_all_that_is_stored_is_given_up_in_parts():
+    chunks = Chunks(acme={}, late={})
+    kept = [*chunks.keep(chunks.active("acme"), 5), *chunks.keep(chunks.active("late"), 2)]
+    storing = chunks.begin(chunks.active("acme"), 1)
+    given_up = list(chunks.tier.evict_all(2))
+    assert [len(each) for each in given_up] == [2, 2, 1, 2]
+    assert sorted(chain.from_iterable(given_up)) == sorted(kept), "what is in transfer is not"
+    assert chunks.tier.stored(storing) == []
+    chunks.tier.check()
 
 
 def test_a_zone_that_is_not_offloaded_stores_nothing_and_keeps_nothing():

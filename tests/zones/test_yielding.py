@@ -66,6 +66,29 @@ def test_of_two_that_can_not_both_go_on_only_one_yields_though_its_blocks_are_no
     assert len(works[1].blocks) == 55
 
 
+def test_who_is_at_its_limit_does_not_wait_for_what_others_let_go(core):
+    """Of busy others something is coming in each step."""
+    engine = DeferringEngine(core)
+    capped, busy = core.zone("capped", limit=10), core.zone("busy")
+    old, young = engine.run(capped, 5, asks=1), engine.run(capped, 5)
+    for _ in range(4):
+        engine.land()
+        engine.deferred.append((busy, core.take(busy, 5)))
+        engine.step()
+    assert engine.preempted == [young]
+    assert len(old.blocks) == 6
+
+
+def test_who_runs_does_not_wait_for_what_is_promised_to_others_when_it_comes(core):
+    engine = DeferringEngine(core)
+    core.zone("promised", reserved=60)
+    work = engine.run(core.zone("one"), 50, asks=5)
+    engine.deferred.append((busy := core.zone("busy"), core.take(busy, 50)))
+    engine.step()
+    engine.step()
+    assert engine.preempted == [work]
+
+
 def test_who_can_not_go_on_and_for_whom_nobody_can_yield_lets_go_of_its_own_blocks(core, engine):
     """Others could wait for them for ever. What burst uses is none of a running request's: nobody is left to yield."""
     acme = core.zone("acme", reserved=40)

@@ -67,6 +67,7 @@ class BlockTables:
             caches for caches in managers if type(caches) is not FullAttentionManager
         )
         """Managers of layers that do not see everything back, or keep the last state only."""
+        self._forgets = tuple((caches, _forgets_from_the_beginning(caches)) for caches in self.forgetful)
 
     def writes_on(self, request: Request, tokens: int) -> bool:
         """Whether a request writes on, to have so many tokens, in blocks that it holds, none of which gets full.
@@ -84,6 +85,22 @@ class BlockTables:
             if indexed is not None and tokens // unit * unit_blocks > indexed.get(request_id, -1):
                 return False
         return bool(self._groups) and not (self._pending and self._is_pending(request_id))
+
+    def let_go_of_skipped(self, request: Request, processed: int) -> None:
+        """Have vLLM free what a request no longer sees, of which most have nothing more since the step before.
+
+        Args:
+            request: that runs.
+            processed: its tokens that no step in flight computes.
+        """
+        request_id = request.request_id
+        for caches, is_from_the_beginning in self._forgets:
+            if is_from_the_beginning:
+                skipped = caches.get_num_skipped_tokens(processed) // caches.block_size
+                blocks = caches.req_to_blocks.get(request_id, ())
+                if skipped <= 0 or (skipped <= len(blocks) and blocks[skipped - 1].is_null):
+                    continue
+            caches.remove_skipped_blocks(request_id, processed, request.num_prompt_tokens)
 
     def indexes_nothing(self, request: Request, tokens: int) -> bool:
         """Whether nothing more of a request comes into the prefix index as it has so many computed tokens."""
@@ -148,6 +165,11 @@ class BlockTables:
                 caches._checkpoints.pop(request_id, None)
                 if checkpoint is not None:
                     caches._checkpoints[request_id] = checkpoint
+
+
+def _forgets_from_the_beginning(caches: SingleTypeKVCacheManager) -> bool:
+    """Whether vLLM frees a table's blocks in their order, so that nothing is left before one that is gone."""
+    return type(caches).remove_skipped_blocks is SingleTypeKVCacheManager.remove_skipped_blocks
 
 
 def _group(coordinator: KVCacheCoordinator, caches: SingleTypeKVCacheManager) -> _Group:

@@ -155,11 +155,9 @@ class ZoneKVCacheManager(KVCacheManager):
 
     def let_go_of_skipped(self, request: Request) -> None:
         """Free what a running request no longer sees, as vLLM does before it takes blocks."""
-        if not self._tables.forgetful:
-            return
-        processed = max(0, request.num_computed_tokens - request.num_in_flight_tokens)
-        for caches in self._tables.forgetful:
-            caches.remove_skipped_blocks(request.request_id, processed, request.num_prompt_tokens)
+        if self._tables.forgetful:
+            processed = max(0, request.num_computed_tokens - request.num_in_flight_tokens)
+            self._tables.let_go_of_skipped(request, processed)
 
     def blocks_to_allocate(
         self,
@@ -193,7 +191,8 @@ class ZoneKVCacheManager(KVCacheManager):
                 apply_admission_cap=is_capped,
                 prefill_end=max(request.num_prompt_tokens, request.num_tokens - 1),
             )
-        return blocks
+        # vLLM 0.33 comes to -1 for drafts behind states that it has no block for yet, and takes none.
+        return max(0, blocks)
 
     def blocks_to_generate(self, request: Request, max_tokens: int) -> int:
         """Blocks that a running request begins with the next token that it generates, and what is drafted after it.

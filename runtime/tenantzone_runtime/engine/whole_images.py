@@ -55,9 +55,11 @@ class WholeImages:
 
     def _places(self, request: Request) -> list[tuple[int, int]]:
         """First token and length of each image of a request that is to be whole."""
+        if not self.has_some(request):
+            return []
         scheduler, config = self._scheduler, self._scheduler.scheduler_config
         most = int(scheduler.max_num_scheduled_tokens)
         if config.long_prefill_token_threshold > 0:
             most = min(most, int(config.long_prefill_token_threshold))
-        places = (feature.mm_position for feature in request.mm_features if self.has_some(request))
+        places = (feature.mm_position for feature in request.mm_features)
         return [(int(place.offset), int(place.length)) for place in places if place.length + self._ahead <= most]

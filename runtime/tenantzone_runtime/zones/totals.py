@@ -200,24 +200,27 @@ class Totals:
             withheld_elsewhere=self._withheld.above(zone.spec.priority),
         )
 
-    def takeable(self, zone: Zone, free: int, *, growing: bool = False, peak: int = 0, claimed: int = 0) -> int:
+    def takeable(
+        self, zone: Zone, free: int, *, growing: bool = False, peak: int = 0, claimed: int = 0, let_go: int = 0
+    ) -> int:
         """The most blocks that the zone may put to use in one go.
 
         Args:
             zone: whose.
-            free: blocks that are free now.
+            free: blocks that are free now, or are counted as if they were.
             growing: for a request that runs. It counts more than what others merely cache above their reservations, and
                 goes on until the grace of a loan is over.
             peak: of the request, at its longest.
             claimed: blocks that are kept for others which are within their reservations, too. What is spare for the
                 zone is none of theirs.
+            let_go: of the blocks that the zone uses, those that are counted as free.
         """
-        spare = self.spare(zone, free)
+        spare, in_use = self.spare(zone, free), zone.in_use - let_go
         if growing:
             spare += self.surplus_cached_elsewhere(zone)
         takeable = quota.takeable(
             zone.spec.quota,
-            zone.in_use,
+            in_use,
             len(zone.cached),
             peak=peak,
             free=free,
@@ -226,7 +229,7 @@ class Totals:
         )
         # Who owes blocks that are due gets no more than what is its own.
         if zone.overdue and not growing:
-            return min(takeable, max(0, zone.spec.quota.reserved - zone.in_use))
+            return min(takeable, max(0, zone.spec.quota.reserved - in_use))
         return takeable
 
     def may_have_relief(self, zone: Zone, count: int, peak: int) -> bool:

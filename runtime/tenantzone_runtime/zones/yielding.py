@@ -58,13 +58,14 @@ class Yielding(Generic[W]):
         """Whether a running request may take blocks in its turn; who comes first of its zone has what there is."""
         return count <= self._takeable(work, growing=True)
 
-    def _takeable(self, work: W, *, growing: bool) -> int:
+    def _takeable(self, work: W, *, growing: bool, coming: int = 0, let_go: int = 0) -> int:
         return self._totals.takeable(
             work.zone,
-            self._engine.free_blocks,
+            self._engine.free_blocks + coming,
             growing=growing,
             peak=work.peak,
             claimed=self._claims.of_others(work.zone),
+            let_go=let_go,
         )
 
     def is_entitled_to(self, work: W, count: int) -> bool:
@@ -149,7 +150,7 @@ class Yielding(Generic[W]):
         return self._are_coming(work, count, missing, growing=True) or self._may_yield_later(work, entitled=entitled)
 
     def _are_coming(self, work: W, count: int, missing: int, *, growing: bool) -> bool:
-        """Whether the blocks that a request misses were let go by now, and are there when steps in flight are over.
+        """Whether the blocks that a request misses were let go by now, and are its when steps in flight are over.
 
         Each of them is counted on once, so that nobody yields for it and nobody waits for it in vain.
         """
@@ -157,13 +158,15 @@ class Yielding(Generic[W]):
         if not coming:
             return False
         zone = work.zone
-        there = coming.get(zone, 0)
+        there = own = coming.get(zone, 0)
         if growing or self.is_entitled_to(work, count):
             # What others held above their reservations is there for whoever is within its own, and for what runs:
             # else both of two that can't go on beside each other would yield, and begin anew, for ever.
             there += sum(min(blocks, other.surplus) for other, blocks in coming.items() if other is not zone)
         self._counted_on.pop(work, None)
-        if there - sum(self._counted_on.values()) < missing:
+        there -= sum(self._counted_on.values())
+        # What its limit or a promise keeps from it then will never come: in its place somebody of its own must yield.
+        if self._takeable(work, growing=growing, coming=there, let_go=own) - self._of_siblings(work) < count:
             return False
         self._counted_on[work] = missing
         return True

@@ -9,6 +9,8 @@ import pytest
 
 from tests.engine.features.scrub_story import BLOCK_TOKENS
 
+pytestmark = pytest.mark.compiled
+
 
 @pytest.fixture(scope="module")
 def memory():
