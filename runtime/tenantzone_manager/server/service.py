@@ -95,8 +95,9 @@ class Service:
         metrics.queried.labels(instance.group).inc(len(keys))
         metrics.matched.labels(instance.group).inc(found)
         if self._manager.events.is_on:
-            there = keys[match.first : match.first + len(match.blocks)]
-            given = [key for key, block in zip(there, match.blocks, strict=True) if block.locations]
+            given = keys[match.first : match.first + len(match.blocks)]
+            if found < len(given):
+                given = [key for key, block in zip(given, match.blocks, strict=True) if block.locations]
             self._note("get_cache_location", caller, instance, keys=given, asked=len(keys), query=request.query_type)
         return match
 
